@@ -46,9 +46,9 @@ def test_code_flags_paths_and_numbers_have_to_stand_in_the_evidence() -> None:
 def test_evidence_is_what_pieces_say_and_the_pieces_behind_them() -> None:
     step = json.dumps({"tool": "bash", "arguments": {"command": 'tern say "a\nb" --loud'}, "output": "took 12 s"})
     material = Material(
-        "use `tern`", (Piece("x1", "finding", "it worked", based_on=("s1",)), Piece("s1", "step", step))
+        "use `tern`", (Piece("q1", "quotation", "it worked", based_on=("s1",)), Piece("s1", "step", step))
     )
-    assert uncovered_by("`tern say --loud` took 12 s", ["x1"], material) == []
+    assert uncovered_by("`tern say --loud` took 12 s", ["q1"], material) == []
     assert uncovered_by("`tern say`", ["task"], material) == ["say"]
     assert uncovered_by("`tern say`", ["own"], material) == []
 

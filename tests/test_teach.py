@@ -18,8 +18,8 @@ from conftest import REPOSITORY, Done, Upskill, spawn, start
 from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
 from test_material import SERVER
 from upskill import AuthoringEvents, LessonFailed, Skill, TeachOptions, UsageError, open_store, teach
-from upskill.authoring.evidence.evidence import VERIFY, evidence_of
-from upskill.authoring.lesson.lesson import Lesson, read_files, record_lesson
+from upskill.authoring.evidence.quotations import quote_trace
+from upskill.authoring.lesson.lesson import VERIFY, Lesson, read_files, record_lesson
 from upskill.models import Address, ModelContext, Models
 from upskill.models.ledger import Ledger
 from upskill.sandboxes import SandboxChoice, choose_sandbox
@@ -124,9 +124,9 @@ def test_the_work_is_shown_call_by_call_and_the_recording_named(upskill: Upskill
     assert len(trace.calls) == 24
     assert [step.text for step in trace.steps if step.kind == "user"] == [TASK]
     assert trace.answer.startswith("The ship tells everything")
-    found = evidence_of(trace)
-    assert [worked.command for worked in found.confirmed] == ["test -s found.txt"]
-    assert found.fixes[0].error == "ship: error: say --show NUMBER"
+    found = quote_trace(trace)
+    assert found.worked[-1].text == "test -s found.txt"
+    assert found.failed[0].error.endswith("ship: error: say --show NUMBER")
 
 
 def test_a_tool_server_is_asked_once_for_a_whole_lesson(upskill: Upskill, harbour: Path) -> None:
@@ -145,14 +145,13 @@ def test_a_check_that_fails_is_told_and_the_recording_is_kept(upskill: Upskill, 
     (path,) = (harbour / "runs" / "lessons").iterdir()
     assert f"upskill generate --from runs/lessons/{path.name}" in done.err
     assert read_trace(path).steps[-1].status == "error"
-    assert evidence_of(read_trace(path)).confirmed == ()
     again = give(upskill, "--check", "grep -q treasure found.txt || { echo 'error: no treasure'; exit 3; }", "--json")
     assert (again.code, again.json["lesson"]["check"]) == (1, False)
     used = upskill("generate", "--from", path, "-m", "scripted:teacher.json", "--no-eval", "--json")
     assert used.code == 0, used.err
 
 
-def test_a_recording_alone_can_be_made_and_compiled_by_rules(upskill: Upskill, harbour: Path) -> None:
+def test_a_recording_alone_can_be_made_and_quoted(upskill: Upskill, harbour: Path) -> None:
     write_rules(harbour / "teacher.json", rules()[:1])  # it can do the task, and write nothing
     done = give(upskill, "--only-record", "--check", "test -s found.txt")
     assert done.code == 0, done.err
@@ -163,7 +162,7 @@ def test_a_recording_alone_can_be_made_and_compiled_by_rules(upskill: Upskill, h
     made = upskill("generate", "--from", path, "-m", "extract", "--no-eval", "--json")
     assert made.code == 0, made.err
     body = Skill.load(harbour / made.json["saved_to"]).body
-    assert "2. Verify the result: `test -s found.txt`" in body.splitlines()
+    assert "    test -s found.txt" in body.splitlines()
     assert give(upskill, "--only-record", "--no-log-runs").code == 2
 
 

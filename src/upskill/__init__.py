@@ -22,7 +22,7 @@ _WHERE = {
     "Evidence": "upskill.checks",
     "Finding": "upskill.checks",
     "GenerateOptions": "upskill.authoring.options",
-    "Generated": "upskill.authoring.saving.generated",
+    "Generated": "upskill.authoring.generate",
     "LessonFailed": "upskill.authoring.lesson.teach",
     "Material": "upskill.authoring.material.material",
     "ModelContext": "upskill.models",
@@ -133,11 +133,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from upskill.authoring.events import AuthoringEvents
-    from upskill.authoring.generate import generate, generate_now
+    from upskill.authoring.generate import Generated, generate, generate_now
     from upskill.authoring.lesson.teach import LessonFailed, Taught, teach
     from upskill.authoring.material.material import Material, gather
     from upskill.authoring.options import GenerateOptions, TeachOptions
-    from upskill.authoring.saving.generated import Generated
     from upskill.authoring.search.refine import Refinement, RefineOptions, refine, refine_skill
     from upskill.authoring.trigger.description import improve_description
     from upskill.authoring.trigger.trigger import TriggerOptions, trigger

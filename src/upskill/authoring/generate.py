@@ -8,25 +8,23 @@ same call continues after any interruption.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence.extract import extract
-from upskill.authoring.evidence.feedback import Feedback, read_marks, unused_feedback
-from upskill.authoring.evidence.summarize import material_budget, summarize
 from upskill.authoring.material.material import Material, ToolSchema, gather, no_task, no_trace
 from upskill.authoring.material.source_files import add_source_files
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.saving.generated import ONLY_A_SENTENCE, Generated, add_result, spent_on_writing
-from upskill.authoring.saving.output import Destination, named_after
-from upskill.authoring.saving.provenance import DRAFT, Provenance, SearchCost, add_suite
+from upskill.authoring.saving.output import Destination, as_name, named_after
+from upskill.authoring.saving.provenance import DRAFT, UNPROVEN, Provenance, SearchCost, add_suite, own_lines
 from upskill.authoring.saving.versions import as_improved
 from upskill.authoring.search.comparison import CONFIRMING_PAIRS
 from upskill.authoring.search.failures import stored_failures
+from upskill.authoring.search.feedback import Feedback, read_marks
 from upskill.authoring.search.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
 from upskill.authoring.search.refine import Attempt, Refinement, RefineOptions, refine
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner, RefinerFactory
@@ -34,16 +32,19 @@ from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.authoring.writing.skill_writer import write_skill
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.suite_writer import write_suite
+from upskill.authoring.writing.summarize import material_budget, summarize
 from upskill.authoring.writing.teachers import EXTRACT, check_start, choose_attempts, choose_student, choose_teacher
-from upskill.errors import UpskillError
+from upskill.errors import UpskillError, UsageError
 from upskill.models import Address, Models
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
+from upskill.models.embedded.capacity import larger_model
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
+from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import check_suite_quality
 from upskill.runs.stores import Store
 from upskill.skills import Skill
@@ -52,9 +53,78 @@ from upskill.suites.twins import describe_twins, find_twins
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redaction.redact import describe_counts
 
+ONLY_A_SENTENCE = (
+    "NOTHING BUT THE MODEL'S MEMORY stands behind this skill: it is written from a sentence alone. Give what it should"
+    " say with --from (a document, a trace) or -e."
+)
 # To see whether a plan can be made.
 _PLACEHOLDER = Skill.new("task", "A task.", "A task.")
 _PLACEHOLDER_SUITE = Suite.parse([{"id": "task", "prompt": "A task.", "checks": [{"contains": "done"}]}])
+
+
+@dataclass(frozen=True)
+class Generated:
+    skill: Skill
+    folder: Path
+    suite: Suite | None  # None: `extract` writes no tests
+    material: Material
+    teacher: Address
+    student: Address | None  # None: nothing was evaluated
+    refinement: Refinement | None
+    cost: SearchCost  # of making it, including earlier calls that were interrupted
+    spent: Mapping[str, Usage]  # by this call, by role
+    calls: int  # of models, by this call
+    previous: Path | None = None  # where the version that it replaced is kept
+    feedback: tuple[str, ...] = ()  # what became of each review, in words
+
+    @property
+    def fit(self) -> Evaluation | None:
+        """On the train cases that also chose the skill."""
+        return self.refinement.fit if self.refinement else None
+
+    @property
+    def held_out(self) -> Evaluation | None:
+        """On cases that nothing before has seen: the number to believe."""
+        return self.refinement.held_out if self.refinement else None
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        return self.refinement.evaluations if self.refinement else []
+
+    @property
+    def has_failed(self) -> bool:
+        """The numbers cannot be relied on: too many errors on held-out cases, a leak, or a bug in upskill."""
+        if any(evaluation.leaked or evaluation.bugs for evaluation in self.evaluations):
+            return True
+        return self.held_out is not None and self.held_out.too_many_errors
+
+    @property
+    def grounding_notes(self) -> list[str]:
+        """How much of the skill is nothing but the teacher's memory."""
+        own, lines = own_lines(self.skill)
+        notes = [ONLY_A_SENTENCE] if not self.material.pieces and not self.material.skill else []
+        if own and self.material.pieces:
+            notes.append(
+                f"{len(own)} of {counted(lines, 'line')} are the teacher's own, without evidence (`own` in --sources)."
+            )
+        return notes
+
+    @property
+    def student_notes(self) -> list[str]:
+        """What numbers of the embedded model do not say, and which student says more."""
+        evaluation = self.held_out or self.fit
+        if evaluation is None or self.student is None or self.student.provider != "local":
+            return []
+        verdict = evaluation.verdicts[0]
+        notes: list[str] = []
+        if not verdict.baseline.pass_rate and not verdict.skill.pass_rate:
+            notes.append("0% -> 0% on the embedded model is no evidence against the skill: it may be too small for it.")
+        if larger := larger_model(self.student.model):
+            memory = f"about {larger.memory() / 1e9:.1f} GB of memory"
+            notes.append(
+                f"The next larger model that this machine can run: --eval-model local:{larger.name} ({memory})."
+            )
+        return notes
 
 
 async def generate(
@@ -80,6 +150,20 @@ def generate_now(
     return asyncio.run(generate(options, store=store, models=models, events=events))
 
 
+def _check_extract(options: GenerateOptions, material: Material) -> None:
+    """UsageError where `-m extract` is given what it cannot use."""
+    unused = {"--feedback": options.feedback, "--tests": options.tests, "--eval-model": options.eval_model}
+    if flag := next((flag for flag, value in unused.items() if value), ""):
+        raise UsageError(
+            f"-m extract quotes traces, and has no use for {flag}: it writes no tests and runs nothing",
+            "Name a teacher with -m.",
+        )
+    if material.skill is not None:
+        raise UsageError("-m extract quotes traces, and changes no skill", "Name a teacher with -m.")
+    if not material.traces:
+        raise no_trace(material)
+
+
 class Generation:
     """One call of `generate`. Options are checked when it is made, before anything is opened or paid for."""
 
@@ -101,17 +185,17 @@ class Generation:
         self.teacher = choose_teacher(options, self.keys)
         self.feedback = Feedback()
         self.material = self.gather()
-        if self.extracts and not self.material.traces:
-            raise no_trace(self.material)
+        if self.extracts:
+            _check_extract(options, self.material)
         older = self.material.skill
         self.suite = Suite.load(options.tests) if options.tests else Suite.of(older) if older else None
         self._read_feedback(store)
-        self.requested = bool(older and (options.task.strip() or self.feedback.usable) and not self.extracts)
+        self.requested = bool(older and (options.task.strip() or self.feedback.usable))
         # Somebody's own tests, given with the request, are what it is judged by.
         self.writes_cases = self.suite is None or (self.requested and not options.tests)
         writer = options.test_gen_model or (None if options.handoff else options.settings.test_gen_model)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
-        self.student = None if options.no_eval else choose_student(options, self.keys, events.message)
+        self.student = None if options.no_eval or self.extracts else choose_student(options, self.keys, events.message)
         self.attempts = choose_attempts(options, self.student, older, events.message)
         self.refiner: RefinerFactory = REFINERS.load(options.refiner)
         self.executor = options.open_executor()
@@ -140,8 +224,9 @@ class Generation:
         provenance = self._provenance(skill, refinement).with_cost(cost)
         is_improved = self._is_improved(skill)
         skill = mark_own_lines(provenance.add_to(named_after(folder, skill)), self.material)
-        # Cases for a change that was not made would only fail.
-        skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
+        if suite:
+            # Cases for a change that was not made would only fail.
+            skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
         skill, previous = self.destination.save(skill, folder)
         self.destination.remove_draft(self.draft, folder)
         if self.requested and not is_improved:
@@ -150,18 +235,18 @@ class Generation:
             self.events.message(f"The version before is kept in {previous}.")
         ledger = models.ledger or Ledger()
         return Generated(
-            skill,
-            folder,
-            suite,
-            self.material,
-            self.teacher,
-            self.student,
-            refinement,
-            cost,
-            dict(ledger.spent),
-            ledger.calls,
-            previous,
-            tuple(self.feedback.told()),
+            skill=skill,
+            folder=folder,
+            suite=suite,
+            material=self.material,
+            teacher=self.teacher,
+            student=self.student,
+            refinement=refinement,
+            cost=cost,
+            spent=dict(ledger.spent),
+            calls=ledger.calls,
+            previous=previous,
+            feedback=tuple(self.feedback.told()),
         )
 
     async def only_prepare(self, store: Store | None) -> None:
@@ -205,8 +290,10 @@ class Generation:
         options, older = self.options, self.material.skill
         if not options.feedback:
             return
-        if older is None or self.extracts:
-            raise unused_feedback(extracts=self.extracts)
+        if older is None:
+            raise UsageError(
+                "feedback is about the answers of a skill, and none was given", "Name its folder with --from."
+            )
         judged = bool(options.judge_model or options.settings.judge_model)
         place = options.runs_dir or options.settings.store
         self.feedback = read_marks(options.feedback, older, self.suite, store, place, judged=judged)
@@ -252,7 +339,11 @@ class Generation:
     async def learn(self, models: Models) -> None:
         """Add to the material. The teacher of `teach` does its task here."""
 
-    async def _make(self, models: Models, store: Store) -> tuple[Skill, Suite, Refinement | None]:
+    async def _make(self, models: Models, store: Store) -> tuple[Skill, Suite | None, Refinement | None]:
+        if self.extracts:
+            skill = self._extract()
+            store_unproven(store, self._search_id(None), skill)
+            return skill, None, None
         drafts, suite, material = await self._write(models)
         if self.material.skill is None:
             self._keep_draft(drafts[0], suite)
@@ -294,8 +385,6 @@ class Generation:
 
     async def _write(self, models: Models) -> tuple[list[Skill], Suite, Material]:
         """The drafts, the suite, and the material as it fits into a prompt."""
-        if self.extracts:
-            return await self._extract()
         budget, tell = material_budget(self.teacher), self.events.message
         teacher = await models.get(self.teacher, "teacher")
         async with forget_unusable_answers(models):
@@ -358,14 +447,16 @@ class Generation:
                 f"{error.hint} The skill is in {self.draft}, a draft without a proof." if self.draft else error.hint,
             ) from error
 
-    async def _extract(self) -> tuple[list[Skill], Suite, Material]:
-        self.events.message("Compiling the trace into a skill and its test cases, by rules alone...")
-        found = await extract(self.material.traces, name=self.name, tokens=self.options.tokens)
-        if found.left_out:
-            facts = counted(len(found.left_out), "fact")
-            self.events.message(f"Left out: {facts}, for which {self.options.tokens} tokens have no room (--tokens).")
-        provenance = Provenance().with_sources(found.sources, self.material.excerpts())
-        return [provenance.add_to(found.skill)], self.suite or found.suite, self.material
+    def _extract(self) -> Skill:
+        tell, tokens = self.events.message, self.options.tokens
+        tell("Quoting the trace. A teacher turns the quotations into a skill: -m MODEL, or --handoff DIR.")
+        name = self.name or as_name(" ".join(self.material.task.split()[:6]))[:40].strip("-") or "session"
+        extraction = extract(self.material.traces, name, tokens=tokens)
+        if extraction.left_out:
+            left_out = counted(extraction.left_out, "quotation")
+            tell(f"Left out: {left_out}, for which {tokens} tokens have no room (--tokens).")
+        provenance = Provenance().with_sources(extraction.sources, self.material.excerpts())
+        return provenance.add_to(extraction.skill)
 
     async def _open_refiner(self, skill: Skill, material: Material, models: Models) -> Refiner:
         teacher = await models.get(self.teacher, "teacher")
@@ -387,10 +478,11 @@ class Generation:
         store_unproven(store, self._search_id(suite), skill, proposal, self.material.task)
         return proposal.skill
 
-    def _search_id(self, suite: Suite) -> str:
+    def _search_id(self, suite: Suite | None) -> str:
         """Candidates are stored by this digest; a refiner is part of it where it is not the usual one."""
         options = self.options
-        search = [self.material.task, self.teacher.name, self.student, suite.fingerprint, options.tokens, options.runs]
+        cases = suite.fingerprint if suite else ""
+        search = [self.material.task, self.teacher.name, self.student, cases, options.tokens, options.runs]
         search += [] if options.refiner == "rewrite" else [options.refiner]
         return digest(search + ([options.eval_agent] if options.student_acts else []))
 
@@ -435,7 +527,7 @@ class Generation:
         runs = [evaluation.run for evaluation in refinement.evaluations] if refinement else []
         older = self.material.skill
         search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
-        return SearchCost(search, spent_on_writing(self.recorded, used) | store.spent(*runs))
+        return SearchCost(search, _spent_on_writing(self.recorded, used) | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
         """Who made the skill or improved it, and how it did."""
@@ -443,8 +535,34 @@ class Generation:
         if self._is_improved(skill):
             provenance = as_improved(provenance, self.teacher.name, self.material.task)
         provenance = replace(provenance, metadata=add_source_files(provenance.metadata, self.material.files))
-        return add_result(provenance, refinement)
+        return _add_result(provenance, refinement)
 
     def _is_improved(self, skill: Skill) -> bool:
         older = self.material.skill
         return older is not None and older.visible_hash != skill.visible_hash
+
+
+def _add_result(provenance: Provenance, refinement: Refinement | None) -> Provenance:
+    """The provenance with the pass rate: on held-out cases where there are some, else the fit."""
+    evaluation = (refinement.held_out or refinement.fit) if refinement else None
+    if refinement is None or evaluation is None:
+        return provenance.with_state(UNPROVEN)
+    verdict = evaluation.verdicts[0]
+    known = {
+        "test_pass_rate": verdict.skill.pass_rate,
+        "baseline_pass_rate": verdict.baseline.pass_rate,
+        "evaluated_on": verdict.model,
+        "evaluated_cases": "held-out" if refinement.held_out else "fit",
+        "pairs": verdict.pairs,
+        "decision": verdict.decision,
+    }
+    return replace(provenance, metadata=dict(provenance.metadata) | known).with_state("")
+
+
+def _spent_on_writing(lesson: Usage, used: Iterable[tuple[str, Usage]]) -> dict[str, tuple[int, float | None]]:
+    """Tokens and dollars of the teacher, with those of a lesson, and of the test writer, by their replies."""
+    by_role = {"teacher": lesson, "test writer": NO_USAGE}
+    for role, usage in used:
+        if role in by_role:
+            by_role[role] = by_role[role] + usage
+    return {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items() if usage != NO_USAGE}

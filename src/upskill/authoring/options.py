@@ -46,7 +46,7 @@ class GenerateOptions(AgentOptions, CommonOptions):
         "-m",
         "--model",
         default=None,
-        help="The teacher. `extract` compiles a trace by rules, without a model.",
+        help="The teacher. `extract` quotes a trace, without a model, tests or an evaluation.",
         metavar="MODEL",
     )
     handoff: str | None = option(

@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from upskill.authoring.evidence.trace_commands import error_line, shell_command, step_failed
+from upskill.authoring.evidence.commands import error_line, shell_command, step_failed
+from upskill.authoring.generate import Generated
 from upskill.authoring.lesson.lesson import Recording
-from upskill.authoring.saving.generated import Generated
 from upskill.authoring.saving.provenance import own_lines
 from upskill.authoring.saving.versions import is_proven
 from upskill.authoring.search.comparison import Confirmation
@@ -22,10 +22,9 @@ from upskill.reports import json as json_report
 from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.terminal import bars, bug_panel
 from upskill.runs.results.evaluation import Evaluation
-from upskill.suites import OWN_FACTS
 from upskill.traces import Step
 from upskill.verdicts.advice import signed_points
-from upskill.verdicts.verdict import LOOK_UP, Verdict
+from upskill.verdicts.verdict import Verdict
 
 STEP_WIDTH = 110  # characters
 
@@ -43,7 +42,6 @@ def render(generated: Generated) -> list[RenderableType]:
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
         cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "none are held out"
-        cases = LOOK_UP if _asks_own_facts(evaluation) else cases
         verdict = evaluation.verdicts[0]
         shown += [Text(f"  {verdict.model} ({cases})"), bars(verdict)]
         shown += [Text(f"  {line}") for line in _findings(refinement)]
@@ -78,15 +76,12 @@ def _next_commands(generated: Generated) -> str:
 
 def _findings(refinement: Refinement) -> list[str]:
     lines = [
-        f"{LOOK_UP if _asks_own_facts(evaluation) else split}: {_rates(verdict)}, {_interval(verdict)}"
-        f"{counted(verdict.pairs, 'pair')}{'' if verdict.reason == LOOK_UP else f', {verdict.decision}'}"
+        f"{split}: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')}, {verdict.decision}"
         for split, evaluation in (("train cases", refinement.fit), ("held-out cases", refinement.held_out))
         if evaluation is not None
         for verdict in evaluation.verdicts
     ]
-    if _asks_own_facts(refinement.fit):
-        lines.append("The cases ask for what the lines say: whether that helps with a task takes cases of your own.")
-    elif refinement.held_out is None:
+    if refinement.held_out is None:
         lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
@@ -96,10 +91,6 @@ def _findings(refinement: Refinement) -> list[str]:
     count = sum(attempt.decision != "not tried" for attempt in refinement.attempts)
     tried = "1 candidate was" if count == 1 else f"{count} candidates were"
     return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
-
-
-def _asks_own_facts(evaluation: Evaluation | None) -> bool:
-    return evaluation is not None and any(OWN_FACTS in case.tags for case in evaluation.plan.suite.cases)
 
 
 def _rates(verdict: Verdict) -> str:
@@ -178,7 +169,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "previous": str(generated.previous) if generated.previous else None,
         "teacher": generated.teacher.name,
         "student": generated.student.name if generated.student else None,
-        "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out)},
+        "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out)} if suite else None,
         "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts] if refinement else [],
         "confirmation": _confirmation_to_json(refinement.confirmation if refinement else None),
         "ended": refinement.ended if refinement else "",

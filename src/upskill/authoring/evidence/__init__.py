@@ -1,9 +1,6 @@
-"""Evidence is what traces and reviews show, in pieces that a line of a skill can cite.
+"""Evidence is what traces show: quotations that a line of a skill can cite.
 
-- `evidence`: the pieces of a trace; `trace_commands`: its commands; `trace_files`: the files it wrote
-- `fixes`: failed commands with the run that succeeded later; `shell` splits command lines
-- `extract`: a skill compiled from traces without a model
-- `summarize`: fits long material into a prompt
-- `feedback`: what people said of answers
-- `command_roles`, `cures`, `facts`, `placeholders`, `user_rules`, `weaker`: what extract infers
+- `quotations`: commands that worked or failed, and what the person said, word for word
+- `commands`: what a tool call ran, whether it worked, and when two calls ran the same command
+- `extract`: a page of quotations, as a skill, without a model
 """

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
-from upskill.authoring.evidence.evidence import VERIFY
 from upskill.authoring.lesson.journal import Diverged, Journal
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.writing.prompts import read_prompt
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from upskill.models import Role
     from upskill.sandboxes import Sandbox, SandboxChoice, Setup
 
+VERIFY = "verify"  # the tool name under which the check is recorded
 LESSONS_FOLDER = "lessons"  # in the folder of runs
 TEACHER_BOUNDS = Bounds(turns=60, seconds=1800.0)
 OUTPUT_TOKENS = 8192  # of one turn

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.evidence.trace_commands import error_line, step_failed
-from upskill.authoring.generate import Generation
+from upskill.authoring.evidence.commands import error_line, step_failed
+from upskill.authoring.generate import Generated, Generation
 from upskill.authoring.lesson.lesson import (
     LESSONS_FOLDER,
     Lesson,
@@ -19,7 +19,6 @@ from upskill.authoring.lesson.lesson import (
 )
 from upskill.authoring.material.material import ToolSchema
 from upskill.authoring.options import TeachOptions
-from upskill.authoring.saving.generated import Generated
 from upskill.authoring.writing.teachers import EXTRACT, check_start
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Models
@@ -74,7 +73,7 @@ def _check(options: TeachOptions) -> None:
     if options.model == EXTRACT:
         raise UsageError(
             "extract does nothing by itself, so it cannot be a teacher",
-            "Name a model; `upskill generate -m extract --from TRACE` compiles a recording by rules.",
+            "Name a model; `upskill generate -m extract --from TRACE` quotes a recording.",
         )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from upskill.authoring.evidence.evidence import TraceEvidence, evidence_of
+from upskill.authoring.evidence.quotations import quote_trace
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools
 from upskill.authoring.material.source_files import SourceFile, source_file
@@ -29,7 +29,7 @@ from upskill.traces import FORMATS, Step, Trace, detect_format, read_trace
 from upskill.traces.redaction.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
-PieceKind = Literal["example", "tool", "document", "step", "finding", "failure", "note"]
+PieceKind = Literal["example", "tool", "document", "step", "quotation", "failure", "note"]
 TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
@@ -45,7 +45,7 @@ class Piece:
     kind: PieceKind
     text: str
     source: str = ""  # for people
-    based_on: tuple[str, ...] = ()  # the pieces that a note or a finding summarizes
+    based_on: tuple[str, ...] = ()  # the pieces that a note or a quotation is made from
 
     @property
     def tokens(self) -> int:
@@ -219,12 +219,12 @@ def _as_trace(path: Path, prefer_traces: bool) -> Trace | None:
 
 
 def no_trace(material: Material) -> UsageError:
-    """What is wrong where only traces are of use, and none was given, or none was recognised."""
+    """What is wrong where only traces are of use, and none was given, or none was recognized."""
     documents = [file.path for file in material.files if file.kind == "doc"]
     if not documents:
-        return UsageError("-m extract compiles traces, and none was given", "Give one with --from.")
+        return UsageError("-m extract quotes traces, and none was given", "Give one with --from.")
     return UsageError(
-        f"-m extract compiles traces, and {documents[0]} was read as a document",
+        f"-m extract quotes traces, and {documents[0]} was read as a document",
         f"If it is a trace, say so: --from trace:{documents[0]}. Else name a teacher that reads documents with -m.",
     )
 
@@ -316,7 +316,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
-    """The findings of a trace and then its steps, counted from 1; and what was left out, in words."""
+    """The quotations of a trace and then its steps, counted from 1; and what was left out, in words."""
     source = Path(trace.source).name or trace.agent
     steps = [
         Piece(f"{prefix}s{number}", "step", _step(step), source)
@@ -324,35 +324,19 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
         if step.kind not in SKIPPED_STEPS
     ]
     unused = len(trace.steps) - len(steps)
-    findings = [
-        Piece(f"{prefix}x{number}", "finding", text, source, tuple(f"{prefix}s{step}" for step in behind))
-        for number, (text, behind) in enumerate(_findings(evidence_of(trace)), start=1)
+    quotations = [
+        Piece(
+            f"{prefix}q{number}",
+            "quotation",
+            json.dumps(quotation, ensure_ascii=False),
+            source,
+            tuple(f"{prefix}s{step}" for step in behind),
+        )
+        for number, (quotation, behind) in enumerate(quote_trace(trace).to_pieces(), start=1)
     ]
-    return [*findings, *steps], [f"{counted(unused, 'step')} of {source} that only set the agent up"] if unused else []
-
-
-def _findings(evidence: TraceEvidence) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What rules guess from a trace, with the steps it is based on."""
-    for message in evidence.corrections:
-        yield _guess({"the person corrected": message.text}), (message.step,)
-    for fix in evidence.fixes:
-        yield _guess({"failed": fix.command, "error": fix.error, "mended by": fix.kind, "with": fix.fix}), fix.steps
-    if evidence.workflow:
-        worked = [item.command for item in evidence.workflow]
-        yield _guess({"worked, in this order": worked}), tuple(item.step for item in evidence.workflow)
-    for seen in evidence.observations:
-        yield _guess({"worth knowing of": seen.command, "printed": seen.line}), (seen.step,)
-    for success in evidence.confirmed:
-        yield _guess({"confirmed the result": success.command}), (success.step,)
-    for reused in evidence.reused:
-        yield _guess({"was run again and again": reused.command}), reused.steps
-    for file in evidence.files:
-        yield _guess({"was left behind": file.path}), file.steps
-
-
-def _guess(found: dict[str, Any]) -> str:
-    """A finding as a teacher sees it: rules found it, so it may be wrong."""
-    return json.dumps({"guess": found}, ensure_ascii=False)
+    return [*quotations, *steps], [
+        f"{counted(unused, 'step')} of {source} that only set the agent up"
+    ] if unused else []
 
 
 def _step(step: Step) -> str:

@@ -3,5 +3,6 @@
 - `refine`: the search loop; `refiners` propose candidates
 - `comparison`: decides what is kept and confirms it
 - `failures`: what a refiner may see of failed trials
+- `feedback`: what people said of answers, for the teacher
 - `improve`: what an older skill brings along, and cases for what is asked for
 """

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, cast, get_args
 
-from upskill.authoring.evidence.summarize import DEFAULT_BUDGET, Tell
 from upskill.authoring.material.material import TASK, Material, Piece, PieceKind, gather
 from upskill.authoring.material.source_files import read_source_files
 from upskill.authoring.saving.provenance import Provenance
 from upskill.authoring.search.refiners import Proposal
 from upskill.authoring.writing.structured import forget_unusable_answers
+from upskill.authoring.writing.summarize import DEFAULT_BUDGET, Tell
 from upskill.errors import UpskillError
 from upskill.models import Models
 from upskill.runs.stores import Store

@@ -7,14 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from upskill.authoring.evidence.summarize import (
-    DEFAULT_BUDGET,
-    SMALL_BUDGET,
-    Tell,
-    material_budget,
-    no_message,
-    summarize,
-)
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material, gather
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance, is_fact
@@ -22,6 +14,14 @@ from upskill.authoring.writing.grounding import uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.skill_files import FILE_TOKENS, file_problems, without_files
 from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
+from upskill.authoring.writing.summarize import (
+    DEFAULT_BUDGET,
+    SMALL_BUDGET,
+    Tell,
+    material_budget,
+    no_message,
+    summarize,
+)
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.errors import UsageError
 from upskill.models import Model, ModelContext, Models

@@ -8,7 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from upskill.authoring.evidence.summarize import (
+from upskill.authoring.material.material import Material, gather
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.authoring.writing.skill_writer import as_name
+from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
+from upskill.authoring.writing.summarize import (
     DEFAULT_BUDGET,
     SMALL_BUDGET,
     Tell,
@@ -16,10 +20,6 @@ from upskill.authoring.evidence.summarize import (
     no_message,
     summarize,
 )
-from upskill.authoring.material.material import Material, gather
-from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.skill_writer import as_name
-from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.errors import Paused, UpskillError, UsageError
 from upskill.models import Model, ModelContext, Models

@@ -32,7 +32,7 @@ KEYS = {"anthropic": ("ANTHROPIC_API_KEY",)} | {
     name: row.key_variables for name, row in ENDPOINTS.items() if row.key_required
 }
 
-EXTRACT = "extract"  # the teacher that compiles traces by rules, without a model
+EXTRACT = "extract"  # quotes traces, without a model
 Choice = tuple[str, str]  # what to type, and why it works
 HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files that you or any agent answer")
 HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
@@ -96,14 +96,14 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
 
 
 def _extract(options: GenerateOptions) -> Iterator[Choice]:
-    """Rules as the teacher: they make a new skill of traces, and change no older one."""
+    """Quoting traces makes a new page, and changes no older skill."""
     found = [read_source(source) for source in options.sources]
     if not options.can_extract or any(isinstance(source, Skill) for source in found):
         return
     if any(isinstance(source, Trace) for source in found):
-        yield "-m extract", "compiles the trace by rules, without a model"
+        yield "-m extract", "quotes the trace, without a model"
     else:
-        yield "-m extract --from TRACE", "compiles an agent's session by rules (`upskill trace list` names those here)"
+        yield "-m extract --from TRACE", "quotes an agent's session (`upskill trace list` names those here)"
 
 
 def _agents() -> Iterator[Choice]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from upskill.authoring.evidence.summarize import material_budget
 from upskill.authoring.material.material import Material, gather
 from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite
 from upskill.authoring.writing.suite_writer import write_suite
+from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.cli.console import note, show_json
 from upskill.cli.help import Command

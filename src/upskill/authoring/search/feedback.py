@@ -128,12 +128,6 @@ class Feedback:
         return f"passed its checks and is wrong: shown to the teacher as a failure, and {added}"
 
 
-def unused_feedback(*, extracts: bool) -> UsageError:
-    if extracts:
-        return UsageError("-m extract compiles traces by rules, and reads no feedback", "Name a teacher with -m.")
-    return UsageError("feedback is about the answers of a skill, and none was given", "Name its folder with --from.")
-
-
 def read_marks(
     paths: Iterable[str], skill: Skill, suite: Suite | None, store: Store | None, place: str, *, judged: bool = False
 ) -> Feedback:

@@ -1,0 +1,169 @@
+"""The shell commands in a trace: what a tool call ran, whether it worked, and when two calls ran the same command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from upskill.plain import as_list
+from upskill.traces import Step
+
+MAX_ERROR_LINE = 500  # characters
+Outcome = Literal["ok", "failed", "unknown"]
+
+_SHELL_TOOL = re.compile(r"bash|shell|terminal|exec|run_|command|console|^sh$", re.I)
+_EDITOR_COMMANDS = ("create", "view", "str_replace", "insert", "undo_edit")
+_FAILED = re.compile(
+    r"^Traceback \(most recent call last\)|\bcommand not found\b|\bNo such file or directory\b"
+    r"|^(?:\S+: )*(?:error|fatal)\b[:\[](?! \(none)"
+    r"|^\S*(?:Error|Exception):(?! \(none)|^npm (?:ERR!|error)|\bELIFECYCLE\b"
+    r"|^(?:FAILED|FAIL)\b|\b[1-9]\d* (?:failed|failing|errors?)\b|^error\b(?!: \(none)|\bpanicked at\b"
+    r"|^Build failed|^CMake Error|\berrors occurred\b"
+    r"|^exit(?:ed with)? (?:code|status):? [1-9]|\bpermission denied\b"
+    r"|^\W*(?:exit|rc|ret|status)(?: code| status)?\W{1,3}[1-9]\d*$",
+    re.I | re.M,
+)
+# What agents write for a call that was refused, or that goes on in the background.
+_SAYS_NOTHING = re.compile(
+    r"doesn't want to proceed|tool use was rejected|requires approval|haven't granted|Request interrupted"
+    r"|rejected by user|user denied|execution denied|was blocked|<tool_use_error>"
+    r"|running in (?:the )?background|Process running with session ID",
+    re.I,
+)
+_EXIT_LINE = re.compile(
+    r"^\W*(?:(?:Error: )?Exit code:? \d+|exit status \d+|Process exited with code \d+|ELIFECYCLE.*|Signal: .*"
+    r"|Error: \(none\)|Background PIDs: .*|Process Group PGID: .*|Command: .*|Directory: .*)\W*$",
+    re.I,
+)
+_ERROR = re.compile(
+    r"^E   |\berror\b|\bfatal\b|exception\b|Error\b|\bpanicked at\b|timed out|^npm ERR!|unknown (?:option|flag)", re.I
+)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+_PREPARES = frozenset(("cd", "set", "export", "source", ".", "true", "sleep"))
+_LOOKS = frozenset(("ls", "cat", "pwd", "head", "tail", "grep", "rg", "find", "wc", "which", "echo", "tree", "stat"))
+# Words that are followed by what is run: `uv run pytest`, `docker compose up`, `python -m build`.
+_RUNS_NEXT = frozenset(("run", "exec", "compose"))
+
+
+def shell_command(step: Step) -> str:
+    """The shell line that a tool call runs; empty when it runs none."""
+    if step.kind != "tool":
+        return ""
+    arguments = step.arguments
+    value: Any = next((arguments[name] for name in ("command", "cmd", "commands", "script") if arguments.get(name)), "")
+    if not value and _SHELL_TOOL.search(step.tool):
+        value = arguments.get("input") or arguments.get("code")
+    if isinstance(value, str) and value in _EDITOR_COMMANDS and "path" in arguments:
+        return ""
+    if (items := as_list(value)) is not None:
+        words = [str(item) for item in items]
+        return _script_of(words) or shlex.join(words)
+    if not isinstance(value, str):
+        return ""
+    return _script_of(_split(value)) or value.strip()
+
+
+def _script_of(words: list[str]) -> str:
+    """The script in `bash -lc '…'`."""
+    if len(words) == 3 and PurePosixPath(words[0]).name in ("bash", "sh", "zsh", "dash", "fish", "env"):
+        return words[2].strip() if re.fullmatch(r"-[a-z]*c", words[1]) else ""
+    return ""
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
+
+
+# Which command it is.
+
+
+def command_key(line: str) -> str:
+    """Equal for runs of the same command: the programs of a line, each with its first word that is no option.
+
+    A line that cannot be read is its own key.
+    """
+    try:
+        commands = _simple_commands(line)
+    except ValueError:  # a quote that is never closed, or a script with more than commands in it
+        return line
+    keys = [_program_and_verb(words) for words in commands if words[0] not in _PREPARES]
+    return " ; ".join(keys) or line
+
+
+def only_looks(line: str) -> bool:
+    """Whether a line does nothing but look around or change the folder."""
+    try:
+        commands = _simple_commands(line)
+    except ValueError:
+        return False
+    return ">" not in line and all(words[0] in _PREPARES | _LOOKS for words in commands)
+
+
+def _simple_commands(line: str) -> list[list[str]]:
+    """The words of each command, without variables before it and without what its output is piped into."""
+    if "<<" in line:
+        raise ValueError("a here-document")
+    lexer = shlex.shlex(line.replace("\\\n", " ").replace("\n", " ; "), posix=True, punctuation_chars="&|;<>")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    commands: list[list[str]] = [[]]
+    piped = False
+    for word in lexer:
+        if re.fullmatch(r"[&|;]+", word):
+            piped = word in ("|", "|&")
+            commands.append([])
+        elif not piped and (commands[-1] or not (_VARIABLE.match(word) or word == "sudo")):
+            commands[-1].append(word)
+    return [words for words in commands if words]
+
+
+def _program_and_verb(words: list[str]) -> str:
+    key = [PurePosixPath(words[0]).name]
+    for word in words[1:]:
+        is_word = re.fullmatch(r"[A-Za-z][\w:.-]*", word) is not None
+        if is_word or word == "-m":
+            key.append(word)
+        if is_word and word not in _RUNS_NEXT:
+            break
+    return " ".join(key)
+
+
+# Whether it worked.
+
+
+def outcome_of(step: Step) -> Outcome:
+    """What a tool call says about its command. A pipe or a `||` can hide that it failed."""
+    if _SAYS_NOTHING.search(step.output[:400]):
+        return "unknown"
+    if step_failed(step):
+        return "failed"
+    hides = re.search(r"[|;]", shell_command(step)) is not None
+    return "unknown" if hides and _FAILED.search(step.output[-20_000:]) else "ok"
+
+
+def step_failed(step: Step) -> bool:
+    """Whether a call failed, by its status or, where that is unknown, by its output."""
+    if step.status == "unknown":
+        return bool(_FAILED.search(step.output[-20_000:]))
+    return step.status == "error"
+
+
+def output_lines(output: str) -> list[str]:
+    """The lines of an output, without empty ones and without those in which agents wrap it."""
+    lines = [line.strip().removeprefix("Output: ").strip()[:MAX_ERROR_LINE] for line in output.splitlines()]
+    return [line for line in lines if line and not _EXIT_LINE.match(line)]
+
+
+def error_line(output: str) -> str:
+    """The line of an output that seems to say what was wrong."""
+    lines = output_lines(output)
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        return next(
+            (line for line in reversed(lines) if re.match(r"[\w.]+(?:Error|Exception|Exit)\b", line)), lines[-1]
+        )
+    return next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "")
