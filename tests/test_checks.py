@@ -134,31 +134,15 @@ async def test_an_answer_that_is_too_long_is_verbose_and_fails_only_when_it_reci
 
 
 ASSERTED = (
-    *(
-        "Use X1.",
-        "Use X1, not X2.",
-        "Not X2, but X1.",
-        "Don't use X2; use X1.",
-        "Never push without X1.",
-        "Nothing but X1.",
-    ),
-    *(
-        "It may not be larger than X1.",
-        "Do not forget X1.",
-        "No: X1",
-        "Instead of X2, take X1.",
-        "X1 does not block writes.",
-    ),
+    *("Use X1.", "Use X1, not X2.", "Not X2, but X1.", "Don't use X2; use X1."),
+    *("Never push without X1.", "Nothing but X1."),
+    *("It may not be larger than X1.", "Do not forget X1.", "No: X1"),
+    *("Instead of X2, take X1.", "X1 does not block writes."),
     *("I am not sure about X2. X1 is right.", "`--no-cache` and X1", "X2 was renamed to X1.", "It can't exceed X1."),
 )
 DENIED = (
-    *(
-        "It is not X1.",
-        "I cannot help with X1.",
-        "I can’t say whether it is X1.",
-        "Never use X1.",
-        "Use X2 instead of X1.",
-    ),
+    *("It is not X1.", "I cannot help with X1.", "I can’t say whether it is X1."),
+    *("Never use X1.", "Use X2 instead of X1."),
     *("Use X2 rather than X1.", "X1 is wrong.", "X1 was renamed to X2.", "Neither X1 nor X2.", "Anything but X1."),
     *("`X1` does not exist.", "There is no X1.", "Do not run X1 without X2.", "It was called X1 before.", "Avoid X1."),
     *("I'm unable to say that it is X1.", "I refuse to name X1.", "All but X1."),
@@ -170,37 +154,18 @@ DENIED = (
 
 
 DENIES_SOMETHING_ELSE = (
-    *(
-        "To build without cache use X1.",
-        "You don't need sudo to run X1.",
-        "Instead of make use X1.",
-        "No other than X1.",
-    ),
-    *(
-        "Unlike npm we have X1",
-        "Avoid mistakes by running X1 first.",
-        "To avoid a rebuild set X1.",
-        "No other name than X1",
-    ),
-    *(
-        "Without a token in X1 it fails.",
-        "Rather than editing by hand run X1.",
-        "Renamed from X0 long ago it is X1 now.",
-    ),
-    *(
-        "If nothing happens run X1.",
-        "Not make but X1.",
-        "It is not final, so X1 still works.",
-        "I'm not 100% sure but X1.",
-    ),
+    *("To build without cache use X1.", "You don't need sudo to run X1."),
+    *("Instead of make use X1.", "No other than X1."),
+    *("Unlike npm we have X1", "Avoid mistakes by running X1 first."),
+    *("To avoid a rebuild set X1.", "No other name than X1"),
+    "Without a token in X1 it fails.",
+    *("Rather than editing by hand run X1.", "Renamed from X0 long ago it is X1 now."),
+    *("If nothing happens run X1.", "Not make but X1."),
+    *("It is not final, so X1 still works.", "I'm not 100% sure but X1."),
     *("I can't help with X2, use X1.", "Not X2, X1."),
     *("X2? No, X1.", "Can you push without X1? No.", "Why not X1?", "Is it X1? Yes. X2? No.", "It is X1. X2? No."),
-    *(
-        "X1 used to be called X2.",
-        "X1 was renamed from X2.",
-        "X1, X2 has been removed.",
-        "Run X1 until the lock is gone.",
-    ),
+    *("X1 used to be called X2.", "X1 was renamed from X2."),
+    *("X1, X2 has been removed.", "Run X1 until the lock is gone."),
     *("With the X1 flag sudo is no longer needed.", "X1 means the token is no longer needed."),
     *("I would not recommend X2 when there is X1.", "I wouldn't recommend anything but X1."),
 )
@@ -316,49 +281,16 @@ def test_a_pattern_without_end_is_given_up_in_any_thread() -> None:
 
 def test_a_pattern_means_what_python_says() -> None:
     written = [
-        *(
-            r"x{i}",
-            r"a{e<=1}",
-            r"[[:alpha:]]",
-            r"[]a]+",
-            r"[^]a]+",
-            r"[^\]a]+x",
-            r"\[x{d}\]",
-            r"\N{DIGIT ONE}+",
-            r"x{,3}y",
-        ),
+        *(r"x{i}", r"a{e<=1}", r"[[:alpha:]]", r"[]a]+", r"[^]a]+", r"[^\]a]+x", r"\[x{d}\]"),
+        *(r"\N{DIGIT ONE}+", r"x{,3}y"),
         *(r"x{2,}", r"(?i)ABC", r"[a&&b]+", r"[~~a]+", r"\\{i}", r"\\frac{d}{x}", r"a{2}{i}", r"(?x) a { i } # {e}"),
         *(r"[\[{]i}", r"\{i}", r"x{}", r"x{,}", r"{", r"[{i}]+", r"(?<=a)b", r"(?P<q>[\"']).*?(?P=q)", r"^\d+ passed$"),
-        *(
-            r"(a)?b(?(1)c|d)",
-            r"a++b",
-            r"(?>a+)b",
-            r"[a\-z]+",
-            r"\x41",
-            r"(?s:.)+",
-            r"[|]{3}",
-            r"[]]",
-            r"[^]]",
-            r"\bfoo\b",
-        ),
+        *(r"(a)?b(?(1)c|d)", r"a++b", r"(?>a+)b", r"[a\-z]+", r"\x41", r"(?s:.)+", r"[|]{3}", r"[]]"),
+        *(r"[^]]", r"\bfoo\b"),
     ]
     texts = [
-        *(
-            "x{i}",
-            "a{e<=1}",
-            ":]a]",
-            "1",
-            "xxxy",
-            "xx",
-            "abc",
-            "a&b",
-            "~a",
-            r"\{i}",
-            r"\frac{d}{x}",
-            "aa{i}",
-            "a{i}",
-            "i}",
-        ),
+        *("x{i}", "a{e<=1}", ":]a]", "1", "xxxy", "xx", "abc", "a&b", "~a", r"\{i}", r"\frac{d}{x}", "aa{i}"),
+        *("a{i}", "i}"),
         *("[{i}]", '"hi\' there"', "foo", "foobar", "7 passed\n", "ac", "bd", "aab", "A", "a-z", "|||", "]", "", "x{}"),
         *("x{,}", "e", "[x{d}]", "a\nb", "é", "\N{KELVIN SIGN}"),
     ]
@@ -577,12 +509,8 @@ async def test_a_quote_is_found_in_scripts_without_spaces_between_words() -> Non
 
 DENIALS = (
     *("It names no one.", "No file is changed.", "There are no guesses.", "It doesn't shout.", "It cannot be misread."),
-    *(
-        "It is short—not long.",
-        "It does not mention `--no-cache`.",
-        "Die Antwort rät nicht.",
-        "Sie nennt keinen Namen.",
-    ),
+    *("It is short—not long.", "It does not mention `--no-cache`."),
+    *("Die Antwort rät nicht.", "Sie nennt keinen Namen."),
     *("Elle ne devine pas.", "Elle n’invente rien.", "La respuesta no adivina.", "Responde sin inventar."),
     *("La risposta non inventa.", "A resposta não adivinha.", "Het antwoord noemt geen namen.", "Она не гадает."),
     *("答案没有猜测。", "答案不提tern.yaml。", "推測していない。", "名前を挙げません。", "추측하지 않는다."),

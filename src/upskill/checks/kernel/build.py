@@ -6,12 +6,11 @@ The compiler runs in a sandbox of its own that holds the student's sources and n
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator
 
@@ -27,7 +26,7 @@ SOURCES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".inc")  # what a kernel file may
 MAX_SOURCES = 64
 MAX_MESSAGE = 1200  # characters of the compiler's
 MAX_CODE_BYTES = 64 * MiB  # of code
-KEPT = 32  # builds
+MAX_KEPT = 128  # builds, launchers and failures that are remembered
 OUT = "out"
 EMPTY = "__global__ void empty() {}\n"
 
@@ -71,7 +70,8 @@ class Build:
     host_object: bytes = b""
 
 
-_built: OrderedDict[str, Build] = OrderedDict()
+T = TypeVar("T")
+_built: dict[str, Build] = {}
 
 
 async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, str] | Finding:
@@ -87,12 +87,10 @@ async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, s
     except OSError as error:
         return Finding(False, f"{file}: {in_words(error)}")
     sources = {file: text}
-    for found in await sandbox.list():
-        if found.kind == "file" and found.path.endswith(SOURCES) and len(sources) < MAX_SOURCES:
-            try:
-                sources.setdefault(found.path, (await sandbox.read(found.path, MiB)).decode("utf-8", "replace"))
-            except OSError:
-                continue
+    for left in await sandbox.list():
+        if left.kind == "file" and left.path.endswith(SOURCES) and len(sources) < MAX_SOURCES:
+            with suppress(OSError):
+                sources.setdefault(left.path, (await sandbox.read(left.path, MiB)).decode("utf-8", "replace"))
     return sources
 
 
@@ -114,26 +112,27 @@ async def build(
     _ = sandbox_of(evidence).run  # not on paper
     toolchain = find_toolchain()
     key = digest([dict(sources), file, arch, flags, toolchain.nvcc, seconds])
-    if key not in _built:
-
-        async def compiled(sources: Mapping[str, str], file: str) -> Build:
-            async with open_build_sandbox(evidence, toolchain, seconds) as sandbox:
-                return await _compile(sandbox, toolchain, sources, file, [*_target(arch), *flags])
-
-        made = await compiled(sources, file)
-        if (
-            "nvcc fatal" in made.error and (empty := await compiled({file: EMPTY}, file)).error
-        ):  # nobody's answer is to blame
-            raise MissingTool(f"nvcc cannot compile this here: {empty.error}")
-        _built[key] = made
-        while len(_built) > KEPT:
-            _built.popitem(last=False)
-    return _built[key]
-
-
-def _target(arch: str) -> list[str]:
+    if key in _built:
+        return _built[key]
     # Not `-arch=sm_90a`, which would compile for plain sm_90 as well.
-    return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
+    target = ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
+
+    async def compiled(sources: Mapping[str, str]) -> Build:
+        async with open_build_sandbox(evidence, toolchain, seconds) as sandbox:
+            return await _compile(sandbox, toolchain, sources, file, [*target, *flags])
+
+    made = await compiled(sources)
+    if "nvcc fatal" in made.error and (empty := await compiled({file: EMPTY})).error:  # nobody's answer is to blame
+        raise MissingTool(f"nvcc cannot compile this here: {empty.error}")
+    keep(_built, key, made)
+    return made
+
+
+def keep(cache: dict[str, T], key: str, value: T) -> None:
+    """Remember it, and forget the oldest when there are too many."""
+    cache[key] = value
+    while len(cache) > MAX_KEPT:
+        del cache[next(iter(cache))]
 
 
 async def _compile(
@@ -153,34 +152,34 @@ async def _compile(
             *("-I.", "-x", "cu", file, "-o", f"{OUT}/{stem}.o"),
         ]
     )
-    said = done.output + done.error
+    messages = done.output + done.error
     if done.killed_why:
         return Build(f"the compiler {done.killed_why}")
     if done.code:
-        return Build(_words(said) or f"nvcc ended with {done.code} and said nothing")
+        return Build(_complaint(messages) or f"nvcc ended with {done.code} and said nothing")
     try:
         made = {kind: await sandbox.read(f"{OUT}/{stem}.{kind}", MAX_CODE_BYTES) for kind in ("ptx", "cubin", "o")}
     except OSError as error:
         return Build(f"what the compiler makes of it cannot be used: {in_words(error)}")
-    kernels = _read_kernels(made["ptx"].decode("utf-8", "replace"), said)
+    kernels = _read_kernels(made["ptx"].decode("utf-8", "replace"), messages)
     if not kernels:
         return Build("it has no __global__ function that is used, so nothing in it runs on a GPU")
     return Build("", kernels, made["cubin"], made["o"])
 
 
-def _words(said: str) -> str:
+def _complaint(messages: str) -> str:
     """What the compiler complains of: errors first, as one error often brings a hundred warnings."""
-    lines = [line for line in printable(said).splitlines() if line.strip() and not line.startswith("ptxas info")]
+    lines = [line for line in printable(messages).splitlines() if line.strip() and not line.startswith("ptxas info")]
     first = next((at for at, line in enumerate(lines) if re.search("error|fatal", line, re.IGNORECASE)), 0)
     text = "\n".join(lines[first:])
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 2] + " …"
 
 
-def _read_kernels(ptx: str, said: str) -> tuple[CompiledKernel, ...]:
+def _read_kernels(ptx: str, messages: str) -> tuple[CompiledKernel, ...]:
     """The kernels that were compiled. A name that only stands in a comment, or only in a message, is none."""
-    used = _read_ptxas(said)
+    used = _read_ptxas(messages)
     return tuple(
-        CompiledKernel(name, tuple(_size(*found) for found in _PARAMETER.findall(declared)), **used[name])
+        CompiledKernel(name, tuple(_size(*parameter) for parameter in _PARAMETER.findall(declared)), **used[name])
         for name, declared in _ENTRY.findall(_NO_CODE.sub(" ", ptx))
         if name in used
     )
@@ -191,22 +190,22 @@ def _size(kind: str, count: str) -> int:
     return int(re.sub(r"\D", "", kind) or 32) // 8 * int(count or 1)
 
 
-def _read_ptxas(said: str) -> dict[str, dict[str, int]]:
+def _read_ptxas(messages: str) -> dict[str, dict[str, int]]:
     """Registers, spills, stack and shared memory by kernel, from `ptxas -v`.
 
     The most that is said counts: functions that a kernel calls follow it, and a file can have messages of its own.
     """
-    found: dict[str, dict[str, int]] = {}
+    kernels: dict[str, dict[str, int]] = {}
     kernel: dict[str, int] = {}
-    for line in said.splitlines():
-        told: dict[str, int] = {}
+    for line in messages.splitlines():
+        counts: dict[str, int] = {}
         if name := _COMPILING.search(line):
-            kernel = found.setdefault(name[1], {})
+            kernel = kernels.setdefault(name[1], {})
         elif spills := _SPILLS.search(line):
-            told = {"stack": int(spills[1]), "spills": int(spills[2]) + int(spills[3])}
+            counts = {"stack": int(spills[1]), "spills": int(spills[2]) + int(spills[3])}
         elif used := _USED.search(line):
             shared = _SHARED.search(line)
-            told = {"registers": int(used[1]), "shared": int(shared[1]) + int(shared[2] or 0) if shared else 0}
-        for which, count in told.items():
-            kernel[which] = max(count, kernel.get(which, 0))
-    return found
+            counts = {"registers": int(used[1]), "shared": int(shared[1]) + int(shared[2] or 0) if shared else 0}
+        for resource, count in counts.items():
+            kernel[resource] = max(count, kernel.get(resource, 0))
+    return kernels

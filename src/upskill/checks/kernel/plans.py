@@ -8,14 +8,13 @@ plan. Another process, with none of its code inside, carries the plans out.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from upskill.checks import Evidence
-from upskill.checks.kernel.build import Build, open_build_sandbox
+from upskill.checks.kernel.build import Build, keep, open_build_sandbox
 from upskill.checks.kernel.task import C_TYPES, Argument, TaskHeader
 from upskill.checks.workspace import output_excerpt
 from upskill.errors import CheckError
@@ -28,9 +27,7 @@ STREAM = 0x5712EA3000  # stands for the stream that the launcher is given
 MAX_STEPS = 256  # of one call
 RECORD_SECONDS = 20.0
 
-KEPT = 32  # linked launchers
-
-_linked: OrderedDict[str, bytes] = OrderedDict()
+_linked: dict[str, bytes] = {}  # launchers
 _UNDEFINED = re.compile(r"undefined reference to `([^'`]+)'")
 
 
@@ -84,9 +81,7 @@ async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, 
         )
         if done.code:
             raise _not_linked(printable(done.error), header, entry)
-        _linked[key] = await sandbox.read(f"{entry}.linked", 64 * MiB)
-        while len(_linked) > KEPT:
-            _linked.popitem(last=False)
+        keep(_linked, key, await sandbox.read(f"{entry}.linked", 64 * MiB))
     return _linked[key]
 
 

@@ -31,36 +31,17 @@ from typing import Any, Literal, cast
 
 Kind = Literal["pointer", "int", "long", "float", "double"]
 KINDS: dict[str, Kind] = {
-    "int": "int",
-    "int32_t": "int",
-    "unsigned": "int",
-    "unsigned int": "int",
-    "uint32_t": "int",
-    "bool": "int",
-    "long": "long",
-    "long int": "long",
-    "long long": "long",
-    "unsigned long": "long",
-    "unsigned long long": "long",
-    "int64_t": "long",
-    "uint64_t": "long",
-    "size_t": "long",
+    **dict.fromkeys(("int", "int32_t", "unsigned", "unsigned int", "uint32_t", "bool"), "int"),
+    **dict.fromkeys(("long", "long int", "long long", "unsigned long", "unsigned long long"), "long"),
+    **dict.fromkeys(("int64_t", "uint64_t", "size_t"), "long"),
     "float": "float",
     "double": "double",
 }
-C_TYPES: dict[Kind, str] = {
+C_TYPES: dict[Kind, str] = {kind: kind for kind in ("int", "float", "double")} | {
     "pointer": "void *",
-    "int": "int",
     "long": "long long",
-    "float": "float",
-    "double": "double",
 }
-DEFAULT_TOLERANCE = {
-    "float32": (1e-5, 1e-5),
-    "float16": (1e-3, 1e-3),
-    "bfloat16": (1e-2, 1e-2),
-    "float64": (1e-12, 1e-12),
-}
+_TOLERANCES = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}  # relative and absolute
 FUNCTIONS = ("inputs", "outputs", "reference")
 CONSTANTS = ("SIGNATURE", "SHAPES", "TIMED", "DTYPES", "TOLERANCE", "EXACT", "SCRATCH")
 DTYPE = re.compile(r"b?float\d+(_e\dm\d\w*)?|u?int\d+|complex\d+|half|float|double|short|int|long|bool")
@@ -90,7 +71,7 @@ class TaskHeader:
         return "launch" if len(self.dtypes) == 1 else f"launch_{dtype}"
 
     def tolerance_of(self, dtype: str) -> tuple[float, float]:
-        return self.tolerance.get(dtype, DEFAULT_TOLERANCE.get(dtype, (0.0, 0.0)))
+        return self.tolerance.get(dtype, (_TOLERANCES.get(dtype, 0.0),) * 2)
 
     def words(self, values: Mapping[str, float]) -> list[int]:
         """The arguments of one call, each as 64 bits."""
@@ -98,10 +79,8 @@ class TaskHeader:
 
 
 def to_word(kind: Kind, value: float) -> int:
-    if kind == "float":
-        return int.from_bytes(struct.pack("<f", value), "little")
-    if kind == "double":
-        return int.from_bytes(struct.pack("<d", value), "little")
+    if kind in ("float", "double"):
+        return int.from_bytes(struct.pack("<f" if kind == "float" else "<d", value), "little")
     return int(value) & (2**64 - 1)
 
 
@@ -117,14 +96,15 @@ def read_task(source: str) -> TaskHeader:
     if not isinstance(scratch, int) or isinstance(scratch, bool) or scratch < 0:
         raise ValueError(f"SCRATCH is a number of bytes, not {scratch!r}")
     header = TaskHeader(
-        read_signature(constants["SIGNATURE"]),
-        constants["SIGNATURE"],
-        tuple(_shape(shape) for shape in _several("SHAPES", constants.get("SHAPES", ()))),
-        _shape(timed) if timed is not None else None,
-        tuple(_dtype("DTYPES", dtype) for dtype in _several("DTYPES", constants.get("DTYPES", ()))) or ("float16",),
-        _tolerance(constants.get("TOLERANCE", {})),
-        exact,
-        scratch,
+        signature=read_signature(constants["SIGNATURE"]),
+        written=constants["SIGNATURE"],
+        shapes=tuple(_shape(shape) for shape in _several("SHAPES", constants.get("SHAPES", ()))),
+        timed=_shape(timed) if timed is not None else None,
+        dtypes=tuple(_dtype("DTYPES", name) for name in _several("DTYPES", constants.get("DTYPES", ())))
+        or ("float16",),
+        tolerance=_tolerance(constants.get("TOLERANCE", {})),
+        exact=exact,
+        scratch=scratch,
     )
     if not header.shapes and header.timed is None:
         raise ValueError("has no SHAPES, so that nothing would be checked")
@@ -185,12 +165,12 @@ def _dtype(name: str, value: Any) -> str:
 def _tolerance(value: Any) -> dict[str, tuple[float, float]]:
     if not isinstance(value, dict):
         raise ValueError(f'TOLERANCE is written by dtype, such as {{"float16": (1e-3, 1e-3)}}, not {value!r}')
-    said = cast("dict[Any, Any]", value)
-    for dtype, pair in said.items():
+    tolerances = cast("dict[Any, Any]", value)
+    for dtype, pair in tolerances.items():
         numbers: list[Any] = [*pair] if isinstance(pair, list | tuple) else []  # pyright: ignore[reportUnknownVariableType]
         if len(numbers) != 2 or not all(_is_measure(number) for number in numbers):
             raise ValueError(f"TOLERANCE of {dtype!r} is two numbers, relative and absolute, not {pair!r}")
-    return {_dtype("TOLERANCE", dtype): (float(pair[0]), float(pair[1])) for dtype, pair in said.items()}
+    return {_dtype("TOLERANCE", dtype): (float(pair[0]), float(pair[1])) for dtype, pair in tolerances.items()}
 
 
 def _is_measure(value: Any) -> bool:
@@ -205,20 +185,20 @@ def _shape(value: Any) -> Shape:
 
 
 def read_signature(text: str) -> tuple[Argument, ...]:
-    found: list[Argument] = []
+    arguments: list[Argument] = []
     for part in text.split(","):
         parsed = re.fullmatch(r"\s*(.*?[\s*])(\w+)\s*", part.replace("__restrict__", " "))
         if parsed is None:
             raise ValueError(f"SIGNATURE: {part.strip()!r} is not a type and a name")
         kind = re.sub(r"\s+", " ", parsed[1].replace("const", "")).strip()
         if "*" in kind:
-            found.append(Argument(parsed[2], "pointer"))
+            arguments.append(Argument(parsed[2], "pointer"))
         elif kind in KINDS:
-            found.append(Argument(parsed[2], KINDS[kind]))
+            arguments.append(Argument(parsed[2], KINDS[kind]))
         elif kind == "cudaStream_t":
             raise ValueError("SIGNATURE: leave the stream out; every launcher has it as its last argument")
         else:
             raise ValueError(f"SIGNATURE: {kind!r} is not a type that can be passed; use a pointer or a number")
-        if [one.name for one in found].count(parsed[2]) > 1:
+        if [argument.name for argument in arguments].count(parsed[2]) > 1:
             raise ValueError(f"SIGNATURE: two arguments are called {parsed[2]!r}")
-    return tuple(found)
+    return tuple(arguments)

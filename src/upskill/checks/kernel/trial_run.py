@@ -8,14 +8,13 @@ import os
 import re
 import secrets
 import time
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from upskill.checks import Evidence, Finding
-from upskill.checks.kernel.build import Build
+from upskill.checks.kernel.build import Build, keep
 from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Role, Silent
 from upskill.checks.kernel.plans import BadLauncher, Call, LaunchPlan, record
 from upskill.checks.kernel.task import Shape, TaskHeader
@@ -43,8 +42,7 @@ class RunSpec:
     watched_by: Sequence[str] = ()
 
 
-_failed: OrderedDict[str, str] = OrderedDict()  # why kernels were not correct, so that nobody times them
-KEPT = 256
+_failed: dict[str, str] = {}  # why kernels were not correct, so that nobody times them
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,52 +64,36 @@ class GpuRun:
         key = digest([self.build.cubin.hex(), self.build.host_object.hex(), self.source])
         if self.spec.than and key in _failed:
             return Finding(False, f"not timed, as it is not correct: {_failed[key]}")
-        found = await self._run()
-        if isinstance(found, Finding) and not self.spec.than:
-            _failed[key] = found.reason
-            while len(_failed) > KEPT:
-                _failed.popitem(last=False)
-        return found
-
-    @property
-    def kind(self) -> str:
-        return sandbox_of(self.evidence).kind
+        measured = await self._run()
+        if isinstance(measured, Finding) and not self.spec.than:
+            keep(_failed, key, measured.reason)
+        return measured
 
     async def _run(self) -> dict[str, Any] | Finding:
-        with ExitStack() as closing:
-            store = os.memfd_create("outputs")
-            closing.callback(os.close, store)
-
-            def start(role: Role) -> GpuProcess:
-                process = GpuProcess(role, store, self.kind, self.spec.watched_by)
-                closing.callback(process.close)
-                return process
-
+        kind = sandbox_of(self.evidence).kind
+        with _processes(kind, self.spec.watched_by) as start:
             runner, referee = start("runner"), start("referee")
             async with gpu_turn():
                 stages = Stages()
                 watched = start("watched") if self.spec.watched_by else None
                 try:
-                    found = await self._launch(runner, referee, stages)
-                    if "failed" in found:
-                        raise _Failed(found["failed"])
+                    answer = await self._launch(runner, referee, stages)
+                    if "failed" in answer:
+                        raise _Failed(answer["failed"])
                     runner.close()
-                    await self._look(referee, watched, found["done"], stages)
+                    await self._look(referee, watched, answer["done"], stages)
                 except BadLauncher as failure:
                     return Finding(False, f"the kernel fails: {failure}")
-                except Silent as failure:
+                except (Silent, _Failed) as failure:
                     runner.close()
-                    await probe(self.kind)
-                    return Finding(False, f"the kernel fails: {failure}; the GPU works again")
-                except _Failed as failure:
-                    runner.close()
-                    await probe(self.kind)
-                    return Finding(False, f"the kernel fails {failure}")
+                    await probe(kind)
+                    how = f": {failure}; the GPU works again" if isinstance(failure, Silent) else f" {failure}"
+                    return Finding(False, f"the kernel fails{how}")
                 except _Wrong as wrong:
                     return Finding(False, f"the kernel is wrong {wrong}")
                 finally:
                     logger.info("on the GPU: %s", stages)
-        return found["done"]
+        return answer["done"]
 
     async def _launch(self, runner: GpuProcess, referee: GpuProcess, stages: Stages) -> dict[str, Any]:
         runner.say(
@@ -129,17 +111,17 @@ class GpuRun:
         )
         if not self.spec.than:  # nothing is timed, so it may make its context at once
             referee.say({"warm": True})
-        asked = await self._expect_calls(runner)
+        calls = await self._expect_calls(runner)
         stages.end("preparing")
         if self.spec.than:  # meanwhile, so that it has its context before the first launch is timed
             referee.say({"warm": True})
-        plans = await self._record(asked)
+        plans = await self._record(calls)
         await _receive_trusted(referee, "the GPU could not be used")
         stages.end("recording")
         runner.say({"plans": plans})
-        found = await runner.receive(self.spec.seconds)
-        stages.end(f"running ({found.get('storing', 0.0):.2f} s of it storing)")
-        return found
+        answer = await runner.receive(self.spec.seconds)
+        stages.end(f"running ({answer.get('storing', 0.0):.2f} s of it storing)")
+        return answer
 
     async def _expect_calls(self, process: GpuProcess) -> dict[str, Any]:
         """The calls of the launcher that a process wants to make."""
@@ -148,9 +130,9 @@ class GpuRun:
             message = await _receive_trusted(process, "the GPU could not be used")
         return message
 
-    async def _record(self, asked: dict[str, Any]) -> list[LaunchPlan]:
-        calls = [Call(call["entry"], call["words"]) for call in asked["calls"]]
-        return await record(self.evidence, self.build, self.header, calls, asked)
+    async def _record(self, message: dict[str, Any]) -> list[LaunchPlan]:
+        calls = [Call(call["entry"], call["words"]) for call in message["calls"]]
+        return await record(self.evidence, self.build, self.header, calls, device=message)
 
     async def _look(
         self, referee: GpuProcess, watched: GpuProcess | None, done: dict[str, Any], stages: Stages
@@ -177,12 +159,26 @@ class GpuRun:
     async def _watch(self, watched: GpuProcess, call: dict[str, Any]) -> None:
         watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
         watched.say({"plans": await self._record(await self._expect_calls(watched))})
-        found = await watched.receive(4 * self.spec.seconds)
+        answer = await watched.receive(4 * self.spec.seconds)
         await watched.end(START_SECONDS)
-        if seen := SEEN.search(watched.printed()):
-            raise _Failed(f"under compute-sanitizer: {seen[1].strip()}")
-        if "failed" in found:
-            raise _Failed(f"under compute-sanitizer: {found['failed']}")
+        seen = SEEN.search(watched.printed())
+        if seen or "failed" in answer:
+            raise _Failed(f"under compute-sanitizer: {seen[1].strip() if seen else answer['failed']}")
+
+
+@contextmanager
+def _processes(kind: str, tool: Sequence[str] = ()) -> Generator[Callable[[Role], GpuProcess]]:
+    """Starts processes that share a file without a name; all of them end with the block."""
+    with ExitStack() as closing:
+        store = os.memfd_create("outputs")
+        closing.callback(os.close, store)
+
+        def start(role: Role) -> GpuProcess:
+            process = GpuProcess(role, store, kind, tool)
+            closing.callback(process.close)
+            return process
+
+        yield start
 
 
 async def _receive_trusted(process: GpuProcess, otherwise: str) -> dict[str, Any]:
@@ -219,11 +215,8 @@ class _Wrong(Exception):
 
 async def probe(kind: str) -> None:
     """See that the GPU still works after a kernel broke; where it does not, that is nobody's answer."""
-    with ExitStack() as closing:
-        store = os.memfd_create("nothing")
-        closing.callback(os.close, store)
-        process = GpuProcess("runner", store, kind)
-        closing.callback(process.close)
+    with _processes(kind) as start:
+        process = start("runner")
         process.say({"mode": "probe"})
         try:
             await process.receive(START_SECONDS)
