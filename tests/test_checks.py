@@ -385,15 +385,20 @@ def test_a_check_keeps_the_words_it_was_called_with() -> None:
 
 
 class Judge:
-    """Answers in a fixed way and keeps what it was asked."""
+    """Answers one after the other, and keeps what it was asked."""
 
-    def __init__(self, said: object) -> None:
-        self.said = said
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
         self.asked: list[Request] = []
 
     async def ask(self, request: Request) -> Reply:
         self.asked.append(request)
-        return Reply(self.said if isinstance(self.said, str) else json.dumps(self.said))
+        answer = self.said.pop(0)
+        return Reply(answer if isinstance(answer, str) else json.dumps(answer))
+
+    @property
+    def shown(self) -> list[Any]:
+        return [json.loads(request.messages[1].text) for request in self.asked]
 
 
 STATEMENT = {"judge": "The answer is kind."}
@@ -434,23 +439,7 @@ async def test_without_a_judge_there_is_no_verdict() -> None:
     assert error.value.hint == "Name one with --judge-model."
 
 
-class Judges:
-    """Answers one after the other, and keeps what it was asked."""
-
-    def __init__(self, *said: object) -> None:
-        self.said = list(said)
-        self.asked: list[Request] = []
-
-    async def ask(self, request: Request) -> Reply:
-        self.asked.append(request)
-        return Reply(json.dumps(self.said.pop(0)))
-
-    @property
-    def shown(self) -> list[Any]:
-        return [json.loads(request.messages[1].text) for request in self.asked]
-
-
-async def judged(line: dict[str, Any], judge: Judges, answer: str = "please, friend", **more: Any) -> Finding:
+async def judged(line: dict[str, Any], judge: Judge, answer: str = "please, friend", **more: Any) -> Finding:
     named = read_check({"judge": line}, "suite.yaml")
     return await named.check.run(evidence(answer, prompt="Ask.", ask=judge.ask, **more))
 
@@ -476,11 +465,11 @@ async def test_a_statement_does_not_pass_on_evidence_that_is_not_in_the_answer()
         ("please … thanks", "the evidence 'please … thanks' is not in the answer"),
         ("", "no words of the answer were quoted for it"),
     ):
-        judge = Judges(kind(quote), kind(quote))
+        judge = Judge(kind(quote), kind(quote))
         finding = await judged({"statement": "It is kind."}, judge)
         assert finding == Finding(False, f"judge: {why} (it is kind)")
         assert "not in the answer" in judge.asked[1].messages[-1].text
-        assert await judged({"statement": "It is kind."}, Judges(kind(quote), kind("please"))) == Finding(
+        assert await judged({"statement": "It is kind."}, Judge(kind(quote), kind("please"))) == Finding(
             True, "judge: it is kind (evidence: 'please')"
         )
 
@@ -489,7 +478,7 @@ async def test_a_quote_may_leave_out_markdown_and_middles() -> None:
     answer = "# Plan\n\n- Say **please** to `your_friend`—always.\n- Then *thank* her."
     quotes = ("say please to your_friend", "your_friend-always", "Plan Say please … thank her", "“Then thank her.”")
     for quote in quotes:
-        assert (await judged({"statement": "It is kind."}, Judges(kind(quote)), answer)).passed, quote
+        assert (await judged({"statement": "It is kind."}, Judge(kind(quote)), answer)).passed, quote
 
 
 async def test_a_quote_is_found_in_scripts_without_spaces_between_words() -> None:
@@ -502,9 +491,9 @@ async def test_a_quote_is_found_in_scripts_without_spaces_between_words() -> Non
         ("ไฟล์", "นี่คือไฟล์ตั้งค่า"),
         ("ឯកសារ", "នេះជាឯកសារកំណត់"),
     ):
-        assert (await judged({"statement": "It is kind."}, Judges(kind(quote)), answer)).passed, quote
+        assert (await judged({"statement": "It is kind."}, Judge(kind(quote)), answer)).passed, quote
     for part, answer in (("чай", "чайка летит"), ("ern", "使用tern部署"), ("1", "共12个"), ("დილა", "დილაობით")):
-        assert not (await judged({"statement": "It is kind."}, Judges(kind(part), kind(part)), answer)).passed, part
+        assert not (await judged({"statement": "It is kind."}, Judge(kind(part), kind(part)), answer)).passed, part
 
 
 DENIALS = (
@@ -531,20 +520,20 @@ CLAIMS = (
 
 async def test_only_what_denies_something_needs_no_quote() -> None:
     for statement in DENIALS:
-        assert (await judged({"statement": statement}, Judges(kind("")))).passed, statement
+        assert (await judged({"statement": statement}, Judge(kind("")))).passed, statement
     for statement in CLAIMS:
-        assert not (await judged({"statement": statement}, Judges(kind(""), kind("")))).passed, statement
+        assert not (await judged({"statement": statement}, Judge(kind(""), kind("")))).passed, statement
 
 
 async def test_what_is_not_in_an_answer_needs_no_quote() -> None:
     for statement in ("It does not shout.", "It never blames anyone.", "It isn’t rude.", "It is free of jargon."):
-        assert await judged({"statement": statement}, Judges(kind(""))) == Finding(True, "judge: it is kind")
-        made_up = await judged({"statement": statement}, Judges(kind("thanks"), kind("thanks")))
+        assert await judged({"statement": statement}, Judge(kind(""))) == Finding(True, "judge: it is kind")
+        made_up = await judged({"statement": statement}, Judge(kind("thanks"), kind("thanks")))
         assert not made_up.passed, "but a quote that is given must be there"
 
 
 async def test_a_judge_is_asked_at_temperature_0() -> None:
-    judge = Judges(
+    judge = Judge(
         kind("please"), {"better": "A", "reason": ""}, {"better": "B", "reason": ""}, grades((True, "please"))
     )
     await judged({"statement": "It is kind."}, judge)
@@ -559,7 +548,7 @@ RUBRIC = {"rubric": ["It says please.", "It names no one."]}
 async def test_a_rubric_passes_only_when_all_of_it_holds() -> None:
     # Case, spaces and the form of quotation marks are not what a quote is about.
     quote = "“PLEASE,  friend”"
-    judge = Judges(grades((True, quote), (True, "")), grades((True, "please"), (False, "nobody said this")))
+    judge = Judge(grades((True, quote), (True, "")), grades((True, "please"), (False, "nobody said this")))
     finding = await judged(RUBRIC, judge)
     assert finding == Finding(True, f"judge: all 2 hold (evidence: {quote!r})")
     finding = await judged(RUBRIC, judge)
@@ -568,7 +557,7 @@ async def test_a_rubric_passes_only_when_all_of_it_holds() -> None:
 
 
 async def test_a_rubric_can_be_a_list_in_a_text() -> None:
-    judge = Judges(grades((False, ""), (False, "")), grades((False, "")))
+    judge = Judge(grades((False, ""), (False, "")), grades((False, "")))
     await judged({"rubric": "- one\n- two\n"}, judge)
     await judged({"rubric": "one\ntwo"}, judge)
     assert [shown["rubric"] for shown in judge.shown] == [["one", "two"], ["one\ntwo"]]
@@ -576,11 +565,11 @@ async def test_a_rubric_can_be_a_list_in_a_text() -> None:
 
 async def test_evidence_that_was_made_up_is_asked_for_once_more_and_then_proves_nothing() -> None:
     invented, sound = grades((True, "thanks"), (True, "")), grades((True, "please"), (True, ""))
-    judge = Judges(invented, sound)
+    judge = Judge(invented, sound)
     assert (await judged(RUBRIC, judge)).passed
     assert 'not in the answer: ["thanks"]' in judge.asked[1].messages[-1].text
     words = "judge: 1 of 2 do not hold: 'It says please.': the evidence 'thanks' is not in the answer (reason 1)"
-    assert await judged(RUBRIC, Judges(invented, invented)) == Finding(False, words)
+    assert await judged(RUBRIC, Judge(invented, invented)) == Finding(False, words)
 
 
 @pytest.mark.parametrize(
@@ -595,7 +584,7 @@ async def test_evidence_that_was_made_up_is_asked_for_once_more_and_then_proves_
 )
 async def test_a_rubric_that_is_not_graded_in_full_is_an_error(said: dict[str, Any]) -> None:
     with pytest.raises(CheckError, match="the judge did not grade each of 2 statements once"):
-        await judged(RUBRIC, Judges(said))
+        await judged(RUBRIC, Judge(said))
 
 
 # What the judge says with the answer as A, and as B; whether ties pass; whether it passed, and why.
@@ -613,7 +602,7 @@ PAIRS: list[tuple[str, str, bool, bool, str]] = [
 async def test_two_answers_are_compared_in_both_orders(
     first: str, second: str, ties: bool, passed: bool, words: str
 ) -> None:
-    judge = Judges({"better": first, "reason": "r1"}, {"better": second, "reason": "r2"})
+    judge = Judge({"better": first, "reason": "r1"}, {"better": second, "reason": "r2"})
     line = {"better_than": "do it", "on": "kindness", "ties": ties}
     assert await judged(line, judge) == Finding(passed, words)
     common = {"task": "Ask.", "criterion": "kindness"}
@@ -624,12 +613,12 @@ async def test_two_answers_are_compared_in_both_orders(
 
 
 async def test_an_answer_is_compared_with_the_reference_of_the_case() -> None:
-    judge = Judges({"better": "A", "reason": ""}, {"better": "B", "reason": ""})
+    judge = Judge({"better": "A", "reason": ""}, {"better": "B", "reason": ""})
     assert (await judged({"better_than": "reference"}, judge, reference="Please do.")).passed
     assert judge.shown[0]["B"] == judge.shown[1]["A"] == "Please do."
     assert read_check({"judge": {"better_than": "reference"}}, "suite.yaml").check.needs_reference
     with pytest.raises(CheckError, match="the judge named neither A, B nor a tie"):
-        await judged({"better_than": "x"}, Judges({"better": "C", "reason": ""}))
+        await judged({"better_than": "x"}, Judge({"better": "C", "reason": ""}))
 
 
 def test_a_case_without_a_reference_cannot_be_compared_with_it() -> None:

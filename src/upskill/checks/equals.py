@@ -15,7 +15,7 @@ _QUOTES = str.maketrans("‘’‚‛“”„‟«»", '\'\'\'\'""""""')
 _AROUND = "\"'*_ \n\t"  # emphasis and quotes
 
 
-def normalise(text: str, *, ignore_case: bool = True) -> str:
+def normalize(text: str, *, ignore_case: bool = True) -> str:
     """A text without what says nothing: white space, code marks, emphasis, quotes around it and a period at its end."""
     plain = unicodedata.normalize("NFKC", text).strip()
     if fenced := _FENCE.match(plain):
@@ -46,10 +46,10 @@ class Equals(Check):
         return Finding(same, f"the answer {'is' if same else 'is not'} {enumerate_texts(self.text)}")
 
     def _is(self, answer: str, text: str) -> bool:
-        wanted = normalise(text, ignore_case=self.ignore_case)
-        if self.exact or not wanted:  # a text of nothing but marks is meant as it is
+        expected = normalize(text, ignore_case=self.ignore_case)
+        if self.exact or not expected:  # a text of nothing but marks is meant as it is
             return answer.strip() == text.strip()
-        return normalise(answer, ignore_case=self.ignore_case) == wanted
+        return normalize(answer, ignore_case=self.ignore_case) == expected
 
 
 class StartsWith(Check):

@@ -30,12 +30,12 @@ class Extract(SandboxCheck):
     revision: ClassVar[int] = 2  # a fence in a list was none once, nor one that closes behind code
 
     async def run(self, evidence: Evidence) -> Finding:
-        wanted = {language.casefold() for language in self.language or ()}
-        found = [code for language, code in blocks(evidence.answer) if not wanted or language in wanted]
-        if not found:
+        languages = {language.casefold() for language in self.language or ()}
+        codes = [code for language, code in blocks(evidence.answer) if not languages or language in languages]
+        if not codes:
             kind = f" in {' or '.join(self.language)}" if self.language else ""
             return Finding(False, f"the answer has no fenced code block{kind}")
-        code = found[-1] if self.which == "last" else found[0]
+        code = codes[-1] if self.which == "last" else codes[0]
         try:
             await sandbox_of(evidence).write(self.to, code.encode("utf-8", "replace"))
         except OSError as error:
@@ -89,8 +89,8 @@ def find_code(answer: str, marks: Sequence[str]) -> str | None:
     codes = [code for language, code in marked if language not in BESIDE_CODE] or [code for _, code in marked]
     if not codes:
         return None
-    if whole := [code for code in codes if _marks_of(code, marks) == {*marks}]:
-        return whole[-1]
+    if complete := [code for code in codes if _marks_of(code, marks) == {*marks}]:
+        return complete[-1]
     joined = "\n".join(codes)
     return joined if _marks_of(joined, marks) == {*marks} else codes[-1]
 

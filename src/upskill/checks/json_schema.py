@@ -158,22 +158,22 @@ def schema_error(schema: dict[str, Any], value: Any) -> str:
     return f"{problem.json_path}: {problem.message[:200]}" if problem else ""
 
 
-def _pattern(validator: Any, wanted: str, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
-    if isinstance(value, str) and search(wanted, value, limit=_clock.left) is None:
-        yield ValidationError(f"{value!r} does not match {quoted(wanted)}")
+def _pattern(validator: Any, pattern: str, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
+    if isinstance(value, str) and search(pattern, value, limit=_clock.left) is None:
+        yield ValidationError(f"{value!r} does not match {quoted(pattern)}")
 
 
 def _pattern_properties(
-    validator: Any, wanted: dict[str, Any], value: Any, schema: dict[str, Any]
+    validator: Any, patterns: dict[str, Any], value: Any, schema: dict[str, Any]
 ) -> Iterator[ValidationError]:
-    for pattern, inner in wanted.items():
+    for pattern, inner in patterns.items():
         for name, item in (as_mapping(value) or {}).items():
             if search(pattern, name, limit=_clock.left) is not None:
                 yield from validator.descend(item, inner, path=name, schema_path=pattern)
 
 
 def _additional_properties(
-    validator: Any, wanted: Any, value: Any, schema: dict[str, Any]
+    validator: Any, allowed: Any, value: Any, schema: dict[str, Any]
 ) -> Iterable[ValidationError]:
     known, matching = schema.get("properties", {}), schema.get("patternProperties", {})
     others = {
@@ -181,12 +181,12 @@ def _additional_properties(
         for name, item in (as_mapping(value) or {}).items()
         if name not in known and all(search(pattern, name, limit=_clock.left) is None for pattern in matching)
     }
-    return _STANDARD["additionalProperties"](validator, wanted, others, {})
+    return _STANDARD["additionalProperties"](validator, allowed, others, {})
 
 
-def _unique_items(validator: Any, wanted: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
+def _unique_items(validator: Any, unique: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
     items = as_list(value)
-    if not wanted or items is None:
+    if not unique or items is None:
         return
     seen: set[str] = set()
     for item in items:
@@ -208,9 +208,9 @@ def _comparable(value: Any) -> Any:
 
 
 def _timed(keyword: Keyword) -> Keyword:
-    def timed(validator: Any, wanted: Any, value: Any, schema: dict[str, Any]) -> Iterable[ValidationError]:
+    def timed(validator: Any, keyword_value: Any, value: Any, schema: dict[str, Any]) -> Iterable[ValidationError]:
         assert _clock.left
-        return keyword(validator, wanted, value, schema) or ()
+        return keyword(validator, keyword_value, value, schema) or ()
 
     return timed
 

@@ -25,8 +25,8 @@ from upskill.models.prompt import read_prompt
 from upskill.plain import as_list, as_mapping, object_schema
 
 REFERENCE = "reference"  # stands for the reference of the case
-LONGEST_FILE = 20_000  # characters of a file that the judge is shown
-_SAID: dict[str, Any] = {"type": "string", "maxLength": 400}
+MAX_FILE_CHARACTERS = 20_000  # characters of a file that the judge is shown
+_SENTENCE: dict[str, Any] = {"type": "string", "maxLength": 400}
 # Letters of scripts that put no space between words (Chinese, Thai), or glue particles to them (Korean).
 _UNSPACED = (
     "\u0e00-\u109f\u1100-\u11ff\u1780-\u17ff\u1950-\u19ff\u3005-\u3007\u3040-\u31ff"
@@ -38,13 +38,13 @@ _FORMS = QUOTES | str.maketrans({"–": "-", "—": "-"})
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
-STATEMENT = object_schema({"evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}})
-PAIR = object_schema({"reason": _SAID, "better": {"type": "string", "enum": ["A", "B", "tie"]}})
+STATEMENT = object_schema({"evidence": _SENTENCE, "reason": _SENTENCE, "passed": {"type": "boolean"}})
+PAIR = object_schema({"reason": _SENTENCE, "better": {"type": "string", "enum": ["A", "B", "tie"]}})
 
 
 def rubric_schema(count: int) -> dict[str, Any]:
     grade = object_schema(
-        {"number": {"type": "integer"}, "evidence": _SAID, "reason": _SAID, "passed": {"type": "boolean"}}
+        {"number": {"type": "integer"}, "evidence": _SENTENCE, "reason": _SENTENCE, "passed": {"type": "boolean"}}
     )
     return object_schema({"grades": {"type": "array", "items": grade, "minItems": count, "maxItems": count}})
 
@@ -70,8 +70,8 @@ class Judge(Check):
 
     @model_validator(mode="after")
     def _asks_one_thing(self) -> Judge:
-        asked = [self.statement, self.rubric, self.better_than]
-        if sum(one is not None for one in asked) != 1:
+        questions = [self.statement, self.rubric, self.better_than]
+        if sum(question is not None for question in questions) != 1:
             raise ValueError("asks for one of statement, rubric and better_than")
         if self.better_than is None and {"on", "ties"} & self.model_fields_set:
             raise ValueError("`on` and `ties` go with better_than")
@@ -105,7 +105,7 @@ class Judge(Check):
             content = await read_left(evidence, path)
             if isinstance(content, Finding):
                 return content
-            files[path] = content[:LONGEST_FILE]
+            files[path] = content[:MAX_FILE_CHARACTERS]
         if self.rubric is not None or files:
             return await _grade(evidence, self.rubric or [str(self.statement)], files)
         return await _affirm(evidence, str(self.statement))
@@ -147,9 +147,9 @@ async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -
 
 
 def _read_grades(reply: Reply, count: int) -> list[Grade]:
-    said = [as_mapping(grade) or {} for grade in as_list(_read(reply).get("grades")) or []]
-    by_number = {grade.get("number"): grade for grade in said}
-    if len(said) != count or set(by_number) != set(range(1, count + 1)):
+    grades = [as_mapping(grade) or {} for grade in as_list(_read(reply).get("grades")) or []]
+    by_number = {grade.get("number"): grade for grade in grades}
+    if len(grades) != count or set(by_number) != set(range(1, count + 1)):
         raise CheckError(f"the judge did not grade each of {count} statements once: {reply.text[:200]!r}")
     return [_read_grade(by_number[number], reply) for number in range(1, count + 1)]
 
@@ -174,11 +174,15 @@ async def _prove(
     texts: Sequence[str],
 ) -> list[Grade]:
     """The judge's grades, of which none passes without evidence: asked for once more, and then it has failed."""
-    found: list[Grade] = []
+    held_grades: list[Grade] = []
     for _ in range(2):
         reply, grades = await ask(messages)
-        found = [_held_to_evidence(grade, said, texts) for said, grade in zip(statements, grades, strict=True)]
-        unproven = [grade.quote for grade, held in zip(grades, found, strict=True) if grade.passed and not held.passed]
+        held_grades = [
+            _held_to_evidence(grade, statement, texts) for statement, grade in zip(statements, grades, strict=True)
+        ]
+        unproven = [
+            grade.quote for grade, held in zip(grades, held_grades, strict=True) if grade.passed and not held.passed
+        ]
         if not unproven:
             break
         again = (
@@ -186,7 +190,7 @@ async def _prove(
             "Grade again, with evidence that is quoted word for word. Without such words, a statement is not true."
         )
         messages = (*messages, Message("assistant", reply.text), Message("user", again))
-    return found
+    return held_grades
 
 
 def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Grade:
@@ -215,20 +219,20 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
         answers = {"A": evidence.answer, "B": other} if own == "A" else {"A": other, "B": evidence.answer}
         shown = {"task": evidence.prompt, "criterion": on, **answers}
         reply = await _ask(evidence, _messages("judge_pair", shown), PAIR, 1024)
-        said = _read(reply)
-        better = said.get("better")
+        answer = _read(reply)
+        better = answer.get("better")
         if better not in ("A", "B", "tie"):
             raise CheckError(f"the judge named neither A, B nor a tie: {reply.text[:200]!r}")
         won += better == own
         lost += better not in (own, "tie")
-        reasons.append(str(said.get("reason", "")))
-    told = f"({reasons[0]} / in the other order: {reasons[1]})"
+        reasons.append(str(answer.get("reason", "")))
+    both_reasons = f"({reasons[0]} / in the other order: {reasons[1]})"
     if won == 2:
-        return Finding(True, f"judge: the answer is better {told}")
+        return Finding(True, f"judge: the answer is better {both_reasons}")
     if lost == 2:
-        return Finding(False, f"judge: the other answer is better {told}")
+        return Finding(False, f"judge: the other answer is better {both_reasons}")
     split = ", as the judge chose by position" if won and lost else ""
-    return Finding(ties, f"judge: a tie{split} {told}")
+    return Finding(ties, f"judge: a tie{split} {both_reasons}")
 
 
 # Asking.
@@ -249,20 +253,20 @@ async def _ask(evidence: Evidence, messages: tuple[Message, ...], schema: dict[s
 
 def _read(reply: Reply) -> dict[str, Any]:
     try:
-        said = as_mapping(parse_json_answer(reply.text))
+        answer = as_mapping(parse_json_answer(reply.text))
     except ValueError as error:
         raise _unfit(reply) from error
-    if said is None:
+    if answer is None:
         raise _unfit(reply)
-    return said
+    return answer
 
 
-def _read_grade(said: dict[str, Any], reply: Reply) -> Grade:
-    if not {"passed", "reason", "evidence"} <= set(said):
+def _read_grade(answer: dict[str, Any], reply: Reply) -> Grade:
+    if not {"passed", "reason", "evidence"} <= set(answer):
         raise _unfit(reply)
-    if not isinstance(said["passed"], bool):
-        raise CheckError(f"the judge said neither true nor false: {said['passed']!r}")
-    return Grade(said["passed"], str(said["reason"]), str(said["evidence"]))
+    if not isinstance(answer["passed"], bool):
+        raise CheckError(f"the judge said neither true nor false: {answer['passed']!r}")
+    return Grade(answer["passed"], str(answer["reason"]), str(answer["evidence"]))
 
 
 def _unfit(reply: Reply) -> CheckError:

@@ -133,9 +133,9 @@ class Setup:
     def validated(self) -> Self:
         for name in self.environment:
             check_variable_name(name)
-        for place in self.readonly_mounts:
-            if not place.startswith("/") or ".." in place.split("/"):
-                raise SandboxError(f"{place!r} is not an absolute path to mount something at")
+        for target in self.readonly_mounts:
+            if not target.startswith("/") or ".." in target.split("/"):
+                raise SandboxError(f"{target!r} is not an absolute path to mount something at")
         return self
 
 
@@ -432,7 +432,7 @@ async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
         held = tuple(proven) if proven else await probe(kind)
     except (UpskillError, OSError, ValueError) as error:
         raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
-    missing = [one for one in PROPERTIES if one not in held and one not in kind.reduced]
+    missing = [each for each in PROPERTIES if each not in held and each not in kind.reduced]
     if missing:
         raise UsageError(f"{name}: it opens, but does not provide: {', '.join(missing)}", kind.fix)
     if proof and not proven:
@@ -479,4 +479,4 @@ def printable(text: str) -> str:
 
     Lone surrogates, which file names may contain, are escaped as well.
     """
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))

@@ -111,9 +111,9 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
         *("--proc", "/proc", "--dev", "/dev"),
         *(gpu_arguments() if gpu else ()),
     ]
-    for place in WRITABLE:  # a tmpfs without a size may take half of the machine's memory
-        arguments += ["--perms", "1777" if place in ("/tmp", "/dev/shm") else "0755"]  # noqa: S108
-        arguments += ["--size", str(limits.disk), "--tmpfs", place]
+    for folder in WRITABLE:  # a tmpfs without a size may take half of the machine's memory
+        arguments += ["--perms", "1777" if folder in ("/tmp", "/dev/shm") else "0755"]  # noqa: S108
+        arguments += ["--size", str(limits.disk), "--tmpfs", folder]
     for name, value in ENVIRONMENT.items():
         arguments += ["--setenv", name, value]
     return arguments
@@ -127,16 +127,16 @@ def mount_arguments(readonly_mounts: Mapping[str, Path], user: int | None) -> tu
     """
     paths = [str(path.absolute()) for path in readonly_mounts.values()]
     if user is None or not paths:
-        arguments = [word for place, path in zip(readonly_mounts, paths, strict=True) for word in (BIND, path, place)]
+        arguments = [word for target, path in zip(readonly_mounts, paths, strict=True) for word in (BIND, path, target)]
         return arguments, [] if user is None else _setpriv(user)
-    arguments = [word for index, place in enumerate(readonly_mounts) for word in (BIND, f"/tmp/{index}", place)]  # noqa: S108
+    arguments = [word for index, target in enumerate(readonly_mounts) for word in (BIND, f"/tmp/{index}", target)]  # noqa: S108
     return arguments, [sys.executable, "-I", "-S", "-c", STAGE, str(user), json.dumps(paths)]
 
 
 def _setpriv(user: int) -> list[str]:
     """Cheaper than to have Python change the user, which would copy its whole memory map for that."""
-    found = shutil.which("setpriv", path="/usr/bin:/bin")
-    return [found, "--reuid", str(user), "--regid", str(user), "--clear-groups", "--"] if found else []
+    program = shutil.which("setpriv", path="/usr/bin:/bin")
+    return [program, "--reuid", str(user), "--regid", str(user), "--clear-groups", "--"] if program else []
 
 
 def _start_bubblewrap(
@@ -212,9 +212,9 @@ def shell_line(command: PreparedCommand, stdin: str = "") -> str:
     return " && ".join(steps)
 
 
-def _within_hard_limit(wanted: int, limit: int) -> int:
+def _within_hard_limit(value: int, limit: int) -> int:
     hard = resource.getrlimit(limit)[1]
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def _quote(word: str) -> str:
@@ -273,24 +273,24 @@ class Bubblewrap(SandboxBackend):
 
 
 def _program() -> str:
-    found = shutil.which("bwrap")
+    program = shutil.which("bwrap")
     if sys.platform != "linux":
         raise SandboxError("bubblewrap is for Linux")
-    if found is None:
+    if program is None:
         raise SandboxError("bwrap is not installed")
     if not Path("/bin/bash").exists():
         raise SandboxError("bash is not installed, and the sandbox needs it inside", "Install bash.")
     seccomp.architecture_of(os.uname().machine)
-    return found
+    return program
 
 
 @cache
 def _version(program: str) -> str:
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env={}, timeout=60)
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env={}, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise SandboxError(f"{program} does not run: {error}") from error
-    return said.stdout.strip()
+    return done.stdout.strip()
 
 
 class BubblewrapSandbox(FolderSandbox):
@@ -325,8 +325,8 @@ class BubblewrapSandbox(FolderSandbox):
         except TimeoutError:
             raise SandboxError(f"bubblewrap did not start within {START_SECONDS:g} s") from None
         except SandboxError:
-            said = capture.text("error").strip()
-            raise SandboxError(f"bubblewrap did not start: {said or 'it said nothing'}", Bubblewrap.fix) from None
+            message = capture.text("error").strip()
+            raise SandboxError(f"bubblewrap did not start: {message or 'it said nothing'}", Bubblewrap.fix) from None
         self._capture = None
         self._open_folders()
         self._write_setup_files()
@@ -370,10 +370,10 @@ class BubblewrapSandbox(FolderSandbox):
             info = json.loads(os.read(self._descriptors["info"], 65536))
             self._process_1 = int(info["child-pid"])
             self._descriptors["process 1"] = os.pidfd_open(self._process_1)
-            for place in WRITABLE:
+            for folder in WRITABLE:
                 flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-                descriptor = os.open(f"/proc/{self._process_1}/root{place}", flags)
-                self._folders[place] = Folder(descriptor, place, self._user)
+                descriptor = os.open(f"/proc/{self._process_1}/root{folder}", flags)
+                self._folders[folder] = Folder(descriptor, folder, self._user)
         except (OSError, ValueError, KeyError) as error:
             raise SandboxError(f"the folders of the sandbox cannot be opened: {error}") from error
 

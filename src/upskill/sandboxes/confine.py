@@ -116,16 +116,16 @@ def exec_command(task: dict[str, Any]) -> None:
 
 
 def descendants() -> list[int]:
-    found, waiting = list[int](), [os.getpid()]
+    processes, waiting = list[int](), [os.getpid()]
     while waiting:
         with suppress(OSError):
             process = waiting.pop()
             for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                 with open(f"/proc/{process}/task/{thread}/children", encoding="utf-8") as file:  # noqa: PTH123
                     fresh = [int(word) for word in file.read().split()]
-                found += fresh
+                processes += fresh
                 waiting += fresh
-    return found
+    return processes
 
 
 def kill_all(user: int | None) -> None:

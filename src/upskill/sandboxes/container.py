@@ -60,22 +60,22 @@ class Container(SandboxBackend):
 
 async def _engine() -> tuple[str, str]:
     """The first engine that answers, with its version. A client on the PATH is no proof of that."""
-    said = "neither docker nor podman is installed"
+    problem = "neither docker nor podman is installed"
     for name in ENGINES:
         program = shutil.which(name)
         if program is None:
             continue
         form = "{{.Server.Version}}" if name == "docker" else "{{.Version}}"
-        asked = [program, "version", "--format", form] if name == "docker" else [program, "info", "--format", form]
+        command = [program, "version", "--format", form] if name == "docker" else [program, "info", "--format", form]
         try:
-            code, output, error = await _ask(asked, 10.0)
-        except (OSError, TimeoutError) as problem:
-            said = f"{name} does not answer: {problem or 'no answer within 10 s'}"
+            code, output, error = await _ask(command, 10.0)
+        except (OSError, TimeoutError) as failure:
+            problem = f"{name} does not answer: {failure or 'no answer within 10 s'}"
             continue
         if code == 0 and output.strip():
             return program, output.decode(errors="replace").strip()
-        said = f"{name} does not answer: {error.decode(errors='replace').strip()}"
-    raise SandboxError(said)
+        problem = f"{name} does not answer: {error.decode(errors='replace').strip()}"
+    raise SandboxError(problem)
 
 
 def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
@@ -92,11 +92,11 @@ def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
         *("--env", f"HOME={HOME}", "--env", "USER=student", "--env", "LOGNAME=student", "--env", "LANG=C.UTF-8"),
         *("--env", "TERM=dumb", "--env", "TMPDIR=/tmp"),
     ]
-    for place in (WORKSPACE, HOME, "/tmp"):  # noqa: S108 - inside
-        mode = "1777" if place == "/tmp" else "755"  # noqa: S108
-        line += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
-    for place, path in setup.readonly_mounts.items():
-        line += ["--mount", f"type=bind,source={path.absolute()},target={place},readonly"]
+    for target in (WORKSPACE, HOME, "/tmp"):  # noqa: S108 - inside
+        mode = "1777" if target == "/tmp" else "755"  # noqa: S108
+        line += ["--tmpfs", f"{target}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
+    for target, path in setup.readonly_mounts.items():
+        line += ["--mount", f"type=bind,source={path.absolute()},target={target},readonly"]
     if setup.gpu:
         line += ["--device", "nvidia.com/gpu=all"] if Path(engine).name == "podman" else ["--gpus", "all"]
     return [*line, IMAGE, "bash", "-c", PROCESS_1]
@@ -131,12 +131,12 @@ class ContainerSandbox(Sandbox):
         except TimeoutError:
             raise SandboxError(f"{self._engine} did not start a container within {ENGINE_TIMEOUT:g} s") from None
         if ready.strip() != b"ready":
-            said = (await self._client.stderr.read()).decode(errors="replace").strip()
-            raise SandboxError(f"{self._engine} did not start a container: {said}", Container.fix)
-        for place, files in ((WORKSPACE, self._setup.files), (HOME, self._setup.home_files)):
+            message = (await self._client.stderr.read()).decode(errors="replace").strip()
+            raise SandboxError(f"{self._engine} did not start a container: {message}", Container.fix)
+        for folder, files in ((WORKSPACE, self._setup.files), (HOME, self._setup.home_files)):
             for path, content in files.items():
-                whole = f"{place}/{'/'.join(self._places[place].parts(path))}"
-                await self.write(whole, content, executable=path in self._setup.runnable)
+                full_path = f"{folder}/{'/'.join(self._places[folder].parts(path))}"
+                await self.write(full_path, content, executable=path in self._setup.runnable)
 
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if self._client is None or self._client.returncode is not None:
@@ -209,12 +209,12 @@ class ContainerSandbox(Sandbox):
         return output
 
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        whole = self._whole(path)
-        if whole in self._places:
+        full_path = self._whole(path)
+        if full_path in self._places:
             raise IsADirectoryError(21, "is a folder", path)
         data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         fresh = f"{HOME}/.{secrets.token_hex(8)}.new"
-        code, _, error = await self._inside(WRITE, whole, fresh, "755" if executable else "644", stdin=data)
+        code, _, error = await self._inside(WRITE, full_path, fresh, "755" if executable else "644", stdin=data)
         if code:
             raise OSError(5, error.decode(errors="replace").strip(), path)
 
@@ -223,22 +223,22 @@ class ContainerSandbox(Sandbox):
         if code:
             raise FileNotFoundError(2, "No such file or directory", path)
         prefix = self._whole(path).removeprefix(WORKSPACE).strip("/")
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for row in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
             letter, size, name = row.split(" ", 2)
             full = f"{prefix}/{name}" if prefix else name
             if letter == "f":
-                found.append(Entry(full, "file", int(size)))
+                entries.append(Entry(full, "file", int(size)))
             else:
-                found.append(Entry(full, "folder" if letter == "d" else "link" if letter == "l" else "other"))
-        return sorted(found, key=lambda entry: entry.path)
+                entries.append(Entry(full, "folder" if letter == "d" else "link" if letter == "l" else "other"))
+        return sorted(entries, key=lambda entry: entry.path)
 
     def _whole(self, path: str) -> str:
-        place = next((each for each in self._places if path.startswith(each + "/")), WORKSPACE)
-        return "/".join([place, *self._places[place].parts(path)])
+        folder = next((each for each in self._places if path.startswith(each + "/")), WORKSPACE)
+        return "/".join([folder, *self._places[folder].parts(path)])
 
-    async def _inside(self, script: str, *words: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-        line = [self._engine, "exec", "--interactive", self._name, "sh", "-c", script, "sh", *words]
+    async def _inside(self, script: str, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+        line = [self._engine, "exec", "--interactive", self._name, "sh", "-c", script, "sh", *arguments]
         return await _ask(line, ENGINE_TIMEOUT, stdin)
 
     async def _remove(self) -> None:

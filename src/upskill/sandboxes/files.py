@@ -44,11 +44,11 @@ MAX_DEPTH = 64
 
 
 class Folder:
-    """A folder held open. `place` is its path inside the sandbox; `owner` is the student's user id, if we are root."""
+    """A folder held open. `root` is its path inside the sandbox; `owner` is the student's user id, if we are root."""
 
-    def __init__(self, descriptor: int, place: str, owner: int | None = None) -> None:
+    def __init__(self, descriptor: int, root: str, owner: int | None = None) -> None:
         self.descriptor = descriptor
-        self.place = place
+        self.root = root
         self.owner = owner
 
     def close(self) -> None:
@@ -65,13 +65,13 @@ class Folder:
             os.fsencode(path)
         except UnicodeEncodeError:
             raise OSError(errno.EINVAL, "a path cannot hold half of a character", shown) from None
-        if path == self.place or path.startswith(self.place + "/"):
-            path = path[len(self.place) :].lstrip("/")
+        if path == self.root or path.startswith(self.root + "/"):
+            path = path[len(self.root) :].lstrip("/")
         elif path.startswith("/"):
-            raise PermissionError(errno.EPERM, f"leads out of {self.place}", shown)
+            raise PermissionError(errno.EPERM, f"leads out of {self.root}", shown)
         names = [name for name in path.split("/") if name not in ("", ".")]
         if ".." in names:
-            raise PermissionError(errno.EPERM, f"leads out of {self.place}", shown)
+            raise PermissionError(errno.EPERM, f"leads out of {self.root}", shown)
         if len(names) > MAX_DEPTH:
             raise OSError(errno.ENAMETOOLONG, "too many folders deep", shown)
         return names
@@ -114,14 +114,14 @@ class Folder:
 
     def list(self, path: str, max_entries: int) -> list[Entry]:
         names = self.parts(path)
-        found: list[Entry] = []
+        entries: list[Entry] = []
         with self._as_owner():
             folder = self._enter(names)
             try:
-                self._walk(folder, "".join(name + "/" for name in names), found, max_entries, len(names))
+                self._walk(folder, "".join(name + "/" for name in names), entries, max_entries, len(names))
             finally:
                 os.close(folder)
-        return sorted(found, key=lambda entry: entry.path)
+        return sorted(entries, key=lambda entry: entry.path)
 
     def _read(self, path: str, max_bytes: int) -> bytes:
         *folders, name = self._named(path)
@@ -133,13 +133,13 @@ class Folder:
         finally:
             os.close(folder)
         try:
-            found = os.fstat(file)
-            if stat.S_ISDIR(found.st_mode):
+            status = os.fstat(file)
+            if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "is a folder", path)
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(status.st_mode):
                 raise PermissionError(errno.EPERM, "is not a regular file", path)
-            if found.st_size > max_bytes:
-                raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, and {max_bytes:,} are read at most", path)
+            if status.st_size > max_bytes:
+                raise OSError(errno.EFBIG, f"has {status.st_size:,} bytes, and {max_bytes:,} are read at most", path)
             content = bytearray()
             while chunk := os.read(file, min(CHUNK, max_bytes + 1 - len(content))):
                 content += chunk
@@ -170,10 +170,10 @@ class Folder:
         finally:
             os.close(folder)
 
-    def _walk(self, folder: int, prefix: str, found: list[Entry], max_entries: int, depth: int) -> None:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if len(found) >= max_entries:
+    def _walk(self, folder: int, prefix: str, entries: list[Entry], max_entries: int, depth: int) -> None:
+        with os.scandir(folder) as scanned:
+            for entry in scanned:
+                if len(entries) >= max_entries:
                     return
                 status = None
                 with suppress(FileNotFoundError):  # deleted meanwhile
@@ -181,13 +181,13 @@ class Folder:
                 if status is None:
                     continue
                 kind = _kind(status.st_mode)
-                found.append(Entry(prefix + entry.name, kind, status.st_size if kind == "file" else 0))
+                entries.append(Entry(prefix + entry.name, kind, status.st_size if kind == "file" else 0))
                 if kind != "folder" or depth >= MAX_DEPTH:
                     continue
                 with suppress(OSError):  # swapped for something else, or not readable
                     inner = os.open(entry.name, FOLDER, dir_fd=folder)
                     try:
-                        self._walk(inner, f"{prefix}{entry.name}/", found, max_entries, depth + 1)
+                        self._walk(inner, f"{prefix}{entry.name}/", entries, max_entries, depth + 1)
                     finally:
                         os.close(inner)
 
@@ -274,15 +274,15 @@ class FolderSandbox(Sandbox):
     def _folder(self, path: str) -> Folder:
         if self.workspace not in self._folders:
             raise SandboxError("the sandbox was stopped, and its files with it")
-        for place, folder in self._folders.items():
-            if path.startswith(place + "/"):
+        for root, folder in self._folders.items():
+            if path.startswith(root + "/"):
                 return folder
         return self._folders[self.workspace]
 
     def _write_setup_files(self) -> None:
-        for place, files in ((self.workspace, self._setup.files), (self.home, self._setup.home_files)):
+        for root, files in ((self.workspace, self._setup.files), (self.home, self._setup.home_files)):
             for path, content in files.items():
-                self._folders[place].write(path, content, executable=path in self._setup.runnable)
+                self._folders[root].write(path, content, executable=path in self._setup.runnable)
 
     def _close_folders(self) -> None:
         for folder in self._folders.values():

@@ -35,8 +35,8 @@ _held: ContextVar[bool] = ContextVar("gpu turn", default=False)
 
 def gpu_devices(folder: Path = Path("/dev")) -> list[Path]:
     """The devices of all NVIDIA GPUs; none where there is no GPU that can be used."""
-    found = [path for pattern in DEVICES for path in sorted(folder.glob(pattern))]
-    return found if any(path.name[6:].isdigit() for path in found) else []
+    devices = [path for pattern in DEVICES for path in sorted(folder.glob(pattern))]
+    return devices if any(path.name[6:].isdigit() for path in devices) else []
 
 
 def gpu_libraries() -> list[Path]:
@@ -87,16 +87,16 @@ async def gpu_turn() -> AsyncGenerator[None]:
         os.close(descriptor)
 
 
-def _open_lock(place: Path) -> int:
+def _open_lock(path: Path) -> int:
     """The file that users of this machine take turns by, whoever made it."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(PermissionError):
-        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
         with suppress(PermissionError):
             os.fchmod(descriptor, 0o644)
         return descriptor
     # Another user's. In a folder like /tmp the kernel refuses to create what is there; to read is enough for a lock.
-    return os.open(place, os.O_RDONLY | flags)
+    return os.open(path, os.O_RDONLY | flags)
 
 
 SEEN_IN_A_SANDBOX = ("/usr/", "/bin/", "/lib/", "/lib64/")  # every kind shows these; anything else is mounted
@@ -138,16 +138,18 @@ def expect_architecture(nvcc: str, arch: str) -> None:
 def _architectures(nvcc: str) -> tuple[str, ...]:
     """What it compiles for, without the letter of a variant; nothing where it does not say."""
     try:
-        said = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True, timeout=60).stdout
+        listing = subprocess.run(
+            [nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return ()
-    listed = {line.strip().rstrip("af") for line in said.splitlines() if line.startswith("sm_")}
+    listed = {line.strip().rstrip("af") for line in listing.splitlines() if line.startswith("sm_")}
     return tuple(sorted(listed, key=lambda one: (len(one), one)))
 
 
 def _candidates() -> Iterator[Path]:
-    if found := shutil.which("nvcc"):
-        yield Path(found)
+    if on_path := shutil.which("nvcc"):
+        yield Path(on_path)
     yield Path("/usr/local/cuda/bin/nvcc")
     yield from packaged()
 
@@ -161,8 +163,8 @@ def packaged() -> Iterator[Path]:
 
 def _root(nvcc: Path) -> Path:
     """The folder of the toolkit; what is on the PATH may be a link, or a script that starts the compiler."""
-    for place in (nvcc.resolve(), nvcc, Path("/usr/local/cuda/bin/nvcc").resolve()):
-        root = place.parent.parent
+    for candidate in (nvcc.resolve(), nvcc, Path("/usr/local/cuda/bin/nvcc").resolve()):
+        root = candidate.parent.parent
         if (root / "include" / "cuda_runtime_api.h").is_file():
             return root
     return nvcc.resolve().parent.parent

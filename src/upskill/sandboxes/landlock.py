@@ -48,7 +48,7 @@ class Landlock(SandboxBackend):
         if setup.gpu:
             raise SandboxError("landlock cannot show a GPU", "Use bubblewrap or a container.")
         if setup.readonly_mounts and any(
-            place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()
+            target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()
         ):
             raise SandboxError("landlock can mount files only at their own path")
         if setup.proxy_port is not None and landlock_version() < 4:

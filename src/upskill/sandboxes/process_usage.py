@@ -28,12 +28,12 @@ class ProcessUsage:
 
 def children(process: int) -> list[int]:
     """The processes whose parent is this one."""
-    found: list[int] = []
+    processes: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
             with suppress(OSError):
-                found += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
-    return found
+                processes += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
+    return processes
 
 
 def process_tree(root: int) -> Iterator[int]:

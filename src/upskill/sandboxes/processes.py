@@ -140,9 +140,9 @@ class ProcessSandbox(FolderSandbox):
                 if user is not None:
                     os.chown(self._root / name, user, user)
             self._root.chmod(0o755)
-            for place in (self.workspace, self.home):
-                descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                self._folders[place] = Folder(descriptor, place, user)
+            for folder in (self.workspace, self.home):
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._folders[folder] = Folder(descriptor, folder, user)
             self._write_setup_files()
             if setup.proxy_port is not None:
                 self.proxy_socket = socket()

@@ -50,7 +50,7 @@ class Seatbelt(SandboxBackend):
     async def open(self, setup: Setup) -> ProcessSandbox:
         if setup.gpu:
             raise SandboxError("seatbelt cannot show a GPU", "Use bubblewrap or a container.")
-        if any(place != os.fspath(path.resolve()) for place, path in setup.readonly_mounts.items()):
+        if any(target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()):
             raise SandboxError("seatbelt can mount files only at their own path")
 
         def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:

@@ -179,8 +179,8 @@ def _for_call(number: int | None, body: list[Instruction]) -> list[Instruction]:
 
 def _one_of(values: Iterable[int], otherwise: int) -> list[Instruction]:
     """Allow when what is loaded is one of these values."""
-    wanted = list(values)
-    tests = [(EQUAL, len(wanted) - at, 0, value) for at, value in enumerate(wanted)]
+    allowed = list(values)
+    tests = [(EQUAL, len(allowed) - at, 0, value) for at, value in enumerate(allowed)]
     return [*tests, _return(ERRNO | otherwise), _return(ALLOW)]
 
 
@@ -242,8 +242,8 @@ def build_filter(
 
 def _none_of(values: Iterable[int], answer: int) -> list[Instruction]:
     """Refuse when what is loaded is one of these values."""
-    wanted = list(values)
-    tests = [(EQUAL, len(wanted) - at, 0, value) for at, value in enumerate(wanted)]
+    refused = list(values)
+    tests = [(EQUAL, len(refused) - at, 0, value) for at, value in enumerate(refused)]
     return [*tests, _return(ALLOW), _return(ERRNO | answer)]
 
 
@@ -259,10 +259,10 @@ def _socket(families: tuple[int, ...], *, streams_only: bool) -> list[Instructio
 
 
 def architecture_of(machine: str) -> tuple[int, int]:
-    found = ARCHITECTURES.get(machine)
-    if found is None:
+    architecture = ARCHITECTURES.get(machine)
+    if architecture is None:
         raise SandboxError(f"no filter of system calls is written for {machine}", "x86-64 and arm64 have one.")
-    return found
+    return architecture
 
 
 def pack_filter(lines: Iterable[Instruction]) -> bytes:

@@ -62,26 +62,26 @@ class Driver:
             raise KernelFailed(f"{(text.value or b'unknown error').decode()} ({name}: {code})")
 
     def attributes(self, index: int = 0) -> dict[int, int]:
-        found: dict[int, int] = {}
+        attributes: dict[int, int] = {}
         value = c_int()
         for which in range(1, ATTRIBUTES):
             if self.driver.cuDeviceGetAttribute(byref(value), which, index) == 0:
-                found[which] = value.value
-        return found
+                attributes[which] = value.value
+        return attributes
 
     def load(self, cubin: bytes) -> None:
         self.ask("cuModuleLoadData", byref(self._module), cubin)
 
     def _function(self, name: str) -> c_void_p:
         if name not in self._functions:
-            found = c_void_p()
-            self.ask("cuModuleGetFunction", byref(found), self._module, name.encode())
-            self._functions[name] = found
+            function = c_void_p()
+            self.ask("cuModuleGetFunction", byref(function), self._module, name.encode())
+            self._functions[name] = function
         return self._functions[name]
 
     def prepare(self, plan: Sequence[Sequence[Any]]) -> list[Callable[[], None]]:
         """A plan as calls that only put their work into the queue, so that timing them times the GPU."""
-        return [getattr(self, f"_prepare_{kind}")(*rest) for kind, *rest in plan]
+        return [getattr(self, f"_prepare_{kind}")(*arguments) for kind, *arguments in plan]
 
     def _prepare_attribute(self, name: str, which: int, value: int) -> Callable[[], None]:
         self.ask("cuFuncSetAttribute", self._function(name), c_int(which), c_int(value))
@@ -89,13 +89,13 @@ class Driver:
 
     def _prepare_memset(self, pointer: int, value: int, size: int) -> Callable[[], None]:
         stream = c_void_p(self.queue)
-        words = (c_ulonglong(pointer), ctypes.c_ubyte(value), c_size_t(size), stream)
-        return lambda: self.ask("cuMemsetD8Async", *words)
+        arguments = (c_ulonglong(pointer), ctypes.c_ubyte(value), c_size_t(size), stream)
+        return lambda: self.ask("cuMemsetD8Async", *arguments)
 
     def _prepare_memcpy(self, to: int, source: int, size: int) -> Callable[[], None]:
         stream = c_void_p(self.queue)
-        words = (c_ulonglong(to), c_ulonglong(source), c_size_t(size), stream)
-        return lambda: self.ask("cuMemcpyDtoDAsync_v2", *words)
+        arguments = (c_ulonglong(to), c_ulonglong(source), c_size_t(size), stream)
+        return lambda: self.ask("cuMemcpyDtoDAsync_v2", *arguments)
 
     def _prepare_launch(
         self,
@@ -108,15 +108,15 @@ class Driver:
         arguments: Sequence[str],
     ) -> Callable[[], None]:
         raw = [ctypes.create_string_buffer(bytes.fromhex(word), len(word) // 2) for word in arguments]
-        pointers = (c_void_p * max(1, len(raw)))(*(ctypes.addressof(one) for one in raw))
-        given: list[_Attribute] = []
+        pointers = (c_void_p * max(1, len(raw)))(*(ctypes.addressof(buffer) for buffer in raw))
+        options: list[_Attribute] = []
         if any(cluster):
-            given.append(_Attribute(CLUSTER, 0, (c_uint * 16)(*cluster)))
+            options.append(_Attribute(CLUSTER, 0, (c_uint * 16)(*cluster)))
         if cooperative:
-            given.append(_Attribute(COOPERATIVE, 0, (c_uint * 16)(1)))
-        attributes = (_Attribute * max(1, len(given)))(*given)
+            options.append(_Attribute(COOPERATIVE, 0, (c_uint * 16)(1)))
+        attributes = (_Attribute * max(1, len(options)))(*options)
         stream = c_void_p(self.queue)
-        config = _Config((c_uint * 6)(*grid, *block), shared, stream, attributes, len(given))
+        config = _Config((c_uint * 6)(*grid, *block), shared, stream, attributes, len(options))
         function, kept = self._function(name), (raw, attributes)
 
         def launch(_: object = kept) -> None:

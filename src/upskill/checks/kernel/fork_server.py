@@ -45,18 +45,18 @@ def main(make: Callable[[], Device] = Device, preload: Sequence[str] = PRELOADED
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need nobody to wait for them
     while True:
-        asked, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST, 8)
-        if not asked:  # whoever started us has ended
+        request, descriptors, *_ = socket.recv_fds(control, MAX_REQUEST, 8)
+        if not request:  # whoever started us has ended
             os._exit(0)
         if os.fork() == 0:
             control.close()
-            _keep(json.loads(asked), descriptors, make)
+            _keep(json.loads(request), descriptors, make)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], Device]) -> NoReturn:
-    stdin, printed, channel, store, status, wanted = descriptors
+    stdin, printed, channel, store, status, lifeline = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     keeper = os.getpid()
@@ -66,7 +66,7 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     if worker == 0:
         _die_with(keeper)
         os.close(status)
-        os.close(wanted)
+        os.close(lifeline)
         for source, target in ((stdin, 0), (printed, 1), (printed, 2)):
             os.dup2(source, target)
         os.environ.clear()
@@ -76,7 +76,7 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     for descriptor in (stdin, printed, channel, store):
         os.close(descriptor)
     running = os.pidfd_open(worker)
-    ready, _, _ = select.select([wanted, running], [], [])  # nothing is ever written to `wanted`: it is closed
+    ready, _, _ = select.select([lifeline, running], [], [])  # nothing is ever written to `lifeline`: it is closed
     if running not in ready:
         with suppress(ProcessLookupError):
             os.killpg(worker, signal.SIGKILL)

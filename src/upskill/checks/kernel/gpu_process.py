@@ -24,14 +24,14 @@ from upskill.sandboxes.gpu import ANY_GPU, kernels_lack
 
 SERVER = (sys.executable, "-m", "upskill.checks.kernel.fork_server")
 WATCHED = (sys.executable, "-m", "upskill.checks.kernel.watched")
-# Removes the tool's folder and kills its group when the pipe `wanted` has lost its other end, whatever hangs on the
+# Removes the tool's folder and kills its group when the pipe `lifeline` has lost its other end, whatever hangs on the
 # GPU. It keeps nothing else open, so that the end of the tool is the end of what the tool was given.
 KEEPER = (
     *(sys.executable, "-I", "-S", "-c"),
     """import os, signal, sys
-wanted, last = int(sys.argv[1]), int(sys.argv[2])
+lifeline, last = int(sys.argv[1]), int(sys.argv[2])
 if os.fork() == 0:
-    os.dup2(wanted, 0)
+    os.dup2(lifeline, 0)
     os.closerange(1, last + 1)
     os.read(0, 1)
     import shutil
@@ -42,7 +42,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 )
 DEVICES = ANY_GPU
 START_SECONDS = 600.0  # importing PyTorch, and compiling what the kernel is timed against
-MOST_PRINTED = 8000  # bytes of what a process printed that are looked at
+MAX_PRINTED = 8000  # bytes of what a process printed that are looked at
 # What PyTorch and its compiler look at. Keys and tokens are none of their business.
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_CACHE_HOME")
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "TORCH", "TRITON_", "PYTORCH_")
@@ -105,13 +105,13 @@ class ForkServer:
                 f"the sandbox {kind!r} cannot hold what comes with a suite beside a GPU; install bubblewrap, or, where"
                 " you trust the suite, type --sandbox none"
             )
-        found = cls._running
-        if found is None or found.made_for != (SERVER, SHOWN, kind) or found._process.poll() is not None:
-            if found is not None:
-                found.stop()
-            cls._running = found = cls(kind)
-            atexit.register(found.stop)
-        return found
+        server = cls._running
+        if server is None or server.made_for != (SERVER, SHOWN, kind) or server._process.poll() is not None:
+            if server is not None:
+                server.stop()
+            cls._running = server = cls(kind)
+            atexit.register(server.stop)
+        return server
 
     @property
     def pid(self) -> int:
@@ -136,15 +136,15 @@ class ForkServer:
 
 def _read_printed(file: IO[bytes]) -> str:
     file.seek(0)
-    return printable(file.read(MOST_PRINTED).decode("utf-8", "replace")).strip()
+    return printable(file.read(MAX_PRINTED).decode("utf-8", "replace")).strip()
 
 
 def environment(kind: str) -> dict[str, str]:
     """The variables of a process beside the GPU."""
-    found = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
-    places = INSIDE if kind == "bubblewrap" else {"TORCHINDUCTOR_CACHE_DIR": str(_cache() / "torchinductor")} | found
+    kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+    folders = INSIDE if kind == "bubblewrap" else {"TORCHINDUCTOR_CACHE_DIR": str(_cache() / "torchinductor")} | kept
     # No pool of processes to compile one small function, and no GPU taken by a look at how many there are.
-    return found | places | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    return kept | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def _python_folders() -> list[Path]:
@@ -152,11 +152,12 @@ def _python_folders() -> list[Path]:
     named = [sys.prefix, sys.base_prefix, *os.environ.get("PYTHONPATH", "").split(":"), *SHOWN]
     named += [str(Path(__file__).parents[3]), *(path for path in sys.path if path.endswith("-packages"))]
     folders = sorted({Path(name).absolute() for name in named if name})
-    wanted = [path for path in folders if path.is_dir() and path not in (Path("/"), Path.home(), Path("/usr"))]
+    existing = [path for path in folders if path.is_dir() and path not in (Path("/"), Path.home(), Path("/usr"))]
     return [
         path
-        for path in wanted
-        if not path.is_relative_to("/usr") and not any(path != other and path.is_relative_to(other) for other in wanted)
+        for path in existing
+        if not path.is_relative_to("/usr")
+        and not any(path != other and path.is_relative_to(other) for other in existing)
     ]
 
 
@@ -173,25 +174,25 @@ class GpuProcess:
         stdin, self._stdin = os.pipe()
         self._reader, channel = os.pipe()
         self._status, status = os.pipe()
-        wanted, self._wanted = os.pipe()
+        lifeline, self._lifeline = os.pipe()
         for mine in (self._stdin, self._reader, self._status):
             self._closing.callback(os.close, mine)
         os.set_blocking(self._reader, False)
         try:
             if role == "watched":
-                passed = (channel, store, wanted)
-                argv = [*KEEPER, str(wanted), str(max(passed)), *tool, *WATCHED, str(channel), str(store)]
+                passed = (channel, store, lifeline)
+                argv = [*KEEPER, str(lifeline), str(max(passed)), *tool, *WATCHED, str(channel), str(store)]
                 self._watched = self._run_watched(argv, stdin, passed)
             else:
-                descriptors = (stdin, self._printed.fileno(), channel, store, status, wanted)
+                descriptors = (stdin, self._printed.fileno(), channel, store, status, lifeline)
                 self._server = ForkServer.running(kind)
                 self._server.fork(role, environment(kind), descriptors)
         except BaseException:
-            os.close(self._wanted)
+            os.close(self._lifeline)
             self._closing.close()
             raise
         finally:
-            for theirs in (stdin, channel, status, wanted):
+            for theirs in (stdin, channel, status, lifeline):
                 os.close(theirs)
 
     def _run_watched(self, argv: list[str], stdin: int, passed: Sequence[int]) -> subprocess.Popen[bytes]:
@@ -248,17 +249,17 @@ class GpuProcess:
         code = self._wait()
         if code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
-        said = self.printed()[-600:] or (self._server.words() if self._server else "")
-        return f"its process ended with {code}" + (f": {said}" if said else "")
+        printed = self.printed()[-600:] or (self._server.words() if self._server else "")
+        return f"its process ended with {code}" + (f": {printed}" if printed else "")
 
     def _wait(self) -> int:
         """Wait until it is gone; the code that it ended with."""
         if self._watched is not None:
             return self._watched.wait()
-        said = b""
+        status = b""
         while data := os.read(self._status, 64):
-            said += data
-        return int(said) if said.strip() else 0
+            status += data
+        return int(status) if status.strip() else 0
 
     def printed(self) -> str:
         """What it, or a kernel in it, or whoever watches it printed."""
@@ -266,10 +267,10 @@ class GpuProcess:
 
     def close(self) -> None:
         """Kill it, with whatever it started, and wait until it is gone."""
-        if self._wanted < 0:
+        if self._lifeline < 0:
             return
-        os.close(self._wanted)  # which its keeper sees
-        self._wanted = -1
+        os.close(self._lifeline)  # which its keeper sees
+        self._lifeline = -1
         self._wait()
         self._closing.close()
 
@@ -281,5 +282,5 @@ def _cache() -> Path:
 def expect_gpu() -> None:
     """MissingTool on a machine where no kernel can be run."""
     if lack := kernels_lack(DEVICES, torch=SERVER[1] == "-m"):
-        what, mend = lack
-        raise MissingTool(f"{what}: {mend}; `tiers: [compiles, resources]` needs none of it")
+        what, fix = lack
+        raise MissingTool(f"{what}: {fix}; `tiers: [compiles, resources]` needs none of it")

@@ -86,9 +86,9 @@ async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, 
 
 
 def _not_linked(error: str, header: TaskHeader, entry: str) -> Exception:
-    wanted = [name for name in dict.fromkeys(_UNDEFINED.findall(error)) if name != entry]
-    if wanted:
-        return BadLauncher(f"the launcher calls {', '.join(wanted[:5])}, which is not available to a kernel")
+    missing = [name for name in dict.fromkeys(_UNDEFINED.findall(error)) if name != entry]
+    if missing:
+        return BadLauncher(f"the launcher calls {', '.join(missing[:5])}, which is not available to a kernel")
     if _UNDEFINED.search(error):
         return BadLauncher(f'there is no function extern "C" void {entry}({header.written}, cudaStream_t stream)')
     if "multiple definition" in error:
@@ -130,7 +130,7 @@ def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]
     plans: list[LaunchPlan] = []
     plan: LaunchPlan | None = None
     for line in output.splitlines():
-        words = line.split(" ")
+        fields = line.split(" ")
         if line == "call":
             plan = []
         elif line == "end" and plan is not None:
@@ -140,7 +140,7 @@ def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]
             plan = None
         elif plan is not None and len(plan) < MAX_STEPS:
             try:
-                plan.append(_step(words, sizes))
+                plan.append(_step(fields, sizes))
             except (ValueError, IndexError, KeyError):
                 raise BadLauncher("the launcher left no plan that can be read") from None
         else:
@@ -150,27 +150,36 @@ def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]
     return plans
 
 
-def _step(words: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
-    kind, *rest = words
+def _step(fields: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
+    kind, *values = fields
     if kind == "attribute":
-        return ["attribute", _known(rest[0], sizes), int(rest[1]), int(rest[2])]
-    if kind in ("memset", "memcpy") and int(rest[2]) < 0:
-        raise ValueError(rest[2])
+        return ["attribute", _known(values[0], sizes), int(values[1]), int(values[2])]
+    if kind in ("memset", "memcpy") and int(values[2]) < 0:
+        raise ValueError(values[2])
     if kind == "memset":
-        _same_stream(rest[3])
-        return ["memset", int(rest[0], 16), int(rest[1]), int(rest[2])]
+        _same_stream(values[3])
+        return ["memset", int(values[0], 16), int(values[1]), int(values[2])]
     if kind == "memcpy":
-        _same_stream(rest[3])
-        return ["memcpy", int(rest[0], 16), int(rest[1], 16), int(rest[2])]
+        _same_stream(values[3])
+        return ["memcpy", int(values[0], 16), int(values[1], 16), int(values[2])]
     if kind != "launch":
         raise ValueError(kind)
-    name = _known(rest[0], sizes)
-    grid, block = [int(word) for word in rest[1:4]], [int(word) for word in rest[4:7]]
-    _same_stream(rest[8])
-    cluster, arguments = [int(word) for word in rest[10:13]], [bytes.fromhex(word) for word in rest[13:]]
+    name = _known(values[0], sizes)
+    grid, block = [int(word) for word in values[1:4]], [int(word) for word in values[4:7]]
+    _same_stream(values[8])
+    cluster, arguments = [int(word) for word in values[10:13]], [bytes.fromhex(word) for word in values[13:]]
     if tuple(map(len, arguments)) != sizes[name]:
         raise ValueError(name)
-    return ["launch", name, grid, block, int(rest[7]), int(rest[9]), cluster, [bytes_.hex() for bytes_ in arguments]]
+    return [
+        "launch",
+        name,
+        grid,
+        block,
+        int(values[7]),
+        int(values[9]),
+        cluster,
+        [bytes_.hex() for bytes_ in arguments],
+    ]
 
 
 def _known(name: str, sizes: Mapping[str, tuple[int, ...]]) -> str:

@@ -16,7 +16,7 @@ from upskill.errors import did_you_mean
 from upskill.plain import as_list, as_mapping
 
 EDITION = 5
-MOST_TOLD = 6
+MAX_PROBLEMS = 6
 # The tables of build.toml: the keys that each must have, and the others that it may.
 GENERAL = {"name": str, "version": int, "edition": int, "license": str, "backends": list}
 GENERAL_MAY = ["upstream", "source", "cuda", "hub", "kernel-depends", "neuron", "python-depends", "tpu", "xpu"]
@@ -65,10 +65,10 @@ class KernelProject(SandboxCheck):
         }
         try:
             text = text.removeprefix("\ufeff")
-            said = tomllib.loads(text)
+            toml = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # also a number of too many digits, and brackets without end
             return Finding(False, f"build.toml is not TOML: {error}")
-        project = _Project(text, said, frozenset(files))
+        project = _Project(text, toml, frozenset(files))
         problems = [*project.problems(self.arch)]
         if not problems:
             for path in project.bindings:
@@ -78,32 +78,32 @@ class KernelProject(SandboxCheck):
             else:
                 problems.append("torch-ext: no source of [torch] registers anything with TORCH_LIBRARY")
         if problems:
-            more = f"; and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
-            return Finding(False, "; ".join(problems[:MOST_TOLD]) + more)
+            more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
+            return Finding(False, "; ".join(problems[:MAX_PROBLEMS]) + more)
         return Finding(True, f"a project of kernel-builder, edition {EDITION}, for {self.arch}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Project:
     text: str
-    said: Mapping[str, Any]
+    toml: Mapping[str, Any]
     files: frozenset[str]
 
     @property
     def bindings(self) -> list[str]:
-        sources = [path.removeprefix("./") for path in _texts(_table(self.said, "torch"), "src")]
+        sources = [path.removeprefix("./") for path in _texts(_table(self.toml, "torch"), "src")]
         return [path for path in sources if path.endswith((".cpp", ".cc", ".cu"))]
 
     def problems(self, arch: str) -> Iterator[str]:
-        general, torch, kernels = (_table(self.said, name) for name in ("general", "torch", "kernel"))
-        for name in self.said:
+        general, torch, kernels = (_table(self.toml, name) for name in ("general", "torch", "kernel"))
+        for name in self.toml:
             if name not in ("general", "kernel", *FRAMEWORKS):
                 yield self._unknown(name, "", ["general", "kernel", *FRAMEWORKS])
-        if "general" not in self.said:
+        if "general" not in self.toml:
             yield "build.toml: has no [general]"
         else:
             yield from self._general(general)
-        if "torch" not in self.said:
+        if "torch" not in self.toml:
             yield "build.toml: has no [torch], so nothing binds the kernel to PyTorch"
         else:
             yield from self._keys("torch", torch, {}, TORCH_MAY)
@@ -127,12 +127,12 @@ class _Project:
         name = general.get("name")
         if isinstance(name, str) and not re.fullmatch(r"[a-z][a-z0-9-]*[a-z0-9]", name):
             yield f"{self._at('general', 'name')}: {name!r} is not a name; use small letters, digits and dashes"
-        place, backends = self._at("general", "backends"), _texts(general, "backends")
+        where, backends = self._at("general", "backends"), _texts(general, "backends")
         for backend in backends:
             if backend not in BACKENDS:
-                yield f"{place}: {backend!r} is not a backend. {did_you_mean(backend, BACKENDS)}"
+                yield f"{where}: {backend!r} is not a backend. {did_you_mean(backend, BACKENDS)}"
         if isinstance(general.get("backends"), list) and "cuda" not in backends:
-            yield f"{place}: backends leaves out 'cuda', so no kernel is built for it"
+            yield f"{where}: backends leaves out 'cuda', so no kernel is built for it"
 
     def _kernel(self, name: str, kernel: Mapping[str, Any]) -> Iterator[str]:
         table = f"kernel.{name}"
@@ -147,55 +147,57 @@ class _Project:
 
     def _target(self, kernels: Mapping[str, Any], arch: str) -> Iterator[str]:
         digits = arch.removeprefix("sm_").rstrip("af")
-        wanted = f"{digits[:-1]}.{digits[-1]}"
+        capability = f"{digits[:-1]}.{digits[-1]}"
         for_cuda = {name: _table(kernels, name) for name in kernels if _table(kernels, name).get("backend") == "cuda"}
         if not for_cuda:
             yield 'build.toml: has no [kernel.NAME] with backend = "cuda"'
         for name, kernel in for_cuda.items():
             listed = _texts(kernel, "cuda-capabilities")  # without any, it is built for all
-            if listed and not any(one.rstrip("af") == wanted for one in listed):
-                place = self._at(f"kernel.{name}", "cuda-capabilities")
-                yield f"{place}: {', '.join(listed)} leave out {wanted}, which is {arch}"
+            if listed and not any(name.rstrip("af") == capability for name in listed):
+                where = self._at(f"kernel.{name}", "cuda-capabilities")
+                yield f"{where}: {', '.join(listed)} leave out {capability}, which is {arch}"
 
-    def _keys(self, table: str, said: Mapping[str, Any], must: Mapping[str, type], may: Sequence[str]) -> Iterator[str]:
+    def _keys(
+        self, table: str, values: Mapping[str, Any], must: Mapping[str, type], may: Sequence[str]
+    ) -> Iterator[str]:
         for key in must:
-            if key not in said:
+            if key not in values:
                 yield f"{self._at(table)}: [{table}] has no {key}"
-        for key, value in said.items():
+        for key, value in values.items():
             if key not in must and key not in may:
                 yield self._unknown(key, table, [*must, *may])
             elif kind := list if key in LISTS else must.get(key):
                 right = isinstance(value, kind) and not isinstance(value, bool)
-                if not right or len(_texts(said, key)) != len(as_list(value) or ()):
+                if not right or len(_texts(values, key)) != len(as_list(value) or ()):
                     yield f"{self._at(table, key)}: {key} is {KINDS[kind]}, not {value!r:.60}"
 
     def _unknown(self, key: str, table: str, known: Sequence[str]) -> str:
         now = f"it is {RENAMED[key]} now" if key in RENAMED else did_you_mean(key, known)
-        place = self._at(table, key) if table else self._at(key)
-        return f"{place}: no key is called {key!r}" + (f"; {now}" if now else "")
+        where = self._at(table, key) if table else self._at(key)
+        return f"{where}: no key is called {key!r}" + (f"; {now}" if now else "")
 
-    def _sources(self, table: str, said: Mapping[str, Any]) -> Iterator[str]:
-        for path in _texts(said, "src"):
+    def _sources(self, table: str, values: Mapping[str, Any]) -> Iterator[str]:
+        for path in _texts(values, "src"):
             if path.removeprefix("./") not in self.files:
                 yield f"{self._at(table, 'src', path)}: {path} is not there"
 
     def _at(self, table: str, key: str = "", value: str = "") -> str:
         """Where it stands: the line of the value, or else of the key, or else of the table."""
-        inside, found = False, 0
+        inside, line_number = False, 0
         for number, line in enumerate(self.text.splitlines(), start=1):
             if header := re.fullmatch(r"\s*\[([^\[\],=]+)\]\s*(#.*)?", line):
                 inside = re.sub(r"[\s\"']", "", header[1]) == table
-                found = number if inside else found
+                line_number = number if inside else line_number
             elif inside and key and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-                found = number
+                line_number = number
             if inside and value and value in line:
                 return f"build.toml:{number}"
-        return f"build.toml:{found}" if found else "build.toml"
+        return f"build.toml:{line_number}" if line_number else "build.toml"
 
 
-def _table(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return as_mapping(said.get(name)) or {}
+def _table(toml: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return as_mapping(toml.get(name)) or {}
 
 
-def _texts(said: Mapping[str, Any], key: str) -> list[str]:
-    return [one for one in as_list(said.get(key)) or [] if isinstance(one, str)]
+def _texts(table: Mapping[str, Any], key: str) -> list[str]:
+    return [text for text in as_list(table.get(key)) or [] if isinstance(text, str)]

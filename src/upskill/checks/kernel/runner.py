@@ -83,23 +83,23 @@ class Buffer:
 
     def holds(self, value: Any) -> bool:
         """Whether it and everything around it is as it was when this was put there."""
-        wanted = self.device.pattern(self.padded, self.seed)
-        self.put(value, wanted)
-        return self.device.same(wanted, self.memory)
+        expected = self.device.pattern(self.padded, self.seed)
+        self.put(value, expected)
+        return self.device.same(expected, self.memory)
 
     def guards_hold(self) -> str:
         """Which guard was written to; empty where none was."""
-        wanted = self.device.pattern(self.padded, self.seed)
-        if not self.device.same(wanted[:GUARD], self.memory[:GUARD]):
+        expected = self.device.pattern(self.padded, self.seed)
+        if not self.device.same(expected[:GUARD], self.memory[:GUARD]):
             return "in front of"
         end = GUARD + self.size
-        return "" if self.device.same(wanted[end:], self.memory[end:]) else "behind"
+        return "" if self.device.same(expected[end:], self.memory[end:]) else "behind"
 
 
 def seed_of(secret: int, *what: str | int) -> int:
     """A seed for this alone: whoever finds out one of them knows none of the others."""
-    said = json.dumps([secret, *what]).encode()
-    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "big") >> 1
+    purpose = json.dumps([secret, *what]).encode()
+    return int.from_bytes(hashlib.blake2b(purpose, digest_size=8).digest(), "big") >> 1
 
 
 class Fixture:
@@ -114,8 +114,8 @@ class Fixture:
             if device.is_array(value)
         }
         self.outputs: dict[str, Buffer] = {}
-        for name, (wanted, kind) in task.outputs(shape, device.dtype(dtype)).items():
-            size = tuple(wanted)
+        for name, (sizes, kind) in task.outputs(shape, device.dtype(dtype)).items():
+            size = tuple(sizes)
             strides = [1] * len(size)
             for axis in reversed(range(len(size) - 1)):
                 strides[axis] = strides[axis + 1] * size[axis + 1]
@@ -123,7 +123,7 @@ class Fixture:
         buffers = self.inputs | self.outputs
         values = {name: value for name, value in drawn.items() if name not in buffers}
         values |= {name: buffer.address for name, buffer in buffers.items()}
-        if unknown := [one.name for one in task.header.signature if one.name not in values]:
+        if unknown := [argument.name for argument in task.header.signature if argument.name not in values]:
             raise ValueError(f"SIGNATURE names {unknown[0]!r}, which neither inputs nor outputs give")
         self.words = task.header.words(values)
 
@@ -153,7 +153,7 @@ class Fixture:
                 raise KernelFailed(f"it changes its input {name}")
 
     def ranges(self) -> list[tuple[int, int]]:
-        return [(one.address, one.address + one.size) for one in (self.inputs | self.outputs).values()]
+        return [(buffer.address, buffer.address + buffer.size) for buffer in (self.inputs | self.outputs).values()]
 
 
 class Runner:
@@ -198,8 +198,8 @@ class Runner:
         times: dict[str, list[float]] = {name: [] for name in ("kernel", *rivals)}
         for number in range(repeat):
             order = ["kernel", *rivals]
-            for place in range(len(order)):
-                name = order[(place + number) % len(order)]
+            for turn in range(len(order)):
+                name = order[(turn + number) % len(order)]
                 seed = seed_of(self.secret, "time", number, name)
                 if name == "kernel":
                     steps = self._prepare(fixture, plans[number])
@@ -217,10 +217,10 @@ class Runner:
         """A plan may fill and copy only what its call was given."""
         mine = self.device.address(self.scratch)
         ranges = [*fixture.ranges(), (mine, mine + self.task.header.scratch)]
-        for kind, *rest in plan:
-            places = {"memset": rest[:1], "memcpy": rest[:2]}.get(kind, [])
-            for pointer in places:
-                if not any(first <= pointer and pointer + rest[2] <= last for first, last in ranges):
+        for kind, *operands in plan:
+            pointers = {"memset": operands[:1], "memcpy": operands[:2]}.get(kind, [])
+            for pointer in pointers:
+                if not any(first <= pointer and pointer + operands[2] <= last for first, last in ranges):
                     raise KernelFailed(f"at {fixture.label}: its {kind} goes outside of its buffers")
         try:
             return self.device.prepare(plan)
@@ -263,7 +263,7 @@ class Runner:
 
     def _store(self, fixture: Fixture, seed: int) -> dict[str, Any]:
         """Hand the outputs over, out of reach of any launch that follows."""
-        places = {
+        stored = {
             name: {
                 "at": self._put(buffer),
                 "bytes": buffer.size,
@@ -272,13 +272,13 @@ class Runner:
             }
             for name, buffer in fixture.outputs.items()
         }
-        return {"dtype": fixture.dtype, "shape": list(fixture.shape), "seed": seed, "outputs": places}
+        return {"dtype": fixture.dtype, "shape": list(fixture.shape), "seed": seed, "outputs": stored}
 
 
 def serve_runner(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
     if request["mode"] == "probe":
-        one = device.pattern(2**20, 1)
-        channel.say({"done": device.same(one, device.pattern(2**20, 1))})
+        drawn = device.pattern(2**20, 1)
+        channel.say({"done": device.same(drawn, device.pattern(2**20, 1))})
         return
     device.check_runs(request["arch"])
     runner = Runner(device, request, descriptor)
@@ -303,11 +303,11 @@ def serve_runner(device: Device, request: dict[str, Any], descriptor: int, chann
     plans = channel.receive()["plans"]
     try:
         device.load(bytes.fromhex(request["cubin"]))
-        found = runner.check(plans) if request["mode"] == "check" else runner.time(plans, rivals)
+        measured = runner.check(plans) if request["mode"] == "check" else runner.time(plans, rivals)
     except (KernelFailed, RuntimeError) as error:  # PyTorch tells of what a kernel broke, too
         channel.say({"failed": str(error).splitlines()[0]})
         return
-    channel.say({"done": found | facts, "storing": runner.storing})
+    channel.say({"done": measured | facts, "storing": runner.storing})
 
 
 class Channel:
@@ -325,9 +325,9 @@ class Channel:
         return json.loads(self._in.readline())
 
 
-def main(make: Callable[[], Device], serve: Callable[..., None], said: int, descriptor: int) -> NoReturn:
+def main(make: Callable[[], Device], serve: Callable[..., None], output: int, descriptor: int) -> NoReturn:
     """Serve one request and end, without waiting for anything that may still hang on the GPU."""
-    channel = Channel(said)
+    channel = Channel(output)
     try:
         request = channel.receive()
         device = make()
@@ -416,17 +416,17 @@ def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) 
     """What is wrong with the outputs of one run, given as bytes; empty where nothing is."""
     drawn = task.inputs(tuple(run["shape"]), device.dtype(run["dtype"]), device.generator(run["seed"]))
     got = {
-        name: device.shaped(raw[name], device.dtype(place["dtype"]), place["shape"])
-        for name, place in run["outputs"].items()
+        name: device.shaped(raw[name], device.dtype(output_info["dtype"]), output_info["shape"])
+        for name, output_info in run["outputs"].items()
     }
     if task.accept is not None:
         return task.accept(got, **drawn)
-    wanted: Any = task.reference(**drawn)
-    if not isinstance(wanted, dict):
-        wanted = {next(iter(got)): wanted}
+    expected: Any = task.reference(**drawn)
+    if not isinstance(expected, dict):
+        expected = {next(iter(got)): expected}
     for name, output in got.items():
         tolerance = task.header.tolerance_of(run["outputs"][name]["dtype"])
-        if wrong := compare(device, output, wanted[name], tolerance):
+        if wrong := compare(device, output, expected[name], tolerance):
             return f"{name}: {wrong}"
     return ""
 
@@ -438,8 +438,8 @@ def find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str:
     for number, run in enumerate(request["runs"]):
         label = f"{'×'.join(map(str, run['shape']))} {run['dtype']}"
         raw = {
-            name: device.from_bytes(one["bytes"], partial(read_store, descriptor, one["at"]))
-            for name, one in run["outputs"].items()
+            name: device.from_bytes(output["bytes"], partial(read_store, descriptor, output["at"]))
+            for name, output in run["outputs"].items()
         }
         if wrong := judge(device, task, run, raw):
             return f"at {f'timed launch {number + 1}' if request['timed'] else label}: {wrong}"

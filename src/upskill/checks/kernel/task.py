@@ -71,7 +71,8 @@ class TaskHeader:
         return "launch" if len(self.dtypes) == 1 else f"launch_{dtype}"
 
     def tolerance_of(self, dtype: str) -> tuple[float, float]:
-        return self.tolerance.get(dtype, (_TOLERANCES.get(dtype, 0.0),) * 2)
+        default = _TOLERANCES.get(dtype, 0.0)
+        return self.tolerance.get(dtype, (default, default))
 
     def words(self, values: Mapping[str, float]) -> list[int]:
         """The arguments of one call, each as 64 bits."""

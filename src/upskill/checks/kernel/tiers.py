@@ -133,8 +133,8 @@ class KernelResources(KernelCheck):
         used = {name: max(getattr(kernel, name) for kernel in made.kernels) for name in UNITS}
         for kernel in made.kernels:
             for name, limit in limits.items():
-                if (found := getattr(kernel, name)) > limit:
-                    return Finding(False, f"{kernel.name} has {found} {UNITS[name]}, and may have {limit}")
+                if (used_count := getattr(kernel, name)) > limit:
+                    return Finding(False, f"{kernel.name} has {used_count} {UNITS[name]}, and may have {limit}")
         return Finding(True, ", ".join(f"{count} {UNITS[name]}" for name, count in used.items()))
 
 
@@ -273,9 +273,9 @@ class KernelTiers(CheckBlock):
         if not self.task and (running := [tier for tier in self.tiers if tier in ("correct", "faster")]):
             raise ValueError(f"the tier {running[0]!r} needs a task, a Python file beside the suite")
         limits = {"resources": "resources", "project": "project", "than": "faster", "at_least": "faster"}
-        for said, tier in limits.items():
-            if said in self.model_fields_set and tier not in self.tiers:
-                raise ValueError(f"{said} says what to check, and tiers leaves it out: name {tier!r} there too")
+        for option, tier in limits.items():
+            if option in self.model_fields_set and tier not in self.tiers:
+                raise ValueError(f"{option} says what to check, and tiers leaves it out: name {tier!r} there too")
         if self.timeout and not {"correct", "faster"} & {*self.tiers}:
             raise ValueError(
                 "timeout is for the tiers on a GPU, correct and faster; compile_timeout is for the compiler"
@@ -288,11 +288,11 @@ class KernelTiers(CheckBlock):
         shared |= {"flags": self.flags} if self.flags else {}
         shared |= {"compile_timeout": self.compile_timeout} if self.compile_timeout else {}
         run = {**shared, "task": self.task} | ({"timeout": self.timeout} if self.timeout else {})
-        said: dict[Tier, dict[str, Any]] = {
+        configs: dict[Tier, dict[str, Any]] = {
             "compiles": shared,
             "resources": shared | self.resources,
             "project": {"arch": self.arch} | self.project,
             "correct": run,
             "faster": run | {"than": self.than, "at_least": self.at_least},
         }
-        return [{f"kernel_{tier}": said[tier]} for tier in self.tiers]
+        return [{f"kernel_{tier}": configs[tier]} for tier in self.tiers]
