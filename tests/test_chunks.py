@@ -184,7 +184,7 @@ async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_
     trials = tuple(plan.trials())
     with open_store(home / "runs") as store:
         run, _ = store.start_run(plan, "1")
-        shared = Shared(plan, run, ModelContext(), store.place, "off")
+        shared = Shared(plan, run, ModelContext(), store.address, "off")
 
     def run_chunk(shared: Shared, chunk: Chunk) -> Done:
         with Worker(shared) as worker:
@@ -207,7 +207,7 @@ def test_what_a_worker_sends_is_small_and_is_written_out_by_nobody(home: Path, m
     plan = make_plan(Skill.load(write_skill(home / "greeter", cases=100)), models=[write_script(home / "model.yaml")])
     with open_store(home / "runs") as store:
         run, _ = store.start_run(plan, "1")
-        shared = Shared(plan, run, ModelContext(), store.place, "off")
+        shared = Shared(plan, run, ModelContext(), store.address, "off")
     written_out: list[Done] = []
     monkeypatch.setattr(Done, "__repr__", lambda done: written_out.append(done) or "")  # pyright: ignore
     with Worker(shared) as worker:

@@ -293,7 +293,7 @@ async def test_reports_and_pages_are_read_from_indexes_alone(tmp_path: Path) -> 
         list(store.bugs(run))
         list(store.errored(run))
         store.run(run.id)
-        for read in (store.tally, store.snapshots, store.leaks, store.errors, store.spent, store.scored):
+        for read in (store.progress, store.snapshots, store.leaks, store.errors, store.spent, store.scored):
             read(run)
         for query, steps in traced.plans().items():
             for step in steps:
@@ -332,7 +332,7 @@ async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> No
         store.run(run.id)
         list(store.runs())
         store.latest_runs(10)
-        for read in (store.tally, store.progress, store.revision, store.reviews, store.summary):
+        for read in (store.progress, store.revision, store.reviews, store.summary):
             read(run)
         store.changed_runs(0)
         assert len(traced.queries) > 5

@@ -138,8 +138,8 @@ async def test_another_process_opens_it_by_its_place_and_finds_what_is_scored_by
     with open_store(place) as store:
         run = begin(store)
         await add_all(store, run, results)
-        assert store.place
-        with open_store(store.place) as other:
+        assert store.address
+        with open_store(store.address) as other:
             keys = [PLAN.key(trial) for trial in TRIALS]
             assert {result.trial: result for result in other.scored_under(run, keys * 200)} == {
                 result.trial: result for result in results[:2]
@@ -358,7 +358,7 @@ def counts(store: Store, run: Run) -> tuple[int, int, int]:
     assert (found.passed, found.failed, found.errored) == tuple(map(outcomes.count, (True, False, None)))
     assert sum(row.passed for row in progress) == found.passed
     assert [(row.model, row.arm, row.passed, row.failed, row.errored) for row in progress] == [
-        (row.model, row.arm, row.passed, row.failed, row.errored) for row in store.tally(run)
+        (row.model, row.arm, row.passed, row.failed, row.errored) for row in store.progress(run)
     ]
     spent = store.spent(run).values()
     assert sum(row.tokens for row in progress) == sum(tokens for tokens, _ in spent)

@@ -19,7 +19,7 @@ from upskill.reports.numbers import dollars
 from upskill.reports.trial_rows import OUTCOMES
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.runs.stores import Run, Tally
+from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
 from upskill.traces import Step
 
@@ -31,7 +31,7 @@ MOST_CHARACTERS = 100_000  # of an answer; to break millions into lines takes mi
 
 
 def render_heading(
-    run: Run, tallies: Iterable[Tally], leaks: list[tuple[Trial, str]], notes: Iterable[str] = ()
+    run: Run, progress: Iterable[Progress], leaks: list[tuple[Trial, str]], notes: Iterable[str] = ()
 ) -> Iterator[RenderableType]:
     yield Text(f"run {run.id}, started {run.created}", style="bold")
     counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
@@ -39,10 +39,10 @@ def render_heading(
     if recorded := run.plan.replay_of:
         yield Text(f"played from a file of replies: answers are those of the run {recorded[0]}, begun {recorded[1]}")
     baseline = "older skill" if run.plan.reference_skill else "baseline"
-    for tally in tallies:
-        arm = baseline if tally.arm == "baseline" else tally.arm
-        counts = f"{tally.passed} passed, {tally.failed} failed, {tally.errored} errored"
-        yield Padding(Text(f"{tally.model} · {arm}: {counts}"), (0, 0, 0, 2))
+    for row in progress:
+        arm = baseline if row.arm == "baseline" else row.arm
+        counts = f"{row.passed} passed, {row.failed} failed, {row.errored} errored"
+        yield Padding(Text(f"{row.model} · {arm}: {counts}"), (0, 0, 0, 2))
     if sandbox := run.plan.sandbox:
         distractors = run.plan.distractors
         others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""

@@ -111,7 +111,7 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
     if not results and number > 1:
         raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
     notes = [*mixed_snapshots(store.snapshots(run)), *_people(store, run)]
-    show(*trials.render_heading(run, store.tally(run), store.leaks(run), notes))
+    show(*trials.render_heading(run, store.progress(run), store.leaks(run), notes))
     baseline = "older skill" if run.plan.reference_skill else "baseline"
     cases = {item.id: item for item in run.plan.suite.cases}
     for case_id, group in groupby(results[:PAGE], key=lambda result: result.trial.case):

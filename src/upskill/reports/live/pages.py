@@ -101,7 +101,7 @@ def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
     looks = {look.model: look for look in store.looks_at(run.id)}
     current = {model: verdict for model, verdict in current_verdicts(store, run).items() if verdict}
     through = run.passed + run.failed + run.errored == run.trials
-    without_pairs = {row.model for row in store.tally(run) if through and not row.passed + row.failed}
+    without_pairs = {row.model for row in store.progress(run) if through and not row.passed + row.failed}
     rows: list[dict[str, Any]] = []
     for model in run.models:
         if model in looks:
@@ -378,7 +378,7 @@ def count(store: Store, run: Run, trial_filter: TrialFilter) -> int | None:
         return None
     fitting = [
         row
-        for row in store.tally(run)
+        for row in store.progress(run)
         if (not trial_filter.model or row.model == trial_filter.model)
         and (not trial_filter.arm or row.arm == trial_filter.arm)
     ]

@@ -128,7 +128,7 @@ class _Run:
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if found else run):
                     if missing:
-                        self.executor.open(self.plan, store.place)
+                        self.executor.open(self.plan, store.address)
                     self.events.started(self.plan, run, missing)
                     if missing:
                         store.check_damage()
@@ -244,7 +244,7 @@ class _Run:
         job = Job(self.plan, trials, self.models.context.portable(), previous)
         session = Session(
             run=run,
-            store=self.store.place,
+            store=self.store.address,
             models=self.models,
             run_trial=self._run_here,
             persist=partial(self.store.add_result, run),

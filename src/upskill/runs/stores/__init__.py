@@ -20,7 +20,7 @@ from upskill.errors import UsageError
 from upskill.registry import Registry
 from upskill.runs.stores.addresses import is_url, url_scheme, without_password
 from upskill.runs.stores.database import Database
-from upskill.runs.stores.rows import Batch, Candidate, Look, Page, Progress, Review, Run, Tally
+from upskill.runs.stores.rows import Batch, Candidate, Look, Page, Progress, Review, Run
 from upskill.runs.stores.store import Store
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "Review",
     "Run",
     "Store",
-    "Tally",
     "find_store",
     "is_url",
     "open_store",

@@ -5,86 +5,71 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from upskill.errors import StoreError
 
-_LARGEST_COMMIT = 1000  # rows
+MAX_COMMIT = 1000  # rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Write:
+    statement: str
+    values: tuple[Any, ...]
+    loop: asyncio.AbstractEventLoop
+    committed: asyncio.Future[None] | None  # None: nobody waits for it
 
 
 class GroupWriter:
     """Hands writes to `commit`, from one thread; what it raises is raised where they are waited for."""
 
-    def __init__(self, commit: Callable[[list[Group]], None], location: str) -> None:
+    def __init__(self, commit: Callable[[list[Write]], None], location: str) -> None:
         self._commit = commit
         self._location = location
-        self._queue: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()  # None: stop
         self._thread: threading.Thread | None = None
-        # By event loop: what came in while it was at work. It is handed over at once, as waking a thread for each write
-        # costs more than the write.
-        self._gathered: dict[asyncio.AbstractEventLoop, Group] = {}
 
     def write(self, statement: str, values: tuple[Any, ...]) -> asyncio.Future[None]:
         """Done when it is committed."""
-        group = self._add(statement, values)
-        committed: asyncio.Future[None] = group.loop.create_future()
-        group.committed.append(committed)
+        loop = asyncio.get_running_loop()
+        committed: asyncio.Future[None] = loop.create_future()
+        self._put(Write(statement, values, loop, committed))
         return committed
 
     def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
         """Nobody waits for it; it is committed with the next write that somebody waits for, at the latest."""
-        self._add(statement, values)
+        self._put(Write(statement, values, asyncio.get_running_loop(), None))
 
-    def _add(self, statement: str, values: tuple[Any, ...]) -> Group:
-        loop = asyncio.get_running_loop()
-        group = self._gathered.get(loop)
-        if group is None:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="store", daemon=True)
-                self._thread.start()
-            group = self._gathered[loop] = Group(loop)
-            loop.call_soon(self._hand_over, loop)
-        rows = group.rows.get(statement)
-        if rows is None:
-            group.rows[statement] = [values]
-        else:
-            rows.append(values)
-        return group
-
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        if group := self._gathered.pop(loop, None):
-            self._queue.put(group)
+    def _put(self, write: Write) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+            self._thread.start()
+        self._queue.put(write)
 
     def close(self) -> None:
         """Write what is waiting, then stop."""
         if self._thread is not None:
-            for loop in list(self._gathered):  # one that was interrupted hands over nothing any more
-                self._hand_over(loop)
             self._queue.put(None)
             self._thread.join()
             self._thread = None
 
     def _run(self) -> None:
-        while True:
-            groups: list[Group] = []
-            group = self._queue.get()
-            count = 0
-            while group is not None:
-                groups.append(group)
-                count += sum(map(len, group.rows.values()))
-                if count >= _LARGEST_COMMIT or self._queue.empty():
+        write = self._queue.get()
+        while write:
+            writes: list[Write] = []
+            while write:
+                writes.append(write)
+                if len(writes) == MAX_COMMIT or self._queue.empty():
                     break
-                group = self._queue.get()
-            if groups:
-                _notify(groups, self._failure(groups))
-            if group is None:
-                return
+                write = self._queue.get()
+            _notify(writes, self._try_commit(writes))
+            write = write and self._queue.get()
 
-    def _failure(self, groups: list[Group]) -> StoreError | None:
+    def _try_commit(self, writes: list[Write]) -> StoreError | None:
         try:
-            self._commit(groups)
+            self._commit(writes)
         except StoreError as error:
             return error
         except Exception as error:  # an error that ended this thread would leave everyone waiting for ever
@@ -92,27 +77,16 @@ class GroupWriter:
         return None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Group:
-    """What was written in one turn of an event loop: the values for each statement, and who waits for them."""
-
-    loop: asyncio.AbstractEventLoop
-    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict[str, list[tuple[Any, ...]]])
-    committed: list[asyncio.Future[None]] = field(default_factory=list["asyncio.Future[None]"])
-
-
-def by_statement(groups: list[Group]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+def by_statement(writes: Sequence[Write]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
     """The values for each statement. Deletes come last: they may be of a row that was added a moment ago without
     waiting for it."""
-    for statement in sorted(dict.fromkeys(one for group in groups for one in group.rows), key=_is_delete):
-        yield statement, [values for group in groups for values in group.rows.get(statement, ())]
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    for write in writes:
+        rows.setdefault(write.statement, []).append(write.values)
+    yield from sorted(rows.items(), key=lambda item: item[0].startswith("DELETE"))
 
 
-def _is_delete(statement: str) -> bool:
-    return statement.startswith("DELETE")
-
-
-def _notify(groups: list[Group], failure: StoreError | None) -> None:
+def _notify(writes: Sequence[Write], failure: StoreError | None) -> None:
     """Wake every waiting task: one call into its event loop for all of them."""
 
     def wake(waiting: list[asyncio.Future[None]]) -> None:
@@ -124,8 +98,12 @@ def _notify(groups: list[Group], failure: StoreError | None) -> None:
             else:
                 committed.set_result(None)
 
-    for loop in {group.loop for group in groups if group.committed}:
+    waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for write in writes:
+        if write.committed:
+            waiting.setdefault(write.loop, []).append(write.committed)
+    for loop, futures in waiting.items():
         try:
-            loop.call_soon_threadsafe(wake, [one for group in groups if group.loop is loop for one in group.committed])
+            loop.call_soon_threadsafe(wake, futures)
         except RuntimeError:  # the loop was closed by an interrupt; the rows are on disk all the same
             continue

@@ -21,7 +21,7 @@ from upskill.errors import StoreError, UsageError
 from upskill.installation import add_extra
 from upskill.runs.stores.addresses import without_password
 from upskill.runs.stores.database import ConnectionLost, Database, Transaction
-from upskill.runs.stores.group_writer import Group, GroupWriter, by_statement
+from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
 from upskill.runs.stores.tables import postgres_schema
 
 try:
@@ -313,14 +313,14 @@ class PostgresDatabase(Database):
     def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
         self._group.write_later(statement, values)
 
-    def _commit(self, groups: list[Group]) -> None:
+    def _commit(self, writes: list[Write]) -> None:
         """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
 
         def commit() -> None:
             db = self._writing_connection()
             try:
                 with db.transaction():
-                    for statement, rows in by_statement(groups):
+                    for statement, rows in by_statement(writes):
                         # In one order everywhere, or two writers could wait for each other.
                         _Statements(db).executemany(statement, sorted(rows, key=lambda row: row[:2]))
                         if statement.startswith("INSERT INTO results "):

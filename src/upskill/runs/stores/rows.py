@@ -42,20 +42,14 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How the trials of one model and arm ended."""
+class Progress:
+    """How the trials of one model and arm ended, and what they cost: errored tries and the judge included."""
 
     model: str
     arm: str
     passed: int
     failed: int
     errored: int
-
-
-@dataclass(frozen=True, slots=True)
-class Progress(Tally):
-    """The same, with what has been spent on it: errored tries and the judge included."""
-
     tokens: int
     cost_usd: float | None  # None: some price is not known
 

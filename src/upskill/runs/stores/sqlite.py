@@ -20,7 +20,7 @@ from typing import Any
 from upskill.errors import StoreError, UsageError
 from upskill.plain import compact
 from upskill.runs.stores.database import Database, Transaction
-from upskill.runs.stores.group_writer import Group, GroupWriter, by_statement
+from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
 from upskill.runs.stores.tables import (
     COUNTED,
     PROGRESS,
@@ -252,11 +252,11 @@ class SqliteDatabase(Database):
     def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
         self._writer.write_later(statement, values)
 
-    def _commit(self, groups: list[Group]) -> None:
+    def _commit(self, writes: list[Write]) -> None:
         for attempt in range(5):
             try:
                 with self._lock, _transaction(self._db):
-                    for statement, rows in by_statement(groups):
+                    for statement, rows in by_statement(writes):
                         self._db.executemany(statement, rows)
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or attempt == 4:

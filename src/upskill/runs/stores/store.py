@@ -29,7 +29,6 @@ from upskill.runs.stores.rows import (
     Progress,
     Review,
     Run,
-    Tally,
     files_to_json,
     result_from_row,
     result_to_row,
@@ -91,7 +90,7 @@ class Store:
         return self.database.location
 
     @property
-    def place(self) -> str | None:
+    def address(self) -> str | None:
         """What `open_store` takes to open the same store in another process; may hold a password. None for memory."""
         return self.database.address
 
@@ -213,13 +212,8 @@ class Store:
 
     # Progress. Triggers count, so none of this takes longer for a run of a million trials.
 
-    def tally(self, run: Run) -> list[Tally]:
-        """How the trials ended, by model and arm."""
-        query = "SELECT model, arm, passed, failed, errored FROM progress WHERE run = ?"
-        return [Tally(*row) for row in self.database.rows(query, run.number)]
-
     def progress(self, run: Run) -> list[Progress]:
-        """The same, with what was spent."""
+        """How the trials ended and what was spent, by model and arm."""
         query = "SELECT model, arm, passed, failed, errored, tokens, cost_usd, unpriced FROM progress WHERE run = ?"
         rows = self.database.rows(query, run.number)
         return [Progress(*row, cost_usd=None if unpriced else cost) for *row, cost, unpriced in rows]

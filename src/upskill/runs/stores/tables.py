@@ -116,12 +116,20 @@ class Table:
     def decode(self, rows: Iterable[Sequence[Any]], columns: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Rows that `select` read with the same columns, each by the names of its columns."""
         kinds = {column.name: column.kind for column in self.columns}
-        decoders = [(name, _DECODERS.get(kinds[name])) for name in columns or kinds]
+        decoders = [(name, _DECODERS.get(kinds[name])) for name in columns or tuple(kinds)]
         for row in rows:
             yield {
                 name: value if value is None or decode is None else decode(value)
                 for (name, decode), value in zip(decoders, row, strict=True)
             }
+
+
+def _texts(*names: str) -> Iterator[Column]:
+    return (Column(name) for name in names)
+
+
+def _integers(*names: str) -> Iterator[Column]:
+    return (Column(name, "integer") for name in names)
 
 
 _RUN = Column("run", "integer", references="REFERENCES runs (number) ON DELETE CASCADE")
@@ -130,11 +138,7 @@ RUNS = Table(
     "runs",
     (
         Column("number", "number"),
-        Column("id"),
-        Column("fingerprint"),
-        Column("skill"),
-        Column("created"),
-        Column("version"),
+        *_texts("id", "fingerprint", "skill", "created", "version"),
         Column("trials", "integer"),
         Column("plan", "json"),
     ),
@@ -146,23 +150,15 @@ RESULTS = Table(
     "results",
     (
         _RUN,
-        Column("key"),
-        Column("model"),
-        Column("case_id"),
-        Column("arm"),
+        *_texts("key", "model", "case_id", "arm"),
         Column("seed", "integer"),
         Column("passed", "boolean", nullable=True),
-        Column("input_tokens", "integer"),
-        Column("output_tokens", "integer"),
-        Column("cached_tokens", "integer"),
+        *_integers("input_tokens", "output_tokens", "cached_tokens"),
         Column("cost_usd", "real", nullable=True),
         Column("seconds", "real"),
-        Column("checks_passed", "integer"),
-        Column("checks", "integer"),
-        Column("judge_tokens", "integer"),
+        *_integers("checks_passed", "checks", "judge_tokens"),
         Column("judge_cost_usd", "real", nullable=True),
-        Column("finished"),
-        Column("error"),
+        *_texts("finished", "error"),
         Column("detail", "json"),  # usage, judgements, the trace and a bug's traceback
         Column("activated", "boolean", nullable=True),
         Column("turns", "integer", default="0"),
@@ -193,10 +189,7 @@ RESULTS = Table(
 REPLIES = Table(
     "replies",
     (
-        Column("key"),
-        Column("model"),
-        Column("reply"),
-        Column("created"),
+        *_texts("key", "model", "reply", "created"),
         Column("role", nullable=True),  # null: the student
         Column("request", nullable=True),  # null for students, whose trials say what they were asked
     ),
@@ -205,12 +198,7 @@ REPLIES = Table(
 BATCHES = Table(
     "batches",
     (
-        Column("token"),
-        Column("run"),
-        Column("model"),
-        Column("url"),
-        Column("id"),
-        Column("submitted"),
+        *_texts("token", "run", "model", "url", "id", "submitted"),
         Column("state"),  # submitting, open or ended
         Column("keys", "json"),
     ),
@@ -221,12 +209,9 @@ CANDIDATES = Table(
     "candidates",
     (
         Column("number", "number"),
-        Column("search"),
-        Column("skill"),
-        Column("fingerprint"),
+        *_texts("search", "skill", "fingerprint"),
         Column("parent", "integer", nullable=True, references="REFERENCES candidates (number)"),
-        Column("created"),
-        Column("files"),
+        *_texts("created", "files"),
         Column("accepted", "boolean", nullable=True),
         Column("note"),
         Column("verdict", "json"),
@@ -240,22 +225,13 @@ LOOKS = Table(
     "looks",
     (
         Column("number", "number"),
-        Column("run"),
-        Column("model"),
-        Column("skill"),
-        Column("skill_hash"),
-        Column("suite"),
-        Column("suite_fingerprint"),
+        *_texts("run", "model", "skill", "skill_hash", "suite", "suite_fingerprint"),
         Column("cases", "json"),
-        Column("runs", "integer"),
-        Column("seed", "integer"),
+        *_integers("runs", "seed"),
         Column("margin", "real"),
         Column("scope"),
-        Column("trials", "integer"),
-        Column("pairs", "integer"),
-        Column("decision"),
-        Column("asked"),
-        Column("asked_by"),
+        *_integers("trials", "pairs"),
+        *_texts("decision", "asked", "asked_by"),
         Column("verdict", "json", default="'{}'"),
         Column("version", default="''"),
     ),
@@ -267,13 +243,9 @@ FEEDBACK = Table(
     "feedback",
     (
         _RUN,
-        Column("case_id"),
-        Column("model"),
+        *_texts("case_id", "model"),
         Column("seed", "integer"),
-        Column("arm"),
-        Column("verdict"),
-        Column("note"),
-        Column("created"),
+        *_texts("arm", "verdict", "note", "created"),
     ),
     key=("run", "case_id", "model", "seed", "arm"),
 )
@@ -290,8 +262,7 @@ PROGRESS = Table(
     "progress",
     (
         _RUN,
-        Column("model"),
-        Column("arm"),
+        *_texts("model", "arm"),
         Column("passed", "integer", default="0"),
         Column("failed", "integer", default="0"),
         Column("errored", "integer", default="0"),
