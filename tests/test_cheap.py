@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import pickle
-from dataclasses import field, fields, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,6 @@ from upskill.checks import texts
 from upskill.models import Address, Message, Reply, ToolCall
 from upskill.models.cache import read_reply, write_reply
 from upskill.plain import compact, read_yaml
-from upskill.record import record
 from upskill.runs.stores import open_store
 from upskill.traces import Usage
 
@@ -88,66 +84,6 @@ def test_libyaml_reads_a_file_as_the_parser_that_explains_errors(text: str, monk
     fast = read()
     monkeypatch.setattr(plain, "_fast_loader", lambda: None)
     assert fast == read()
-
-
-@record
-class Nothing:
-    """A record without fields."""
-
-
-@record
-class OneThing:
-    name: str
-
-
-def test_a_record_is_compared_hashed_and_sent_elsewhere_by_its_fields() -> None:
-    @record
-    class Point:
-        x: int
-        y: int = 2
-
-    assert Point(1) == Point(1, 2) != Point(2)
-
-    @record
-    class Spot(Point):
-        note: str = field(default="", compare=False, repr=False)
-
-        def __repr__(self) -> str:
-            return "a spot"
-
-    assert len({Point(1), Point(1), Point(2)}) == 2
-    assert Spot(1, note="here") == Spot(1, note="there") != Point(1)
-    assert len({Spot(1, note="here"), Spot(1, note="there")}) == 1
-    assert repr(Point(1)).endswith(".Point(x=1, y=2)")
-    assert repr([Spot(1)]) == "[a spot]"
-    assert [one.name for one in fields(Point)] == ["x", "y"]
-    assert not hasattr(Point(1), "__dict__")
-    for one in (Usage(3, cost_usd=0.5), Nothing(), OneThing("a")):
-        assert pickle.loads(pickle.dumps(one)) == copy.copy(one) == one
-
-
-@record(kw_only=True)
-class Named:
-    first: int
-    second: int = 2
-
-
-@record
-class HalfNamed:
-    first: int
-    second: int = field(kw_only=True)
-
-
-def test_a_record_may_take_its_fields_by_name_only() -> None:
-    one = Named(first=1)
-    assert one == Named(second=2, first=1) != Named(first=3)
-    assert hash(one) == hash(Named(first=1))
-    assert repr(one) == "Named(first=1, second=2)"
-    assert replace(one, second=5).second == 5
-    for each in (one, HalfNamed(1, second=2)):
-        assert pickle.loads(pickle.dumps(each)) == copy.copy(each) == each
-    with pytest.raises(TypeError, match="positional"):
-        Named(1)  # pyright: ignore[reportCallIssue]
 
 
 def test_a_pattern_of_a_suite_is_compiled_once_for_reading_and_for_searching() -> None:

@@ -10,17 +10,15 @@ An options class is written once: the library takes it as a value, and the comma
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
-
-from upskill.record import record
 
 KEY = "option"  # of a field's metadata
 MOST_REPEATS = 1_000_000  # of a case: each is planned before the first is run
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Option:
     """How one field is given on the command line."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from upskill.record import record
 from upskill.skills.files import IGNORED_NAMES
 
 POLL = 0.5  # seconds between looks; an editor may write a file in several steps, so a change has to last for one
@@ -15,7 +15,7 @@ POLL = 0.5  # seconds between looks; an editor may write a file in several steps
 Seen = dict[Path, tuple[int, int, int]]  # when each was changed, its size, and which file it is
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Watched:
     """Files, and all files below folders, but for what is ours."""
 

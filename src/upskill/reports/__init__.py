@@ -33,9 +33,9 @@ A kind is one file with one function, and one row of `REPORTS`; from another pac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from upskill.record import record
 from upskill.registry import Registry
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ REPORTS = Registry(
 )
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
     """What a report may use besides the evaluation."""
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from upskill.record import record
 
-
-@record
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """An empty field means that the agent has no such thing, or that upskill makes no use of it."""
 

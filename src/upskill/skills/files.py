@@ -8,11 +8,10 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from upskill.errors import UsageError
-from upskill.record import record
 
 MANIFEST = "SKILL.md"
 MAX_MANIFEST_BYTES = 1_000_000  # a body of this size is over 200,000 tokens
@@ -22,7 +21,7 @@ PREVIOUS = ".previous"  # beside skills: versions of them that were replaced
 IGNORED_NAMES = {".git", "__pycache__", ".DS_Store", PREVIOUS}
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SkillFile:
     """One file of a skill; a symbolic link to another of its files has `link` instead of `data`."""
 

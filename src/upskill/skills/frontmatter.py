@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import yaml
 
 from upskill.errors import UsageError
 from upskill.plain import bound_yaml, refused_yaml, yaml_words
-from upskill.record import record
 
 Level = Literal["error", "warning"]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something the specification forbids (error) or advises against (warning)."""
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +16,6 @@ import yaml
 from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.plain import read_yaml, short, yaml_words
-from upskill.record import record
 from upskill.skills import Skill
 from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS
 from upskill.traces.readers.inspect_ai import ARCHIVE, unpack_log
@@ -91,7 +91,7 @@ class Beside(Protocol):
         ...
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class FilesOfSkill:
     """What a suite in a skill may name: from the skill's folder, or from `evals/`."""
 
@@ -108,7 +108,7 @@ class FilesOfSkill:
         return sorted(found or [path for path in paths if path.startswith(f"evals/{inside}")])
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class FilesOfFolders:
     """What a suite may name that lies on its own: from any of these folders."""
 

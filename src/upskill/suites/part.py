@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.record import record
 
 if TYPE_CHECKING:
     from upskill.suites.suite import Suite
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Part:
     """How the cases of a suite were chosen."""
 
@@ -23,7 +22,7 @@ class Part:
     by_outcome: bool = False  # they were chosen for how they ended before
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFilter:
     """Which cases somebody wants: those that fit every condition, and of these the first few."""
 

@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.checks import SuiteCheck
@@ -21,7 +22,6 @@ from upskill.checks.denial import denies
 from upskill.checks.tools import ToolCalled
 from upskill.errors import SandboxError
 from upskill.plain import as_list, as_mapping, short
-from upskill.record import record
 from upskill.skills import Skill
 from upskill.suites.schema_filler import fill_schema
 from upskill.suites.shapes import Script
@@ -93,7 +93,7 @@ ADVICE: dict[Probe, str] = {
 MOST_DENIED = 200  # characters of a reference that is put into a sentence
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class WeakCase:
     """A case that tells knowing from not knowing badly."""
 

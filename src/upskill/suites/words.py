@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
 
 from upskill.plain import as_list, as_mapping
-from upskill.record import record
 
 LONGEST_ANSWER = 80  # characters of an expected text that an answer can be asked to contain
 PROMPT_FIELDS = ("prompt", "input", "question", "query", "task", "instruction", "user_input", "message")
@@ -125,7 +125,7 @@ _OPPOSITES = {
 _TEXTS = ("contains", "contains_any", "not_contains", "equals", "starts_with")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Typed:
     """What an assertion with a type means here."""
 

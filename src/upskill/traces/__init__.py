@@ -14,12 +14,11 @@ other programs and recognises a file by its content.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from upskill.errors import UsageError
-from upskill.record import record
 from upskill.registry import Registry
 from upskill.skills.agent_specs import AGENT_SPECS
 
@@ -52,7 +51,7 @@ StepKind = Literal["system", "user", "assistant", "thinking", "tool"]
 Status = Literal["ok", "error", "unknown"]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens and cost. Cached tokens are part of the input tokens, reasoning tokens part of the output tokens."""
 
@@ -91,7 +90,7 @@ class Usage:
 NO_USAGE = Usage(cost_usd=0.0)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Step:
     """One thing that happened: a message, a thought, or a tool call together with its result."""
 
@@ -106,7 +105,7 @@ class Step:
     agent: str = ""  # the sub-agent that did it; empty for the agent itself
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Steps are cited by number, from 1. The fields after `model` are those of traces that were read from files."""
 

@@ -11,13 +11,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
-from upskill.record import record
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
@@ -32,7 +31,7 @@ DRAFT, UNPROVEN = "draft, unproven", "unproven"  # states of a skill that was no
 Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SearchCost:
     """What one search for a skill cost."""
 
@@ -61,7 +60,7 @@ class SearchCost:
         return cls(str(row.get("search", "")), spent)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Provenance:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tests: tuple[Any, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from upskill.agents.chat import chat_request
@@ -10,7 +11,6 @@ from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
-from upskill.record import record
 from upskill.runs.planning.pending import count_groups
 from upskill.runs.planning.plan import Arm, Plan, Trial, task_of
 from upskill.skills import estimate_tokens
@@ -23,7 +23,7 @@ TOOLS, TURN, RESULT = 700, 300, 500
 FEWEST_TURNS = 2  # one that does something, and one that answers
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CostEstimate:
     """A range in dollars: answers as short as the references, to answers as long as they may be."""
 
@@ -114,7 +114,7 @@ def estimate(
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSize:
     """How much there is to write and try, in tokens and numbers of things."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 from upskill.plain import as_mapping
-from upskill.record import record
 from upskill.runs.planning.plan import Plan
 from upskill.runs.stores.rows import timestamp
 from upskill.version import __version__
@@ -27,7 +27,7 @@ RULE = (
 )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Registration:
     """What was registered, where, and when."""
 

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 from upskill.plain import counted
-from upskill.record import record
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict, timestamp
@@ -41,7 +40,7 @@ _SKILL_CREATOR = re.compile(
 )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Remark:
     """One review of a file, as far as it says which answer it is about."""
 
@@ -243,7 +242,7 @@ def _time(said: str) -> str:
 # Agreement.
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class PeopleAgreement:
     """What people said of a run, and how well its checks agree with them."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import getpass
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from upskill.plain import counted
-from upskill.record import record
 from upskill.runs.planning.plan import Plan
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
@@ -20,7 +20,7 @@ from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Looks:
     """The looks before this one: of the same model, at the same skill, on a suite with some of the same cases."""
 

@@ -21,7 +21,6 @@ from typing import Any
 from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, digest, printable
-from upskill.record import record
 from upskill.registry import Registry
 from upskill.suites.files import Beside
 from upskill.suites.formats.notes import Notes
@@ -42,7 +41,7 @@ FORMATS = Registry(
 )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Source:
     """A file of another tool: its plain data, where it is, and what lies beside it."""
 
@@ -60,7 +59,7 @@ class Source:
         return self.read_file.below(folder) if isinstance(self.read_file, Beside) else []
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Format:
     title: str  # what a person would call it
     recognises: Callable[[object], bool]
