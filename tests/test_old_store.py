@@ -134,7 +134,7 @@ def test_a_comparison_with_an_older_skill_is_still_called_one(upskill: Upskill, 
     assert "older skill" not in carried_out(upskill("show", SHOWN["show-acting"])).out
     (judged,) = [row for row in upskill("runs", "--json").json if row["run"] == SHOWN["show-judged"]]
     assert judged["verdict"]["recommendation"].startswith(
-        "It makes no difference to the older skill with this model: it "
+        "It makes no difference to the reference skill with this model: it "
     )
 
 
