@@ -38,7 +38,7 @@ _WHERE = {
     "Skill": "upskill.skills",
     "Store": "upskill.runs.stores",
     "Suite": "upskill.suites",
-    "Taught": "upskill.authoring.lesson.teach",
+    "TeachResult": "upskill.authoring.lesson.teach",
     "TeachOptions": "upskill.authoring.options",
     "Trace": "upskill.traces",
     "Trial": "upskill.runs.planning.plan",
@@ -97,8 +97,8 @@ __all__ = [
     "Skill",
     "Store",
     "Suite",
-    "Taught",
     "TeachOptions",
+    "TeachResult",
     "Trace",
     "Trial",
     "TrialError",
@@ -134,7 +134,7 @@ if TYPE_CHECKING:
 
     from upskill.authoring.events import AuthoringEvents
     from upskill.authoring.generate import Generated, generate, generate_now
-    from upskill.authoring.lesson.teach import LessonFailed, Taught, teach
+    from upskill.authoring.lesson.teach import LessonFailed, TeachResult, teach
     from upskill.authoring.material.material import Material, gather
     from upskill.authoring.options import GenerateOptions, TeachOptions
     from upskill.authoring.search.refine import Refinement, RefineOptions, refine, refine_skill

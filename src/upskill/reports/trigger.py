@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.authoring.trigger.description import DescriptionAttempt, Improvement
-from upskill.authoring.trigger.trigger import Triggered
+from upskill.authoring.trigger.trigger import TriggerResult
 from upskill.reports import json
 from upskill.reports.numbers import UNKNOWN, percent
 from upskill.reports.sentences import troubles
@@ -27,7 +27,7 @@ TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", 
 # In the terminal.
 
 
-def render_triggered(found: Triggered, show_command: str = "") -> Iterator[RenderableType]:
+def render_triggered(found: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:
     """`show_command` shows every run; empty where the runs are not stored."""
     evaluation = found.evaluation
     if evaluation.bugs:
@@ -161,7 +161,7 @@ def _indented(shown: RenderableType) -> RenderableType:
 # As JSON. The keys are stable; new ones may be added.
 
 
-def triggered_to_json(found: Triggered) -> dict[str, Any]:
+def triggered_to_json(found: TriggerResult) -> dict[str, Any]:
     evaluation = found.evaluation
     return _head_to_json(evaluation.plan, found.queries) | {
         "run": evaluation.run.id,

@@ -28,7 +28,7 @@ from upskill.traces.redaction.redact import describe_counts
 
 
 @dataclass(frozen=True)
-class Taught:
+class TeachResult:
     recording: Recording
     generated: Generated | None  # None: `only_record` was asked for
 
@@ -49,7 +49,7 @@ async def teach(
     store: Store | None = None,
     models: Models | None = None,
     events: AuthoringEvents | None = None,
-) -> Taught:
+) -> TeachResult:
     """Have a teacher do the task and record it, then `generate` a skill from the recording.
 
     The same lesson is recorded once: later calls use the recording. LessonFailed where the check fails, or where there
@@ -62,7 +62,7 @@ async def teach(
     teaching = _Teaching(options, models, events or AuthoringEvents(), tools)
     generated = await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
     assert teaching.recording is not None
-    return Taught(teaching.recording, generated)
+    return TeachResult(teaching.recording, generated)
 
 
 def _check(options: TeachOptions) -> None:

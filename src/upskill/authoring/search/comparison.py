@@ -20,11 +20,11 @@ from upskill.verdicts.statistics import paired_lift
 ALPHA = 0.05  # the chance that a search calls a skill better that is no better
 FIRST_LOOK, LAST_LOOK = 0.01, 0.04  # of ALPHA: half-way through the confirmation, and at its end
 CONFIRMING_PAIRS = 96  # about: enough to see a gain of 20 points four times in five
-MOST_ROUNDS = 12  # of the confirmation, on few cases
+MAX_ROUNDS = 12  # of the confirmation, on few cases
 SECOND_LOOK_PAIRS = 24  # about, for a candidate of which one look says too little
 HOPELESS = 0.25  # a candidate that is worse with a p-value of at most this gets no second look
 MARGIN = 0.10  # old cases may pass this much less often, at most, for "not worse"
-FEWEST_NOT_WORSE = 3  # cases; on fewer, MOST_ROUNDS cannot show it
+FEWEST_NOT_WORSE = 3  # cases; on fewer, MAX_ROUNDS cannot show it
 SHOWN_WORSE = 0.05
 
 Decision = Literal[
@@ -172,7 +172,7 @@ def confirm(better: Comparison, older: Comparison | None, level: float, *, only_
 
 def confirming_rounds(cases: int) -> tuple[int, ...]:
     """After how many rounds over so many cases the confirmation is looked at."""
-    rounds = max(1, min(MOST_ROUNDS, ceil(CONFIRMING_PAIRS / max(1, cases))))
+    rounds = max(1, min(MAX_ROUNDS, ceil(CONFIRMING_PAIRS / max(1, cases))))
     return tuple(sorted({ceil(rounds / 2), rounds}))
 
 

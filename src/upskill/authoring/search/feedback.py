@@ -24,8 +24,8 @@ from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.traces.redaction.redact import redact
 
-LONGEST_ANSWER = 2_000  # characters that a teacher is shown
-LONGEST_FORBIDDEN = 600  # characters of an answer that a check forbids word for word
+MAX_ANSWER = 2_000  # characters that a teacher is shown
+MAX_FORBIDDEN = 600  # characters of an answer that a check forbids word for word
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Feedback:
         if mark.remark.verdict != "wrong" or mark.passed is not True:
             return []
         checks: list[dict[str, Any]] = []
-        if 0 < len(mark.answer) <= LONGEST_FORBIDDEN:
+        if 0 < len(mark.answer) <= MAX_FORBIDDEN:
             same = r"\s+".join(map(re.escape, mark.answer.split()))
             checks.append({"not_regex": rf"\A\s*{same}\s*\Z"})
         if self.judged and mark.note:
@@ -187,4 +187,4 @@ def _why_not(mark: Mark, run: Run | None, skill: Skill, hidden: bool) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_ANSWER else f"{text[:LONGEST_ANSWER]} […]"
+    return text if len(text) <= MAX_ANSWER else f"{text[:MAX_ANSWER]} […]"

@@ -17,6 +17,7 @@ from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.search import comparison as comparing
 from upskill.authoring.search.comparison import Comparison, Confirmation, Decision, compare
 from upskill.authoring.search.failures import failures_in_run
+from upskill.authoring.search.loop import SearchLoop
 from upskill.authoring.search.refiners import REFINERS, Failure, Proposal, Refiner, TriedEdits
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.errors import CeilingReached, UpskillError
@@ -117,20 +118,18 @@ async def refine(
 
 
 @dataclass
-class _Search:
+class _Search(SearchLoop[Attempt]):
+    max_rejected = MAX_REJECTED_IN_A_ROW
+
     suite: Suite
     plan_for: PlanFor
     store: Store
     models: Models
     options: RefineOptions
     events: AuthoringEvents
-    best: Attempt | None = None  # so far, and only provisionally
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
     duels: list[Evaluation] = field(default_factory=list[Evaluation])
     tried: list[TriedEdits] = field(default_factory=list[TriedEdits])
     confirmation: Confirmation | None = None
-    ended: str = ""
-    halted: str = ""
 
     def __post_init__(self) -> None:
         older = self.options.older_cases
@@ -146,7 +145,7 @@ class _Search:
         async with self.models:
             try:
                 if suite.train:
-                    await self._search(drafts)
+                    await self.search(drafts, self.options.attempts if self.options.refiner else 0)
                     await self._confirm()
                 else:
                     note = "not evaluated: the suite has no train cases"
@@ -187,27 +186,13 @@ class _Search:
             )
         return first
 
-    async def _search(self, drafts: Sequence[Skill]) -> None:
-        for draft in drafts:
-            await self._try(draft)
-        attempts = self.options.attempts if self.options.refiner else 0
-        self.ended = "all attempts are used" if attempts else "no attempts were to be made"
-        in_a_row = 0
-        for number in range(1, attempts + 1):
-            if reason := self._reason_to_stop():
-                self.ended = reason
-                return
-            attempt = await self._propose(number)
-            if attempt.proposal is not None and not attempt.proposal.edits:
-                self.ended = attempt.note
-                return
-            in_a_row = 0 if attempt.accepted else in_a_row + 1
-            if in_a_row >= MAX_REJECTED_IN_A_ROW:
-                self.ended = f"{MAX_REJECTED_IN_A_ROW} candidates in a row were not kept"
-                return
+    async def try_draft(self, draft: Skill) -> Attempt:
+        return await self._try(draft)
 
-    def _reason_to_stop(self) -> str:
-        """Why no further attempt is made, in words: it has succeeded, or no attempt could be shown to."""
+    def reason_to_give_up(self, attempt: Attempt) -> str:
+        return attempt.note if attempt.proposal is not None and not attempt.proposal.edits else ""
+
+    def reason_to_stop(self) -> str:
         assert self.best is not None
         if self.options.requested and self.best is self.attempts[0]:
             if self._has_room or len(self.wanted) >= comparing.FEWEST_NOT_WORSE:
@@ -224,7 +209,7 @@ class _Search:
             return f"only {left}, and {needed} are the fewest that a gain can be shown on; {more}"
         return ""
 
-    async def _propose(self, number: int) -> Attempt:
+    async def propose_and_try(self, number: int) -> Attempt:
         assert self.best is not None
         assert self.best.evaluation is not None
         assert self.options.refiner is not None
@@ -235,23 +220,24 @@ class _Search:
             return await self._try(proposal.skill, proposal)
         note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"
         self.tried.append(TriedEdits((), note))
-        return self._keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
+        return self.keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
 
     async def _try(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
         """Evaluate a candidate on train cases, and keep it if it looks better than the best so far."""
         number, edits = len(self.attempts) + 1, proposal.edits if proposal else ()
-        if self._was_tried(skill):
+        if self.was_tried(skill):
             note = "the same as one that was tried before"
             self.tried.append(TriedEdits(edits, note))
-            return self._keep(Attempt(number, skill, None, "not tried", note, None, proposal))
+            return self.keep(Attempt(number, skill, None, "not tried", note, None, proposal))
         plan = self.plan_for(skill, _subset(self.suite, (*self.older, *self.wanted)))
         self.events.attempt_started(number, plan)
         evaluation = await self._evaluate(plan)
+        self.halted = evaluation.halted
         if self.best is None or self.best.evaluation is None:
             if evaluation.too_many_errors and not evaluation.halted:
                 raise _evaluation_error(evaluation)
             decision: Decision = "not decided" if evaluation.halted else "first draft"
-            return self._keep(Attempt(number, skill, evaluation, decision, "the first draft"))
+            return self.keep(Attempt(number, skill, evaluation, decision, "the first draft"))
         before = self.best
         assert before.evaluation is not None
         found = compare(before.evaluation.outcomes, evaluation.outcomes, self.wanted_ids)
@@ -263,7 +249,7 @@ class _Search:
         if edits:
             changed = [*found.mended, *older.mended], [*found.broken, *older.broken]
             self.tried.append(TriedEdits(edits, f"{decision}: {note}", *map(self._prompts, changed)))
-        return self._keep(Attempt(number, skill, evaluation, decision, note, found, proposal))
+        return self.keep(Attempt(number, skill, evaluation, decision, note, found, proposal))
 
     def _screen(self, found: Comparison, older: Comparison) -> Decision:
         if older.differences and older.p_worse <= comparing.HOPELESS:
@@ -336,19 +322,11 @@ class _Search:
             events=self.events,
         )
 
-    def _was_tried(self, skill: Skill) -> bool:
-        return any(skill.visible_hash == attempt.skill.visible_hash for attempt in self.attempts)
+    def store_attempt(self, attempt: Attempt) -> None:
+        self._store(attempt, self.best.stored.number if self.best and self.best.stored else None)
 
-    def _keep(self, attempt: Attempt) -> Attempt:
-        if not self._was_tried(attempt.skill):
-            self._store(attempt, self.best.stored.number if self.best and self.best.stored else None)
-        self.attempts.append(attempt)
-        if attempt.accepted or self.best is None:
-            self.best = attempt
+    def report(self, attempt: Attempt) -> None:
         self.events.attempt_ended(attempt)
-        if attempt.evaluation and attempt.evaluation.halted:
-            raise CeilingReached(attempt.evaluation.halted)
-        return attempt
 
     def _store(self, attempt: Attempt, parent: int | None) -> None:
         verdict: dict[str, Any] = attempt.evaluation.verdicts[0].to_dict() if attempt.evaluation else {}

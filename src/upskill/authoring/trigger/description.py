@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.authoring.saving.output import check_output, named_after, replace_manifest
+from upskill.authoring.search.loop import SearchLoop
 from upskill.authoring.trigger.plan import estimate_runs
 from upskill.authoring.trigger.queries import MAX_BODY, describe_skill
 from upskill.authoring.trigger.trigger import TriggerOptions, TriggerSession
@@ -170,83 +171,99 @@ def check_parts(queries: Queries) -> None:
 
 
 @dataclass
-class _Search:
+class _Search(SearchLoop[DescriptionAttempt]):
     session: TriggerSession
     queries: Queries
     teacher: Model
     teacher_name: str
-    attempts: list[DescriptionAttempt] = field(default_factory=list[DescriptionAttempt])
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
-    halted: str = ""
     id: str = ""  # under which candidates are stored
 
     async def run(self) -> Improvement:
         session, skill = self.session, self.session.skill
         plan = session.plan(skill, self.queries)
         self.id = digest(["description", skill.visible_hash, self.teacher_name, plan.fingerprint])
-        best = await self._try(DescriptionAttempt(0, skill, note="the description that was there"), None)
-        if not self.halted and best.validation is not None and best.validation.too_many_errors:
-            raise _measuring_error(self.evaluations[-1])
-        ended = "all attempts are used"
         try:
-            for number in range(1, session.options.attempts + 1):
-                if self.halted:
-                    break
-                assert best.train is not None
-                assert best.validation is not None
-                failures = [rate for rate in best.train.rates if rate.accuracy is not None and rate.accuracy < 1.0]
-                if best.validation.score == 1.0 or not failures:
-                    ended = "nothing is left to gain" if best.validation.score == 1.0 else "no train query fails"
-                    break
-                attempt = await self._propose_and_try(number, best, failures)
-                if attempt.accepted:
-                    best = attempt
+            await self.search([skill], session.options.attempts)
         except CeilingReached as reached:
             self.halted = reached.message
+        assert self.best is not None
+        best = self.best
         test = await self._test(skill, best.skill) if best.number and not self.halted else None
-        ended = self.halted or ended
-        return Improvement(plan, self.queries, self.attempts, best, test, ended, self.halted, self.evaluations)
+        ended = self.halted or self.ended
+        return Improvement(
+            plan=plan,
+            queries=self.queries,
+            attempts=self.attempts,
+            best=best,
+            test=test,
+            ended=ended,
+            halted=self.halted,
+            evaluations=self.evaluations,
+        )
 
-    async def _propose_and_try(
-        self, number: int, best: DescriptionAttempt, failures: Sequence[QueryRate]
-    ) -> DescriptionAttempt:
-        proposal = await _propose(self.teacher, number, best, failures, self.attempts, self.session.distractors)
+    def reason_to_stop(self) -> str:
+        assert self.best is not None
+        assert self.best.validation is not None
+        if self.best.validation.score == 1.0:
+            return "nothing is left to gain"
+        return "" if self._failures(self.best) else "no train query fails"
+
+    def _failures(self, attempt: DescriptionAttempt) -> list[QueryRate]:
+        assert attempt.train is not None
+        return [rate for rate in attempt.train.rates if rate.accuracy is not None and rate.accuracy < 1.0]
+
+    async def propose_and_try(self, number: int) -> DescriptionAttempt:
+        best = self.best
+        assert best is not None
+        proposal = await _propose(
+            teacher=self.teacher,
+            number=number,
+            best=best,
+            failures=self._failures(best),
+            attempts=self.attempts,
+            distractors=self.session.distractors,
+        )
         if proposal is None:
             note = "no description was proposed that can be used"
-            return self._keep(DescriptionAttempt(number, best.skill, accepted=False, note=note), best)
+            return self.keep(DescriptionAttempt(number, best.skill, accepted=False, note=note))
         description, note = proposal
-        return await self._try(DescriptionAttempt(number, best.skill.with_description(description), note=note), best)
+        return await self._try(DescriptionAttempt(number, best.skill.with_description(description), note=note))
 
-    async def _try(self, attempt: DescriptionAttempt, best: DescriptionAttempt | None) -> DescriptionAttempt:
+    async def try_draft(self, draft: Skill) -> DescriptionAttempt:
+        return await self._try(DescriptionAttempt(0, draft, note="the description that was there"))
+
+    async def _try(self, attempt: DescriptionAttempt) -> DescriptionAttempt:
         """Run a description on train and validation queries."""
-        if any(attempt.skill.description == one.skill.description for one in self.attempts):
+        if self.was_tried(attempt.skill):
             attempt.accepted, attempt.note = False, "the same as one that was tried before"
-            return self._keep(attempt, best)
+            return self.keep(attempt)
         what = f"attempt {attempt.number}" if attempt.number else "the current description"
         evaluation = await self._evaluate(what, attempt.skill, "train", "validation")
         attempt.run = evaluation.run.id
         attempt.train, attempt.validation = (self._metrics(evaluation, part) for part in ("train", "validation"))
-        if not self.halted and best is not None:
-            attempt.accepted = _is_better(attempt.validation, best.validation)
-        return self._keep(attempt, best)
+        if self.best is None and not self.halted and attempt.validation.too_many_errors:
+            raise _measuring_error(evaluation)
+        if self.best is not None and not self.halted:
+            attempt.accepted = _is_better(attempt.validation, self.best.validation)
+        return self.keep(attempt)
 
-    def _keep(self, attempt: DescriptionAttempt, best: DescriptionAttempt | None) -> DescriptionAttempt:
-        if attempt.run:
-            first = self.attempts[0].validation if self.attempts else attempt.validation
-            verdict = {
-                "baseline": {"pass_rate": first.score if first else None},
-                "skill": {"pass_rate": attempt.validation.score if attempt.validation else None},
-                "run": attempt.run,
-                "description": attempt.skill.description,
-            }
-            parent = best.candidate if best else None
-            accepted = True if best is None else attempt.accepted
-            note = f"description, on validation queries: {attempt.note}"
-            stored = self.session.store.add_candidate(self.id, attempt.skill, parent, accepted, note, verdict)
-            attempt.candidate = stored.number
-        self.attempts.append(attempt)
+    def store_attempt(self, attempt: DescriptionAttempt) -> None:
+        first = (self.attempts or [attempt])[0].validation
+        verdict = {
+            "baseline": {"pass_rate": first.score if first else None},
+            "skill": {"pass_rate": attempt.validation.score if attempt.validation else None},
+            "run": attempt.run,
+            "description": attempt.skill.description,
+        }
+        parent = self.best.candidate if self.best else None
+        accepted = True if self.best is None else attempt.accepted
+        note = f"description, on validation queries: {attempt.note}"
+        stored = self.session.store.add_candidate(self.id, attempt.skill, parent, accepted, note, verdict)
+        attempt.candidate = stored.number
+
+    def report(self, attempt: DescriptionAttempt) -> None:
         self.session.events.message(f"  {_summary(attempt)}")
-        return attempt
 
     async def _test(self, before: Skill, after: Skill) -> DescriptionComparison | None:
         """Run the test queries, once for each description; None where a ceiling ends that."""

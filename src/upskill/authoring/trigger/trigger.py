@@ -119,7 +119,7 @@ class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions)
 
 
 @dataclass(frozen=True)
-class Triggered:
+class TriggerResult:
     """How a skill fired on its queries."""
 
     queries: Queries
@@ -138,7 +138,7 @@ class Triggered:
 
 async def trigger(
     options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
-) -> Triggered:
+) -> TriggerResult:
     """Run each query of a skill and measure how well it fires. Queries are written first where the skill has none.
 
     Every finished run is stored: the same call continues after an interruption.
@@ -153,7 +153,7 @@ async def trigger(
     students = evaluation.plan.models
     metrics = tuple(compute_firing_metrics(student.name, queries, evaluation.outcomes) for student in students)
     rulings = tuple((each.model, _rule(one, each, evaluation)) for each in metrics for one in requirements)
-    return Triggered(queries, evaluation, metrics, rulings, session.spent)
+    return TriggerResult(queries, evaluation, metrics, rulings, session.spent)
 
 
 def _rule(requirement: Requirement, metrics: FiringMetrics, evaluation: Evaluation) -> Ruling:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from upskill.authoring.trigger.description import Improvement, improve_description
-from upskill.authoring.trigger.trigger import Triggered, TriggerOptions, trigger
+from upskill.authoring.trigger.trigger import TriggerOptions, TriggerResult, trigger
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
@@ -67,11 +67,11 @@ def command(**given: Any) -> None:
         _show(found, options)
     if found.has_failed:
         raise click.exceptions.Exit(3)
-    if isinstance(found, Triggered) and not all(ruling.held for _, ruling in found.rulings):
+    if isinstance(found, TriggerResult) and not all(ruling.held for _, ruling in found.rulings):
         raise click.exceptions.Exit(1)
 
 
-def _show(found: Triggered, options: TriggerCommandOptions) -> None:
+def _show(found: TriggerResult, options: TriggerCommandOptions) -> None:
     evaluation = found.evaluation
     if evaluation.leaked:
         note("INVALID: a run saw a skill that was hidden from it. No number is valid.")
