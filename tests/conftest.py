@@ -22,6 +22,7 @@ from browser import Browser, launch
 from loopback import Answer, Loopback, Spoken, hashed_answer
 from postgres_server import Server as PostgresServer
 from postgres_server import find_programs
+from upskill.checks import ReadText, SuiteCheck, read_checks
 from upskill.cli import main
 from upskill.models import throttling
 from upskill.models.keys import KEY_VARIABLES
@@ -62,6 +63,12 @@ class Done:
 
 
 Upskill = Callable[..., Done]
+
+
+def read_check(line: object, where: str, *read: ReadText) -> SuiteCheck:
+    """The one check that a line of a suite stands for."""
+    (check,) = read_checks(line, where, *read)
+    return check
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from conftest import read_check
 from upskill import Evidence, Finding, Trace, UsageError
-from upskill.checks import Check, read_check, texts
+from upskill.checks import Check, texts
 from upskill.checks.texts import compiles, search
 from upskill.errors import CheckError
 from upskill.models import Reply, Request

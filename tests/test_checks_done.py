@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from conftest import Upskill, write_script, write_skill
+from conftest import Upskill, read_check, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
 from upskill.authoring.writing.suite_writer import CHECK_KINDS, write_suite
-from upskill.checks import CHECKS, harness, read_check, workspace
+from upskill.checks import CHECKS, harness, workspace
 from upskill.checks.compiles import LANGUAGES
 from upskill.checks.extract import blocks
 from upskill.checks.python import HARNESS

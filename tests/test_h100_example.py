@@ -14,9 +14,9 @@ from types import ModuleType
 
 import pytest
 
-from conftest import REPOSITORY, Upskill
+from conftest import REPOSITORY, Upskill, read_check
 from upskill import Skill, Suite
-from upskill.checks import Evidence, read_check
+from upskill.checks import Evidence
 from upskill.checks.kernel.runner import TASK_MODULE, Task
 from upskill.checks.kernel.task import TaskHeader, read_signature, read_task
 from upskill.sandboxes import SANDBOXES, Setup

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from conftest import Upskill, greetings, write_script, write_skill
+from conftest import Upskill, greetings, read_check, write_script, write_skill
 from loopback import Call, Loopback, Say
 from upskill import Address, Plan, Skill, Suite
 from upskill.agents import Task
 from upskill.agents.chat import chat_request
-from upskill.checks import Evidence, judge, read_check
+from upskill.checks import Evidence, judge
 from upskill.models import Message, Models, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.cache import request_key

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from conftest import Upskill, write_script, write_skill
-from upskill.checks import CHECKS, Check, Evidence, Finding, read_check, read_checks
+from conftest import Upskill, read_check, write_script, write_skill
+from upskill.checks import CHECKS, Check, Evidence, Finding, read_checks
 from upskill.checks.extract import find_code
 from upskill.checks.kernel import build as build_module
 from upskill.checks.kernel import gpu_process, plans
@@ -514,7 +514,3 @@ def test_a_block_is_read_as_the_checks_that_it_stands_for_and_is_none_itself() -
     assert not issubclass(CHECKS.load("kernel"), Check)
     slow = read_checks({"kernel": {"tiers": ["compiles", "resources"], "compile_timeout": 300}}, "suite.yaml")
     assert [one.config["compile_timeout"] for one in slow] == [300, 300]
-    with pytest.raises(UsageError, match=r"one check is wanted here, and this stands for kernel_compiles, kernel_res"):
-        read_check(block, "suite.yaml")
-    (one,) = read_checks({"kernel": {"tiers": ["compiles"]}}, "suite.yaml")
-    assert one == read_check({"kernel": {"tiers": ["compiles"]}}, "suite.yaml")

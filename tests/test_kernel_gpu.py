@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from upskill.checks import Evidence, Finding, read_check
+from conftest import read_check
+from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.tiers import find_sanitizer
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace

@@ -23,7 +23,8 @@ import pytest
 
 import cpu_stand_in
 import run_to_be_killed
-from upskill.checks import Evidence, Finding, read_check
+from conftest import read_check
+from upskill.checks import Evidence, Finding
 from upskill.checks.kernel import gpu_process, plans, runner, tiers
 from upskill.checks.kernel.tiers import compare_speed
 from upskill.errors import MissingTool

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, spawn, write_skill
+from conftest import REPOSITORY, read_check, spawn, write_skill
 from plugin import install_plugin
 from teaching import (
     HELD_OUT,
@@ -44,7 +44,6 @@ from upskill.authoring.search.refine import RefineOptions, refine
 from upskill.authoring.search.refiners import REFINERS, Edit, Failure, Proposal, TriedEdits
 from upskill.authoring.search.refiners.rewrite import Rewrite, apply_edits
 from upskill.authoring.writing.grounding import mark_own_lines
-from upskill.checks import read_check
 from upskill.models import Reply, Request
 from upskill.models.addresses import resolve
 from upskill.suites import Case

@@ -197,17 +197,9 @@ def _nothing_beside(name: str) -> str:
     raise UsageError(f"the file {name!r} is not there", "Put it beside the suite.")
 
 
-def read_check(line: object, where: str, read: ReadText = _nothing_beside) -> SuiteCheck:
-    """A check from its line in a suite: `{"contains": "hello"}` or `{"contains": {"text": "hello"}}`."""
-    check, *more = read_checks(line, where, read)
-    if more:
-        names = ", ".join(each.name for each in (check, *more))
-        raise UsageError(f"{where}: one check is wanted here, and this stands for {names}", "Name one of them.")
-    return check
-
-
 def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> list[SuiteCheck]:
-    """The checks that a line of a suite stands for: mostly one."""
+    """The checks that a line of a suite stands for, mostly one: `{"contains": "hello"}`, or with its fields named
+    `{"contains": {"text": "hello"}}`."""
     mapping = as_mapping(line)
     if mapping is None or len(mapping) != 1:
         raise UsageError(f"{where}: a check is one `name: value`, not {short(line)}", "For example: contains: hello")

@@ -37,9 +37,12 @@ KINDS: dict[str, Kind] = {
     "float": "float",
     "double": "double",
 }
-C_TYPES: dict[Kind, str] = {kind: kind for kind in ("int", "float", "double")} | {
+C_TYPES: dict[Kind, str] = {
     "pointer": "void *",
+    "int": "int",
     "long": "long long",
+    "float": "float",
+    "double": "double",
 }
 _TOLERANCES = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}  # relative and absolute
 FUNCTIONS = ("inputs", "outputs", "reference")
