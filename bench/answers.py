@@ -19,8 +19,7 @@ import yaml
 from upskill import Skill, Suite
 from upskill.authoring.writing.suite_writer import as_suite_case
 from upskill.suites import Case
-from upskill.suites.quality import WeakCase, probe_case
-from upskill.suites.trying import Ground, Trying
+from upskill.suites.quality import CaseProbe, SandboxOpener, WeakCase, probe_case
 
 FOLDER = Path(__file__).parent.parent / "tests" / "fixtures" / "answers"
 MOST_RIGHT_FAIL, MOST_WRONG_PASS = 0.03, 0.10
@@ -58,12 +57,12 @@ async def measure() -> Measured:
     found = Measured([], sum(map(len, right.values())), sum(map(len, wrong.values())), [], [])
     for case in cases:
         found.refused.extend(await probe_case(case, skill, others=cases))
-        trying = Trying(case, Ground(), skill.body)
+        case_probe = CaseProbe(case, SandboxOpener(), skill.body)
         for answer in right[case.id]:
-            if (why := await trying.failure(answer)) is not None:
+            if (why := await case_probe.failure(answer)) is not None:
                 found.right_failed.append((case.id, answer, why))
         for answer in wrong[case.id]:
-            if await trying.failure(answer) is None:
+            if await case_probe.failure(answer) is None:
                 found.wrong_passed.append((case.id, answer))
     return found
 

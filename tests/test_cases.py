@@ -18,7 +18,7 @@ from upskill import Skill, Suite
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.checks.length import MaxLength
-from upskill.suites.quality import Probe, probe_case
+from upskill.suites.quality import probe_case
 
 SKILL = Skill.new(
     "house-rules", "How things are done here.", "\n".join(f"- Rule {n}: do thing {n}." for n in range(40))
@@ -39,7 +39,7 @@ async def told(item: dict[str, Any], *, acts: bool = False) -> str:
     return user(teacher.asked[1])
 
 
-async def leaks(**fields: Any) -> set[Probe]:
+async def leaks(**fields: Any) -> set[str]:
     (one,) = Suite.parse([{"id": "one", "prompt": "What is asked for here?", **fields}]).cases
     return {weak.probe for weak in await probe_case(one, SKILL)}
 

@@ -29,7 +29,7 @@ from upskill.runs.stores import open_store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose_sandbox
 from upskill.skills import Skill
 from upskill.suites import Suite
-from upskill.suites.quality import probe_case, probe_suite, summarise
+from upskill.suites.quality import probe_case, probe_suite, summarize_weak
 from upskill.traces import Step
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
@@ -825,7 +825,7 @@ async def test_what_would_have_to_be_run_is_told_of_once_where_nothing_can_be_ru
     cases = [case_with({"command": "test -f report.md"}) | {"id": f"case-{number}"} for number in range(5)]
     leaks = await probe_suite(Suite.parse([*cases, case_with({"file_exists": "x"})]))
     assert [(leak.case, leak.probe) for leak in leaks] == [(f"case-{number}", "untried") for number in range(5)]
-    (line,) = summarise(leaks)
+    (line,) = summarize_weak(leaks)
     assert line.startswith(
         "5 cases ('case-0', 'case-1', 'case-2', …): whether knowing nothing passes could not be tried;"
     )

@@ -22,7 +22,7 @@ from upskill.cli.eval_options import EvalOptions
 from upskill.cli.watch import Watched, changed
 from upskill.errors import UsageError
 from upskill.suites import Suite
-from upskill.suites.part import CaseFilter
+from upskill.suites.suite import CaseFilter
 
 
 def tagged(cases: int = 8) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from upskill.reports.live import pages, summaries
 from upskill.reports.live.watcher import Rate, Watcher
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Store
-from upskill.suites.part import CaseFilter
+from upskill.suites.suite import CaseFilter
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import yaml
 from conftest import REPOSITORY, Upskill
 from upskill import Skill, Suite, UsageError
 from upskill.checks import Evidence
-from upskill.suites.formats import FORMATS, Notes, recognise
+from upskill.suites.formats import FORMATS, Notes, recognize
 from upskill.traces import Step, Trace
 
 
@@ -590,8 +590,8 @@ def test_reading_a_file_directly_tells_what_was_changed_too() -> None:
 def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:
     case = {"prompt": "x", "checks": [{"contains": "y"}]}
     for said in ([case], {"cases": [case]}, {"cases": [case | {"expected_output": "z", "metadata": {"a": 1}}]}):
-        assert recognise(said) is None
-    assert recognise([case | {"promt": "x"}]) is None  # so that the misspelt field is named
+        assert recognize(said) is None
+    assert recognize([case | {"promt": "x"}]) is None  # so that the misspelt field is named
     assert set(FORMATS.table) == {"inspect", "promptfoo", "scenarios", "waza", "evals", "table"}
 
 

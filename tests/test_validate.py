@@ -13,9 +13,9 @@ from conftest import Upskill, write_skill
 from test_architecture import run_python
 from upskill.errors import UsageError
 from upskill.skills import Skill
-from upskill.skills.fences import read_fences
-from upskill.skills.mentions import missing_files
+from upskill.skills.markdown import read_fences
 from upskill.skills.placebo import placebo
+from upskill.skills.skill import missing_files
 from upskill.suites import Suite
 
 HEAD = "name: {name}\ndescription: Does things. Use it when asked.\n"

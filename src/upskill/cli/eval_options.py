@@ -27,7 +27,7 @@ from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
 from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Suite
-from upskill.suites.part import CaseFilter
+from upskill.suites.suite import CaseFilter
 from upskill.verdicts.outcome import Scope
 
 if TYPE_CHECKING:

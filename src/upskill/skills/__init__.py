@@ -4,9 +4,7 @@ skill         Skill, and finding skills in a folder
 files         SkillFile: reading, hashing and writing the folder
 frontmatter   the YAML at the top of SKILL.md
 validation    what is wrong with a skill by the specification
-fences        which lines of a text are in a block of code
-hidden_text   text that a model reads and a person does not see
-mentions      files that the instructions name and the skill does not have
+markdown      blocks of code in a text, and what a model reads there and a person does not see
 placebo       a skill of the same form and length that says nothing
 starter/      the files of a new skill, for `upskill init`
 install       copying a skill to where an agent looks for it

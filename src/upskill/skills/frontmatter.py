@@ -89,15 +89,15 @@ def _compose_leniently(head: str, where: str, problems: list[Problem]) -> tuple[
     try:
         node = _compose(head)
     except yaml.YAMLError as first:
-        mended = _quote_colons(head)
+        quoted_head = _quote_colons(head)
         try:
-            node = _compose(mended) if mended != head else None
+            node = _compose(quoted_head) if quoted_head != head else None
         except yaml.YAMLError:
             node = None
         if node is None:
             raise UsageError(f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines.") from first
         problems.append(Problem("error", "a value with a colon in it needs quotes; read as if it had them"))
-        return mended, node
+        return quoted_head, node
     problems += _strictness_problems(head)
     return head, node
 
@@ -128,13 +128,13 @@ _PLAIN = re.compile(r"^(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s'\"\[{|>&*!%@
 
 
 def _quote_colons(head: str) -> str:
-    def mend(line: str) -> str:
-        found = _PLAIN.match(line.rstrip())
-        if found and ": " in found["value"] + " ":
-            return f"{found['key']}: {json.dumps(found['value'], ensure_ascii=False)}"
+    def quote_value(line: str) -> str:
+        field = _PLAIN.match(line.rstrip())
+        if field and ": " in field["value"] + " ":
+            return f"{field['key']}: {json.dumps(field['value'], ensure_ascii=False)}"
         return line
 
-    return "\n".join(mend(line) for line in head.split("\n"))
+    return "\n".join(quote_value(line) for line in head.split("\n"))
 
 
 def _strictness_problems(head: str) -> list[Problem]:
@@ -152,16 +152,16 @@ def _strictness_problems(head: str) -> list[Problem]:
 
 
 def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key_node, value_node in node.value:
         key = _text(key_node) if isinstance(key_node, yaml.ScalarNode) else "?"
-        if key in found:
+        if key in fields:
             problems.append(Problem("error", f"the field {key!r} is there twice"))
-        found[key] = _value(value_node, problems)
+        fields[key] = _value(value_node, problems)
     if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
         message = "fields below fields are indented differently; use the same width everywhere"
         problems.append(Problem("error", message, is_style=True))
-    return found
+    return fields
 
 
 def _value(node: yaml.Node, problems: list[Problem]) -> Any:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
-from upskill.inputs import read_input_text
-from upskill.plain import as_mapping
+from upskill.plain import read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.skills.files import replace_file
 from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill
@@ -89,8 +88,8 @@ def _free_name(root: Path, name: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     names = (f"{name}-{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 10_000))))
     # In a subfolder, where agents do not look: beside the skills it would be loaded as a skill.
-    place = root / KEPT
-    return next(place / kept for kept in names if not os.path.lexists(place / kept))
+    folder = root / KEPT
+    return next(folder / kept for kept in names if not os.path.lexists(folder / kept))
 
 
 def _fingerprint_at(folder: Path) -> str | None:
@@ -101,11 +100,7 @@ def _fingerprint_at(folder: Path) -> str | None:
 
 
 def _recorded(root: Path) -> dict[str, str]:
-    try:
-        found = as_mapping(json.loads(read_input_text(root / RECORD)))
-    except (UsageError, ValueError):
-        return {}
-    return {name: str(value) for name, value in (found or {}).items()}
+    return {name: str(value) for name, value in read_json(root / RECORD).items()}
 
 
 def _record(root: Path, skill: Skill) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from upskill.skills.fences import read_fences
+from upskill.skills.markdown import read_fences
 from upskill.skills.skill import Skill
 
 # Common words without any fact, name, number or command.

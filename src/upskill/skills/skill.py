@@ -7,10 +7,13 @@ and kept losslessly: every file, unknown frontmatter fields and executable bits 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from posixpath import normpath
 from typing import Any
+from urllib.parse import unquote
 
 from upskill.errors import UsageError
 from upskill.skills import frontmatter
@@ -27,8 +30,7 @@ from upskill.skills.files import (
     write_folder,
 )
 from upskill.skills.frontmatter import Problem
-from upskill.skills.hidden_text import hidden_comments, invisible_characters
-from upskill.skills.mentions import describe_missing, missing_files
+from upskill.skills.markdown import blank_code, hidden_comments, invisible_characters
 from upskill.skills.validation import (
     Profile,
     description_problems,
@@ -36,6 +38,36 @@ from upskill.skills.validation import (
     name_problems,
     reference_fields,
 )
+
+# In the folders of the specification: what is named there is meant to be in the skill, inside a command, too.
+_NAMED = re.compile(
+    r"(?<![\w/.~$}>@%*-])(?:\./)?(?P<path>(?:scripts|references|assets)/[\w./-]*\w\.[A-Za-z]\w*)(?![\w/*{<])"
+)
+_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<path>[^()\s<>]+)\)")
+_ELSEWHERE = re.compile(r"[A-Za-z][\w+.-]*:|[/#~]|.*[{}$*<>|\\…]|.*\.\.\.")  # addresses, anchors, patterns
+MAX_SHOWN = 5
+
+
+def missing_files(body: str, paths: Iterable[str]) -> list[str]:
+    """The files that a body links to, or names in the usual folders, and that are not among these paths."""
+    there = set(paths)
+    folders = {path[: slash.start()] for path in there for slash in re.finditer("/", path)}
+    return [path for path in _mentioned_files(body) if path not in there and path not in folders]
+
+
+def _mentioned_files(body: str) -> Iterator[str]:
+    links = (unquote(found["path"].partition("#")[0]) for found in _LINK.finditer(blank_code(body)))
+    named = (found["path"] for found in _NAMED.finditer(body))
+    paths = [*(path for path in links if path and not _ELSEWHERE.match(path) and "." in path), *named]
+    yield from dict.fromkeys(path for path in map(normpath, paths) if not path.startswith(".."))
+
+
+def describe_missing(paths: list[str]) -> str:
+    """One line for all of them."""
+    more = f" and {len(paths) - MAX_SHOWN} more" if len(paths) > MAX_SHOWN else ""
+    some = ", ".join(paths[:MAX_SHOWN]) + more
+    return f"the instructions name {some}, and the skill has no such file{'s' if len(paths) > 1 else ''}"
+
 
 # What only evaluation reads. The student never sees it, so a change here does not make it a different skill to learn.
 HIDDEN_FROM_STUDENTS = ("skill_meta.json", "evals/", "eval_queries.json")
@@ -100,8 +132,18 @@ class Skill:
         name = fields.get("name")
         if not isinstance(name, str) or not name.strip():
             name = folder.name if folder else ""
-        made = cls(name.strip(), description, body, fields, files, folder, (), folders, tuple(notes), tuple(syntax))
-        return replace(made, warnings=tuple(problem.message for problem in made.problems("clients")))
+        skill = cls(
+            name=name.strip(),
+            description=description,
+            body=body,
+            frontmatter=fields,
+            files=files,
+            folder=folder,
+            folders=folders,
+            _notes=tuple(notes),
+            _syntax=tuple(syntax),
+        )
+        return replace(skill, warnings=tuple(problem.message for problem in skill.problems("clients")))
 
     @classmethod
     def new(cls, name: str, description: str, body: str, **fields: Any) -> Skill:

@@ -17,10 +17,10 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.plain import read_yaml, short, yaml_words
 from upskill.skills import Skill
-from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS
-from upskill.traces.readers.inspect_ai import ARCHIVE, unpack_log
+from upskill.suites.shapes import EXPECTED_FIELDS, PROMPT_FIELDS
+from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
 
-MOST_FILES = 1_000  # that a folder beside a suite is searched for
+MAX_FILES = 1_000  # that a folder beside a suite is searched for
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
 TEXT_CHECKS = frozenset(
@@ -81,7 +81,7 @@ class Rows(list[dict[str, str]]):
 
 
 @runtime_checkable
-class Beside(Protocol):
+class FileResolver(Protocol):
     """The files beside a suite: calling it reads one, None where there is none."""
 
     def __call__(self, name: str) -> bytes | None: ...
@@ -129,7 +129,7 @@ class FilesOfFolders:
             try:
                 place = (root / folder).resolve()
                 if place.is_relative_to(root.resolve()) and place.is_dir():
-                    found = islice((path for path in place.rglob("*") if path.is_file()), MOST_FILES)
+                    found = islice((path for path in place.rglob("*") if path.is_file()), MAX_FILES)
                     return sorted(path.relative_to(root.resolve()).as_posix() for path in found)
             except (OSError, RuntimeError):
                 continue

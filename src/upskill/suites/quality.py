@@ -10,45 +10,197 @@ and what they print is the answer.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from upskill.checks import SuiteCheck
+from upskill.checks import Evidence, SuiteCheck
 from upskill.checks.denial import denies
 from upskill.checks.tools import ToolCalled
-from upskill.errors import SandboxError
+from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
 from upskill.plain import as_list, as_mapping, short
 from upskill.skills import Skill
-from upskill.suites.schema_filler import fill_schema
 from upskill.suites.shapes import Script
 from upskill.suites.suite import Case, Suite
-from upskill.suites.trying import Ground, NoSandbox, Trying
+from upskill.traces import Step, Trace
 
-Probe = Literal[
-    "empty",
-    "unknown",
-    "json",
-    "fence",
-    "prompt",
-    "format",
-    "skill",
-    "refusal",
-    "yes",
-    "no",
-    "denied",
-    "other",
-    "reference",
-    "right",
-    "wrong",
-    "untouched",
-    "breaks",
-    "untried",
-]
-WORDS: dict[Probe, str] = {
+if TYPE_CHECKING:
+    from upskill.sandboxes import Sandbox, SandboxBackend
+
+
+from upskill.plain import dict_or_empty
+
+SCRIPT_SECONDS = 60.0
+
+
+class NoSandbox(Exception):
+    """Something has to be run, and there is nowhere to run it."""
+
+
+class SandboxOpener:
+    """Where checks run what they have to run; found once, when first needed."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._found: SandboxBackend | NoSandbox | None = None
+        self._lock = asyncio.Lock()
+
+    async def open(self, files: Mapping[str, str]) -> Sandbox:
+        from upskill.sandboxes import Setup, choose_sandbox  # noqa: PLC0415 - only where something is run
+
+        async with self._lock:
+            if self._found is None:
+                try:
+                    self._found = (await choose_sandbox(self.name or None)).backend
+                except UsageError as error:
+                    self._found = NoSandbox(error.message)
+        if isinstance(self._found, NoSandbox):
+            raise self._found
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({self._found.name})"):
+            return await self._found.open(Setup(files=files))
+
+
+@dataclass
+class CaseProbe:
+    """The checks of one case, held against answers of which nothing came but themselves."""
+
+    case: Case
+    opener: SandboxOpener
+    skill: str = ""  # what the skill says, which an answer may recite
+    known: dict[str, str | None] = field(default_factory=dict[str, "str | None"])  # by what the checks look at
+
+    async def failure(self, answer: str, checks: Iterable[SuiteCheck] | None = None) -> str | None:
+        """Why this answer fails; None when it passes."""
+        chosen = list(self.case.checks if checks is None else checks)
+        # What needs no sandbox first: most of what knows nothing fails there, and a check changes nothing for another
+        # but through files.
+        cheap = [named for named in chosen if not named.check.needs_sandbox]
+        failed = await self._first(cheap, answer, None)
+        rest = [named for named in chosen if named.check.needs_sandbox]
+        if failed is not None or not rest:
+            return failed
+        # Checks that do not look at the answer find the same for every one, and a command may take its time.
+        key = answer if any(named.check.reads_answer for named in rest) else ""
+        if checks is not None:
+            return await self._on_site(rest, answer)
+        if key not in self.known:
+            self.known[key] = await self._on_site(rest, answer)
+        return self.known[key]
+
+    async def failure_of_script(self, script: str) -> str | None:
+        """Why the checks fail on what a shell script leaves, with what it prints as the answer; None when they pass."""
+        from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something is run
+
+        async with await self.opener.open(self.case.files) as sandbox:
+            done = await sandbox.run(script, Limits(wall=SCRIPT_SECONDS, cpu=SCRIPT_SECONDS))
+            await sandbox.kill_processes()
+            # No tool was called, so nothing can be said about that.
+            checks = [named for named in self.case.checks if named.check.needs_sandbox or named.check.reads_answer]
+            failed = await self._first(checks, done.output.strip(), sandbox)
+        if failed is not None and done.code:
+            said = f": {error}" if (error := done.error.strip()[-200:]) else ""
+            return f"{failed}; the script ended with exit code {done.code}{said}"
+        return failed
+
+    async def broken(self) -> str:
+        """How a `python` check breaks both on the reference and where nothing was done; empty when none does."""
+        for number, named in enumerate(self.case.checks):
+            if named.name == "python":
+                before = [one for one in self.case.checks[:number] if one.check.needs_sandbox]
+                errors = [await self._error(named, before, answer) for answer in {self.case.reference, ""}]
+                if all(errors):
+                    return errors[0]
+        return ""
+
+    async def _error(self, last: SuiteCheck, before: list[SuiteCheck], answer: str) -> str:
+        async with await self.opener.open(self.case.files) as sandbox:
+            with suppress(CheckError):
+                await self._first(before, answer, sandbox)  # it may leave files for the last one
+            try:
+                await last.check.run(self._evidence(answer, sandbox))
+            except CheckError as error:
+                return error.message
+        return ""
+
+    def _evidence(self, answer: str, sandbox: Sandbox | None) -> Evidence:
+        case = self.case
+        return Evidence(
+            Trace((Step("assistant", answer),)),
+            case.prompt,
+            sandbox=sandbox,
+            reference=case.reference,
+            files=case.files,
+            case=case.words,
+            asked_for=case.asked_for,
+            skill_body=self.skill,
+        )
+
+    async def _on_site(self, checks: list[SuiteCheck], answer: str) -> str | None:
+        try:
+            # On paper first, as a workspace of a few texts is all that most checks of files need.
+            return await self._first(checks, answer, cast("Sandbox", _Paper(self.case.files)))
+        except _NeedsToRun:
+            pass
+        async with AsyncExitStack() as stack:
+            sandbox = await stack.enter_async_context(await self.opener.open(self.case.files))
+            return await self._first(checks, answer, sandbox)
+
+    async def _first(self, checks: list[SuiteCheck], answer: str, sandbox: Sandbox | None) -> str | None:
+        evidence = self._evidence(answer, sandbox)
+        for named in checks:
+            try:
+                with wrap_trial_errors(CheckError, f"checking {named.name}"):
+                    finding = await named.check.run(evidence)
+            except CheckError as error:
+                return error.message  # what breaks does not pass
+            if not finding.passed and finding.decides and named.check.decides:
+                return finding.reason
+        return None
+
+
+class _NeedsToRun(BaseException):
+    """Not an Exception, so that no check takes it for a failure of its own."""
+
+
+class _Paper:
+    """The workspace of a sandbox in which nothing was ever run, and nothing can be."""
+
+    kind = "paper"
+    workspace = "/workspace"
+    home = "/home"
+    proxy_socket = None
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = {_parts(path): text.encode("utf-8", "surrogateescape") for path, text in files.items()}
+
+    async def read(self, path: str, most: int = 16 * 2**20) -> bytes:
+        parts = _parts(path)
+        if parts not in self._files:
+            if any(other[: len(parts)] == parts for other in self._files):
+                raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if len(self._files[parts]) > most:
+            raise OSError(errno.EFBIG, f"has more than {most:,} bytes", path)
+        return self._files[parts]
+
+    async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
+        self._files[_parts(path)] = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _NeedsToRun(name)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+# What is wrong, by the probe that finds it.
+WORDS = {
     "empty": "an empty answer passes",
     "unknown": 'the answer "I do not know." passes',
     "json": "an empty JSON object passes",
@@ -68,7 +220,7 @@ WORDS: dict[Probe, str] = {
     "breaks": "its python check breaks where nothing was done, so that a student can choose an error",
     "untried": "whether knowing nothing passes could not be tried",
 }
-ADVICE: dict[Probe, str] = {
+ADVICE = {
     "empty": "add a check that an empty answer fails, such as contains or min_length",
     "unknown": "look for what only a right answer says",
     "json": "name the fields that are required, and check what is in them",
@@ -81,8 +233,8 @@ ADVICE: dict[Probe, str] = {
     "no": "ask so that a guess is not right half of the time: for the reason, or the thing itself",
     "denied": "add `asserted: true` to contains and regex: what an answer denies does not count then",
     "other": "look for what only this case's answer has",
-    "reference": "mend the reference or the check",
-    "right": "let the checks take it, or mend the answer",
+    "reference": "fix the reference or the check",
+    "right": "let the checks take it, or fix the answer",
     "wrong": "let a check tell it apart from a right one",
     "untouched": "look for something that has to be done",
     "breaks": "return False there, or give a reference on which it runs",
@@ -90,7 +242,7 @@ ADVICE: dict[Probe, str] = {
 }
 
 
-MOST_DENIED = 200  # characters of a reference that is put into a sentence
+MAX_DENIED = 200  # characters of a reference that is put into a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +250,22 @@ class WeakCase:
     """A case that tells knowing from not knowing badly."""
 
     case: str
-    probe: Probe
+    probe: str
     reason: str
 
     def __str__(self) -> str:
         return f"case {self.case!r}: {WORDS[self.probe]} ({self.reason}); {ADVICE[self.probe]}"
 
 
-def summarise(weak: Iterable[WeakCase], most: int = 3) -> list[str]:
+def summarize_weak(weak: Iterable[WeakCase], most: int = 3) -> list[str]:
     """A line for each kind of leak, naming the first few cases."""
-    by_probe: dict[Probe, list[WeakCase]] = {}
-    for one in weak:
-        by_probe.setdefault(one.probe, []).append(one)
+    by_probe: dict[str, list[WeakCase]] = {}
+    for leak in weak:
+        by_probe.setdefault(leak.probe, []).append(leak)
     lines: list[str] = []
-    for probe, found in by_probe.items():
-        names = ", ".join(repr(one.case) for one in found[:most]) + (", …" if len(found) > most else "")
-        cases = f"{len(found)} cases ({names})" if len(found) > 1 else f"case {names}"
+    for probe, leaks in by_probe.items():
+        names = _first_few([repr(leak.case) for leak in leaks], most)
+        cases = f"{len(leaks)} cases ({names})" if len(leaks) > 1 else f"case {names}"
         lines.append(f"{cases}: {WORDS[probe]}; {ADVICE[probe]}")
     return lines
 
@@ -123,7 +275,7 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
 
     `sandbox` is the kind to use where something has to be run; without it, the first that works here.
     """
-    ground = Ground(sandbox)
+    opener = SandboxOpener(sandbox)
     references = [case for case in suite.cases if case.reference.strip()]
     longest = sorted(references, key=lambda case: -len(case.reference))[:2]
     places = {case.id: number for number, case in enumerate(references)}
@@ -135,46 +287,48 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
         place = places.get(case.id, -1)
         async with gate:
             return await probe_case(
-                case, skill, ground, [*references[place + 1 : place + 3], *references[:1], *longest]
+                case, skill, opener, [*references[place + 1 : place + 3], *references[:1], *longest]
             )
 
     return [one for weak in await asyncio.gather(*map(attempt, suite.cases)) for one in weak]
 
 
 async def probe_case(
-    case: Case, skill: Skill | None = None, ground: Ground | None = None, others: Iterable[Case] = ()
+    case: Case, skill: Skill | None = None, opener: SandboxOpener | None = None, others: Iterable[Case] = ()
 ) -> list[WeakCase]:
     """The leaks of one case; `others` are cases whose references are tried as wrong answers."""
     if any(named.check.needs_judge for named in case.checks):
         return []
-    trying = Trying(case, ground or Ground(), skill.body if skill else "")
-    weak: dict[Probe, WeakCase] = {}
+    case_probe = CaseProbe(case, opener or SandboxOpener(), skill.body if skill else "")
+    weak: dict[str, WeakCase] = {}
     held = ", ".join(named.name for named in case.checks) + (" holds" if len(case.checks) == 1 else " hold")
     for probe, answer in guesses(case, skill, others):
         try:
-            if probe not in weak and await trying.failure(answer) is None:
+            if probe not in weak and await case_probe.failure(answer) is None:
                 weak[probe] = WeakCase(case.id, probe, held)
                 if probe == "empty":  # whatever else passes tells no more
                     break
         except (NoSandbox, SandboxError) as missing:
             weak["untried"] = WeakCase(case.id, "untried", str(missing))
     try:
-        if case.reference and (failed := await trying.failure(case.reference, _within_reach(case))):
+        if case.reference and (failed := await case_probe.failure(case.reference, _within_reach(case))):
             weak["reference"] = WeakCase(case.id, "reference", failed)
-        for one in await _try_own_answers(case, trying):
+        for one in await _try_own_answers(case, case_probe):
             weak.setdefault(one.probe, one)
-        if broke := await trying.broken():
+        if broke := await case_probe.broken():
             weak["breaks"] = WeakCase(case.id, "breaks", broke)
     except (NoSandbox, SandboxError) as missing:
         weak["untried"] = WeakCase(case.id, "untried", str(missing))
     return list(weak.values())
 
 
-async def _try_own_answers(case: Case, trying: Trying) -> list[WeakCase]:
+async def _try_own_answers(case: Case, case_probe: CaseProbe) -> list[WeakCase]:
     """What is wrong with the answers that a case calls right and wrong."""
 
     async def failure(answer: str | Script) -> str | None:
-        return await (trying.failure(answer) if isinstance(answer, str) else trying.failure_of_script(answer.run))
+        return await (
+            case_probe.failure(answer) if isinstance(answer, str) else case_probe.failure_of_script(answer.run)
+        )
 
     weak: list[WeakCase] = []
     for answer in case.right:
@@ -190,13 +344,13 @@ def _shown(answer: str | Script) -> str:
     return short(answer if isinstance(answer, str) else answer.run)
 
 
-async def passes_untouched(case: Case, ground: Ground | None = None) -> bool:
+async def passes_untouched(case: Case, opener: SandboxOpener | None = None) -> bool:
     """Whether all checks of what was done hold where nothing was done, so that they show nothing."""
     done = [named for named in case.checks if named.check.needs_sandbox]
-    return bool(done) and await Trying(case, ground or Ground()).failure("", done) is None
+    return bool(done) and await CaseProbe(case, opener or SandboxOpener()).failure("", done) is None
 
 
-def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ()) -> Iterator[tuple[Probe, str]]:
+def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ()) -> Iterator[tuple[str, str]]:
     """Answers to a case that know nothing of what it asks, or say that it is otherwise."""
     yield "empty", ""
     yield "unknown", "I do not know."
@@ -229,28 +383,32 @@ def _deniable(case: Case) -> str:
     of the answer is taken out of it to be looked at alone."""
     reference = case.reference.strip().rstrip(".")
     taken = any(named.name in ("extract", "json_schema") for named in case.checks)
-    plain = "\n" not in reference and len(reference) <= MOST_DENIED and not denies(reference)
+    plain = "\n" not in reference and len(reference) <= MAX_DENIED and not denies(reference)
     return reference if plain and not taken else ""
 
 
 def only_by_acting(suite: Suite) -> str:
     """A warning of cases that look at what was done, for students that only answer; empty where there are none."""
-    found = [case.id for case in suite.cases if any(_is_done(named) for named in _beyond_reach(case))]
-    if not found:
-        return ""
-    names = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-    cases = "1 case looks" if len(found) == 1 else f"{len(found)} cases look"
-    return f"{cases} at what was done ({names}), and --agent chat only answers: --agent tools lets students act"
+    ids = [case.id for case in suite.cases if any(_is_done(named) for named in _beyond_reach(case))]
+    cases = "1 case looks" if len(ids) == 1 else f"{len(ids)} cases look"
+    warning = (
+        f"{cases} at what was done ({_first_few(ids)}), and --agent chat only answers: --agent tools lets students act"
+    )
+    return warning if ids else ""
 
 
 def unwritten(suite: Suite) -> str:
     """A warning of cases whose output is a file, for students that only answer; empty where there are none."""
-    found = [case.id for case in suite.cases if case.output_file]
-    if not found:
-        return ""
-    names = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-    cases = "1 case has" if len(found) == 1 else f"{len(found)} cases have"
-    return f"{cases} an output_file ({names}), which --agent chat does not write: the checks look at the answer"
+    ids = [case.id for case in suite.cases if case.output_file]
+    cases = "1 case has" if len(ids) == 1 else f"{len(ids)} cases have"
+    warning = (
+        f"{cases} an output_file ({_first_few(ids)}), which --agent chat does not write: the checks look at the answer"
+    )
+    return warning if ids else ""
+
+
+def _first_few(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def _is_done(named: SuiteCheck) -> bool:
@@ -307,3 +465,43 @@ def _keywords(checks: Iterable[SuiteCheck]) -> list[str]:
             texts: Any = mapping.get("text") if mapping else named.config
             found += [str(text) for text in (as_list(texts) or [texts])]
     return found
+
+
+MAX_DEPTH = 12  # of a schema that refers to itself
+
+
+def fill_schema(schema: object, words: str, depth: int = 0) -> Any:
+    """A value of this schema whose texts are all these words.
+
+    Patterns are not followed, and of the values that a schema allows only those are taken that the words name.
+    """
+    rules = dict_or_empty(schema)
+    if depth > MAX_DEPTH:
+        return None
+    options = [rules["const"]] if "const" in rules else as_list(rules.get("enum"))
+    if options:
+        return next((option for option in options if str(option) in words), words)
+    for word in ("anyOf", "oneOf", "allOf"):
+        if parts := as_list(rules.get(word)):
+            found = [fill_schema(part, words, depth + 1) for part in (parts if word == "allOf" else parts[:1])]
+            mappings = [mapping for value in found if (mapping := as_mapping(value)) is not None]
+            return {key: value for mapping in mappings for key, value in mapping.items()} if mappings else found[0]
+    kinds = as_list(rules.get("type")) or [rules.get("type")]
+    match kinds[0] if kinds[0] is not None else "object" if "properties" in rules else "string":
+        case "object":
+            fields = dict_or_empty(rules.get("properties"))
+            wanted = dict.fromkeys([*fields, *(as_list(rules.get("required")) or [])])
+            return {str(name): fill_schema(fields.get(str(name), {}), words, depth + 1) for name in wanted}
+        case "array":
+            count = rules.get("minItems") if isinstance(rules.get("minItems"), int) else 1
+            return [fill_schema(rules.get("items"), words, depth + 1) for _ in range(min(int(count or 1), 100))]
+        case "integer" | "number":
+            least = rules.get("minimum", rules.get("exclusiveMinimum"))
+            return (least + 1 if "exclusiveMinimum" in rules else least) if isinstance(least, int | float) else 0
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            most = rules.get("maxLength")
+            return words[:most] if isinstance(most, int) else words

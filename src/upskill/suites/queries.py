@@ -18,7 +18,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
-from upskill.suites.ids import make_id
+from upskill.suites.suite import make_id
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")

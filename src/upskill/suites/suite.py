@@ -6,24 +6,27 @@ other tools. Everything that is wrong with a suite is a usage error before the f
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import yaml
 
 from upskill.checks import SuiteCheck, read_checks
 from upskill.checks.extract import Extract
 from upskill.checks.guard import is_test, mentions_file
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
-from upskill.plain import as_list, as_mapping, digest, short
+from upskill.plain import as_list, as_mapping, digest, printable, short
 from upskill.skills import Skill
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, check_sound, decode
-from upskill.suites.formats import Notes, Source, convert, recognise
-from upskill.suites.ids import make_id
-from upskill.suites.part import Part
+from upskill.suites.formats import Notes, Source, convert, recognize
 from upskill.suites.shapes import (
     LISTS,
     OurCase,
@@ -35,10 +38,123 @@ from upskill.suites.shapes import (
     from_upstream,
     text_reader,
 )
-from upskill.suites.split import split
+
+HELD_OUT_SHARE = 0.4
+BLOCK = 5  # cases: two of every five are held out
+
+
+def split(cases: Iterable[tuple[str, bool | None]]) -> Iterator[bool]:
+    """For each case, by its id and the side that it says it is on, whether it is held out.
+
+    Cases are taken in the order of the file, five at a time, and of each five a hash of the ids draws two (selection
+    sampling). So 20 cases give 8, every case has the same chance, and a case that is added at the end never moves
+    another. Cases that name their side keep it; where they are too many or too few, those that follow make up for it,
+    by one in every five.
+    """
+    held_out = placed = quota = left = 0
+    for id, said in cases:  # noqa: A001
+        if left == 0:
+            short = round(HELD_OUT_SHARE * (placed + BLOCK)) - held_out
+            quota, left = min(max(short, 1), 3), BLOCK
+        side = said if said is not None else _draw(id) * left < quota
+        held_out, placed, quota, left = held_out + side, placed + 1, quota - side, left - 1
+        yield side
+
+
+def _draw(id: str) -> float:  # noqa: A002
+    """A number from 0 to 1 that only the id decides."""
+    return int(hashlib.sha256(id.encode()).hexdigest()[:8], 16) / 2**32
+
+
+MAX_ID_WORDS = 40  # characters
+# Words that say nothing about a request.
+_FILLER = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        a an and are as at be by can could do does for from give have how i if in into is it its me my of on or please
+        should show so than that the their them then there this to us use using want was we what when where which who
+        why will with would write you your
+        """,
+    )
+)
+
+
+def make_id(text: str, digest: str) -> str:
+    """`3f9a-python-function-sorts-list`: apart from the first character on, and readable.
+
+    The hash stands first, as many prompts of a suite begin with the same words.
+    """
+    words = re.findall(r"[^\W_]+", re.sub(r"(?<=\w)['’](?=\w)", "", text.lower()))
+    slug = ""
+    for word in [word for word in words if word not in _FILLER] or words:
+        if len(slug) + len(word) > MAX_ID_WORDS:
+            slug = slug or word[:MAX_ID_WORDS]
+            break
+        slug = f"{slug}-{word}" if slug else word
+    return f"{digest[:4]}-{slug}" if slug else digest[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How the cases of a suite were chosen."""
+
+    of: int  # cases that the suite has in all
+    chosen: str  # the flags that chose, as a person writes them
+    by_outcome: bool = False  # they were chosen for how they ended before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFilter:
+    """Which cases somebody wants: those that fit every condition, and of these the first few."""
+
+    ids: Sequence[str] = ()  # or patterns: `build-*`
+    tags: Sequence[str] = ()  # any of them
+    failing: Collection[str] | None = None  # the ids of cases that failed before
+    limit: int | None = None
+
+    def choose(self, suite: Suite) -> Suite:
+        """The cases that fit, with the split that they have in the whole suite; UsageError where none does."""
+        self._check_names(suite)
+        chosen = [
+            case
+            for case in suite.cases
+            if (not self.ids or any(_fits(case.id, wanted) for wanted in self.ids))
+            and (not self.tags or set(self.tags) & set(case.tags))
+            and (self.failing is None or case.id in self.failing)
+        ][: self.limit]
+        if not chosen:
+            raise UsageError(f"{suite.source}: no case fits {self.words}", "Leave some of it out.")
+        if len(chosen) == len(suite.cases):
+            return suite
+        part = Part(len(suite.cases), self.words, by_outcome=self.failing is not None)
+        return replace(suite, cases=tuple(chosen), part=part)
+
+    @property
+    def words(self) -> str:
+        """The flags, as a person writes them."""
+        parts = [f"--case {wanted}" for wanted in self.ids] + [f"--tag {tag}" for tag in self.tags]
+        parts += ["--failed"] if self.failing is not None else []
+        parts += [f"--limit {self.limit}"] if self.limit is not None else []
+        return " ".join(parts)
+
+    def _check_names(self, suite: Suite) -> None:
+        for wanted in self.ids:
+            if not any(_fits(case.id, wanted) for case in suite.cases):
+                hint = did_you_mean(wanted, list(suite.by_id), otherwise="Patterns such as 'build-*' fit several.")
+                raise UsageError(f"{suite.source}: no case is called {wanted!r}", hint)
+        tags = sorted({tag for case in suite.cases for tag in case.tags})
+        if unknown := next((tag for tag in self.tags if tag not in tags), None):
+            hint = did_you_mean(unknown, tags) if tags else "None of its cases has a tag."
+            raise UsageError(f"{suite.source}: no case has the tag {unknown!r}", hint)
+
+
+def _fits(case: str, wanted: str) -> bool:
+    return case == wanted or fnmatchcase(case, wanted)
+
 
 FIELDS_BESIDE_CASES = ("checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata")
-LARGEST_SUITE = 20_000_000  # bytes
+MAX_SUITE_BYTES = 20_000_000  # bytes
 PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
 
 
@@ -144,7 +260,7 @@ class Suite:
     def load(cls, path: str | Path) -> Suite:
         """Read a suite file."""
         file = Path(path)
-        data = read_input(file, most=LARGEST_SUITE, hint="Give a suite file: YAML or JSON.")
+        data = read_input(file, most=MAX_SUITE_BYTES, hint="Give a suite file: YAML or JSON.")
         inside = file.absolute().parent.name in ("evals", ".upskill", "tasks")
         return cls.read(data, str(path), FilesOfFolders((file.parent.parent if inside else file.parent, file.parent)))
 
@@ -174,7 +290,7 @@ class Suite:
         """A suite from plain data, in any of the shapes this module reads."""
         check_sound(said, where)
         notes: Notes | None = None
-        if name := recognise(said):
+        if name := recognize(said):
             notes = Notes()
             said = convert(name, Source(said, where, read_file, notes)) | _common(said)
         items, common = _cases_of(said, where)
@@ -202,7 +318,13 @@ class Suite:
                     "Give each case an id of its own.",
                 )
             seen[case.id] = number
-        return cls(tuple(cases), where, _limit_of(said, where), tuple(warnings), notes)
+        return cls(
+            cases=tuple(cases),
+            source=where,
+            max_output_tokens=_limit_of(said, where),
+            warnings=tuple(warnings),
+            notes=notes,
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -283,21 +405,21 @@ def _read_case(
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
     case = Case(
-        id,
-        ours.prompt,
-        checks,
-        ours.files,
-        tuple(ours.tags),
-        bool(ours.held_out),
-        ours.reference,
-        ours.expected_output,
-        tuple(ours.evidence),
-        ours.output_file,
-        tuple(ours.right),
-        tuple(ours.wrong),
-        ours.max_output_tokens,
-        ours.metadata,
-        ours.gpu,
+        id=id,
+        prompt=ours.prompt,
+        checks=checks,
+        files=ours.files,
+        tags=tuple(ours.tags),
+        held_out=bool(ours.held_out),
+        reference=ours.reference,
+        expected_output=ours.expected_output,
+        evidence=tuple(ours.evidence),
+        output_file=ours.output_file,
+        right=tuple(ours.right),
+        wrong=tuple(ours.wrong),
+        max_output_tokens=ours.max_output_tokens,
+        metadata=ours.metadata,
+        gpu=ours.gpu,
     )
     return case, ours.held_out
 
@@ -337,3 +459,44 @@ def _limit_of(said: object, where: str) -> int | None:
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise UsageError(f"{where}: max_output_tokens is a number of tokens, not {short(limit)}")
     return limit
+
+
+_UNSEEN = re.compile("[\x80-\x9f\u2028\u2029\ufeff]")  # what YAML takes for text or a line break; escaped in quotes
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    block = "\n" in text and all(line == line.rstrip() for line in text.splitlines())
+    style = '"' if _UNSEEN.search(text) else "|" if block else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(suite: Suite) -> str:
+    """The suite file; what was left out and changed stands at its top."""
+    body = yaml.dump(suite.plain(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return "".join(f"# {line}\n" for line in _remarks(suite)) + body
+
+
+def _remarks(suite: Suite) -> list[str]:
+    notes = suite.notes
+    if notes is None:
+        return [printable(f"From {suite.source}.")]
+    lines = [f"From {suite.source} ({notes.title}): {notes.summary}."]
+    for title, told in (("Changed", notes.changed()), ("Left out", notes.left_out())):
+        found = list(told)
+        lines += [f"{title}:", *(f"  {line}" for line in found)] if found else []
+    lines += [f"Fields {notes.metadata}."] if notes.metadata else []
+    return [printable(line) for line in lines]

@@ -14,7 +14,7 @@ from upskill.plain import digest
 from upskill.suites.suite import Case
 
 SHARE = 0.9  # of their words that two prompts have in common
-MOST_ADDED = 3  # words that one of two prompts may have on top
+MAX_ADDED = 3  # words that one of two prompts may have on top
 _NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _TOKEN = regex.compile(rf"[{_NO_SPACES}]|[\w\p{{M}}--[{_NO_SPACES}]]+|[^\w\s\p{{M}}.,;:!?'\"…]", regex.V1)
 _FILLERS = frozenset(
@@ -113,7 +113,7 @@ def _similar(group: list[int], words: list[frozenset[str]]) -> set[tuple[int, in
 
 def alike(one: frozenset[str], two: frozenset[str]) -> bool:
     both, either = len(one & two), len(one | two)
-    only_added = both == min(len(one), len(two)) and either - both <= MOST_ADDED <= both
+    only_added = both == min(len(one), len(two)) and either - both <= MAX_ADDED <= both
     return only_added or both >= SHARE * either
 
 
@@ -139,6 +139,6 @@ def _containing(rarest_first: Mapping[int, list[str]]) -> Iterator[tuple[int, in
     for index, mine in rarest_first.items():
         by_rarest[mine[0], len(mine)].append(index)
     for index, mine in rarest_first.items():
-        for added in range(MOST_ADDED + 1):
+        for added in range(MAX_ADDED + 1):
             for word in mine[: added + 1]:
                 yield from ((other, index) for other in by_rarest[word, len(mine) - added] if other != index)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from upskill.plain import counted
-from upskill.suites.part import Part
+from upskill.suites.suite import Part
 from upskill.verdicts.arms import ArmOutcomes
 from upskill.verdicts.verdict import ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Verdict
 

@@ -16,7 +16,7 @@ from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material
 from upskill.authoring.saving.provenance import Provenance
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
-from upskill.skills.fences import read_fences
+from upskill.skills.markdown import read_fences
 
 CODE = re.compile(r"(`+)(.+?)\1")
 PLACEHOLDER = re.compile(r"<[^<>\n]{1,40}>|\{\{?\w+\}?\}|\$\{?\w+\}?|…|\.\.\.")

@@ -28,8 +28,7 @@ from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, obj
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, split
-from upskill.suites.quality import WeakCase, passes_untouched, probe_case
-from upskill.suites.trying import Ground
+from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, probe_case
 from upskill.suites.twins import near_duplicates
 from upskill.traces.redaction.redact import redact
 
@@ -117,7 +116,7 @@ class _SuiteWriter:
     spares: list[Case] = field(default_factory=list[Case])  # usable, but a case with another kind of check is wanted
     refused: list[str] = field(default_factory=list[str])  # why
     sent_back: list[str] = field(default_factory=list[str])  # of the last answer: why, and what it was
-    ground: Ground = field(default_factory=Ground)
+    opener: SandboxOpener = field(default_factory=SandboxOpener)
 
     @property
     def known(self) -> list[Case]:
@@ -232,8 +231,8 @@ class _SuiteWriter:
 
     async def _probe(self, case: Case) -> tuple[Case | None, str]:
         others = [one for one in self.known if one.reference][-2:]
-        weak = await probe_case(case, self.skill, self.ground, others)
-        if not weak and case.needs_sandbox and await passes_untouched(case, self.ground):
+        weak = await probe_case(case, self.skill, self.opener, others)
+        if not weak and case.needs_sandbox and await passes_untouched(case, self.opener):
             weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
         return (None, "; ".join(map(str, weak[:3]))) if weak else (case, "")
 

@@ -12,8 +12,7 @@ from upskill.inputs import read_input
 from upskill.suites import Suite
 from upskill.suites.files import decode
 from upskill.suites.formats import is_ours
-from upskill.suites.suite import LARGEST_SUITE
-from upskill.suites.writing import as_yaml
+from upskill.suites.suite import MAX_SUITE_BYTES, as_yaml
 
 
 @click.command("import", cls=Command)
@@ -32,7 +31,7 @@ def command(file: str, output: str, force: bool) -> None:
     upskill import promptfooconfig.yaml -o my-skill/evals/suite.yaml
     upskill import questions.csv                                       print it
     """
-    if is_ours(decode(read_input(file, most=LARGEST_SUITE), file)):
+    if is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
         suite = Suite.load(file)
         click.echo(f"{file}: is a suite already, with {len(suite.cases)} cases. Nothing to import.", err=not output)
         return

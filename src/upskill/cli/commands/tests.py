@@ -28,7 +28,7 @@ from upskill.options import option
 from upskill.runs.planning.estimate import estimate_writing
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.quality import probe_suite, summarise
+from upskill.suites.quality import probe_suite, summarize_weak
 
 OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 
@@ -131,7 +131,7 @@ def _edit(skill: Skill) -> Suite:
         click.edit(filename=str(copy))
         suite = Suite.load(copy)
     weak = asyncio.run(probe_suite(suite, skill))
-    for line in summarise(weak):
+    for line in summarize_weak(weak):
         note(f"Note: {line}")
     if any(case.probe == "empty" for case in weak):
         raise UsageError("a case is passed by an empty answer", "Nothing was changed; edit it again.")

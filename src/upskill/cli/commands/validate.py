@@ -140,7 +140,7 @@ def _weak_cases(path: str, *, strict: bool) -> Iterator[Problem]:
     import asyncio  # noqa: PLC0415
 
     from upskill.suites import Suite  # noqa: PLC0415
-    from upskill.suites.quality import probe_suite, summarise  # noqa: PLC0415
+    from upskill.suites.quality import probe_suite, summarize_weak  # noqa: PLC0415
     from upskill.suites.twins import near_duplicates  # noqa: PLC0415
 
     try:
@@ -156,7 +156,7 @@ def _weak_cases(path: str, *, strict: bool) -> Iterator[Problem]:
         if case.probe != "untried":
             is_error = strict or case.probe in ("empty", "reference", "right", "wrong")
             yield Problem("error" if is_error else "warning", str(case))
-    for line in summarise(case for case in weak if case.probe == "untried"):
+    for line in summarize_weak(case for case in weak if case.probe == "untried"):
         yield Problem("warning", line)
     for one, two in near_duplicates(suite.cases):
         yield Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")

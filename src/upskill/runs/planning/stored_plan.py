@@ -16,7 +16,7 @@ from upskill.models import Address
 from upskill.runs.planning.plan import Arm, Plan
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite
-from upskill.suites.part import Part
+from upskill.suites.suite import Part
 from upskill.verdicts.outcome import Scope
 
 MAX_META = 1_000_000  # bytes of a skill's provenance that are stored with a run

@@ -27,7 +27,7 @@ from upskill.runs.stores import Run, Store, open_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
-from upskill.suites.quality import only_by_acting, probe_suite, summarise, unwritten
+from upskill.suites.quality import only_by_acting, probe_suite, summarize_weak, unwritten
 from upskill.suites.twins import describe_twins
 from upskill.traces import NO_USAGE, Usage
 from upskill.verdicts.outcome import Outcome, Scope
@@ -370,7 +370,7 @@ async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = Fals
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
         raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
-    return summarise(leaks)
+    return summarize_weak(leaks)
 
 
 def evaluate_now(

@@ -1,4 +1,4 @@
-"""A Format is a file of test cases that another tool reads, recognised by its content and turned into a suite of ours.
+"""A Format is a file of test cases that another tool reads, recognized by its content and turned into a suite of ours.
 
 Kinds, asked in this order:
 
@@ -8,25 +8,102 @@ Kinds, asked in this order:
 - `waza`: tasks with `inputs` and graders
 - `evals`: skill-creator's `evals.json` and those like it: prompts with assertions in words
 - `table`: rows with a prompt and what is expected, of a CSV file or JSON
-
-What they share: `notes` (what was carried over, changed and left out). Of promptfoo: `assertions` and `templates`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from upskill.checks import read_checks
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, digest, printable
+from upskill.plain import as_list, as_mapping, counted, digest, printable
 from upskill.registry import Registry
-from upskill.suites.files import Beside
-from upskill.suites.formats.notes import Notes
+from upskill.suites.files import FileResolver
 from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, text_reader
 
-LONGEST_ID = 190  # characters: room for a number behind it
+MAX_LINES = 8  # of warnings about one file
+MAX_NAMES = 3  # that are listed before an ellipsis
+
+
+class Notes:
+    """Filled while a file is read. `format` is empty where it was a suite of ours all along."""
+
+    def __init__(self) -> None:
+        self.format = ""
+        self.title = ""
+        self.found = 0  # cases in the file
+        self.kept = 0
+        self.carried: Counter[str] = Counter()  # our checks, by name
+        self.changes: dict[str, list[str]] = {}
+        self.omissions: dict[str, list[str]] = {}
+        self.cases_left_out: dict[str, list[str]] = {}
+        self.fields: Counter[str] = Counter()  # that have no meaning here, and are kept as metadata
+
+    def carry(self, checks: Iterable[str]) -> None:
+        self.carried.update(checks)
+
+    def change(self, what: str, case: str = "") -> None:
+        self.changes.setdefault(what, []).append(case)
+
+    def leave_out(self, what: str, why: str, case: str = "") -> None:
+        self.omissions.setdefault(f"{what}: {why}", []).append(case)
+
+    def leave_out_case(self, why: str, case: str) -> None:
+        self.cases_left_out.setdefault(why, []).append(case)
+
+    def keep(self, fields: Iterable[str]) -> None:
+        self.fields.update(list(fields))
+
+    @property
+    def summary(self) -> str:
+        """Carried over, in one line."""
+        checks = ", ".join(f"{number} {name}" for name, number in self.carried.most_common())
+        whole = counted(self.found, "case") if self.kept == self.found else f"{self.kept} of {self.found} cases"
+        return f"{whole} with {counted(self.carried.total(), 'check')} ({checks})"
+
+    def changed(self) -> Iterator[str]:
+        for what, cases in self.changes.items():
+            yield printable(what + _in(cases))
+
+    def left_out(self) -> Iterator[str]:
+        for what, cases in self.omissions.items():
+            yield printable(what + _in(cases))
+        for why, cases in self.cases_left_out.items():
+            names = ", ".join(cases[:MAX_NAMES]) + (", …" if len(cases) > MAX_NAMES else "")
+            yield printable(f"{names}: {why}" if len(cases) == 1 else f"{len(cases)} cases ({names}): {why}")
+
+    @property
+    def metadata(self) -> str:
+        """The one note about fields that mean nothing here; empty where there are none."""
+        if not self.fields:
+            return ""
+        names = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in self.fields.most_common())
+        return printable(f"kept as metadata, and not used: {names}")
+
+    def warnings(self, where: str) -> Iterator[str]:
+        """What somebody who only reads the file has to know."""
+        if self.metadata:
+            yield f"{where}: {self.metadata}"
+        for title, told in (("left out", self.left_out()), ("changed", self.changed())):
+            lines = list(told)
+            for line in lines[:MAX_LINES]:
+                yield f"{where}: {title}: {line}"
+            if len(lines) > MAX_LINES:
+                yield f"{where}: {title}: {len(lines) - MAX_LINES} things more; `upskill import {where}` lists them"
+
+
+def _in(cases: list[str]) -> str:
+    names = list(dict.fromkeys(case for case in cases if case))
+    if not names:
+        return f" ({len(cases)} times)" if len(cases) > 1 else ""
+    shown = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+    return f" ({len(cases)} times: {shown})" if len(cases) > 1 else f" ({shown})"
+
+
+MAX_ID = 190  # characters: room for a number behind it
 FORMATS = Registry(
     "suite format",
     "upskill.suite_formats",
@@ -56,13 +133,13 @@ class Source:
 
     def below(self, folder: str) -> list[str]:
         """The paths of the files in a folder beside it."""
-        return self.read_file.below(folder) if isinstance(self.read_file, Beside) else []
+        return self.read_file.below(folder) if isinstance(self.read_file, FileResolver) else []
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     title: str  # what a person would call it
-    recognises: Callable[[object], bool]
+    recognizes: Callable[[object], bool]
     cases: Callable[[Source], Iterable[Draft]]
 
 
@@ -80,12 +157,12 @@ class Draft:
     nothing: str = "says nothing that can be checked"
 
 
-def recognise(said: object) -> str | None:
-    """The name of the format that this data is in; None for a suite of ours, and for what nothing recognises."""
+def recognize(said: object) -> str | None:
+    """The name of the format that this data is in; None for a suite of ours, and for what nothing recognizes."""
     if is_ours(said):
         return None
     names = [*FORMATS.table, *(name for name in FORMATS.rows if name not in FORMATS.table)]
-    return next((name for name in names if FORMATS.load(name).recognises(said)), None)
+    return next((name for name in names if FORMATS.load(name).recognizes(said)), None)
 
 
 def is_ours(said: object) -> bool:
@@ -184,7 +261,7 @@ def _usable(said: object) -> str | None:
     """What others call a case, as an id of ours; None where it cannot be one."""
     if isinstance(said, bool) or not isinstance(said, str | int):
         return None
-    text = " ".join(str(said).split())[:LONGEST_ID]
+    text = " ".join(str(said).split())[:MAX_ID]
     return text if text.isprintable() and text else None
 
 
@@ -201,4 +278,4 @@ def place_of(number: int, case: dict[str, Any]) -> str:
     return f"case {number} ({str(name)[:60]!r})" if isinstance(name, str) else f"case {number}"
 
 
-__all__ = ["FORMATS", "Draft", "Format", "Notes", "Source", "convert", "is_ours", "place_of", "recognise"]
+__all__ = ["FORMATS", "Draft", "Format", "Notes", "Source", "convert", "is_ours", "place_of", "recognize"]

@@ -11,16 +11,24 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, short
+from upskill.plain import as_list, as_mapping, list_or_empty, short
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.shapes import OurCase, check_path, text_reader
-from upskill.suites.words import statement_of, text_of, texts_of, typed_checks
+from upskill.suites.shapes import (
+    OurCase,
+    check_path,
+    mapping_or_empty,
+    statement_of,
+    text_of,
+    text_reader,
+    texts_of,
+    typed_checks,
+)
 
 LISTS = ("evals", "cases", "tests", "test_cases", "eval_cases", "testCases")
 PROMPTS = ("prompt", "input", "query", "task", "user_prompt", "question")
 ASSERTED = ("assertions", "expectations")
 # Where a case asserts nothing: what else says in words how a good answer is, the first that is there.
-BEHAVIOUR = (
+BEHAVIOR = (
     "expected_behavior",
     "expected_behaviors",
     "expected_behaviour",
@@ -37,10 +45,10 @@ BEHAVIOUR = (
 OUTPUT = ("expected_output", "expected_outputs", "expected")
 OURS = set(OurCase.model_fields) - {"id", "prompt", "files", "checks", "expected_output", "metadata"}
 TRIGGERS = ("should_trigger", "shouldTrigger")
-LONGEST_LIST = 200  # files of a folder that a case names
+MAX_FILES = 200  # files of a folder that a case names
 
 
-def recognises(said: object) -> bool:
+def recognizes(said: object) -> bool:
     mapping = as_mapping(said)
     if mapping and isinstance(mapping.get("evals"), list):
         return True
@@ -53,18 +61,18 @@ def _is_judged(case: dict[str, Any]) -> bool:
         return False
     if set(ASSERTED) & set(case) or isinstance(case.get("files"), list):
         return True
-    return "checks" not in case and bool({*BEHAVIOUR, *OUTPUT[:2], *TRIGGERS} & set(case))
+    return "checks" not in case and bool({*BEHAVIOR, *OUTPUT[:2], *TRIGGERS} & set(case))
 
 
 def _items(said: object) -> list[Any]:
     items = as_list(said)
-    mapping = as_mapping(said) or {}
+    mapping = mapping_or_empty(said)
     found = [cases for key in LISTS if (cases := as_list(mapping.get(key)))]
     return items if items is not None else found[0] if found else []
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    mapping = as_mapping(source.said) or {}
+    mapping = mapping_or_empty(source.said)
     known = {*LISTS, "skill_name", "skill", "name", "description", "version", "checks", "max_output_tokens", "metadata"}
     source.notes.keep(key for key in mapping if key not in known)
     for number, item in enumerate(_items(source.said), start=1):
@@ -107,9 +115,9 @@ def _check(case: dict[str, Any], draft: Draft, source: Source) -> set[str]:
     used = {*ASSERTED, "expected_output"}
     if draft.checks:
         return used
-    if behaviour := next((key for key in BEHAVIOUR if case.get(key)), ""):
-        _add_statements(case[behaviour], draft, source)
-        used.add(behaviour)
+    if behavior := next((key for key in BEHAVIOR if case.get(key)), ""):
+        _add_statements(case[behavior], draft, source)
+        used.add(behavior)
     if not draft.checks and output:
         expected = case[output]
         texts = as_list(expected)
@@ -117,7 +125,7 @@ def _check(case: dict[str, Any], draft: Draft, source: Source) -> set[str]:
         draft.checks.append({"judge": said})
         used.add(output)
     if draft.checks and any(case.get(key) for key in ASSERTED):
-        instead = behaviour if behaviour in used else output
+        instead = behavior if behavior in used else output
         source.notes.change(f"{instead}: a judge looks for it in place of assertions that are left out", draft.place)
     return used
 
@@ -148,7 +156,7 @@ def _files(said: object, place: str, source: Source) -> dict[str, str]:
     if mapping is not None:
         return {path: text_of(text) for path, text in mapping.items()}
     found: dict[str, str] = {}
-    for item in as_list(said) or []:
+    for item in list_or_empty(said):
         fields = as_mapping(item) or {"path": item}
         path = fields.get("path", fields.get("name"))
         if not isinstance(path, str):
@@ -160,11 +168,11 @@ def _files(said: object, place: str, source: Source) -> dict[str, str]:
         if PurePosixPath(path).name == "SKILL.md":
             source.notes.leave_out("SKILL.md", "a file that both arms have cannot be the skill that only one gets")
             continue
-        inside = source.below(path)[:LONGEST_LIST]
+        inside = source.below(path)[:MAX_FILES]
         for each in inside or [path]:
             read = text_reader(source.read_file, place)(each)
             found[str(PurePosixPath(each))] = read
     return found
 
 
-FORMAT = Format("skill-creator's evals.json", recognises, cases)
+FORMAT = Format("skill-creator's evals.json", recognizes, cases)

@@ -14,18 +14,18 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
 from upskill.suites.files import Rows
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.words import expect, messages_text, text_of, texts_of
-from upskill.traces.readers.inspect_ai import samples_of
+from upskill.suites.shapes import check_expected, mapping_or_empty, messages_text, text_of, texts_of
+from upskill.traces.readers.inspect_logs import samples_of
 
 _USED = {"id", "input", "target", "choices", "files", "metadata", "sandbox", "setup", "epoch", "output", "scores"}
 
 
-def recognises(said: object) -> bool:
+def recognizes(said: object) -> bool:
     return bool(samples_of(said)) or any(_is_sample(item) for item in as_list(said) or [said])
 
 
 def _is_sample(item: object) -> bool:
-    sample = as_mapping(item) or {}
+    sample = mapping_or_empty(item)
     return "input" in sample and "target" in sample and not {"expected", "checks"} & set(sample)
 
 
@@ -35,7 +35,7 @@ def cases(source: Source) -> Iterator[Draft]:
     if logged:
         source.notes.change(f"a log: `upskill trace show {source.where}/ID` shows what was done; answers are metadata")
     for number, item in enumerate(logged or as_list(source.said) or [source.said], start=1):
-        sample = as_mapping(item) or {}
+        sample = mapping_or_empty(item)
         name = text_of(sample.get("id"))
         if name and name in seen and text_of(sample.get("epoch")) not in ("", "1"):
             source.notes.change("epochs: a sample that was run several times is one case")
@@ -61,7 +61,7 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
         source.notes.change("choices: the prompt lists them and asks for a line `ANSWER: A`")
         _choose(draft, choices, texts_of(sample.get("target")))
     else:
-        draft.checks = expect(sample.get("target"))
+        draft.checks = check_expected(sample.get("target"))
         if draft.checks and "judge" in draft.checks[0]:
             source.notes.change("target of more than a few words: a judge compares (--judge-model)", draft.place)
     draft.more["files"] = _texts(sample.get("files"), draft, source)
@@ -91,7 +91,7 @@ def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
 
 def _texts(said: object, draft: Draft, source: Source) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path, content in (as_mapping(_decoded(said)) or {}).items():
+    for path, content in (mapping_or_empty(_decoded(said))).items():
         text = text_of(content)
         beside = source.read_file(text) if source.read_file and len(text) < 300 and "\n" not in text else None
         try:
@@ -111,17 +111,17 @@ def _decoded(said: object) -> object:
 
 def _answered(sample: dict[str, Any]) -> dict[str, Any]:
     """What a log says of a trial: the answer and its scores."""
-    output = as_mapping(sample.get("output")) or {}
+    output = mapping_or_empty(sample.get("output"))
     answer = output.get("completion")
     if answer is None and (listed := as_list(output.get("choices"))):
-        message = as_mapping((as_mapping(listed[0]) or {}).get("message")) or {}
+        message = mapping_or_empty(mapping_or_empty(listed[0]).get("message"))
         answer = messages_text([message])[0].removeprefix("Assistant: ")
     scores = {
         name: score.get("value")
-        for name, item in (as_mapping(sample.get("scores")) or {}).items()
+        for name, item in (mapping_or_empty(sample.get("scores"))).items()
         if (score := as_mapping(item))
     }
     return ({"answered": answer} if answer else {}) | ({"scores": scores} if scores else {})
 
 
-FORMAT = Format("inspect_ai", recognises, cases)
+FORMAT = Format("inspect_ai", recognizes, cases)

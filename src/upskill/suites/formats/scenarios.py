@@ -10,21 +10,20 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, list_or_empty
+from upskill.plain import as_list, list_or_empty
 from upskill.suites.files import decode
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.shapes import UpstreamCase, fit, from_upstream
-from upskill.suites.words import text_of, texts_of
+from upskill.suites.shapes import UpstreamCase, fit, from_upstream, mapping_or_empty, text_of, texts_of
 
 
-def recognises(said: object) -> bool:
-    scenarios = as_list((as_mapping(said) or {}).get("scenarios"))
-    return bool(scenarios) and all("tests" in (as_mapping(item) or {}) for item in scenarios or ())
+def recognizes(said: object) -> bool:
+    scenarios = as_list(mapping_or_empty(said).get("scenarios"))
+    return bool(scenarios) and all("tests" in (mapping_or_empty(item)) for item in scenarios or ())
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    said = as_mapping(source.said) or {}
-    scenarios = [as_mapping(item) or {} for item in list_or_empty(said.get("scenarios"))]
+    said = mapping_or_empty(source.said)
+    scenarios = [mapping_or_empty(item) for item in list_or_empty(said.get("scenarios"))]
     skills = {PurePosixPath(text_of(skill)).name for one in scenarios for skill in texts_of(one.get("skills"))}
     if len(skills) > 1:
         source.notes.change(f"cases for {len(skills)} skills are in one suite, tagged with the skill they are for")
@@ -41,16 +40,16 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
     except UsageError as error:
         yield Draft(f"scenario {name!r}", problem=error)
         return
-    mapping = as_mapping(said) or {}
+    mapping = mapping_or_empty(said)
     items = as_list(said) or as_list(mapping.get("cases", mapping.get("tests"))) or []
-    judge = as_mapping(scenario.get("judge")) or {}
+    judge = mapping_or_empty(scenario.get("judge"))
     criteria = texts_of(judge.get("criteria") or []) if judge.get("enabled", True) else []
     tags = [name, *(PurePosixPath(skill).name for skill in texts_of(scenario.get("skills")))]
     known = ("id", "name", "description", "skills", "tests", "judge")
     source.notes.keep(f"scenarios.{key}" for key in scenario if key not in known)
     source.notes.keep(f"judge.{key}" for key in judge if key not in ("enabled", "criteria"))
     for number, item in enumerate(items, start=1):
-        case = as_mapping(item) or {}
+        case = mapping_or_empty(item)
         draft = Draft(f"{name}, {place_of(number, case)}")
         own = case.get("id")
         draft.id = f"{name}-{own if own is not None else number}" if len(items) > 1 or own is not None else name
@@ -68,4 +67,4 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
         yield draft
 
 
-FORMAT = Format("scenarios of .upskill/evals.json", recognises, cases)
+FORMAT = Format("scenarios of .upskill/evals.json", recognizes, cases)

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from upskill.checks import CHECKS
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, list_or_empty
 from upskill.suites.files import Rows
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.words import EXPECTED_FIELDS, PROMPT_FIELDS, expect, text_of
+from upskill.suites.shapes import EXPECTED_FIELDS, PROMPT_FIELDS, check_expected, mapping_or_empty, text_of
 
 OURS = ("reference", "output_file", "expected_output")
 
 
-def recognises(said: object) -> bool:
+def recognizes(said: object) -> bool:
     rows = as_list(said)
     row = as_mapping(rows[0]) if rows else None
     if isinstance(said, Rows):
@@ -28,8 +28,8 @@ def recognises(said: object) -> bool:
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    for number, item in enumerate(as_list(source.said) or [], start=1):
-        yield _read(as_mapping(item) or {}, number)
+    for number, item in enumerate(list_or_empty(source.said), start=1):
+        yield _read(mapping_or_empty(item), number)
 
 
 def _read(row: dict[str, Any], number: int) -> Draft:
@@ -41,7 +41,7 @@ def _read(row: dict[str, Any], number: int) -> Draft:
     draft.checks = [{field: row[field]} for field in named]
     expected = next((field for field in EXPECTED_FIELDS if field in row and text_of(row[field]).strip()), "")
     if expected and not (named and expected in OURS):
-        draft.checks += expect(row[expected])
+        draft.checks += check_expected(row[expected])
     if expected and not named and "reference" not in row and isinstance(row[expected], str):
         draft.more["reference"] = row[expected]
     draft.more |= {field: row[field] for field in OURS if row.get(field)}
@@ -57,4 +57,4 @@ def _checks() -> set[str]:
     }
 
 
-FORMAT = Format("a table", recognises, cases)
+FORMAT = Format("a table", recognizes, cases)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, list_or_empty
 from upskill.suites.files import decode
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.words import expect, text_of, texts_of
+from upskill.suites.shapes import check_expected, mapping_or_empty, text_of, texts_of
 
 Leave = Callable[[str, str], None]
 _OTHERS = {
@@ -58,23 +58,23 @@ _USED = {
 }
 
 
-def recognises(said: object) -> bool:
+def recognizes(said: object) -> bool:
     mapping = as_mapping(said)
     if mapping is not None:
         graded = {"graders", "config", "skill", "metrics", "executor"} & set(mapping)
         return ("tasks" in mapping and bool(graded)) or _is_task(mapping)
-    items = as_list(said) or []
+    items = list_or_empty(said)
     return bool(items) and any(map(_is_task, items))
 
 
 def _is_task(item: object) -> bool:
-    task = as_mapping(item) or {}
+    task = mapping_or_empty(item)
     given = as_mapping(task.get("inputs", task.get("input")))
     return given is not None and bool({"id", "case_id", "name"} & set(task))
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    mapping = as_mapping(source.said) or {}
+    mapping = mapping_or_empty(source.said)
     whole = "tasks" in mapping
     tasks = _tasks(mapping.get("tasks"), source) if whole else _listed(source.said)
     shared = as_list(mapping.get("graders")) if whole else []
@@ -99,7 +99,7 @@ def _listed(said: object) -> Iterator[dict[str, Any]]:
 
 def _tasks(said: object, source: Source) -> Iterator[dict[str, Any]]:
     """The tasks of a suite: written out, or in files that a pattern names."""
-    for item in as_list(said) or []:
+    for item in list_or_empty(said):
         if (task := as_mapping(item)) is not None:
             yield task
             continue
@@ -120,7 +120,7 @@ def _tasks(said: object, source: Source) -> Iterator[dict[str, Any]]:
 def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) -> Draft:
     draft = Draft(place_of(number, task))
     draft.id = text_of(task.get("id") or task.get("case_id") or task.get("name")) or None
-    given = as_mapping(task.get("inputs", task.get("input"))) or {}
+    given = mapping_or_empty(task.get("inputs", task.get("input")))
     draft.prompt = text_of(given.get("prompt") or task.get("prompt") or given.get("message"))
     draft.more["tags"] = texts_of(task.get("tags") or [])
 
@@ -131,12 +131,12 @@ def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) 
     if expected is not None:
         draft.checks += _expected(expected, leave_out)
     for item in [*(as_list(task.get("graders", task.get("validators"))) or []), *shared]:
-        draft.checks += _grader(as_mapping(item) or {}, leave_out)
+        draft.checks += _grader(mapping_or_empty(item), leave_out)
     if expected is None:
-        draft.checks += expect(task.get("expected"))
+        draft.checks += check_expected(task.get("expected"))
     if task.get("context_dir"):
         leave_out("context_dir", "name the files of a case in its `inputs`")
-    for file in as_list(given.get("files")) or []:
+    for file in list_or_empty(given.get("files")):
         _add_file(as_mapping(file) or {"path": file}, draft, source)
     left = {key: value for key, value in given.items() if key not in ("prompt", "files", "message")}
     draft.metadata = {key: value for key, value in task.items() if key not in _USED} | left
@@ -155,16 +155,16 @@ def _expected(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]
         if key in names and texts_of(value):
             yield {names[key]: texts_of(value)}
         elif key == "behavior":
-            yield from _behaviour(as_mapping(value) or {}, leave_out)
+            yield from _behavior(mapping_or_empty(value), leave_out)
         elif key not in ("outcomes", "status"):
             leave_out(f"expected.{key}", _NO_CHECK)
         elif key == "status" or any(
-            (as_mapping(one) or {}).get("type") != "task_completed" for one in as_list(value) or []
+            mapping_or_empty(one).get("type") != "task_completed" for one in list_or_empty(value)
         ):
             leave_out(f"expected.{key}", "a trial has passed when its checks have")
 
 
-def _behaviour(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+def _behavior(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
     for key, value in said.items():
         if key == "required_tools":
             yield from ({"tool_called": tool} for tool in texts_of(value))
@@ -178,7 +178,7 @@ def _behaviour(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any
 
 def _grader(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
     kind = text_of(said.get("type"))
-    config = (as_mapping(said.get("config")) or {}) | {key: said[key] for key in ("rubric", "prompt") if key in said}
+    config = mapping_or_empty(said.get("config")) | {key: said[key] for key in ("rubric", "prompt") if key in said}
     turned = sorted(_QUALIFIERS & {*said, *config})
     statement = next((key for key in _STATEMENTS if text_of(config.get(key)).strip()), "")
     used: set[str] = set(config)
@@ -194,7 +194,7 @@ def _grader(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
         yield from _file(config, leave_out)
         used = {"must_exist", "must_not_exist", "content_patterns"}
     elif kind == "behavior":
-        yield from _behaviour(config, leave_out)
+        yield from _behavior(config, leave_out)
     elif kind == "json_schema" and as_mapping(config.get("schema")):
         yield {"json_schema": {"schema": config["schema"]}}
         used = {"schema"}
@@ -223,8 +223,8 @@ def _file(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
         yield {"file_exists": paths}
     if config.get("must_not_exist"):
         leave_out("file.must_not_exist", "make it a `command` check: `test ! -e NAME`")
-    for item in as_list(config.get("content_patterns")) or []:
-        fields = as_mapping(item) or {}
+    for item in list_or_empty(config.get("content_patterns")):
+        fields = mapping_or_empty(item)
         path = text_of(fields.get("path"))
         for pattern in texts_of(fields.get("must_match")):
             yield {"file_matches": {"path": path, "pattern": pattern}}
@@ -236,7 +236,7 @@ def _file(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
 
 def _constraint(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
     for key, ours in (("expect_tools", "tool_called"), ("reject_tools", "tool_not_called")):
-        for item in as_list(config.get(key)) or []:
+        for item in list_or_empty(config.get(key)):
             fields = as_mapping(item) or {"tool": item}
             if more := sorted(set(fields) - {"tool"}):
                 leave_out(f"tool_constraint.{key}", f"no check of ours has its field {more[0]!r}")
@@ -261,4 +261,4 @@ def _add_file(said: dict[str, Any], draft: Draft, source: Source) -> None:
     draft.problem = UsageError(f"{place}: the file {path!r} is not there", "Put it beside the suite.")
 
 
-FORMAT = Format("waza", recognises, cases)
+FORMAT = Format("waza", recognizes, cases)

@@ -1,6 +1,6 @@
 """Readers of trace formats, one file each; `FORMATS` in `upskill.traces` lists them.
 
 Of agents: `claude_code`, `codex`, `opencode`, `cursor`, `gemini`, `copilot`, `pi`, `qwen`, `swe_agent`,
-`mini_swe_agent`, `openhands`, `aider`. Of other programs: `inspect_ai` , `atif`, `otel`,
-`claude_ai`, `messages`, `specstory`, `terminal`, `markdown`.
+`mini_swe_agent`, `openhands`, `aider`. Of other programs: `inspect_ai`, `atif`, `otel`, `claude_ai`, `messages`,
+`specstory`, `terminal`, `markdown`. Shared: `gemini_parts` and `inspect_logs`.
 """

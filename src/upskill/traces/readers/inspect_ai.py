@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
-import re
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
-from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, dict_or_empty
+from upskill.plain import dict_or_empty
 from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, load_document, open_trace
+from upskill.traces.readers.inspect_logs import ARCHIVE, samples_of, unpack_log
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import content_text, get_count, get_dict, get_dicts, get_str, read_usage
-
-ARCHIVE = b"PK\x03\x04"
-ATTACHMENT = "attachment://"
-MAX_UNPACKED = 200_000_000  # bytes
-LONG = ("input", "target", "choices", "messages", "output", "metadata", "files")  # fields with long texts
-HINT = "Is this the right file, and was it copied whole?"
 
 
 def detects(sample: Sample) -> bool:
@@ -70,51 +59,6 @@ def _read_message(builder: TraceBuilder, message: dict[str, Any]) -> None:
         return
     builder.add_content(role, content)
     builder.add_tool_calls(message)
-
-
-# Logs as plain data: a zip archive of JSON files (`.eval`), or one JSON document.
-
-
-def unpack_log(data: bytes, where: str) -> dict[str, Any]:
-    """The samples of an archive, in the form of a JSON log."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = [file for file in archive.infolist() if re.fullmatch(r"samples/[^/]+\.json", file.filename)]
-            if not members:
-                raise UsageError(f"{where}: is a zip archive without samples of inspect_ai", HINT)
-            if sum(file.file_size for file in members) > MAX_UNPACKED:
-                raise UsageError(f"{where}: is larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT)
-            samples = [dict_or_empty(json.loads(archive.read(file))) for file in members]
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
-        raise UsageError(f"{where}: cannot be unpacked: {error}", HINT) from error
-    return {"eval": {}, "samples": sorted(samples, key=_order)}
-
-
-def _order(sample: dict[str, Any]) -> tuple[int, str, str]:
-    """By id, numbers as numbers, then by epoch."""
-    name = str(sample.get("id", ""))
-    return (int(name) if name.isdecimal() and len(name) < 19 else 0, name, str(sample.get("epoch", "")))
-
-
-def samples_of(log: object) -> list[dict[str, Any]]:
-    """The samples of a log, with the long texts that it keeps apart put back in; empty if it is not one."""
-    fields = dict_or_empty(log)
-    samples = get_dicts(fields, "samples") if "eval" in fields else []
-    return [
-        sample | {name: _put_back(sample[name], get_dict(sample, "attachments")) for name in LONG if name in sample}
-        for sample in samples
-        if "input" in sample and "target" in sample
-    ]
-
-
-def _put_back(value: Any, texts: dict[str, Any]) -> Any:
-    if isinstance(value, str) and value.startswith(ATTACHMENT):
-        return texts.get(value.removeprefix(ATTACHMENT), value)
-    if (items := as_list(value)) is not None:
-        return [_put_back(item, texts) for item in items]
-    if (fields := as_mapping(value)) is not None:
-        return {name: _put_back(item, texts) for name, item in fields.items()}
-    return value
 
 
 FORMAT = Format("inspect_ai log", read, detects)

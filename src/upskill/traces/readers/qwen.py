@@ -8,7 +8,7 @@ from typing import Any
 from upskill.plain import dict_or_empty
 from upskill.traces import StepKind, Trace
 from upskill.traces.formats import Format, Sample
-from upskill.traces.readers.gemini import STATUSES, add_parts, parts_usage
+from upskill.traces.readers.gemini_parts import STATUSES, add_parts, parts_usage
 from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import content_text, get_dict, get_dicts, get_list, get_str
 

@@ -1,12 +1,11 @@
-"""Text in a skill that a model reads and a person does not see: invisible characters, hidden comments and elements."""
+"""Markdown: which lines are in a block of code, and text that a model reads and a person does not see."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-
-from upskill.skills.fences import read_fences
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 MAX_SHOWN = 60  # letters of what is hidden
 # What is invisible, and what it is called. Joiners are part of many scripts and of emoji, so only those between ASCII
@@ -67,3 +66,30 @@ def _line(text: str, position: int) -> int:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…")
+
+
+_FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<rest>.*)")
+
+LineKind = Literal["text", "fence", "code"]
+
+
+def read_fences(lines: Iterable[str], *, deepest: int = 1000) -> Iterator[tuple[str, LineKind]]:
+    """Each line, and what it is.
+
+    A block ends with a fence of its own kind that is as long and has nothing after it, or with the text. `deepest` is
+    how far in a fence may be: 3 spaces on its own, any number in a list.
+    """
+    fence = ""
+    for line in lines:
+        found = _FENCE.fullmatch(line.rstrip())
+        if found and len(found["indent"].expandtabs(4)) > deepest:
+            found = None
+        if fence:
+            is_end = found is not None and found["mark"].startswith(fence) and not found["rest"]
+            yield line, "fence" if is_end else "code"
+            fence = "" if is_end else fence
+        elif found and not (found["mark"][0] == "`" and "`" in found["rest"]):
+            fence = found["mark"]
+            yield line, "fence"
+        else:
+            yield line, "text"
