@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-MOST_SHOWN = 6  # files that are named in one message
+MAX_SHOWN = 6  # files that are named in one message
 
 
 class UpskillError(Exception):
@@ -67,7 +67,7 @@ class Paused(UsageError):
 
     def __init__(self, files: Iterable[str]) -> None:
         self.files = sorted(set(files))
-        shown = ", ".join(self.files[:MOST_SHOWN]) + (", …" if len(self.files) > MOST_SHOWN else "")
+        shown = ", ".join(self.files[:MAX_SHOWN]) + (", …" if len(self.files) > MAX_SHOWN else "")
         answers = "1 answer" if len(self.files) == 1 else f"{len(self.files)} answers"
         super().__init__(
             f"waiting for {answers}: {shown}",

@@ -28,22 +28,22 @@ def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
     about: Any = origin.get("dir_info")
     editable = bool(about and about.get("editable"))
     folder = url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
-    wanted = f'"{DISTRIBUTION}[{extra}]"'
+    requirement = f'"{DISTRIBUTION}[{extra}]"'
     if editable:
-        wanted = f'--editable "{folder}[{extra}]"'
+        requirement = f'--editable "{folder}[{extra}]"'
     elif url:
-        wanted = f'"{DISTRIBUTION}[{extra}] @ {url}"'
+        requirement = f'"{DISTRIBUTION}[{extra}] @ {url}"'
     parts = [part.lower() for part in prefix.parts]
     if "pipx" in parts:
-        return f"pipx install --force {wanted}"
+        return f"pipx install --force {requirement}"
     if "uv" in parts and "tools" in parts:
-        return f"uv tool install --force {wanted}"
+        return f"uv tool install --force {requirement}"
     if "uv" in parts and any(part.startswith(("archive-", "builds-", "environments-")) for part in parts):
-        return f"uvx --from {wanted} upskill"
+        return f"uvx --from {requirement} upskill"
     python = f'"{sys.executable}"' if " " in sys.executable else sys.executable
     if find_spec("pip") is None:
-        return f"uv pip install --python {python} {wanted}"
-    return f"{python} -m pip install {wanted}"
+        return f"uv pip install --python {python} {requirement}"
+    return f"{python} -m pip install {requirement}"
 
 
 def _origin() -> dict[str, Any]:

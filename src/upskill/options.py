@@ -15,7 +15,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 KEY = "option"  # of a field's metadata
-MOST_REPEATS = 1_000_000  # of a case: each is planned before the first is run
+MAX_REPEATS = 1_000_000  # of a case: each is planned before the first is run
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A
 def options_of(cls: type[Any]) -> Iterator[tuple[str, Option, Any, Any]]:
     """Every field that has flags: its name, option, type and default. A class's own come before those it inherits."""
     hints = get_type_hints(cls)
-    found = {each.name: each for each in fields(cls) if KEY in each.metadata}
+    with_flags = {each.name: each for each in fields(cls) if KEY in each.metadata}
     for part in cls.__mro__:
         for name in vars(part).get("__annotations__", {}):
-            if name in found:
-                each = found.pop(name)
+            if name in with_flags:
+                each = with_flags.pop(name)
                 yield name, each.metadata[KEY], _without_none(hints[name]), each.default
 
 

@@ -46,9 +46,9 @@ def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
     and nobody has changed anything in it since.
     """
     target = Path(path)
-    if os.path.lexists(target) and (words := _not_ours(target, marker)):
+    if os.path.lexists(target) and (refusal := _not_ours(target, marker)):
         raise UsageError(
-            f"{target}: {words}", "Name a folder that is not there yet, or an export that nobody has changed."
+            f"{target}: {refusal}", "Name a folder that is not there yet, or an export that nobody has changed."
         )
     with _said(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,8 +75,8 @@ def _not_ours(target: Path, marker: str) -> str:
     made = mark.stat().st_mtime_ns
     for folder, _, files in os.walk(target):
         for name in files:
-            if os.lstat(place := os.path.join(folder, name)).st_mtime_ns > made:  # noqa: PTH118 - may be very many
-                return f"{os.path.relpath(place, target)} in it was added or changed after it was exported"
+            if os.lstat(path := os.path.join(folder, name)).st_mtime_ns > made:  # noqa: PTH118 - may be very many
+                return f"{os.path.relpath(path, target)} in it was added or changed after it was exported"
     return ""
 
 

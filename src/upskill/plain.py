@@ -17,7 +17,7 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 
 DEEPEST = 100  # lists and objects within each other
-MOST_NODES = 1_000_000  # values in one document, an alias counted as all that it stands for
+MAX_NODES = 1_000_000  # values in one document, an alias counted as all that it stands for
 
 
 def as_mapping(value: object) -> dict[str, Any] | None:
@@ -151,9 +151,9 @@ def refused_yaml(problem: str, mark: yaml.Mark | None = None) -> yaml.YAMLError:
 
 def yaml_words(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
-    place = f"line {mark.line + 1}: " if mark else ""
-    said = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
-    return f"{place}not valid YAML: {said}"
+    line = f"line {mark.line + 1}: " if mark else ""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+    return f"{line}not valid YAML: {problem}"
 
 
 def bound_yaml(root: yaml.Node, *, deepest: int, most: int, unique: bool = False) -> None:
@@ -238,7 +238,7 @@ class _PlainLoader(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         node = _compose_fast(self._text) or super().get_single_node()
         if node is not None:
-            bound_yaml(node, deepest=DEEPEST, most=MOST_NODES, unique=True)
+            bound_yaml(node, deepest=DEEPEST, most=MAX_NODES, unique=True)
             if self.text_fields:
                 _read_as_text(node, self.text_fields, set())
         return node

@@ -26,8 +26,8 @@ class Registry:
         """Every name with its place. A built-in wins over a package that claims the same name."""
         from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and only for what is no built-in
 
-        found = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=self.group)}
-        return found | dict(self.table)
+        plugins = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=self.group)}
+        return plugins | dict(self.table)
 
     def __contains__(self, name: str) -> bool:
         return name in self.table or name in self.rows
@@ -37,10 +37,10 @@ class Registry:
 
     def load(self, name: str) -> Any:
         """The thing behind a name; a UsageError that suggests the nearest name when there is none."""
-        place = self.table.get(name) or self.rows.get(name)
-        if place is None:
+        target = self.table.get(name) or self.rows.get(name)
+        if target is None:
             raise UsageError(f"no {self.noun} is called {name!r}", did_you_mean(name, self.names()))
-        module, _, attribute = place.partition(":")
+        module, _, attribute = target.partition(":")
         try:
             return attrgetter(attribute)(sys.modules.get(module) or import_module(module))
         except ImportError as error:
@@ -54,4 +54,4 @@ class Registry:
         except AttributeError as error:
             if name in self.table:
                 raise
-            raise UsageError(f"the {self.noun} {name!r} is not where its package says: {place} ({error})") from error
+            raise UsageError(f"the {self.noun} {name!r} is not where its package says: {target} ({error})") from error

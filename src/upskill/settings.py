@@ -58,8 +58,8 @@ class Settings(BaseModel):
         $UPSKILL_STORE goes before the `store` of any of them: that is where a URL with a password belongs.
         """
         settings = cls._find(environment, here)
-        place = environment.get("UPSKILL_STORE")
-        return settings.model_copy(update={"store": place}) if place else settings
+        location = environment.get("UPSKILL_STORE")
+        return settings.model_copy(update={"store": location}) if location else settings
 
     @classmethod
     def _find(cls, environment: Mapping[str, str], here: str | Path) -> Settings:
@@ -76,10 +76,10 @@ class Settings(BaseModel):
     @classmethod
     def read(cls, path: Path) -> Settings:
         try:
-            said = read_yaml(read_input_text(path, hint="Check UPSKILL_CONFIG."))
+            document = read_yaml(read_input_text(path, hint="Check UPSKILL_CONFIG."))
         except yaml.YAMLError as error:
             raise UsageError(f"{path}: {yaml_words(error)}") from error
-        fields = as_mapping(said if said is not None else {})
+        fields = as_mapping(document if document is not None else {})
         if fields is None:
             raise UsageError(f"{path}: is not a list of `setting: value` lines")
         if "source" in fields:  # a field of ours, not a setting
@@ -95,8 +95,8 @@ class Settings(BaseModel):
             if first["type"] == "extra_forbidden":
                 known = [*(name for name in cls.model_fields if name != "source"), "runs_dir"]
                 raise UsageError(f"{path}: no setting is called {key!r}", did_you_mean(key, known)) from error
-            said = "" if key == "store" else f", not {short(first['input'])}"  # which may hold a password
-            raise UsageError(f"{path}: {key}: {first['msg']}{said}") from error
+            value = "" if key == "store" else f", not {short(first['input'])}"  # which may hold a password
+            raise UsageError(f"{path}: {key}: {first['msg']}{value}") from error
 
 
 class Config(Settings):

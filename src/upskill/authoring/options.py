@@ -8,7 +8,7 @@ from typing import ClassVar
 from upskill.agents import Bounds
 from upskill.authoring.lesson.lesson import TEACHER_BOUNDS
 from upskill.authoring.writing.skill_files import FILE_TOKENS
-from upskill.options import MOST_REPEATS, option
+from upskill.options import MAX_REPEATS, option
 from upskill.runs.planning.options import AgentOptions, CommonOptions
 from upskill.skills.agent_specs import REAL_AGENTS
 
@@ -118,7 +118,7 @@ class GenerateOptions(AgentOptions, CommonOptions):
         help="How often each case is run.",
         metavar="N",
         minimum=1,
-        maximum=MOST_REPEATS,
+        maximum=MAX_REPEATS,
         show_default=True,
     )
     attempts: int | None = option(

@@ -17,7 +17,7 @@ from upskill.cli.watch import Watched
 from upskill.errors import UsageError
 from upskill.models import CacheMode
 from upskill.models.addresses import resolve
-from upskill.options import MOST_REPEATS, option
+from upskill.options import MAX_REPEATS, option
 from upskill.reports import REPORTS
 from upskill.runs.planning.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
@@ -49,7 +49,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         help="How many times each case is run (default 1).",
         metavar="N",
         minimum=1,
-        maximum=MOST_REPEATS,
+        maximum=MAX_REPEATS,
     )
     models: tuple[str, ...] = option(
         "-m", "--model", default=(), help="A student; repeatable. Default: local.", metavar="MODEL"

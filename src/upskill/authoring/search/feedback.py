@@ -18,7 +18,7 @@ from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.runs.results.feedback import LONGEST_NOTE, Remark, find_case, read_feedback, trial_of
+from upskill.runs.results.feedback import MAX_NOTE, Remark, find_case, read_feedback, trial_of
 from upskill.runs.stores import Run, Store, find_store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -110,7 +110,7 @@ class Feedback:
 
     def told(self) -> list[str]:
         """What became of each review, in its order."""
-        cut = f" (of its note, the first {LONGEST_NOTE:,} characters)"
+        cut = f" (of its note, the first {MAX_NOTE:,} characters)"
         return [
             f"{mark.case or mark.remark.name or 'a review'}: {self._fate(mark)}{cut if mark.remark.cut else ''}"
             for mark in self.marks

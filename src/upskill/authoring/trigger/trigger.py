@@ -19,7 +19,7 @@ from upskill.models import Address, CacheMode, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
-from upskill.options import MOST_REPEATS, option
+from upskill.options import MAX_REPEATS, option
 from upskill.runs.planning.estimate import CostEstimate, check_prices, estimate_writing
 from upskill.runs.planning.options import AgentOptions, CacheOptions, CommonOptions, SamplingOptions, choose_students
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial
@@ -72,7 +72,7 @@ class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions)
         help="How often each query is run.",
         metavar="N",
         minimum=1,
-        maximum=MOST_REPEATS,
+        maximum=MAX_REPEATS,
         show_default=True,
     )
     with_skills: tuple[str, ...] = option(

@@ -12,7 +12,7 @@ from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options
 from upskill.errors import UsageError
-from upskill.options import MOST_REPEATS, option
+from upskill.options import MAX_REPEATS, option
 
 
 @dataclass(kw_only=True)
@@ -23,7 +23,7 @@ class BenchmarkOptions(EvalOptions):
         help="How many times each case is run.",
         metavar="N",
         minimum=1,
-        maximum=MOST_REPEATS,
+        maximum=MAX_REPEATS,
         show_default=True,
     )
     output: str | None = option("-o", "--output", default=None, help="The same as --store.", metavar="DIR", hidden=True)

@@ -10,7 +10,7 @@ from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store, runs_dir_option
 from upskill.cli.run_names import find_run
 from upskill.plain import counted
-from upskill.runs.results.feedback import LONGEST_NOTE, agreement_with_people, export_feedback, import_feedback
+from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, export_feedback, import_feedback
 from upskill.runs.stores import Run, Store
 from upskill.sandboxes import printable
 from upskill.settings import Settings
@@ -68,7 +68,7 @@ def _import(store: Store, run: Run, file: str, model: str) -> None:
     if found.taken_back:
         note(f"  {counted(found.taken_back, 'review')} taken back: no longer stored.")
     if found.cut:
-        note(f"  {counted(found.cut, 'note')} cut: the first {LONGEST_NOTE:,} characters are kept.")
+        note(f"  {counted(found.cut, 'note')} cut: the first {MAX_NOTE:,} characters are kept.")
     if found.other_run:
         note(f"  Left out: {counted(found.other_run, 'review')} of another run.")
     if found.older:

@@ -42,7 +42,7 @@ from upskill.reports.live.pages import (
 from upskill.reports.live.summaries import Summaries
 from upskill.reports.live.watcher import Watcher
 from upskill.runs.planning.plan import Arm, Trial
-from upskill.runs.results.feedback import LARGEST_SEED, LONGEST_NOTE, export_feedback
+from upskill.runs.results.feedback import MAX_NOTE, MAX_SEED, export_feedback
 from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict
 
@@ -352,9 +352,9 @@ def read_mark(body: object) -> tuple[Trial, Review | None]:
         raise ValueError("case, model, arm, verdict and feedback are texts, and seed is a number")
     if verdict not in get_args(FeedbackVerdict):
         raise ValueError("the verdict is right, wrong, odd or empty")
-    if abs(seed) > LARGEST_SEED:
-        raise ValueError(f"no seed is larger than {LARGEST_SEED}")
-    if len(note) > LONGEST_NOTE:
-        raise ValueError(f"a note has at most {LONGEST_NOTE} characters")
+    if abs(seed) > MAX_SEED:
+        raise ValueError(f"no seed is larger than {MAX_SEED}")
+    if len(note) > MAX_NOTE:
+        raise ValueError(f"a note has at most {MAX_NOTE} characters")
     trial = Trial(model, case, cast("Arm", arm), seed)
     return trial, Review(trial, cast("FeedbackVerdict", verdict), note.strip()) if verdict or note.strip() else None

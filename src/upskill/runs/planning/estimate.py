@@ -38,8 +38,8 @@ class CostEstimate:
         low, high = self.cost_usd
         calls, (least, most) = counted(self.calls, "call"), self.tokens
         calls = f"at least {calls}" if self.acts else calls
-        said = f"{calls}, {least:,} to {most:,} tokens, ${low:.2f} to ${high:.2f}"
-        return said + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
+        summary = f"{calls}, {least:,} to {most:,} tokens, ${low:.2f} to ${high:.2f}"
+        return summary + (f" (price unknown: {', '.join(self.unknown)})" if self.unknown else "")
 
     def check_prices(self) -> None:
         """UsageError when a price is unknown: then no ceiling in dollars can be kept."""
@@ -47,10 +47,10 @@ class CostEstimate:
             raise _unknown_price(self.unknown[0])
 
 
-def check_prices(addresses: Iterable[Address], given: Prices | Mapping[str, Mapping[str, float]]) -> None:
+def check_prices(addresses: Iterable[Address], prices: Prices | Mapping[str, Mapping[str, float]]) -> None:
     """UsageError when the price of one of these is unknown: then no ceiling in dollars can be kept."""
     for address in addresses:
-        if not price_for(address, given).is_known:
+        if not price_for(address, prices).is_known:
             raise _unknown_price(address.name)
 
 
@@ -64,7 +64,7 @@ def _unknown_price(model: str) -> UsageError:
 def estimate(
     plan: Plan,
     trials: Iterable[Trial],
-    given: Prices | Mapping[str, Mapping[str, float]],
+    known_prices: Prices | Mapping[str, Mapping[str, float]],
     *,
     student_share: float = 1.0,
 ) -> CostEstimate:
@@ -73,43 +73,47 @@ def estimate(
     `student_share` is what students pay of the list price; a judge pays all of it.
     """
     models = (*plan.models, *([plan.judge] if plan.judge else []))
-    prices = {address.name: price_for(address, given) for address in models}
+    prices = {address.name: price_for(address, known_prices) for address in models}
     inputs: dict[tuple[str, str], int] = {}
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
 
-    def add_turns(times: int, model: str, taken: int, answer: int) -> None:
+    def add_turns(times: int, model: str, input_size: int, answer: int) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
         price, used, share = prices[model], 0, times * student_share
         for turn in range(plan.bounds.turns):
-            context = taken + TOOLS + turn * (TURN + RESULT)
-            given = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
-            cost = share * (price.cost(context, given) or 0.0)
+            context = input_size + TOOLS + turn * (TURN + RESULT)
+            output_size = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
+            cost = share * (price.cost(context, output_size) or 0.0)
             if turn < FEWEST_TURNS:
-                calls, low_tokens, low = calls + times, low_tokens + times * (context + given), low + cost
-            high_tokens, high, used = high_tokens + times * (context + given), high + cost, used + context + given
+                calls, low_tokens, low = calls + times, low_tokens + times * (context + output_size), low + cost
+            high_tokens, high, used = (
+                high_tokens + times * (context + output_size),
+                high + cost,
+                used + context + output_size,
+            )
             if plan.bounds.tokens is not None and used >= plan.bounds.tokens:
                 break
 
-    def add(times: int, model: str, taken: int, short: int, long: int, share: float = 1.0) -> None:
+    def add(times: int, model: str, input_size: int, short: int, long: int, share: float = 1.0) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
         calls += times
-        low_tokens += times * (taken + short)
-        high_tokens += times * (taken + long)
-        low += times * share * (prices[model].cost(taken, short) or 0.0)
-        high += times * share * (prices[model].cost(taken, long) or 0.0)
+        low_tokens += times * (input_size + short)
+        high_tokens += times * (input_size + long)
+        low += times * share * (prices[model].cost(input_size, short) or 0.0)
+        high += times * share * (prices[model].cost(input_size, long) or 0.0)
 
     for (model, case_id, arm), times in count_groups(trials).items():
         case, trial = plan.suite.by_id[case_id], Trial(model, case_id, cast("Arm", arm), plan.seed)
         if (case_id, arm) not in inputs:
             inputs[case_id, arm] = input_tokens(chat_request(task_of(plan, trial)))
-        taken, answer = inputs[case_id, arm], estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
+        input_size, answer = inputs[case_id, arm], estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
         if plan.acts:
-            add_turns(times, model, taken, answer)
+            add_turns(times, model, input_size, answer)
         else:
-            add(times, model, taken, answer, plan.output_limit(trial), student_share)
+            add(times, model, input_size, answer, plan.output_limit(trial), student_share)
         if plan.judge:
             asks = sum(named.check.asks for named in case.checks)
-            add(times * asks, plan.judge.name, taken + 300 + answer, 60, 1024)
+            add(times * asks, plan.judge.name, input_size + 300 + answer, 60, 1024)
     unknown = tuple(name for name, price in prices.items() if not price.is_known)
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
 
@@ -131,21 +135,26 @@ def estimate_search(
     teacher: Address,
     writer: Address,
     student: Address | None,
-    given: Prices | Mapping[str, Mapping[str, float]],
+    known_prices: Prices | Mapping[str, Mapping[str, float]],
     size: SearchSize,
 ) -> CostEstimate:
     """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
 
     The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
     """
-    prices = {address: price_for(address, given) for address in (teacher, writer, student) if address is not None}
+    prices = {
+        address: price_for(address, known_prices) for address in (teacher, writer, student) if address is not None
+    }
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
 
-    def add(address: Address, least: int, most: int, taken: int, answered: int) -> None:
+    def add(address: Address, least: int, most: int, input_size: int, output_size: int) -> None:
         nonlocal calls, low_tokens, high_tokens, low, high
-        cost = prices[address].cost(taken, answered) or 0.0
+        cost = prices[address].cost(input_size, output_size) or 0.0
         calls += most
-        low_tokens, high_tokens = low_tokens + least * (taken + answered), high_tokens + most * (taken + answered)
+        low_tokens, high_tokens = (
+            low_tokens + least * (input_size + output_size),
+            high_tokens + most * (input_size + output_size),
+        )
         low, high = low + least * cost, high + most * cost
 
     prompt = size.material + size.tokens + 800
@@ -165,16 +174,16 @@ def estimate_search(
 
 def estimate_writing(
     writer: Address,
-    given: Prices | Mapping[str, Mapping[str, float]],
+    prices: Prices | Mapping[str, Mapping[str, float]],
     *,
     material: int,
     items: int,
     each: int = CASE_TOKENS,
 ) -> CostEstimate:
     """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
-    taken, answered = material + 800 + CASES_PROMPT, each * items
-    cost = price_for(writer, given).cost(taken, answered)
-    tokens = taken + answered
+    input_size, output_size = material + 800 + CASES_PROMPT, each * items
+    cost = price_for(writer, prices).cost(input_size, output_size)
+    tokens = input_size + output_size
     unknown = (writer.name,) if cost is None else ()
     return CostEstimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
 
@@ -185,6 +194,8 @@ def input_tokens(request: Request) -> int:
 
 def worst_case_usage(request: Request, price: Price) -> Usage:
     """What one call may use: an answer as long as it may be, and all of its input written into a cache."""
-    taken, given = input_tokens(request), request.max_output_tokens
-    costs = [cost for written in (0, taken) if (cost := price.cost(taken, given, 0, written)) is not None]
-    return Usage(taken, given, cost_usd=max(costs, default=None))
+    input_size, output_size = input_tokens(request), request.max_output_tokens
+    costs = [
+        cost for written in (0, input_size) if (cost := price.cost(input_size, output_size, 0, written)) is not None
+    ]
+    return Usage(input_size, output_size, cost_usd=max(costs, default=None))

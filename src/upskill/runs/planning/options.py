@@ -78,8 +78,8 @@ class CommonOptions:
     @property
     def runs_folder(self) -> Path:
         """The folder for what is kept as files: that of the store, where it is one."""
-        place = self.runs_dir or self.settings.store
-        return Path("runs" if is_url(place) else place)
+        location = self.runs_dir or self.settings.store
+        return Path("runs" if is_url(location) else location)
 
     @property
     def ceilings(self) -> Ceilings:
@@ -87,11 +87,11 @@ class CommonOptions:
 
     def open_store(self, skill: str = "") -> Store:
         """The store where runs are kept. With --no-log-runs it is in memory, with earlier looks at the skill."""
-        place = self.runs_dir or self.settings.store
+        location = self.runs_dir or self.settings.store
         if self.log_runs:
-            return open_store(place)
+            return open_store(location)
         store = open_store(None)
-        if skill and (kept := find_store(place)):
+        if skill and (kept := find_store(location)):
             with kept:
                 for look in kept.looks(skill):
                     store.add_look(look)

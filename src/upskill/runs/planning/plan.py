@@ -410,8 +410,8 @@ def make_plan(
     )
 
 
-def _address(given: str | Address, keys: Mapping[str, str], base_url: str = "") -> Address:
-    return resolve(given, base_url, keys) if isinstance(given, str) else given
+def _address(model: str | Address, keys: Mapping[str, str], base_url: str = "") -> Address:
+    return resolve(model, base_url, keys) if isinstance(model, str) else model
 
 
 def _check_names(skill: Skill, distractors: Sequence[Skill]) -> None:

@@ -19,7 +19,7 @@ from upskill.runs.planning.plan import Plan
 from upskill.runs.stores.rows import timestamp
 from upskill.version import __version__
 
-LARGEST = 1_000_000  # bytes of a registration's file
+MAX_BYTES = 1_000_000  # bytes of a registration's file
 RULE = (
     "helps: the 95 % interval of the lift lies above 0. hurts: below 0. saves: the lift is not below minus the margin,"
     " and tokens or cost per pass are lower beyond doubt. no effect: the interval lies within the margin. undecided:"
@@ -77,9 +77,9 @@ def read_registration(path: Path) -> Registration | None:
     try:
         if not path.exists():
             return None
-        said = as_mapping(json.loads(read_input_text(path, most=LARGEST))) or {}
-        plan = as_mapping(said["plan"]) or {}
-        return Registration(str(path), str(said["registered"]), plan, int(said["results_before"]))
+        document = as_mapping(json.loads(read_input_text(path, most=MAX_BYTES))) or {}
+        plan = as_mapping(document["plan"]) or {}
+        return Registration(str(path), str(document["registered"]), plan, int(document["results_before"]))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (UsageError, ValueError, KeyError, TypeError) as error:
@@ -89,7 +89,7 @@ def read_registration(path: Path) -> Registration | None:
 def register(path: Path, plan: Plan, margin: float, scope: str | None, results_before: int) -> Registration:
     """Write a plan down. A file that has come into being meanwhile is never overwritten."""
     made = Registration(str(path), timestamp(), describe(plan, margin, scope), results_before)
-    said = {
+    document = {
         "registered": made.registered,
         "upskill": __version__,
         "results_before": results_before,
@@ -98,7 +98,7 @@ def register(path: Path, plan: Plan, margin: float, scope: str | None, results_b
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as stream:
-            stream.write(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+            stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "Name a file that can be written.") from error
     return made

@@ -58,7 +58,7 @@ class SampleSizes:
 
 def sample_sizes(
     plan: Plan,
-    wanted: LiftToDetect,
+    target: LiftToDetect,
     store: Store | None,
     prices: Prices | Mapping[str, Mapping[str, float]],
     concurrency: int,
@@ -68,16 +68,16 @@ def sample_sizes(
         outcomes = _latest_outcomes(store, plan.skill.name, address.name) if store else []
         one = replace(plan, models=(address,))
         one_round = estimate(one, one.trials(), prices)
-        yield _sizes(address, wanted, outcomes, concurrency, (one_round, len(plan.suite.cases)))
+        yield _sizes(address, target, outcomes, concurrency, (one_round, len(plan.suite.cases)))
 
 
 def sample_sizes_without_suite(
-    models: Sequence[Address], wanted: LiftToDetect, store: Store | None, skill: str, concurrency: int
+    models: Sequence[Address], target: LiftToDetect, store: Store | None, skill: str, concurrency: int
 ) -> Iterator[SampleSizes]:
     """How many cases a suite should have that is not written yet."""
     for address in models:
         outcomes = _latest_outcomes(store, skill, address.name) if store and skill else []
-        yield _sizes(address, wanted, outcomes, concurrency, None)
+        yield _sizes(address, target, outcomes, concurrency, None)
 
 
 def _latest_outcomes(store: Store, skill: str, model: str) -> list[Outcome]:
@@ -85,15 +85,15 @@ def _latest_outcomes(store: Store, skill: str, model: str) -> list[Outcome]:
     for run in store.runs(skill, newest_first=True):
         if model not in run.models or run.plan.reference_skill:
             continue
-        found = [outcome for outcome in store.outcomes(run) if outcome.model == model]
-        if {"baseline", "skill"} <= {outcome.arm for outcome in found}:
-            return found
+        of_model = [outcome for outcome in store.outcomes(run) if outcome.model == model]
+        if {"baseline", "skill"} <= {outcome.arm for outcome in of_model}:
+            return of_model
     return []
 
 
 def _sizes(
     address: Address,
-    wanted: LiftToDetect,
+    target: LiftToDetect,
     outcomes: Sequence[Outcome],
     concurrency: int,
     suite: tuple[CostEstimate, int] | None,
@@ -104,12 +104,12 @@ def _sizes(
     if is_measured:
         variance = VarianceComponents.measured(differences, cases)
     else:
-        variance = VarianceComponents.assumed(wanted.baseline, wanted.lift)
+        variance = VarianceComponents.assumed(target.baseline, target.lift)
     seconds = _seconds_per_trial(address, outcomes)
     lanes = usable_cores() if address.provider == "local" else concurrency
     sizes: list[SampleSize] = []
     for runs in RUNS:
-        needed = cases_needed(wanted.lift, runs, variance, chance=wanted.chance)
+        needed = cases_needed(target.lift, runs, variance, chance=target.chance)
         if needed is None:
             continue
         trials = 2 * needed * runs
@@ -119,7 +119,7 @@ def _sizes(
             one_round, at_hand = suite
             low, high = (each * needed * runs / at_hand for each in one_round.cost_usd)
             cost = None if one_round.unknown else (low, high)
-            chance = power(wanted.lift, at_hand, runs, variance)
+            chance = power(target.lift, at_hand, runs, variance)
         sizes.append(SampleSize(runs, needed, trials, cost, (least, most), chance))
     at_hand = suite[1] if suite else None
     return SampleSizes(address.name, variance, is_measured, at_hand, lanes, seconds, bool(outcomes), tuple(sizes))

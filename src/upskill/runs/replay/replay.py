@@ -12,23 +12,23 @@ from upskill.runs.planning.plan import CONTROLS, Plan, PlanOptions, Trial
 from upskill.suites import Suite
 
 
-def as_recorded(given: PlanOptions, cassette: Cassette, suite: Suite | None) -> PlanOptions:
+def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -> PlanOptions:
     """The options of a plan, with whatever nobody gave as it was when the replies were recorded."""
     was = cassette.settings
     # A limit that is not the suite's own was given on the command line.
     own_limit = suite.max_output_tokens if suite else None
     limit = was.max_output_tokens if was.limit_is_stated and was.max_output_tokens != own_limit else None
-    judge = cassette.address(given.judge) if isinstance(given.judge, str) and given.judge else given.judge
+    judge = cassette.address(options.judge) if isinstance(options.judge, str) and options.judge else options.judge
     return replace(
-        given,
-        seed=given.seed or was.seed,
-        temperature=was.temperature if given.temperature is None else given.temperature,
-        max_output_tokens=given.max_output_tokens or limit,
-        baseline=given.baseline and "baseline" in was.arms,
-        controls=given.controls or CONTROLS[0] in was.arms,
-        agent=was.agent if given.agent == "chat" else given.agent,
+        options,
+        seed=options.seed or was.seed,
+        temperature=was.temperature if options.temperature is None else options.temperature,
+        max_output_tokens=options.max_output_tokens or limit,
+        baseline=options.baseline and "baseline" in was.arms,
+        controls=options.controls or CONTROLS[0] in was.arms,
+        agent=was.agent if options.agent == "chat" else options.agent,
         judge=judge or cassette.judge or "",
-        bounds=_bounds(cassette) if given.bounds == Bounds() else given.bounds,
+        bounds=_bounds(cassette) if options.bounds == Bounds() else options.bounds,
     )
 
 
@@ -66,8 +66,8 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
         return recorded.error
     here = f"case {trial.case!r}, {trial.arm}"
     if recorded.redacted:
-        said = "secrets were taken out of an answer of this trial, so what was asked after it has no reply"
-        return f"{here}: {said} in {cassette.path}"
+        reason = "secrets were taken out of an answer of this trial, so what was asked after it has no reply"
+        return f"{here}: {reason} in {cassette.path}"
     settings, was = cassette.settings, f"since {cassette.path} was recorded"
     changed = [
         f"{name} was {before} and is {now}"
@@ -81,8 +81,8 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
     if settings.visible_hash != plan.skill.visible_hash and trial.arm in ("skill", "placebo"):
         changed.append(f"the skill {plan.skill.name} has changed")
     if not changed and plan.acts:
-        said = "a command printed something else, or the case has changed, so what was asked next has no reply"
-        return f"{here}: {was}, {said}"
+        reason = "a command printed something else, or the case has changed, so what was asked next has no reply"
+        return f"{here}: {was}, {reason}"
     if not changed:
         what = "the older skill" if plan.reference_skill and trial.arm == "baseline" else "the case"
         changed = [f"{what} has changed: its prompt, its files or its output limit"]
@@ -98,5 +98,5 @@ def _where(cassette: Cassette, trial: Trial) -> str:
 
 
 def _ranges(seeds: Iterable[int]) -> str:
-    found = sorted(seeds)
-    return f"seed {found[0]}" if len(found) == 1 else f"seeds {found[0]} to {found[-1]}"
+    ordered = sorted(seeds)
+    return f"seed {ordered[0]}" if len(ordered) == 1 else f"seeds {ordered[0]} to {ordered[-1]}"

@@ -109,14 +109,14 @@ def _is_path(address: Address) -> bool:
 
 def _names(addresses: Sequence[Address]) -> list[str]:
     """What the models are called in the file: by the name of a file without its folder, each by another one."""
-    found: dict[str, int] = {}
+    uses: dict[str, int] = {}
     names: list[str] = []
     for address in addresses:
         name = address.name
         if _is_path(address):
             name = name.replace(address.model, Path(address.model).name)
-        found[name] = found.get(name, 0) + 1
-        names.append(name if found[name] == 1 else f"{name} ({found[name]})")
+        uses[name] = uses.get(name, 0) + 1
+        names.append(name if uses[name] == 1 else f"{name} ({uses[name]})")
     return names
 
 
@@ -147,23 +147,23 @@ class _Writer:
         if trial.case != self.case:
             self.case = trial.case
             self.written.clear()
-        found: dict[tuple[int, str], Reply] = {}
+        replies: dict[tuple[int, str], Reply] = {}
         counts: Counter[str] = Counter()
         is_missing = not result.asked
-        for asked in result.asked:
-            number = self.numbers[self.judge] if asked.role else student
-            text = self.store.reply(asked.key)
+        for request_hash in result.asked:
+            number = self.numbers[self.judge] if request_hash.role else student
+            text = self.store.reply(request_hash.key)
             if text is None:
                 is_missing = True
                 continue
             own: Counter[str] = Counter()
-            found[number, asked.request] = scrub(read_reply(text), own)
+            replies[number, request_hash.request] = scrub(read_reply(text), own)
             counts += own
         if is_missing and result.passed is not None:
             self.done.missing += 1
             return
         row: dict[str, Any] = {"model": student, "case": trial.case, "arm": trial.arm, "seed": trial.seed}
-        row |= {"asked": [asked.request for asked in result.asked]}
+        row |= {"asked": [request_hash.request for request_hash in result.asked]}
         row |= {"key": result.key} if self.acts else {}
         row |= {"error": _scrub_text(result.error, Counter())} if result.passed is None else {}
         row |= {"redacted": True} if counts else {}
@@ -172,7 +172,7 @@ class _Writer:
         self.done.redacted += counts
         if counts:
             self.done.redacted_cases[trial.case] = None
-        for (number, request), reply in found.items():
+        for (number, request), reply in replies.items():
             if (number, request) not in self.written:
                 self.written.add((number, request))
                 self.done.replies += 1

@@ -101,7 +101,7 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     cases = [
         ComparedCase(case, scores[0][case], scores[1][case]) for case in alike if all(case in side for side in scores)
     ]
-    found = Comparison(
+    comparison = Comparison(
         before,
         after,
         cases,
@@ -110,31 +110,34 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
         [case for case in new if case not in old],
         [case for case in alike if not all(case in side for side in scores)],
     )
-    if why := _no_test(found):
-        return replace(found, no_test=why)
-    return replace(found, p_value=_p_value(found))
+    if why := _no_test(comparison):
+        return replace(comparison, no_test=why)
+    return replace(comparison, p_value=_p_value(comparison))
 
 
-def _no_test(found: Comparison) -> str:
-    if found.edited or found.only_before or found.only_after or found.unscored:
+def _no_test(comparison: Comparison) -> str:
+    if comparison.edited or comparison.only_before or comparison.only_after or comparison.unscored:
         return "the runs do not have the same cases with a score"
-    if any(side.run.plan.suite.part for side in (found.before, found.after)):
+    if any(side.run.plan.suite.part for side in (comparison.before, comparison.after)):
         return "somebody chose the cases, which are a part of the suite"
-    if any(getattr(found.before.run.plan, name) != getattr(found.after.run.plan, name) for name in ("runs", "seed")):
+    if any(
+        getattr(comparison.before.run.plan, name) != getattr(comparison.after.run.plan, name)
+        for name in ("runs", "seed")
+    ):
         return "the runs do not have the same seeds"
     return ""
 
 
-def _p_value(found: Comparison) -> float:
+def _p_value(comparison: Comparison) -> float:
     """Of "the two are interchangeable", exact: cases change their sides as a whole, and twins together."""
-    twins = {**found.before.run.plan.twins, **found.after.run.plan.twins}
-    whole = math.lcm(*(case.gain.denominator for case in found.cases))
-    gains = [int(case.gain * whole) for case in found.cases]
-    return sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in found.cases])
+    twins = {**comparison.before.run.plan.twins, **comparison.after.run.plan.twins}
+    denominator = math.lcm(*(case.gain.denominator for case in comparison.cases))
+    gains = [int(case.gain * denominator) for case in comparison.cases]
+    return sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in comparison.cases])
 
 
-def _differences(found: Comparison) -> Iterator[str]:
-    before, after = found.before, found.after
+def _differences(comparison: Comparison) -> Iterator[str]:
+    before, after = comparison.before, comparison.after
     if before.run.skill != after.run.skill:
         yield f"the skill's name ({before.run.skill} → {after.run.skill})"
     addresses = [next(one for one in side.run.plan.models if one.name == side.model) for side in (before, after)]
@@ -143,9 +146,9 @@ def _differences(found: Comparison) -> Iterator[str]:
     elif addresses[0] != addresses[1]:
         yield f"where {before.model} is asked"
     for number, what in (
-        (len(found.edited), "edited"),
-        (len(found.only_before), "removed"),
-        (len(found.only_after), "added"),
+        (len(comparison.edited), "edited"),
+        (len(comparison.only_before), "removed"),
+        (len(comparison.only_after), "added"),
     ):
         if number:
             yield f"the suite ({counted(number, 'case')} {what})"

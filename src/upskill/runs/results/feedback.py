@@ -25,9 +25,9 @@ from upskill.runs.stores.rows import FeedbackVerdict, timestamp
 if TYPE_CHECKING:
     from upskill.verdicts.agreement import Agreement
 
-LONGEST_NOTE = 10_000  # characters
-MOST_BYTES = 20_000_000
-LARGEST_SEED = 2**63 - 1  # that a store can hold
+MAX_NOTE = 10_000  # characters
+MAX_BYTES = 20_000_000
+MAX_SEED = 2**63 - 1  # that a store can hold
 # What skill-creator calls the two sides of an evaluation, and what we call them.
 _ARMS: Mapping[str, Arm] = {
     "with_skill": "skill",
@@ -69,7 +69,7 @@ class _Review(BaseModel):
     case: str = ""
     model: str = ""
     arm: str = ""
-    seed: int | None = Field(None, ge=-LARGEST_SEED, le=LARGEST_SEED)
+    seed: int | None = Field(None, ge=-MAX_SEED, le=MAX_SEED)
     verdict: str = ""
     feedback: str = ""
     timestamp: str = ""
@@ -93,22 +93,22 @@ def read_feedback(path: str | Path) -> list[Remark]:
     """The reviews of a file, with those that take one back; UsageError where it has none to read."""
     hint = "Feedback is what `upskill view` and a report export, or skill-creator's feedback.json."
     try:
-        said: object = json.loads(read_input_text(path, most=MOST_BYTES, hint=hint))
+        document: object = json.loads(read_input_text(path, most=MAX_BYTES, hint=hint))
         # A list of reviews alone is understood too.
-        file = _File.model_validate({"reviews": said} if isinstance(said, list) else said)
+        file = _File.model_validate({"reviews": document} if isinstance(document, list) else document)
     except (ValueError, RecursionError) as error:
         why = _why(error) if isinstance(error, ValidationError) else f"it is not JSON ({error})"
         raise UsageError(f"{path}: is not feedback: {why}", hint) from error
     complete = file.status == "complete"
-    found = [_remark(review, file.run or "", path, complete=complete) for review in file.reviews]
-    return [remark for remark in found if remark is not None]
+    remarks = [_remark(review, file.run or "", path, complete=complete) for review in file.reviews]
+    return [remark for remark in remarks if remark is not None]
 
 
 def _why(error: ValidationError) -> str:
     first = error.errors()[0]
-    said = first["msg"].removesuffix(f" or instance of {_Review.__name__}")
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {said}" if place else said
+    message = first["msg"].removesuffix(f" or instance of {_Review.__name__}")
+    field_path = ".".join(map(str, first["loc"]))
+    return f"{field_path}: {message}" if field_path else message
 
 
 def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> Remark | None:
@@ -127,7 +127,7 @@ def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> R
         return None
     return Remark(
         cast("FeedbackVerdict", verdict),
-        note[:LONGEST_NOTE],
+        note[:MAX_NOTE],
         run,
         case,
         review.model,
@@ -136,7 +136,7 @@ def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> R
         review.timestamp,
         review.run_id,
         draw=int(theirs["run"]) if theirs and theirs["run"] else 1,
-        cut=len(note) > LONGEST_NOTE,
+        cut=len(note) > MAX_NOTE,
     )
 
 
@@ -200,11 +200,11 @@ def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -
     """
     if model and model not in run.models:
         raise UsageError(f"{run.id}: no model is called {model!r}", f"It has {', '.join(run.models)}.")
-    found = Imported()
+    imported = Imported()
     known = {review.trial: review for review in store.reviews(run)}
     for remark in read_feedback(path):
         if remark.run and remark.run != run.id:
-            found.other_run += 1
+            imported.other_run += 1
             continue
         meant = replace(remark, model=remark.model or model)
         trial = trial_of(meant, run)
@@ -212,28 +212,28 @@ def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -
             continue
         if trial is None or store.result(run, trial) is None:
             is_open = not meant.model and trial_of(replace(meant, model=run.models[0]), run) is not None
-            (found.no_model if is_open else found.unknown).append(remark.name or remark.case)
+            (imported.no_model if is_open else imported.unknown).append(remark.name or remark.case)
             continue
         review = Review(trial, remark.verdict, remark.note, remark.created if _time(remark.created) else timestamp())
         if trial in known and _time(known[trial].created) > _time(review.created):
-            found.older += 1
+            imported.older += 1
             continue
         if remark.takes_back:
             store.remove_review(run, trial)
             del known[trial]
-            found.taken_back += 1
+            imported.taken_back += 1
             continue
         store.add_review(run, review)
         known[trial] = review
-        found.stored += 1
-        found.cut += remark.cut
-    return found
+        imported.stored += 1
+        imported.cut += remark.cut
+    return imported
 
 
-def _time(said: str) -> str:
+def _time(text: str) -> str:
     """A time in ISO 8601, in UTC and so in an order; empty where that is no time."""
     try:
-        time = datetime.fromisoformat(said)
+        time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError):
         return ""
@@ -261,23 +261,25 @@ class PeopleAgreement:
     def lines(self) -> list[str]:
         """The same in words."""
         marks = ", ".join(f"{count} {name or 'with a note alone'}" for name, count in self.marks.items())
-        said = [f"People marked {counted(sum(self.marks.values()), 'answer')}: {marks}."]
+        lines = [f"People marked {counted(sum(self.marks.values()), 'answer')}: {marks}."]
         if self.outcome.ratings:
-            said.append(f"The outcome agrees with them {_words(self.outcome)}.")
-            said += [f"{name} alone agrees {_words(one)}." for name, one in self.checks.items() if len(self.checks) > 1]
-        return said
+            lines.append(f"The outcome agrees with them {_words(self.outcome)}.")
+            lines += [
+                f"{name} alone agrees {_words(one)}." for name, one in self.checks.items() if len(self.checks) > 1
+            ]
+        return lines
 
 
 def _words(agreement: Agreement) -> str:
-    said = f"{agreement.agreed} of {agreement.ratings} times"
+    times = f"{agreement.agreed} of {agreement.ratings} times"
     if agreement.ratings == 1:
-        return f"{said}; one rating is too few for a kappa"
+        return f"{times}; one rating is too few for a kappa"
     if agreement.kappa is None or agreement.interval is None:
-        return f"{said}; kappa is not defined, as both sides always say the same one thing"
+        return f"{times}; kappa is not defined, as both sides always say the same one thing"
     low, high = agreement.interval
     wrong = f"; {agreement.only_check} passed and were called wrong" if agreement.only_check else ""
     strict = f"; {agreement.only_person} failed and were called right" if agreement.only_person else ""
-    return f"{said}, kappa {agreement.kappa:.2f} ({low:.2f} to {high:.2f}){wrong}{strict}"
+    return f"{times}, kappa {agreement.kappa:.2f} ({low:.2f} to {high:.2f}){wrong}{strict}"
 
 
 def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
@@ -287,8 +289,8 @@ def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
         return None
     from upskill.verdicts.agreement import measure_agreement  # noqa: PLC0415 - numpy comes with it
 
-    said = [review.verdict for review in reviews]
-    marks = {verdict: said.count(verdict) for verdict in get_args(FeedbackVerdict) if verdict in said}
+    verdicts = [review.verdict for review in reviews]
+    marks = {verdict: verdicts.count(verdict) for verdict in get_args(FeedbackVerdict) if verdict in verdicts}
     outcomes: list[tuple[str, bool, bool]] = []
     checks: dict[str, list[tuple[str, bool, bool]]] = {}
     for review in reviews:
@@ -300,8 +302,8 @@ def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
         for judgement in result.judgements:
             if judgement.decides:
                 checks.setdefault(judgement.check, []).append((review.trial.case, right, judgement.passed))
-    found = {name: measure_agreement(rows) for name, rows in sorted(checks.items())}
-    return PeopleAgreement(marks, measure_agreement(outcomes), found, reviews)
+    by_check = {name: measure_agreement(rows) for name, rows in sorted(checks.items())}
+    return PeopleAgreement(marks, measure_agreement(outcomes), by_check, reviews)
 
 
 def export_feedback(store: Store, run: Run) -> dict[str, Any]:

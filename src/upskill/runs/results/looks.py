@@ -112,8 +112,8 @@ def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
 
 def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
     """The verdicts on all models of a run as they were last reported; None where they would be others today."""
-    found = current_verdicts(store, run)
-    return [found[model] for model in run.models] if found.keys() >= set(run.models) else None
+    verdicts = current_verdicts(store, run)
+    return [verdicts[model] for model in run.models] if verdicts.keys() >= set(run.models) else None
 
 
 def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
@@ -132,17 +132,17 @@ def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
 def limits_of(run: Run, decision: str) -> str:
     """What a verdict is of, in words, where that is not all of a suite with and without the skill."""
     plan, suite = run.plan, run.plan.suite
-    said: list[str] = []
+    limits: list[str] = []
     if part := suite.part:
-        said.append(f"only {len(suite.cases)} of {part.of} cases")
+        limits.append(f"only {len(suite.cases)} of {part.of} cases")
     if plan.reference_skill:
-        said.append("against an older skill")
+        limits.append("against an older skill")
     if "baseline" not in plan.arms:
-        said.append("without a baseline")
+        limits.append("without a baseline")
     done = run.passed + run.failed + run.errored
     if done < run.trials and not (plan.scope and decision != "undecided"):  # which it came to before its end
-        said.append(f"only {done:,} of {counted(run.trials, 'trial')}")
-    return ", ".join(said)
+        limits.append(f"only {done:,} of {counted(run.trials, 'trial')}")
+    return ", ".join(limits)
 
 
 def _user_name() -> str:

@@ -28,7 +28,7 @@ from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.stores import Batch, Store
 from upskill.traces import NO_USAGE, Usage
 
-FIRST_WAIT, LONGEST_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two polls, and how they grow
+FIRST_WAIT, MAX_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two polls, and how they grow
 REPLIES_PER_COMMIT = 500  # replies stored at a time
 ASKED_ON_RESUME = "The provider may have accepted the batch; the same command asks for it."
 CHECK_CONSOLE = "The provider may have accepted the batch; check its console before you send it again."
@@ -56,7 +56,7 @@ class _PendingBatch:
 
     batch: Batch
     api: Batches
-    wanted: dict[str, _PendingRequest]
+    requests: dict[str, _PendingRequest]
     unsupported_params: frozenset[str] = frozenset()
     last_status: BatchStatus | None = None
     last_error: str = ""  # the message that was shown last
@@ -84,13 +84,13 @@ class BatchExecutor(Executor):
         check_batchable(plan.models)
         if plan.agent != "chat":
             raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may ask more than once")
-        asked = {
+        requests = {
             trial: _PendingRequest(plan.addresses[trial.model], chat_request(task_of(plan, trial)))
             for trial in job.trials
         }
-        keys = {trial: request_key(one.address, one.request) for trial, one in asked.items()}
+        keys = {trial: request_key(one.address, one.request) for trial, one in requests.items()}
         fresh = self.models.cache == "refresh"
-        missing = {key: asked[trial] for trial, key in keys.items() if fresh or self.store.reply(key) is None}
+        missing = {key: requests[trial] for trial, key in keys.items() if fresh or self.store.reply(key) is None}
         self._errors.clear()
         if 0 < len(missing) < len(keys):
             self.message(f"{len(keys) - len(missing)} of {len(keys)} requests have a stored reply.")
@@ -118,36 +118,36 @@ class BatchExecutor(Executor):
                     assert isinstance(model, HttpModel)
                     model.unsupported_params |= self._unsupported_params.get(one.address, frozenset())
                     apis[one.address] = BATCHES.load(one.address.provider)(model)
-            wanted = dict(missing)
-            while wanted:
+            unanswered = dict(missing)
+            while unanswered:
                 for address, api in apis.items():
-                    mine = {key: one for key, one in wanted.items() if one.address == address}
+                    mine = {key: one for key, one in unanswered.items() if one.address == address}
                     await self._resume_batches(api, mine)
-                within = self._within_ceilings(wanted)
+                within = self._within_ceilings(unanswered)
                 for address, api in apis.items():
                     mine = {key: one for key, one in within.items() if one.address == address}
                     await self._submit(api, mine, run)
-                wanted = await self._wait()
+                unanswered = await self._wait()
             self._unsupported_params |= {address: api.model.unsupported_params for address, api in apis.items()}
 
-    async def _resume_batches(self, api: Batches, wanted: Mapping[str, _PendingRequest]) -> None:
+    async def _resume_batches(self, api: Batches, unanswered: Mapping[str, _PendingRequest]) -> None:
         """Wait for the batches of an earlier command that have what we want."""
         for batch in self.store.pending_batches(api.model.url):
-            mine = {key: wanted[key] for key in batch.keys if key in wanted}
+            mine = {key: unanswered[key] for key in batch.keys if key in unanswered}
             if not mine:
                 continue
             try:
-                found = batch if batch.id else await self._find_at_provider(api, batch)
+                known = batch if batch.id else await self._find_at_provider(api, batch)
             except ModelError as error:
                 self._fail(mine, error)
                 continue
-            if found is None:
+            if known is None:
                 continue
             self.message(
-                f"{batch.model}: waiting for {len(mine)} requests of batch {found.id}, sent {batch.submitted}."
+                f"{batch.model}: waiting for {len(mine)} requests of batch {known.id}, sent {batch.submitted}."
             )
             self._count_calls(len(mine))
-            self.pending.append(_PendingBatch(found, api, mine))
+            self.pending.append(_PendingBatch(known, api, mine))
 
     async def _find_at_provider(self, api: Batches, batch: Batch) -> Batch | None:
         """Did the provider get a batch that was about to be submitted when everything stopped?
@@ -166,18 +166,18 @@ class BatchExecutor(Executor):
         self.store.settle_batch(batch)
         return None
 
-    def _within_ceilings(self, wanted: Mapping[str, _PendingRequest]) -> dict[str, _PendingRequest]:
+    def _within_ceilings(self, requests: Mapping[str, _PendingRequest]) -> dict[str, _PendingRequest]:
         """The first requests that are not pending yet, as many as the ceilings allow at their worst."""
-        pending = {key for waiting in self.pending for key in waiting.wanted}
+        pending = {key for waiting in self.pending for key in waiting.requests}
         ledger = self.models.ledger or Ledger()
-        prices = {one.address: price_for(one.address, self.models.context.prices) for one in wanted.values()}
+        prices = {one.address: price_for(one.address, self.models.context.prices) for one in requests.values()}
         reserved = NO_USAGE
         for waiting in self.pending:
-            for one in waiting.wanted.values():
+            for one in waiting.requests.values():
                 reserved = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
         within: dict[str, _PendingRequest] = {}
         reached = ""
-        for key, one in wanted.items():
+        for key, one in requests.items():
             if key in pending or key in self._errors:
                 continue
             after = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
@@ -188,15 +188,15 @@ class BatchExecutor(Executor):
                 within[key], reserved = one, after
         return within
 
-    async def _submit(self, api: Batches, wanted: dict[str, _PendingRequest], run: str) -> None:
+    async def _submit(self, api: Batches, requests: dict[str, _PendingRequest], run: str) -> None:
         unsupported_params = api.model.unsupported_params
         name = api.model.address.name
         written = (
             (key, api.encode_request(key, api.model.build_body(one.request, unsupported_params)))
-            for key, one in wanted.items()
+            for key, one in requests.items()
         )
         for chunk in api.chunks(written):
-            mine = {key: wanted[key] for key in chunk}
+            mine = {key: requests[key] for key in chunk}
             batch = self.store.begin_batch(run, name, api.model.url, chunk)
             try:
                 known = await api.submit(chunk.values(), batch.token)
@@ -229,7 +229,7 @@ class BatchExecutor(Executor):
             if not self.pending:
                 return again
             await asyncio.sleep(pause)
-            pause = min(LONGEST_WAIT, pause * GROWTH)
+            pause = min(MAX_WAIT, pause * GROWTH)
 
     def _report_status(self, waiting: _PendingBatch, progress: BatchStatus) -> None:
         if progress != waiting.last_status:
@@ -246,7 +246,7 @@ class BatchExecutor(Executor):
         if error.status in PERMANENT or error.status == 200:
             if error.status == 404:  # gone, with what it had; the next command submits anew
                 self.store.settle_batch(waiting.batch)
-            self._fail(waiting.wanted, error)
+            self._fail(waiting.requests, error)
             self.pending.remove(waiting)
         elif error.message != waiting.last_error:
             waiting.last_error = error.message
@@ -259,7 +259,7 @@ class BatchExecutor(Executor):
         replies: dict[str, Reply] = {}
         async with aclosing(waiting.api.results(progress)) as lines:
             async for line in lines:
-                one = waiting.wanted.get(line.key)
+                one = waiting.requests.get(line.key)
                 if one is None:
                     continue
                 try:
@@ -273,13 +273,13 @@ class BatchExecutor(Executor):
                 if len(replies) >= REPLIES_PER_COMMIT:
                     await self._store_replies(waiting, replies)
         await self._store_replies(waiting, replies)
-        for key in waiting.wanted:
+        for key in waiting.requests:
             if key not in errors and key not in self._delivered:
-                words = progress.error or f"it ended ({progress.status}) without an answer to this request"
-                errors[key] = ModelError(f"batch {progress.id}: {words}", fatal=bool(progress.error))
+                reason = progress.error or f"it ended ({progress.status}) without an answer to this request"
+                errors[key] = ModelError(f"batch {progress.id}: {reason}", fatal=bool(progress.error))
         # Another plan may need the rest of it: only what is ours, or stored, is settled.
         stored = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
-        self.store.settle_batch(waiting.batch, {*waiting.wanted, *stored})
+        self.store.settle_batch(waiting.batch, {*waiting.requests, *stored})
         self._errors |= {key: error for key, error in errors.items() if key not in again}
         return again
 
@@ -298,9 +298,9 @@ class BatchExecutor(Executor):
         if self.models.ledger:
             self.models.ledger.calls += requests
 
-    def _fail(self, wanted: Iterable[str], error: ModelError) -> None:
+    def _fail(self, keys: Iterable[str], error: ModelError) -> None:
         """None of these gets a reply, all for the same reason."""
-        self._errors |= dict.fromkeys(wanted, ModelError(error.message, error.hint, status=error.status, fatal=True))
+        self._errors |= dict.fromkeys(keys, ModelError(error.message, error.hint, status=error.status, fatal=True))
 
 
 def _read_reply(api: Batches, line: BatchResult, request: Request) -> Reply:

@@ -110,7 +110,7 @@ class _Run:
         async with self.models:
             reused = self._find_results()
             await self._open_models(len(reused))
-            run, found = store.start_run(self.plan, __version__, fresh=options.fresh)
+            run, resumed = store.start_run(self.plan, __version__, fresh=options.fresh)
             with store.claim(run):
                 run = store.annotate(
                     run,
@@ -126,7 +126,7 @@ class _Run:
                 self.errored = {result.trial: result for result in store.errored(run)}
                 missing = self._missing(run)
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
-                with _forget_on_refusal(store, None if found else run):
+                with _forget_on_refusal(store, None if resumed else run):
                     if missing:
                         self.executor.open(self.plan, store.address)
                     self.events.started(self.plan, run, missing)
@@ -152,8 +152,10 @@ class _Run:
             for verdict in evaluation.verdicts:
                 if verdict.pairs:  # without one there is no lift to be looked at
                     look = look_at(self.store, evaluation, verdict.model)
-                    said = verdict.to_dict()
-                    self.store.add_look(replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=said))
+                    stored_verdict = verdict.to_dict()
+                    self.store.add_look(
+                        replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=stored_verdict)
+                    )
         return evaluation
 
     def _registered(self) -> Registration | None:
@@ -196,7 +198,7 @@ class _Run:
             *plan.suite.warnings,
             *quality,
             *describe_twins(plan.twins),
-            *(f"{address.name}: {said}" for address in plan.models if (said := _caveat(address))),
+            *(f"{address.name}: {caveat}" for address in plan.models if (caveat := _caveat(address))),
             *([sandbox.warning] if sandbox and sandbox.warning else []),
             *(self.models.cassette.warnings if self.models.cassette else ()),
             *filter(None, not_acting),
@@ -212,8 +214,8 @@ class _Run:
 
     async def _open_models(self, reused: int) -> None:
         """Open them all, unless every result is stored: then nobody is asked, and weights take seconds to load."""
-        found = None if self.options.fresh else self.store.find_run(self.plan)
-        if (found and found.finished) or reused == len(self.plan):
+        known = None if self.options.fresh else self.store.find_run(self.plan)
+        if (known and known.finished) or reused == len(self.plan):
             return
         for address in self.plan.models:
             await self.models.get(address)

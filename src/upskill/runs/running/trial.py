@@ -79,7 +79,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_requests() as asked, track_reused() if previous else _NONE_REUSED as reused:
+    with track_requests() as requests, track_reused() if previous else _NONE_REUSED as reused:
         try:
             passed = await _run_and_check(plan, trial, models, attempt)
         except (UsageError, CeilingReached, StoreError):
@@ -94,7 +94,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
             error = TrialError(f"{type(raised).__name__}: {raised}")
             error.traceback = traceback.format_exc()
         if error and not attempt.trace:
-            await models.forget(one.key for one in asked)  # or the next attempt would get the same replies
+            await models.forget(one.key for one in requests)  # or the next attempt would get the same replies
         elif error:
             await models.forget(one.key for one in attempt.judged_with)  # what the student said stays as it is
     trace, judge = attempt.trace, attempt.judge
@@ -120,7 +120,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         error.traceback if error else "",
         attempt.cause if error is None else "",
         earlier,
-        (*(_asked_before(previous) if attempt.regraded else ()), *asked, *attempt.judged_with),
+        (*(_asked_before(previous) if attempt.regraded else ()), *requests, *attempt.judged_with),
     )
 
 
@@ -178,8 +178,8 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             reason = REASONS[attempt.cause].format(limit=task.max_output_tokens)
             if attempt.cause == "length" and isinstance(agent, ExternalAgent):
                 reason = "the answer was cut off at the agent's own limit"
-            said = f": {trace.stop_details}" if trace.stop_details else ""
-            attempt.judgements.append(Judgement("complete", passed=False, reason=f"{reason}{said}"))
+            details = f": {trace.stop_details}" if trace.stop_details else ""
+            attempt.judgements.append(Judgement("complete", passed=False, reason=f"{reason}{details}"))
             return False
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""

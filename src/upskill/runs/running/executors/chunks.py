@@ -226,9 +226,9 @@ class _ChunkRun:
 
 def brief(result: Result) -> Result:
     """A result with what is counted and nothing of what was said. Equal parts are one object, which is sent once."""
-    said = result.trace
-    calls = tuple((step.tool, step.status) for step in said.calls) if said else ()
-    trace = said and _trace(calls, said.model, said.turns, said.warnings)
+    full = result.trace
+    calls = tuple((step.tool, step.status) for step in full.calls) if full else ()
+    trace = full and _trace(calls, full.model, full.turns, full.warnings)
     judgements = tuple(_judgement(each.check, each.passed, each.decides) for each in result.judgements)
     return replace(result, trace=trace, judgements=judgements, asked=())
 
