@@ -66,7 +66,7 @@ def look_at(run: Run) -> Look:
 
 
 def everything(store: Store) -> dict[str, Any]:
-    """All that the protocols hand out, but for numbers that a store gives itself."""
+    """All that a store hands out, but for numbers that a store gives itself."""
     runs = list(store.runs())
     candidates = [replace(each, number=0, parent=bool(each.parent)) for each in store.candidates("greeter")]
     return {
@@ -211,8 +211,8 @@ def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path,
     found = upskill("store", "check", "--json")
     assert found.code == 1
     problems = "\n".join(found.json["problems"])
-    assert "2 results of a run that does not exist" in problems
-    assert "1 batch at a provider for a run that does not exist" in problems
+    assert "results of a run that does not exist: 2" in problems
+    assert "batches at a provider for a run that does not exist: 1" in problems
     assert "the counts differ from the results" in problems
     assert "cannot be read: JSONDecodeError" in problems
     listed = upskill("store", "check")

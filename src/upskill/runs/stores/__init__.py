@@ -67,7 +67,7 @@ def find_store(address: str | Path) -> Store | None:
 
 def _open_database(address: str | Path | None, *, create: bool) -> Database | None:
     if address == "":
-        raise UsageError("the place of the runs is empty", "Name a folder; it is upskill's own where none is named.")
+        raise UsageError("the name of the store is empty", "Name a folder; it is upskill's own where none is named.")
     scheme = url_scheme(address) if isinstance(address, str) else ""
     kind = _ALIASES.get(scheme, scheme) or "sqlite"
     if kind not in STORES:

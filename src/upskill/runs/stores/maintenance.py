@@ -57,7 +57,7 @@ class _CopiedRun:
 def copy_store(source: Store, target: Store, report: Report = _report_nothing) -> Copied:
     """Copy all that is stored; StoreError if something that was read is not there in the end."""
     if source.location == target.location:
-        raise UsageError(f"{source.location}: cannot be copied into itself", "Name another place to copy to.")
+        raise UsageError(f"{source.location}: cannot be copied into itself", "Name another store to copy to.")
     origin, copy = source.database, target.database
     runs = _copy_runs(origin, copy)
     total = _count(origin, RESULTS) + _count(origin, REPLIES) or 1
@@ -181,24 +181,16 @@ def _count(database: Database, table: Table, where: str = "TRUE", *values: Any) 
 # Checking.
 
 # What refers to something that is not there. Looks stay when a run is deleted, so theirs may be gone.
-_ORPHANS = (
-    (
-        ("result of a run that does not exist", "results of a run that does not exist"),
-        "SELECT COUNT(*) FROM results WHERE run NOT IN (SELECT number FROM runs)",
+_ORPHANS = {
+    "results of a run that does not exist": "FROM results WHERE run NOT IN (SELECT number FROM runs)",
+    "reviews of a run that does not exist": "FROM feedback WHERE run NOT IN (SELECT number FROM runs)",
+    "batches at a provider for a run that does not exist": (
+        "FROM batches WHERE state <> 'ended' AND run NOT IN (SELECT id FROM runs)"
     ),
-    (
-        ("review of a run that does not exist", "reviews of a run that does not exist"),
-        "SELECT COUNT(*) FROM feedback WHERE run NOT IN (SELECT number FROM runs)",
+    "candidates made from one that does not exist": (
+        "FROM candidates WHERE parent IS NOT NULL AND parent NOT IN (SELECT number FROM candidates)"
     ),
-    (
-        ("batch at a provider for a run that does not exist", "batches at a provider for a run that does not exist"),
-        "SELECT COUNT(*) FROM batches WHERE state <> 'ended' AND run NOT IN (SELECT id FROM runs)",
-    ),
-    (
-        ("candidate made from one that does not exist", "candidates made from one that does not exist"),
-        "SELECT COUNT(*) FROM candidates WHERE parent IS NOT NULL AND parent NOT IN (SELECT number FROM candidates)",
-    ),
-)
+}
 _COUNTS = """
     SELECT runs.id, runs.trials, counted.passed, counted.failed, counted.errored,
         COALESCE(SUM(progress.passed), 0), COALESCE(SUM(progress.failed), 0), COALESCE(SUM(progress.errored), 0)
@@ -227,9 +219,9 @@ def check_store(store: Store, report: Report = _report_nothing) -> list[str]:
 
 
 def _orphans(database: Database) -> Iterator[str]:
-    for (singular, plural), query in _ORPHANS:
-        if count := database.rows(query)[0][0]:
-            yield f"{count:,} {singular if count == 1 else plural}"
+    for problem, query in _ORPHANS.items():
+        if count := database.rows(f"SELECT COUNT(*) {query}")[0][0]:
+            yield f"{problem}: {count:,}"
 
 
 def _wrong_counts(database: Database) -> Iterator[str]:

@@ -57,11 +57,9 @@ class Column:
     references: str = ""  # the clause in SQL
 
     def definition(self, types: Mapping[Kind, str]) -> str:
-        words = [self.name, types[self.kind]]
-        words += [] if self.nullable else ["NOT NULL"]
-        words += [f"DEFAULT {self.default}"] if self.default else []
-        words += [self.references] if self.references else []
-        return " ".join(words)
+        null = "" if self.nullable else " NOT NULL"
+        default = f" DEFAULT {self.default}" if self.default else ""
+        return f"{self.name} {types[self.kind]}{null}{default} {self.references}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
