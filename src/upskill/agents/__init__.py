@@ -6,10 +6,9 @@ Kinds, one module each:
     tools         our own loop: the skill in a catalog, commands and files in a sandbox
     claude_code, codex, opencode    the real programs, in a sandbox (their rows are in `AGENT_SPECS`)
 
-Parts of `tools`: `catalog` (the skills on offer), `toolbox` (its tools), `tool_calling` (how a model calls them). Parts
-of the real programs: `program` (finding and running one), `proxy` (its only way to the model), `allow_list` (what it
-may send there). `activation` tells whether an agent opened a skill, `isolation`
-whether it saw one that it must not see.
+Parts of `tools`: `catalog` (the skills on offer), `toolbox` (its tools). Parts of the real programs: `program` (finding
+and running one), `proxy` (its only way to the model, and what the answers use), `allow_list` (what it may send there).
+`activation` tells whether an agent opened a skill, `isolation` whether it saw one that it must not see.
 
 An agent that needs a sandbox describes it (`setup`); whoever runs the trial opens it, runs the agent in it, lets the
 checks look at what is left there, and closes it.

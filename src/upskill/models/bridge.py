@@ -143,12 +143,12 @@ class BridgedModel:
         return Reply(
             text,
             self._usage(response),
-            "tools" if calls else STOP_REASONS.get(reason, "other" if reason else "end"),
-            tuple(calls),
-            (_original(response),) if calls else (),
-            "".join(thoughts),
-            response.model_name or "",
-            seconds,
+            stop="tools" if calls else STOP_REASONS.get(reason, "other" if reason else "end"),
+            calls=tuple(calls),
+            thinking=(_original(response),) if calls else (),
+            thoughts="".join(thoughts),
+            model=response.model_name or "",
+            seconds=seconds,
         )
 
     def _usage(self, response: Any) -> Usage:

@@ -25,14 +25,14 @@ from upskill.models import Address, Reply, Stop, ToolCall
 from upskill.plain import as_list, as_mapping, counted, is_deep
 
 FORMAT, VERSION = "upskill-replies", 1
-MOST_BYTES = 2_000_000_000  # of the file
-MOST_UNPACKED = 4_000_000_000
-LONGEST_LINE = 64_000_000
+MAX_BYTES = 2_000_000_000  # of the file
+MAX_UNPACKED = 4_000_000_000
+MAX_LINE = 64_000_000
 _UNUSABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-MOST_NAMED = 5  # cases in one message
-MOST_RUNS = 100_000
-LONGEST_NAME = 500  # characters, of a model
-LARGEST = 1e12  # a number that nothing real reaches
+MAX_NAMED = 5  # cases in one message
+MAX_RUNS = 100_000
+MAX_NAME = 500  # characters, of a model
+MAX_NUMBER = 1e12  # a number that nothing real reaches
 
 _TABLES = """
 CREATE TABLE replies (model INTEGER, request TEXT, reply TEXT, PRIMARY KEY (model, request));
@@ -114,11 +114,11 @@ class Cassette:
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         unpacked = 0
-        with open_input(self.path, most=MOST_BYTES) as packed, gzip.GzipFile(fileobj=packed) as stream:
+        with open_input(self.path, most=MAX_BYTES) as packed, gzip.GzipFile(fileobj=packed) as stream:
             while line := _read_line(stream):
                 unpacked += len(line)
-                if len(line) > LONGEST_LINE or unpacked > MOST_UNPACKED:
-                    raise ValueError(f"it unpacks to more than {MOST_UNPACKED // 10**9} GB, or has an endless line")
+                if len(line) > MAX_LINE or unpacked > MAX_UNPACKED:
+                    raise ValueError(f"it unpacks to more than {MAX_UNPACKED // 10**9} GB, or has an endless line")
                 self._content.update(line)
                 found = as_mapping(json.loads(line.decode()))
                 if found is None or is_deep(found):
@@ -136,7 +136,7 @@ class Cassette:
         if len({one.name for one in self.addresses}) < len(self.addresses):
             raise ValueError("its models have no names of their own")
         _whole(given["seed"])
-        if not 1 <= _whole(given["runs"]) <= MOST_RUNS or _whole(given["max_output_tokens"]) < 1:
+        if not 1 <= _whole(given["runs"]) <= MAX_RUNS or _whole(given["max_output_tokens"]) < 1:
             raise ValueError("its runs or its output limit are out of bounds")
         if given["temperature"] is not None:
             _number(given["temperature"])
@@ -224,7 +224,7 @@ class Cassette:
         cases = [json.loads(f'"{row[0]}"') for row in self._rows(query)]
         if not cases:
             return []
-        named = ", ".join(cases[:MOST_NAMED]) + (", …" if len(cases) > MOST_NAMED else "")
+        named = ", ".join(cases[:MAX_NAMED]) + (", …" if len(cases) > MAX_NAMED else "")
         where = f"{counted(len(cases), 'case')} ({named})"
         return [f"secrets were taken out of recorded answers to {where}: what is graded is not quite what was said"]
 
@@ -233,14 +233,14 @@ class Cassette:
 
 
 def _read_line(stream: BinaryIO | gzip.GzipFile) -> bytes:
-    return stream.readline(LONGEST_LINE + 1)
+    return stream.readline(MAX_LINE + 1)
 
 
 def read_recorded(row: Mapping[str, Any]) -> Reply:
     """The reply in a line of a cassette; TypeError or ValueError if it is none."""
     usage = dict(row["usage"])
     for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"):
-        if not 0 <= _whole(usage.get(name, 0)) <= LARGEST:
+        if not 0 <= _whole(usage.get(name, 0)) <= MAX_NUMBER:
             raise ValueError(f"{name} is below 0, or beyond all that is real")
     if usage.get("cost_usd") is not None:
         _number(usage["cost_usd"])
@@ -264,7 +264,7 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
 
 def _address(row: Mapping[str, Any]) -> Address:
     name = _text(row["name"])
-    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+    if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
         raise ValueError(f"{name!r:.60} is no name of a model")
     return Address(**{name: _text(row[name]) for name in ("name", "provider", "model", "endpoint", "effort")})
 
@@ -282,7 +282,7 @@ def _whole(value: object) -> int:
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
         raise TypeError(f"{value!r:.60} is no number of at least 0 that could be real")
     return value
 

@@ -34,13 +34,13 @@ def unanswered_stop(error: str, status: int | None = None) -> Literal["context",
     return "refusal" if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451) else None
 
 
-MOST_COUNTED = 10**12
+MAX_COUNT = 10**12
 _NUMBER = (int, float)  # `int | float` would be made anew for every look
 
 
 def count_or_zero(value: object) -> int:
     """The value where it is a positive number that could be a count, otherwise 0."""
-    return int(value) if isinstance(value, _NUMBER) and 0 < value <= MOST_COUNTED else 0
+    return int(value) if isinstance(value, _NUMBER) and 0 < value <= MAX_COUNT else 0
 
 
 def safe_excerpt(text: str, secrets: Iterable[str]) -> str:

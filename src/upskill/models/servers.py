@@ -14,7 +14,7 @@ from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.plain import dict_or_empty, list_or_empty
 
 SECONDS = 2.0  # for a server on this machine to answer
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def _probe(name: str, url: str) -> Server:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/models", timeout=SECONDS) as response:
-            said = dict_or_empty(json.loads(response.read(MOST_BYTES)))
+            said = dict_or_empty(json.loads(response.read(MAX_BYTES)))
     except urllib.error.HTTPError as error:
         wants_key = error.code in (401, 403)
         problem = "it wants a key" if wants_key else f"it answers {error.code}, so it is something else"

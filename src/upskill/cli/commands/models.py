@@ -24,7 +24,7 @@ from upskill.reports.layout import FittedTable, Paragraph
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """List the embedded models with size, licence and state.
+    """List the embedded models with size, license and state.
 
     \b
     upskill models                    the list
@@ -43,14 +43,14 @@ def command(context: click.Context, as_json: bool) -> None:
             "Name": Text(f"local:{row.name}"),
             "Download": Text(_size(row.download_size)),
             "Memory": Text(_size(row.memory())),
-            "Licence": Text(row.licence),
+            "License": Text(row.license),
             "State": Text(_state(row)),
             "Speed": Text(f"{speed.write:,.0f}/s" if (speed := speeds[row.name]) else ""),
             "Good for": Text(row.advice),
         }
         for row in LOCAL_MODELS.values()
     ]
-    table = FittedTable(rows, left=("Name", "Licence", "State", "Good for"), spare=("Licence", "Memory"), indent=0)
+    table = FittedTable(rows, left=("Name", "License", "State", "Good for"), spare=("License", "Memory"), indent=0)
     lines = (
         "Memory: of one server with a full context; further servers share its weights.",
         "Speed: tokens written per second on this machine, once measured.",
@@ -94,7 +94,7 @@ def show_command(name: str, as_json: bool) -> None:
         "Speed": f"reads {speed.read:,.0f} and writes {speed.write:,.0f} tokens per second on this machine"
         if speed
         else "not measured on this machine yet",
-        "Licence": f"{row.licence}, see {row.card}",
+        "License": f"{row.license}, see {row.card}",
         "SHA-256": row.sha256 or "as the hub states it",
     }
     for label, text in lines.items():
@@ -155,7 +155,7 @@ def _facts(row: LocalModel) -> dict[str, Any]:
         "download_size": row.download_size,
         "memory": row.memory(),
         "context": row.context,
-        "licence": row.licence,
+        "license": row.license,
         "card": row.card,
         "source": row.source,
         "sha256": row.sha256,

@@ -1,4 +1,4 @@
-"""The table of local models: where the weights come from, their licence, and what each model is good for."""
+"""The table of local models: where the weights come from, their license, and what each model is good for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LocalModel:
     file: str  # name in the cache folder
     size: int  # bytes on disk
     sha256: str | None  # None: as the hub states it
-    licence: str
+    license: str
     card: str  # link to the model card
     context: int  # size we run it with, in tokens
     context_bytes: int  # memory that one token of context takes
@@ -131,7 +131,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
             size=491_400_064,
             sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/Qwen/Qwen2.5-Coder-0.5B-Instruct",
             context=32_768,
             context_bytes=12_288,
@@ -180,7 +180,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             size=1_117_320_768,
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct",
             context=32_768,
             context_bytes=28_672,
@@ -198,7 +198,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="SmolLM2-135M-Instruct.Q4_1.gguf",
             size=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
             context=8_192,
             context_bytes=23_040,
@@ -214,7 +214,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="smollm2-360m-instruct-q8_0.gguf",
             size=386_404_992,
             sha256=None,
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/HuggingFaceTB/SmolLM2-360M-Instruct",
             context=8_192,
             context_bytes=40_960,
@@ -228,7 +228,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="Qwen3-0.6B-Q8_0.gguf",
             size=639_446_688,
             sha256=None,
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/Qwen/Qwen3-0.6B",
             context=16_384,
             context_bytes=114_688,
@@ -242,7 +242,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="smollm2-1.7b-instruct-q4_k_m.gguf",
             size=1_055_609_824,
             sha256=None,
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/HuggingFaceTB/SmolLM2-1.7B-Instruct",
             context=8_192,
             context_bytes=196_608,
@@ -256,7 +256,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="Qwen3-1.7B-Q8_0.gguf",
             size=1_834_426_016,
             sha256=None,
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/Qwen/Qwen3-1.7B",
             context=16_384,
             context_bytes=114_688,
@@ -278,7 +278,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="gemma-3-270m-q4_k_m.gguf",
             size=253_113_024,
             sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-            licence="Gemma terms",
+            license="Gemma terms",
             card="https://huggingface.co/google/gemma-3-270m",
             context=8_192,
             context_bytes=18_432,
@@ -300,7 +300,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             file="tinyllama-1.1b-chat-iq2_xxs.gguf",
             size=322_591_712,
             sha256="9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0",
-            licence="Apache-2.0",
+            license="Apache-2.0",
             card="https://huggingface.co/TinyLlama/TinyLlama-1.1B-Chat-v1.0",
             context=2_048,
             context_bytes=22_528,
