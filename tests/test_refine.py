@@ -41,7 +41,7 @@ from upskill.authoring.search.comparison import (
 )
 from upskill.authoring.search.failures import mask_expected, stored_failures
 from upskill.authoring.search.refine import RefineOptions, refine
-from upskill.authoring.search.refiners import REFINERS, Edit, Failure, Proposal, TriedEdits
+from upskill.authoring.search.refiners import REFINERS, Edit, Failure, Proposal, Refiner, TriedEdits
 from upskill.authoring.search.refiners.rewrite import Rewrite, apply_edits
 from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.models import Reply, Request
@@ -350,7 +350,7 @@ def test_a_refiner_of_another_package_is_named_on_the_command_line(home: Path, t
 # The search.
 
 
-class Scripted:
+class Scripted(Refiner):
     """A refiner that proposes these bodies, and remembers what it was told."""
 
     def __init__(self, *bodies: str) -> None:

@@ -27,7 +27,7 @@ from upskill.authoring.search.failures import stored_failures
 from upskill.authoring.search.feedback import Feedback, read_marks
 from upskill.authoring.search.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
 from upskill.authoring.search.refine import Attempt, Refinement, RefineOptions, refine
-from upskill.authoring.search.refiners import REFINERS, Failure, Refiner, RefinerFactory
+from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.authoring.writing.skill_writer import write_skill
 from upskill.authoring.writing.structured import forget_unusable_answers
@@ -197,7 +197,7 @@ class Generation:
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
         self.student = None if options.no_eval or self.extracts else choose_student(options, self.keys, events.message)
         self.attempts = choose_attempts(options, self.student, older, events.message)
-        self.refiner: RefinerFactory = REFINERS.load(options.refiner)
+        self.refiner: type[Refiner] = REFINERS.load(options.refiner)
         self.executor = options.open_executor()
         self.destination = Destination(
             options.output,

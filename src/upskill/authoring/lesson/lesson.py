@@ -6,20 +6,20 @@ defines the lesson, so the same lesson is recorded once.
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Student, Task
-from upskill.authoring.lesson.journal import Diverged, Journal
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.errors import ModelError, Paused, SandboxError, UsageError, wrap_trial_errors
 from upskill.inputs import open_input, read_input
-from upskill.models import Address, Model, Models, ReplyStore
+from upskill.models import Address, Model, Models, ReplyStore, ToolCall
 from upskill.models.cache import CachedModel
 from upskill.models.ledger import Ledger
 from upskill.plain import digest
@@ -41,6 +41,9 @@ CHECK_SECONDS = 300.0
 MAX_WORKSPACE_BYTES = 100_000_000
 # Not copied into a workspace: what can be rebuilt, or holds secrets.
 NOT_COPIED = (".git", ".venv", "node_modules", "__pycache__", ".env", ".netrc", ".ssh", ".aws", ".gnupg")
+
+MAX_JOURNAL_WORKSPACE = 200_000_000  # bytes
+PACKED = ".upskill-workspace.tar"  # in the workspace, while it is packed or unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,16 @@ class _LessonRun:
         ledger = _TeacherLedger(models.ledger) if models.ledger else None
         context = models.context
         replay = self.journal.replay if self.journal else None
-        return Student(address, await self._model(), sandbox, context.keys, ledger, context.prices, self.note, replay)
+        return Student(
+            address=address,
+            model=await self._model(),
+            sandbox=sandbox,
+            keys=context.keys,
+            ledger=ledger,
+            prices=context.prices,
+            on_step=self.note,
+            replay=replay,
+        )
 
     async def _model(self) -> Model:
         address, models = self.lesson.teacher, self.models
@@ -319,3 +331,68 @@ class _TeacherLedger(Ledger):
     def record(self, role: Role, usage: Usage) -> None:
         del role
         self.whole.record("teacher", usage)
+
+
+# Lessons by hand.
+
+
+class Diverged(UsageError):
+    """A call differs from the one that was recorded: an earlier answer was changed, so the work starts over."""
+
+
+class Journal:
+    """What a lesson has done before a pause, in `NAME.journal.json` and `NAME.workspace.tar` of a folder.
+
+    Whoever answers by hand takes minutes for each turn, and the command ends in between. The next one replays the
+    results and continues in the same workspace: no command is run twice.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.file = folder / f"{name}.journal.json"
+        self.workspace = folder / f"{name}.workspace.tar"
+        self.done: list[Step] = []
+        if self.file.is_file() and self.workspace.is_file():
+            try:
+                rows: list[dict[str, Any]] = json.loads(self.file.read_text(encoding="utf-8"))
+                self.done = [Step(**row) for row in rows]
+            except (ValueError, TypeError) as error:
+                raise UsageError(
+                    f"{self.file}: cannot be read: {error}", "Remove it, and the lesson starts over."
+                ) from error
+        self._left = list(self.done)
+
+    def replay(self, call: ToolCall) -> Step | None:
+        """The recorded result of this call; None where it was not made before."""
+        if not self._left:
+            return None
+        step = self._left.pop(0)
+        if (step.tool, dict(step.arguments)) != (call.name, dict(call.arguments)):
+            raise Diverged(f"another call than before: {call.name}")
+        return step
+
+    def note(self, step: Step) -> None:
+        if step.kind == "tool" and not any(step is one for one in self.done):  # not one that was replayed
+            self.done.append(step)
+
+    def prepare(self, setup: Setup) -> Setup:
+        """The setup with the workspace as it was left."""
+        return replace(setup, files={PACKED: self.workspace.read_bytes()}) if self.done else setup
+
+    async def unpack(self, sandbox: Sandbox) -> None:
+        if self.done:
+            await sandbox.run(f"tar -xpf {PACKED}; rm -f {PACKED}")
+
+    async def save(self, sandbox: Sandbox) -> None:
+        """Keep what was done so far. Without `tar` in the sandbox there is nothing to go on from."""
+        if self._left or not self.done:
+            return
+        packed = await sandbox.run(f"tar -cf /tmp/{PACKED} . && mv /tmp/{PACKED} {PACKED}")
+        if packed.code == 0:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.workspace.write_bytes(await sandbox.read(PACKED, MAX_JOURNAL_WORKSPACE))
+            self.file.write_text(json.dumps([asdict(step) for step in self.done], default=str), encoding="utf-8")
+
+    def remove(self) -> None:
+        self.file.unlink(missing_ok=True)
+        self.workspace.unlink(missing_ok=True)
+        self.done, self._left = [], []

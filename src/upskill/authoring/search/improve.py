@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Protocol, cast, get_args
+from typing import cast, get_args
 
 from upskill.authoring.material.material import TASK, Material, Piece, PieceKind, gather
 from upskill.authoring.material.source_files import read_source_files
@@ -17,12 +17,8 @@ from upskill.errors import UpskillError
 from upskill.models import Models
 from upskill.runs.stores import Store
 from upskill.skills import Skill
-from upskill.suites import Case, Suite
+from upskill.suites import Suite
 from upskill.traces.redaction.redact import redact
-
-
-class WriteCases(Protocol):
-    async def __call__(self, *, existing: Sequence[Case]) -> Suite: ...
 
 
 def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -> tuple[Material, dict[str, str]]:
@@ -140,7 +136,9 @@ def rename_evidence(suite: Suite, renamed: Mapping[str, str]) -> Suite:
     return replace(suite, cases=tuple(replace(case, evidence=_rename(case.evidence, renamed)) for case in suite.cases))
 
 
-async def add_requested_cases(suite: Suite, write: WriteCases, models: Models, tell: Tell) -> Suite:
+async def add_requested_cases(
+    suite: Suite, write: Callable[..., Awaitable[Suite]], models: Models, tell: Tell
+) -> Suite:
     """The older suite with cases for what is asked for; without any where none could be written, which is told."""
     tell("Generating test cases for the request...")
     try:

@@ -160,16 +160,15 @@ class _Search(SearchLoop[Attempt]):
                 self.events.held_out_started(plan)
                 held_out = await self._evaluate(plan, reported=True)
                 self.halted = held_out.halted
-        ended = self.halted or self.ended
         return Refinement(
-            result.skill,
-            self.attempts,
-            result.evaluation,
-            held_out,
-            ended,
-            self.halted,
-            self.confirmation,
-            tuple(self.duels),
+            skill=result.skill,
+            attempts=self.attempts,
+            fit=result.evaluation,
+            held_out=held_out,
+            ended=self.halted or self.ended,
+            halted=self.halted,
+            confirmation=self.confirmation,
+            duels=tuple(self.duels),
         )
 
     def _result(self) -> Attempt:

@@ -4,17 +4,17 @@ It sees the whole skill and train failures, but never a held-out case, nor what 
 the reasons it gets. It is told what became of the edits before, and on which cases. Whether a proposal is any better is
 decided by `refine`.
 
-One from another package is an entry point in the group `upskill.refiners`: a class or function that is called like
-`RefinerFactory`. `--refiner KIND` names it.
+One from another package is a class like `Refiner` in the entry point group `upskill.refiners`; `--refiner` names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from upskill.authoring.material.material import Material
+from upskill.models import Model
 from upskill.registry import Registry
 from upskill.skills import Skill
 
@@ -82,15 +82,16 @@ class Proposal:
         return {"note": self.note, "edits": [str(edit) for edit in self.edits], "dropped": list(self.dropped)}
 
 
-class Refiner(Protocol):
+class Refiner:
+    """Made with the teacher, the material of the skill, and how long the skill should be."""
+
+    def __init__(self, model: Model, material: Material | None = None, tokens: int = 800) -> None:
+        self.model = model
+        self.material = material or Material("")
+        self.tokens = tokens
+
     async def propose(
         self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
     ) -> Proposal | None:
         """A changed skill; None where there is nothing that can be applied."""
-        ...
-
-
-class RefinerFactory(Protocol):
-    """How a refiner is made: with the teacher, the material of the skill, and how long the skill should be."""
-
-    def __call__(self, model: Any, material: Material | None, tokens: int) -> Refiner: ...
+        raise NotImplementedError

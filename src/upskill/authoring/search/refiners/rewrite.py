@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.provenance import Provenance
-from upskill.authoring.search.refiners import Edit, EditKind, Failure, LineEdit, Proposal, TriedEdits
+from upskill.authoring.search.refiners import Edit, EditKind, Failure, LineEdit, Proposal, Refiner, TriedEdits
 from upskill.authoring.writing.grounding import uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.skill_files import file_problems
@@ -34,11 +34,9 @@ FILE_TOKENS = 4000  # of a proposal, on top of those for the body
 KINDS: tuple[EditKind, ...] = (*get_args(LineEdit), "describe", "write_file", "delete_file")
 
 
-class Rewrite:
+class Rewrite(Refiner):
     def __init__(self, model: Model, material: Material | None = None, tokens: int = 800) -> None:
-        self.model = model
-        self.material = material or Material("")
-        self.tokens = tokens
+        super().__init__(model, material, tokens)
         self.times_shown: Counter[str] = Counter()  # of each failing case
 
     async def propose(
