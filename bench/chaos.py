@@ -45,7 +45,7 @@ class Chaos:
     killed: Counter[str] = field(default_factory=Counter[str])
 
     def command(self, runs: int, store: str, *more: object) -> list[str]:
-        given = ("--runs", runs, "--concurrency", self.concurrency, "--store", store, "--json", *more)
+        given = ("--repeats", runs, "--concurrency", self.concurrency, "--store", store, "--json", *more)
         model = ("-m", "benchmark", "--base-url", self.answers.url)
         return [*UPSKILL, "eval", "naming-fruit", *model, *map(str, given)]
 
@@ -55,7 +55,7 @@ class Chaos:
 
     def disturbed(self, runs: int, store: str, at: list[tuple[int, str]], *more: object) -> str:
         """What the command says at last. Something is killed whenever the server has been asked so many times."""
-        line = self.command(runs, store, "--executor", "ray", "--ray-address", self.cluster.address, *more)
+        line = self.command(runs, store, "--executor", "ray", "--set", f"ray_address={self.cluster.address}", *more)
         before, waiting = self.answers.asked, sorted(at)
         while True:
             with (self.work / "out").open("wb") as out, (self.work / "log").open("ab") as log:
@@ -135,7 +135,7 @@ def carry_out_ceiling(chaos: Chaos, given: Any, runs: int) -> dict[str, Any]:
     chaos.killed.clear()
     ceiling, before, place = given.trials // 4, chaos.answers.asked, chaos.server.place("ceiling")
     moments = chaos.moments(given.ceiling_kills, int(ceiling * 0.9))
-    said = chaos.disturbed(runs, place, moments, "--max-calls", ceiling)
+    said = chaos.disturbed(runs, place, moments, "--set", f"max_calls={ceiling}")
     asked, kills = chaos.answers.asked - before, chaos.killed.total()
     return {
         "calls allowed": ceiling,

@@ -38,7 +38,7 @@ WANTED_MS, WANTED_COST = 200, 0.05
 @asynccontextmanager
 async def viewing(work: Path, store: str = "runs") -> AsyncGenerator[str]:
     """`upskill view` as a process of its own; its address."""
-    command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0", "--runs-dir", store]
+    command = [sys.executable, "-m", "upskill", "view", "--no-browser", "--port", "0", "--store", store]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -113,8 +113,8 @@ async def open_pages(address: str, pages: int) -> None:
 
 def carry_out(work: Path, trials: int, store: str) -> float:
     """Trials a second of a run in a process of its own."""
-    command = ["eval", "greeter", "-t", "suite.yaml", "-m", "scripted:student.yaml", "--quiet", "--no-cache"]
-    options = ["--runs", str(trials // 600), "--runs-dir", store]
+    command = ["eval", "greeter", "-t", "suite.yaml", "-m", "scripted:student.yaml", "--quiet", "--set", "cache=false"]
+    options = ["--repeats", str(trials // 600), "--store", store]
     began = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "upskill", *command, *options], cwd=work, check=True, stdout=subprocess.DEVNULL

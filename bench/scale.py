@@ -157,8 +157,17 @@ class Bench:
     def command(self, runs: int) -> list[str]:
         return [
             *(*UPSKILL, "eval", "naming-fruit", "-m", "benchmark", "--base-url", self.answers.url),
-            *("--runs", str(runs), "--executor", "ray", "--ray-address", self.cluster.address, "--store", self.place),
-            *("--concurrency", str(self.given.concurrency), *(["--no-cache"] if self.given.no_cache else [])),
+            *(
+                "--repeats",
+                str(runs),
+                "--executor",
+                "ray",
+                "--set",
+                f"ray_address={self.cluster.address}",
+                "--store",
+                self.place,
+            ),
+            *("--concurrency", str(self.given.concurrency), *(["--set", "cache=false"] if self.given.no_cache else [])),
         ]
 
     def start(self, command: list[str], out: IO[bytes], log: IO[bytes] | int) -> subprocess.Popen[bytes]:
@@ -321,7 +330,7 @@ def main() -> None:
     parser.add_argument("--node-kills", type=int, default=2)
     parser.add_argument("--concurrency", type=int, default=192, help="calls in flight, over all workers")
     parser.add_argument("--latency", type=float, default=0.05, help="seconds that the server takes")
-    parser.add_argument("--no-cache", action="store_true", help="keep no replies")
+    parser.add_argument("--set", "cache=false", action="store_true", help="keep no replies")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which something is killed")
     parser.add_argument("--work", type=Path, help="where temporary folders are made")
     parser.add_argument("--json", type=Path, default=Path("scale.json"), metavar="FILE", help="the figures")

@@ -110,8 +110,8 @@ def main() -> None:
         measure("show last --failed", work, "show", "last", "--failed")
         with open_store(work / "runs") as store:
             store.database.execute("DELETE FROM results WHERE key = ?", plan.key(next(plan.trials())))
-        tests = ("-t", "suite.yaml", "-m", "scripted:student.yaml", "--runs", plan.runs)
-        measure_resume(work, "eval", "greeter", *tests, "--max-calls", 0)
+        tests = ("-t", "suite.yaml", "-m", "scripted:student.yaml", "--repeats", plan.runs)
+        measure_resume(work, "eval", "greeter", *tests, "--set", "max_calls=0")
 
 
 if __name__ == "__main__":

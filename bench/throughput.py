@@ -287,7 +287,7 @@ def promptfoo_side(program: Path, trials: int, url: str) -> Side:
             ],
         }
         (folder / "config.json").write_text(json.dumps(config))
-        options = ["--no-cache", "--no-table", "--no-progress-bar", "--max-concurrency", str(AT_ONCE)]
+        options = ["--set", "cache=false", "--no-table", "--no-progress-bar", "--max-concurrency", str(AT_ONCE)]
         return [str(program), "eval", "-c", "config.json", "-o", "out.json", *options]
 
     return Side(

@@ -99,7 +99,7 @@ def models() -> Iterator[str]:
 def settings() -> Iterator[str]:
     yield "\n## Settings\n"
     yield "The first of `$UPSKILL_CONFIG`, `./upskill.config.yaml` and `~/.config/upskill/config.yaml`.\n"
-    yield "[A sample](how-to/settings.md) has them all.\n"
+    yield "On the command line: `--set KEY=VALUE`. [A sample](how-to/settings.md) has the usual ones.\n"
     yield "| setting | default | what it is |"
     yield "|---|---|---|"
     for name, value in Settings().model_dump().items():

@@ -13,7 +13,7 @@ from typing import Any
 
 from upskill.checks import CHECKS, SuiteLine
 from upskill.plain import as_list, as_mapping
-from upskill.settings import Settings
+from upskill.settings import OLDER_NAMES, Settings
 from upskill.suites.queries import LIST_KEYS, NOTE_KEYS, SHOULD_KEYS, TEXT_KEYS
 from upskill.suites.shapes import LISTS, OurCase
 from upskill.suites.suite import FIELDS_BESIDE_CASES
@@ -74,7 +74,8 @@ def settings() -> dict[str, Any]:
     schema = _tidy(Settings.model_json_schema())
     del schema["properties"]["source"]
     schema.pop("description", None)
-    schema["properties"]["model"] = {"type": "string", "description": "The older name of skill_generation_model."}
+    for older, name in OLDER_NAMES.items():
+        schema["properties"][older] = {"type": "string", "description": f"The older name of {name}."}
     return {"$schema": DRAFT, "title": "Settings of upskill: upskill.config.yaml", **schema}
 
 

@@ -136,7 +136,7 @@ def test_without_a_baseline_it_still_says_what_was_opened(upskill: Upskill, skil
 
 
 def test_markdown_and_csv_tell_what_was_opened(upskill: Upskill, skill: Path, home: Path) -> None:
-    run(upskill, skill, "--markdown", "report.md")
+    run(upskill, skill, "--report", "markdown=report.md")
     text = (home / "report.md").read_text(encoding="utf-8")
     assert re.search(
         r"\| scripted:acting\.json \| 4/6 \(67%\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0% → 29% \|", text
@@ -157,7 +157,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
         upskill,
         skill,
         *("-m", "scripted:leaky.json", "--require", "decision!=hurts"),
-        *("--markdown", "report.md", "--junit", "report.xml"),
+        *("--report", "markdown=report.md", "--report", "junit=report.xml"),
     )
     assert done.code == 3
     said = unwrapped(done.out)
@@ -182,7 +182,17 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
 
 
 def test_the_json_of_an_invalid_run_decides_nothing(upskill: Upskill, skill: Path) -> None:
-    done = run(upskill, skill, "-m", "scripted:leaky.json", "--json", "--target", 50, "--require", "decision=undecided")
+    done = run(
+        upskill,
+        skill,
+        "-m",
+        "scripted:leaky.json",
+        "--json",
+        "--set",
+        "target_pass_rate=50",
+        "--require",
+        "decision=undecided",
+    )
     assert done.code == 3
     assert done.err.startswith("INVALID: ")
     said = done.json
@@ -214,7 +224,7 @@ def test_runs_and_show_say_that_a_run_is_invalid(upskill: Upskill, skill: Path, 
 
 
 def test_nothing_more_is_run_once_a_run_is_invalid(upskill: Upskill, skill: Path) -> None:
-    done = run(upskill, skill, "-m", "scripted:acting.json", "--until-decided", "--runs", 4, model="leaky")
+    done = run(upskill, skill, "-m", "scripted:acting.json", "--until-decided", "--repeats", 4, model="leaky")
     assert done.code == 3
     assert "72 of the 96 trials were not needed" in done.out
 
@@ -232,7 +242,7 @@ def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill:
 
 
 def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Upskill, skill: Path) -> None:
-    done = run(upskill, skill, "--sandbox", "none", "--max-calls", 0)
+    done = run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0")
     assert "Warning: --sandbox none: whatever is run can read, change and send away" in done.err
     assert done.err.index("Warning: --sandbox none") < done.err.index("the ceiling of 0 calls is reached")
     assert "Note: --sandbox none" in done.out
@@ -277,7 +287,7 @@ def test_show_of_a_whole_run_has_a_line_for_each_tool_call(upskill: Upskill, ski
 
 
 def test_show_says_which_bound_ended_the_work(upskill: Upskill, skill: Path) -> None:
-    run(upskill, skill, "--max-turns", 1)
+    run(upskill, skill, "--set", "max_turns=1")
     assert "stopped at its bound on turns" in unwrapped(upskill("show", "last", "--case", "greet-1").out)
 
 
@@ -303,7 +313,7 @@ def test_the_table_keeps_model_and_decision_at_any_width(home: Path, width: int)
 
 def test_against_an_older_skill_the_tables_speak_of_it(upskill: Upskill, skill: Path, home: Path) -> None:
     older = write_skill(home / "older" / "greeter", body="Greet with ahoy.\n")
-    done = run(upskill, skill, "--against", older, "--target", 50, "--markdown", "report.md")
+    done = run(upskill, skill, "--against", older, "--set", "target_pass_rate=50", "--report", "markdown=report.md")
     assert "  older skill █████████████░░░░░░░   67%\n  this skill  █████████████░░░░░░░   67%" in done.out
     said = unwrapped(done.out)
     assert "Older skill This skill Lift" in said
@@ -350,7 +360,7 @@ def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(
     ]
     write_script(home / "model.json", [{"answer": "```\nAHOY\n```"}])
     skill = write_skill(home / "greeter", suite={"cases": cases})
-    done = upskill("eval", skill, "-m", "scripted:model.json", "--runs-dir", "there")
+    done = upskill("eval", skill, "-m", "scripted:model.json", "--store", "there")
     said = "2 cases look at what was done (file, tool), and --agent chat only answers"
     assert f"Warning: {said}" in done.err
     assert f"Note: {said}" in unwrapped(done.out)

@@ -756,7 +756,7 @@ def test_a_run_names_once_what_its_students_were_not_let_send(
     plant(home, "codex", ASKS_FOR_A_SEARCH, monkeypatch)
     monkeypatch.setenv("GENERIC_API_KEY", KEY)
     with agent_server(lambda _: "Hello.", KEY) as server:
-        arguments = ("--agent", "codex", "-m", "tiny", "--base-url", f"{server.url}/v1", "--runs", "2")
+        arguments = ("--agent", "codex", "-m", "tiny", "--base-url", f"{server.url}/v1", "--repeats", "2")
         done = upskill("eval", write_skill(home), *arguments, "--sandbox", "bubblewrap", "--json")
     assert len(server.asked) == 4
     assert [asked.body["store"] for asked in server.asked] == [False] * 4

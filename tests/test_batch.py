@@ -98,9 +98,9 @@ def flat(value: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any
 def test_a_batch_gives_what_live_calls_give_at_half_the_price(bench: Bench, format_: Format) -> None:
     with serving(answer, batch_polls=3) as server:
         bench.point_at(server)
-        live = bench.eval(STUDENTS[format_], "--runs", 2, "--json", "--runs-dir", "live")
+        live = bench.eval(STUDENTS[format_], "--repeats", 2, "--json", "--store", "live")
         asked_live = len(server.requests)
-        batched = bench.batch(STUDENTS[format_], "--runs", 2, "--json", "--runs-dir", "batched")
+        batched = bench.batch(STUDENTS[format_], "--repeats", 2, "--json", "--store", "batched")
         assert (live.code, batched.code, batched.err) == (0, 0, "")
         assert (asked_live, len(server.requests), sizes(server)) == (16, 16, [16])
         expected, found = flat(live.json), flat(batched.json)
@@ -117,15 +117,15 @@ def test_a_batch_gives_what_live_calls_give_at_half_the_price(bench: Bench, form
         assert halved >= 4
         assert server.desk["poll"] == 4
 
-        again = bench.batch(STUDENTS[format_], "--runs", 2, "--json", "--runs-dir", "batched")
+        again = bench.batch(STUDENTS[format_], "--repeats", 2, "--json", "--store", "batched")
         assert (again.code, again.out, sizes(server)) == (0, batched.out, [16])
 
 
 def test_what_is_sent_in_a_batch_is_what_is_sent_live(bench: Bench, format_: Format) -> None:
     with serving(answer) as server:
         bench.point_at(server)
-        assert bench.eval(STUDENTS[format_], "--runs-dir", "live").code == 0
-        assert bench.batch(STUDENTS[format_], "--runs-dir", "batched").code == 0
+        assert bench.eval(STUDENTS[format_], "--store", "live").code == 0
+        assert bench.batch(STUDENTS[format_], "--store", "batched").code == 0
         live = [json.dumps(logged.body, sort_keys=True) for logged in server.requests]
         (sent,) = server.batches.values()
         assert sorted(json.dumps(body, sort_keys=True) for body in sent.asked.values()) == sorted(live)
@@ -152,7 +152,7 @@ def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 def test_after_kill_9_the_same_command_waits_for_the_same_batch(bench: Bench, format_: Format) -> None:
     with serving(answer, batch_polls=10_000) as server:
         bench.point_at(server)
-        whole = bench.eval(STUDENTS[format_], "--json", "--runs-dir", "live")
+        whole = bench.eval(STUDENTS[format_], "--json", "--store", "live")
         command = ("eval", bench.skill, "-m", STUDENTS[format_], "--batch", "--json")
         for number in (1, 2):
             process = start(*command)
@@ -273,7 +273,7 @@ def test_the_judge_is_asked_live(bench: Bench) -> None:
 
     with serving(both) as server:
         bench.point_at(server)
-        done = bench.batch(STUDENTS["openai"], "--judge-model", "openai:gpt-4.1", "--json")
+        done = bench.batch(STUDENTS["openai"], "--judge", "openai:gpt-4.1", "--json")
         assert (done.code, sizes(server)) == (0, [4]), done
         assert {logged.model for logged in server.requests} == {"gpt-4.1"}
         assert len(server.requests) == 4
@@ -291,7 +291,7 @@ def test_a_trial_that_errored_after_its_batch_is_treated_like_one_that_was_asked
 
         with serving(both) as server:
             bench.point_at(server)
-            command = (STUDENTS["openai"], "--judge-model", "openai:gpt-4.1", "--runs-dir", how.__name__)
+            command = (STUDENTS["openai"], "--judge", "openai:gpt-4.1", "--store", how.__name__)
             assert how(*command).code == 3
             talk["judge"] = json.dumps({"evidence": "", "reason": "It is as sailors talk.", "passed": True})
             assert how(*command).code == 0
@@ -327,7 +327,7 @@ def test_what_a_server_does_not_take_is_left_out_in_a_second_batch(bench: Bench,
 def test_every_round_until_decided_is_a_batch_and_learns_only_once(bench: Bench) -> None:
     with serving(answer, rejects={"temperature"}) as server:
         bench.point_at(server)
-        done = bench.batch(STUDENTS["openai"], "--until-decided", "--runs", 3)
+        done = bench.batch(STUDENTS["openai"], "--until-decided", "--repeats", 3)
         assert done.code == 0
         assert len(server.batches) >= 3
         assert set(sizes(server)) == {8}
@@ -340,17 +340,17 @@ def test_a_batch_larger_than_the_provider_takes_is_split(bench: Bench, format_: 
         bench.point_at(server)
         bench.monkeypatch.setattr(KINDS[format_], "max_requests", 3)
         bench.monkeypatch.setattr(batch, "REPLIES_PER_COMMIT", 2)
-        assert bench.batch(STUDENTS[format_], "--runs-dir", "one").code == 0
+        assert bench.batch(STUDENTS[format_], "--store", "one").code == 0
         assert sizes(server) == [3, 3, 2]
         bench.monkeypatch.setattr(KINDS[format_], "max_bytes", 1)
-        assert bench.batch(STUDENTS[format_], "--runs-dir", "two").code == 0
+        assert bench.batch(STUDENTS[format_], "--store", "two").code == 0
         assert sizes(server) == [3, 3, 2, *[1] * 8]
 
 
 def test_no_more_is_submitted_than_the_calls_allow(bench: Bench, format_: Format) -> None:
     with serving(answer) as server:
         bench.point_at(server)
-        done = bench.batch(STUDENTS[format_], "--max-calls", 5, "--json")
+        done = bench.batch(STUDENTS[format_], "--set", "max_calls=5", "--json")
         assert (sizes(server), done.json["halted"]) == ([5], "the ceiling of 5 calls is reached")
         with open_store("runs") as store:
             assert store.run("last").passed + store.run("last").failed == 5
@@ -363,13 +363,15 @@ def test_no_more_is_submitted_than_the_dollars_and_tokens_allow_at_the_worst(ben
         bench.point_at(server)
         plan = make_plan(Skill.load(bench.skill), None, [STUDENTS[format_]])
         expected = estimate(plan, plan.trials(), {}, student_share=0.5)
-        half = bench.batch(STUDENTS[format_], "--max-cost", expected.cost_usd[1] / 2, "--json", "--runs-dir", "dollars")
+        half = bench.batch(STUDENTS[format_], "--max-cost", expected.cost_usd[1] / 2, "--json", "--store", "dollars")
         assert "has no room for another request of the batch" in half.json["halted"]
         assert 2 <= sizes(server)[0] <= 4
-        half = bench.batch(STUDENTS[format_], "--max-tokens", expected.tokens[1] // 2, "--json", "--runs-dir", "tokens")
+        half = bench.batch(
+            STUDENTS[format_], "--set", f"max_tokens={expected.tokens[1] // 2}", "--json", "--store", "tokens"
+        )
         assert "has no room for another request of the batch" in half.json["halted"]
         assert 2 <= sizes(server)[1] <= 4
-        none = bench.batch(STUDENTS[format_], "--max-cost", 0, "--json", "--runs-dir", "nothing")
+        none = bench.batch(STUDENTS[format_], "--max-cost", 0, "--json", "--store", "nothing")
         assert (len(server.batches), none.json["halted"]) == (
             2,
             "the ceiling of $0 has no room for another request of the batch",
@@ -387,7 +389,7 @@ def test_models_without_a_batch_api_are_a_usage_error(bench: Bench, more: tuple[
     assert "--batch: local, codex have no batch API" in done.err
 
 
-@pytest.mark.parametrize("option", ["--replay", "--no-cache", "--no-log-runs"])
+@pytest.mark.parametrize("option", ["--replay", "--set=cache=false", "--no-log-runs"])
 def test_what_keeps_nothing_contradicts_a_batch(bench: Bench, option: str) -> None:
     done = bench.batch("openai:gpt-4.1", option)
     assert (done.code, f"--batch and {option} contradict each other" in done.err) == (2, True)
@@ -469,7 +471,7 @@ def test_a_key_that_is_refused_while_waiting_leaves_the_batch_open(bench: Bench,
 def test_a_batch_whose_acceptance_was_not_heard_is_found_by_its_note(bench: Bench) -> None:
     with serving(answer, batch_page=1) as server:
         bench.point_at(server)
-        assert bench.batch(STUDENTS["openai"], "--runs-dir", "others").code == 0
+        assert bench.batch(STUDENTS["openai"], "--store", "others").code == 0
         server.desk_troubles.append(("create", Trouble("cut connection")))
         cut = bench.batch(STUDENTS["openai"], "--json")
         assert cut.code == 3

@@ -59,7 +59,16 @@ def test_a_bug_comes_first_in_the_report_and_ends_the_run_with_3(environment: di
 
 
 def test_every_report_counts_bugs_apart_from_errors(environment: dict[str, str]) -> None:
-    done = run(environment, "--json", "--junit", "tests.xml", "--markdown", "summary.md", "--report", "csv=rows.csv")
+    done = run(
+        environment,
+        "--json",
+        "--report",
+        "junit=tests.xml",
+        "--report",
+        "markdown=summary.md",
+        "--report",
+        "csv=rows.csv",
+    )
     assert done.code == 3
     (message,) = done.json["bugs"]["messages"]
     assert (done.json["bugs"]["trials"], message["trials"]) == (4, 4)
@@ -85,9 +94,9 @@ def test_show_prints_the_tracebacks_without_secrets(environment: dict[str, str])
     assert "Ab3Ab3" not in shown.out
     assert len(spawn("show", "last", "--bugs", "--json", env=environment).json["bugs"]) == 4
     write_script(Path("model.yaml"))  # answers that hit no bug
-    assert run(environment, "--fresh", "--no-baseline", "--no-cache").code == 3
+    assert run(environment, "--fresh", "--no-baseline", "--set", "cache=false").code == 3
     write_script(Path("model.yaml"), [{"answer": "hello"}])
-    assert run(environment, "--fresh", "--no-baseline", "--no-cache").code == 0
+    assert run(environment, "--fresh", "--no-baseline", "--set", "cache=false").code == 0
     assert "hit a bug in upskill" in spawn("show", "last", "--bugs", env=environment).err
 
 
@@ -113,7 +122,7 @@ def test_a_bug_while_queries_are_run_is_shown_too(home: Path, tmp_path: Path) ->
     environment = install_plugin(
         tmp_path / "site", "broken_agent", BROKEN_AGENT, {"upskill.agents:broken": "BrokenAgent"}
     )
-    common = ("trigger", "greeter", "-m", "scripted:model.yaml", "--agent", "broken", "--runs", 1)
+    common = ("trigger", "greeter", "-m", "scripted:model.yaml", "--agent", "broken", "--repeats", 1)
     done = spawn(*common, env=environment)
     assert done.code == 3
     assert "20 trials hit a bug in upskill" in done.out
@@ -133,7 +142,7 @@ def test_a_bug_in_a_search_is_shown_and_ends_it_with_3(environment: dict[str, st
         for number in range(12)
     ]
     broken = [{"contains": "ahoy"}, {"broken": "ahoy, friend"}]
-    command = ("generate", "--from", "greeter", "-m", "scripted:model.yaml", "--eval-model", "scripted:model.yaml")
+    command = ("generate", "--from", "greeter", "-m", "scripted:model.yaml", "--student", "scripted:model.yaml")
     common = (*command, "--tests", "suite.json", "--attempts", 0, "--output", "out/greeter")
     write_script(home / "model.yaml", [{"system": "ahoy", "answer": "ahoy, friend"}, {"answer": "hello"}])
     some = [case | {"checks": broken if case["id"] == "greet-11" else [{"contains": "ahoy"}]} for case in cases]

@@ -211,7 +211,7 @@ def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, 
     cases = json.dumps({"cases": [acting(1), *(case(number) for number in range(1, 12))]})
     writer = write_script(home / "writer.yaml", [{"system": "work in a folder with a shell", "answer": cases}])
     student = write_script(home / "student.yaml", [{"answer": "Aurora"}])
-    arguments = ("eval", "rules", "-m", student, "--test-gen-model", writer, "--max-calls", 1)
+    arguments = ("eval", "rules", "-m", student, "--test-writer", writer, "--set", "max_calls=1")
     assert upskill(*arguments).code != 0  # one that only answers gets no such cases
     assert not (home / "rules" / "evals").exists()
     upskill(*arguments, "--agent", "tools")
@@ -265,7 +265,7 @@ def test_a_suite_that_eval_had_written_can_be_written_anew_and_added_to(upskill:
     (folder / "SKILL.md").write_text(text, encoding="utf-8")
     writer = write_script(home / "writer.yaml", [{"answer": json.dumps({"cases": [case(n) for n in range(1, 13)]})}])
     student = write_script(home / "student.yaml", [{"answer": "Aurora"}])
-    assert upskill("eval", folder, "-m", student, "--test-gen-model", writer).code == 0
+    assert upskill("eval", folder, "-m", student, "--test-writer", writer).code == 0
     kept = folder / "evals" / "suite.json"
     assert len(Suite.load(kept).held_out) in (4, 5, 6)
     more = write_script(home / "more.yaml", [{"answer": json.dumps({"cases": [case(n) for n in range(13, 21)]})}])

@@ -61,7 +61,7 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: 
     assert verdict["baseline"]["causes"] == {"length": 1, "repetition": 1}
     assert (verdict["skill"]["failed"], verdict["skill"]["errored"]) == (5, 0)
 
-    again = upskill(*arguments, "--json", "--markdown", "report.md")  # from the store, to the last letter
+    again = upskill(*arguments, "--json", "--report", "markdown=report.md")  # from the store, to the last letter
     assert again.json["models"] == first.json["models"]
     shown = {
         (trial["case"], trial["arm"]): (trial["cause"], [one["reason"] for one in trial["judgements"]])
@@ -71,7 +71,7 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: 
         f"greet-{number}": cause for number, cause in causes.items()
     }
     assert shown["greet-1", "skill"][1] == [
-        "the answer was cut off after 64 tokens; give it more room with --max-output-tokens"
+        "the answer was cut off after 64 tokens; give it more room with --set max_output_tokens=N"
     ]
     assert shown["greet-6", "skill"][0] == ""
 
@@ -134,6 +134,6 @@ def test_for_a_teacher_or_a_judge_a_refusal_is_an_error(upskill: Upskill, home: 
     write_skill(home / "greeter", suite=suite)
     judge = write_script(home / "judge.yaml", [{"stop": "refusal"}])
     student = write_script(home / "m.yaml", HELPFUL)
-    done = upskill("eval", "greeter", "-m", student, "--judge-model", judge, "--json")
+    done = upskill("eval", "greeter", "-m", student, "--judge", judge, "--json")
     assert done.code == 3
     assert done.json["models"][0]["skill"]["errored"] == 1

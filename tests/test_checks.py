@@ -437,7 +437,7 @@ async def test_a_judge_that_makes_no_sense_is_an_error_and_not_a_failure(said: o
 async def test_without_a_judge_there_is_no_verdict() -> None:
     with pytest.raises(CheckError, match="no judge model was named") as error:
         await read_check({"judge": {"statement": "The answer is kind."}}, "suite.yaml").check.run(evidence("please"))
-    assert error.value.hint == "Name one with --judge-model."
+    assert error.value.hint == "Name one with --judge."
 
 
 async def judged(line: dict[str, Any], judge: Judge, answer: str = "please, friend", **more: Any) -> Finding:

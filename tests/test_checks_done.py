@@ -920,7 +920,7 @@ def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path)
     (skill / "evals" / "checks.py").write_text(source, encoding="utf-8")
     wrong = RIGHT.replace("a + b", "a - b")
     model = write_script(home / "model.yaml", [{"system": "ahoy", "answer": RIGHT}, {"answer": wrong}])
-    done = upskill("eval", skill, "-m", model, "--strict-suite", "--json", "--runs-dir", home / "runs")
+    done = upskill("eval", skill, "-m", model, "--set", "strict_suite=true", "--json", "--store", home / "runs")
     assert done.code == 0, done.err
     (verdict,) = done.json["models"]
     assert (verdict["skill"]["passed"], verdict["baseline"]["passed"]) == (1, 0)

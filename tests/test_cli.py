@@ -78,11 +78,11 @@ def test_eval_in_json_fits_its_schema(upskill: Upskill, skill: Path, home: Path)
     write_script(home / "broken.yaml", [{"error": "gone"}])
     for extra in (
         [],
-        ["-m", "scripted:worse.yaml", "--runs", "2"],
+        ["-m", "scripted:worse.yaml", "--repeats", "2"],
         ["-m", "scripted:broken.yaml"],
         ["--no-baseline"],
-        ["--max-calls", "3", "--no-cache", "--temperature", "0.5"],
-        ["--controls", "--require", "lift>=0.1", "--target", "80", "--making-cost", "2"],
+        ["--set", "max_calls=3", "--set", "cache=false", "--set", "temperature=0.5"],
+        ["--controls", "--require", "lift>=0.1", "--set", "target_pass_rate=80", "--set", "making_cost=2"],
         ["--until-decided"],
     ):
         # Each has a store of its own: in one they would be seven looks at the same cases.
@@ -149,7 +149,7 @@ def test_eval_shows_every_case_when_asked_to(upskill: Upskill, skill: Path) -> N
 
 def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(home / "model.yaml", [{"when": "guest 1.", "error": "the line [is] dead"}, *HELPFUL])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v", "--max-calls", 9, "--concurrency", 1)
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v", "--set", "max_calls=9", "--concurrency", 1)
     assert "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead" in done.out
     assert "7 trials were not run; the same command continues with them" in done.out
     assert "the ceiling of 9 calls is reached" in done.err
@@ -171,7 +171,7 @@ def test_eval_takes_another_suite(upskill: Upskill, skill: Path, home: Path) -> 
 
 def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill: Path) -> None:
     with serving(helpful) as server:
-        options = ("--seed", 40, "--temperature", 0.3, "--max-output-tokens", 77, "--runs", 2)
+        options = ("--seed", 40, "--set", "temperature=0.3", "--set", "max_output_tokens=77", "--repeats", 2)
         assert upskill("eval", skill, "-m", "any", "--base-url", server.url, *options).code == 0
         sent = [logged.body for logged in server.requests]
     assert {body["seed"] for body in sent} == {40, 41}
@@ -234,10 +234,10 @@ def test_a_suite_with_judges_wants_a_judge(upskill: Upskill, skill: Path, home: 
     (home / "judged.json").write_text(json.dumps(suite), encoding="utf-8")
     done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml")
     assert done.code == 2
-    assert "--judge-model" in done.err
+    assert "--judge" in done.err
     verdict = {"evidence": "ahoy", "reason": "it does", "passed": True}
     judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict)}])
-    done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml", "--judge-model", judge, "--json")
+    done = upskill("eval", skill, "-t", "judged.json", "-m", "scripted:model.yaml", "--judge", judge, "--json")
     assert done.json["models"][0]["skill"]["passed"] == 1
 
 
@@ -272,7 +272,7 @@ def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(upskill: Upskil
         asked = server.calls.total()
         assert 0 < asked < 16
         assert "Stopped: the ceiling of $0.2 is reached" in first.err
-        second = upskill(*command, "--max-tokens", 1_000_000)
+        second = upskill(*command, "--set", "max_tokens=1000000")
         assert server.calls.total() == 16
     assert f"{asked} of 16 trials are stored" in second.err
 
@@ -306,13 +306,13 @@ def test_a_run_that_may_cost_much_is_asked_for_where_a_person_can_answer(skill: 
 def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path, home: Path) -> None:
     with serving(helpful) as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url)
-        first = upskill(*command, "--runs", 2, "--temperature", 0, "--json").json
+        first = upskill(*command, "--repeats", 2, "--set", "temperature=0", "--json").json
         # Other checks on the same questions make other trials.
         (home / "checks.json").write_text(json.dumps(greetings(8) | {"checks": [{"contains": "ahoy"}]}))
-        done = upskill(*command, "--runs", 1, "--temperature", 0, "--tests", "checks.json")
+        done = upskill(*command, "--repeats", 1, "--set", "temperature=0", "--tests", "checks.json")
         assert server.calls.total() == 32
     assert "16 of 16 calls were answered from stored replies" in done.err
-    again = upskill(*command, "--runs", 2, "--temperature", 0, "--fresh", "--replay", "--json")
+    again = upskill(*command, "--repeats", 2, "--set", "temperature=0", "--fresh", "--replay", "--json")
     for part in ("baseline", "skill", "lift", "tokens", "diagnosis"):
         assert again.json["models"][0][part] == first["models"][0][part]
     assert [found["models"][0]["look"] for found in (first, again.json)] == [1, 3]
@@ -337,7 +337,7 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
     write_script(home / "other.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "<gone> & `lost`"}, *HELPFUL])
     done = upskill(
         *("eval", skill, "-m", "scripted:model.yaml", "-m", "scripted:other.yaml", "--require", "lift>=0.9"),
-        *("--junit", "report.xml", "--markdown", "report.md"),
+        *("--report", "junit=report.xml", "--report", "markdown=report.md"),
     )
     assert done.code == 3  # an eighth of the trials with the skill errored
     root = ET.parse(home / "report.xml").getroot()
@@ -347,7 +347,7 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
     assert "| scripted:model.yaml | 0% (0/8) | 100% (8/8) | +100 |" in text
     assert "| `lift>=0.9` | scripted:model.yaml | **no** |" in text
     assert r"errored: asking scripted:other.yaml: \<gone\> & \`lost\`" in text
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--junit", "report.md/report.xml")
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--report", "junit=report.md/report.xml")
     assert (done.code, "report.md/report.xml" in done.err) == (2, True)
 
 
@@ -355,7 +355,17 @@ def test_eval_compares_with_an_older_skill_and_with_controls(upskill: Upskill, s
     older = write_skill(home / "older", body="Greet with ahoy.\n")
     (model,) = upskill("eval", skill, "-m", "scripted:model.yaml", "--against", older, "--json").json["models"]
     assert (model["baseline"]["passed"], model["skill"]["passed"], model["lift"]) == (8, 8, 0.0)
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--controls", "--target", 90, "--making-cost", 1)
+    done = upskill(
+        "eval",
+        skill,
+        "-m",
+        "scripted:model.yaml",
+        "--controls",
+        "--set",
+        "target_pass_rate=90",
+        "--set",
+        "making_cost=1",
+    )
     assert done.code == 0
     (model,) = upskill("eval", skill, "-m", "scripted:model.yaml", "--controls", "--json").json["models"]
     assert (model["controls"]["content"]["value"], model["controls"]["noise"]["value"]) == (1.0, 0.0)
@@ -364,7 +374,7 @@ def test_eval_compares_with_an_older_skill_and_with_controls(upskill: Upskill, s
 def test_eval_has_the_tests_written_and_keeps_them(upskill: Upskill, skill: Path, home: Path) -> None:
     (skill / "evals" / "suite.json").unlink()
     done = upskill("eval", skill, "-m", "scripted:model.yaml")
-    assert (done.code, "--test-gen-model" in done.err) == (2, True)
+    assert (done.code, "--test-writer" in done.err) == (2, True)
     checks: list[Any] = [
         {"kind": "regex", "texts": ["^ahoy, "], "number": 0},
         {"kind": "starts_with", "texts": ["ahoy"], "number": 0},
@@ -376,7 +386,7 @@ def test_eval_has_the_tests_written_and_keeps_them(upskill: Upskill, skill: Path
         for n in range(12)
     ]
     write_script(home / "teacher.yaml", [{"answer": json.dumps({"cases": cases})}])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "scripted:teacher.yaml")
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-writer", "scripted:teacher.yaml")
     assert done.code == 0
     assert "Generating test cases with scripted:teacher.yaml..." in done.err
     assert "Wrote 12 cases to" in done.err
@@ -389,7 +399,7 @@ def test_eval_has_the_tests_written_and_keeps_them(upskill: Upskill, skill: Path
 def test_a_teacher_whose_tests_cannot_be_used_ends_with_3(upskill: Upskill, skill: Path, home: Path) -> None:
     (skill / "evals" / "suite.json").unlink()
     write_script(home / "teacher.yaml", [{"answer": "I had rather not."}])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "scripted:teacher.yaml")
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-writer", "scripted:teacher.yaml")
     assert (done.code, done.out) == (3, "")
     assert "only 0 of 12 generated test cases can be used" in done.err
     assert not (skill / "evals" / "suite.json").exists()
@@ -403,18 +413,18 @@ def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
         monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-4711")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         for command in (
-            ("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "openai:unheard-of"),
+            ("eval", skill, "-m", "scripted:model.yaml", "--test-writer", "openai:unheard-of"),
             ("tests", skill, "-m", "openai:unheard-of"),
         ):
             refused = upskill(*command, "--max-cost", 1)
             assert (refused.code, "nobody knows the price of openai:unheard-of" in refused.err) == (2, True)
             assert server.calls.total() == 0
         for students in (["-m", "opsu"], ["-m", "sonnet"], ["-m", "scripted:nowhere.yaml"]):
-            refused = upskill("eval", skill, *students, "--test-gen-model", "openai:gpt-4.1")
+            refused = upskill("eval", skill, *students, "--test-writer", "openai:gpt-4.1")
             assert (refused.code, "Estimate" in refused.err) == (2, False)
             assert server.calls.total() == 0
         for command in (
-            ("eval", skill, "-m", "scripted:model.yaml", "--test-gen-model", "openai:gpt-4.1"),
+            ("eval", skill, "-m", "scripted:model.yaml", "--test-writer", "openai:gpt-4.1"),
             ("tests", skill, "-m", "openai:gpt-4.1"),
         ):
             said = upskill(*command).err
@@ -470,7 +480,7 @@ def test_benchmark_runs_every_case_three_times(upskill: Upskill, skill: Path, ho
     done = upskill("benchmark", skill, "-m", "scripted:model.yaml", "-o", "elsewhere", "--json")
     assert (done.code, done.json["models"][0]["pairs"]) == (0, 24)
     assert (home / "elsewhere" / FILE).is_file()
-    once = upskill("benchmark", skill, "-m", "scripted:model.yaml", "--runs", 1, "--json")
+    once = upskill("benchmark", skill, "-m", "scripted:model.yaml", "--repeats", 1, "--json")
     assert once.json["models"][0]["pairs"] == 8
 
 
@@ -576,7 +586,7 @@ def test_runs_in_json(upskill: Upskill, stored: list[str]) -> None:
 
 
 def test_a_run_that_is_not_finished_is_marked(upskill: Upskill, skill: Path) -> None:
-    upskill("eval", skill, "-m", "scripted:model.yaml", "--max-calls", 2)
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--set", "max_calls=2")
     assert "(unfinished: 2 of 16 trials)" in upskill("runs").out
 
 
@@ -589,7 +599,7 @@ def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
     def rows() -> dict[str, str]:
         return dict(re.split(r"  +", line.strip()) for line in upskill("runs").out.splitlines())
 
-    upskill("eval", skill, "-m", "scripted:model.yaml", "--max-calls", 4)  # and 8 answers of the other
+    upskill("eval", skill, "-m", "scripted:model.yaml", "--set", "max_calls=4")  # and 8 answers of the other
     assert rows()["greeter"] == "0% → 100% (+100 points), only 12 of 16 trials"
     upskill("eval", skill, "-m", "scripted:model.yaml", "--limit", 2)
     assert rows()["greeter"].endswith(", only 2 of 8 cases")
@@ -691,7 +701,7 @@ def test_runs_are_listed_as_they_were_reported_without_weighing_every_trial_agai
     assert upskill("runs").out == table
     # With another margin it would be another verdict.
     monkeypatch.setattr(Store, "outcomes", read)
-    upskill("eval", folder, "-m", "scripted:model.yaml", "--margin", 30)
+    upskill("eval", folder, "-m", "scripted:model.yaml", "--set", "margin=30")
     with open_store(home / "runs") as store:
         store.annotate(store.run("last"), margin=0.2)
     monkeypatch.setattr(Store, "outcomes", refuse)
@@ -890,11 +900,11 @@ def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missin
 def test_doctor_counts_the_runs_and_finds_what_is_broken(upskill: Upskill, stored: list[str], home: Path) -> None:
     assert "(2 runs)" in {row["what"]: row["detail"] for row in upskill("doctor", "--json").json}["store"]
     (home / "runs" / FILE).write_bytes(b"no database" * 500)
-    (home / "upskill.config.yaml").write_text("eval_modell: haiku\n", encoding="utf-8")
+    (home / "upskill.config.yaml").write_text("studentt: haiku\n", encoding="utf-8")
     done = upskill("doctor", "--json")
     rows = {row["what"]: row for row in done.json}
     assert (done.code, rows["settings"]["state"], rows["store"]["state"]) == (2, "broken", "broken")
-    assert "Did you mean 'eval_model'" in rows["settings"]["fix"]
+    assert "Did you mean 'student'" in rows["settings"]["fix"]
 
 
 # install
@@ -972,9 +982,8 @@ def test_an_unknown_option_is_a_usage_error(upskill: Upskill) -> None:
 
 
 def test_numbers_that_are_none_and_values_that_are_empty_are_usage_errors(upskill: Upskill, skill: Path) -> None:
-    numbers = ("--max-cost", "--margin", "--target", "--temperature", "--timeout", "--trial-timeout", "--making-cost")
-    wrong = [(flag, value) for flag in numbers for value in ("nan", "inf")]
-    wrong += [("--runs", "100000000000"), ("--preregister", ""), ("-t", ""), ("-d", " ")]
+    wrong = [("--max-cost", "nan"), ("--max-cost", "inf"), ("--set", "margin=.nan"), ("--set", "timeout=.inf")]
+    wrong += [("--repeats", "100000000000"), ("--preregister", ""), ("-t", ""), ("-d", " ")]
     for flag, value in wrong:
         done = upskill("eval", skill, "-m", "scripted:model.yaml", flag, value)
         assert (done.code, done.out) == (2, ""), (flag, value)
@@ -997,7 +1006,7 @@ def test_quiet_leaves_only_the_result(upskill: Upskill, skill: Path) -> None:
 
 
 def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(upskill: Upskill, skill: Path) -> None:
-    done = upskill("eval", skill, "--offline")
+    done = upskill("eval", skill, "--set", "offline=true")
     assert done.code == 2  # its weights are not in this empty cache, and may not be fetched
     assert done.err.startswith("No student was named, so it is `local`")
     assert "upskill models pull qwen2.5-coder-0.5b" in done.err
@@ -1013,7 +1022,7 @@ def test_settings_are_honoured_and_the_command_line_wins(upskill: Upskill, skill
     assert upskill("show", "last", "--json").json["run"] == said["run"]
     assert [row["name"] for row in upskill("list", "--json").json] == ["greeter"]
     write_script(home / "other.yaml", [{"answer": "hello"}])
-    said = upskill("eval", skill, "-m", "scripted:other.yaml", "--runs-dir", "elsewhere", "--json").json
+    said = upskill("eval", skill, "-m", "scripted:other.yaml", "--store", "elsewhere", "--json").json
     assert said["models"][0]["model"] == "scripted:other.yaml"
     assert (home / "elsewhere" / FILE).is_file()
 
@@ -1045,10 +1054,10 @@ def test_settings_are_looked_up_in_order(
 
 
 def test_an_unknown_setting_is_an_error_that_suggests_one(upskill: Upskill, skill: Path, home: Path) -> None:
-    (home / "upskill.config.yaml").write_text("run_dir: x\n", encoding="utf-8")
+    (home / "upskill.config.yaml").write_text("stor: x\n", encoding="utf-8")
     done = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert (done.code, done.out) == (2, "")
-    assert "upskill.config.yaml: no setting is called 'run_dir'\n  Did you mean 'runs_dir'" in done.err
+    assert "upskill.config.yaml: no setting is called 'stor'\n  Did you mean 'store'" in done.err
 
 
 def test_a_dot_env_file_is_read_for_keys_and_for_nothing_else(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -1186,7 +1195,7 @@ def test_what_others_wrote_never_controls_the_terminal_and_junit_stays_xml(upski
     skill = write_skill(home / "greeter", suite=suite)
     text = (skill / "SKILL.md").read_text(encoding="utf-8")
     (skill / "SKILL.md").write_text(text.replace("name: greeter", 'name: "gr\\x01eeter\\e[31m"'), encoding="utf-8")
-    upskill("eval", skill, "-m", write_script(home / "student.yaml"), "--junit", "out.xml")
+    upskill("eval", skill, "-m", write_script(home / "student.yaml"), "--report", "junit=out.xml")
     ET.parse(home / "out.xml")
     shown = upskill("show", "last")
     assert "Greet \\x1b]0;title" in shown.out

@@ -86,7 +86,7 @@ def test_the_slurm_script_starts_a_head_then_the_others_and_joins_them(home: Pat
     subprocess.run(["/bin/bash", "upskill.sbatch"], cwd=home, env=environment, check=True)
     said = sorted(log.read_text(encoding="utf-8").splitlines())
     head = "ray start --head --port=24711 --num-cpus=32 --include-dashboard=false --block"
-    given = "--runs 20 --executor ray --ray-address n1:24711 --concurrency 256 --quiet"
+    given = "--repeats 20 --executor ray --set ray_address=n1:24711 --concurrency 256 --quiet"
     assert said == [
         "ray health-check --address n1:24711 token=0123",
         f"srun --nodes=1 --ntasks=1 --nodelist=n1 {head} token=0123",

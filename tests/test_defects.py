@@ -106,7 +106,7 @@ def test_5_the_arms_differ_by_the_skill_alone(home: Path, upskill: Upskill) -> N
     skill = write_skill(home / "greeter", cases=3)
     body = Skill.load(skill).body
     with serving(helpful) as server:
-        assert upskill("eval", skill, "-m", "any", "--base-url", server.url, "--runs", 2).code == 0
+        assert upskill("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 2).code == 0
         sent = bodies(server)
         headers = [
             {name: value for name, value in logged.headers.items() if name != "Content-Length"}
@@ -132,7 +132,7 @@ def test_6_the_baseline_never_sees_a_word_of_the_skill(home: Path, upskill: Upsk
     (skill / "references").mkdir()
     (skill / "references" / "more.md").write_text(CANARY, encoding="utf-8")
     with serving(helpful) as server:
-        assert upskill("eval", skill, "-m", "any", "--base-url", server.url, "--runs", 2).code == 0
+        assert upskill("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 2).code == 0
         untaught = [logged for logged in server.requests if "comma, and the name" not in json.dumps(logged.body)]
         assert len(untaught) == len(server.requests) / 2 == 8
     for logged in untaught:
@@ -289,7 +289,7 @@ def test_18_a_call_that_hangs_ends_at_the_timeout(home: Path, upskill: Upskill, 
     """Defect 18: no timeout."""
     skill = write_skill(home / "greeter", cases=2)
     with serving(Trouble("silence", seconds=60)) as server:
-        done = upskill("eval", skill, "-m", "any", "--base-url", server.url, "--timeout", 0.2, "--json")
+        done = upskill("eval", skill, "-m", "any", "--base-url", server.url, "--set", "timeout=0.2", "--json")
     assert done.code == 3
     assert done.json["models"][0]["baseline"]["errored"] == 2
     assert "0.2" in done.json["errors"][0]["message"]
@@ -308,7 +308,7 @@ def test_18_a_run_is_resumed_and_says_so(home: Path, upskill: Upskill) -> None:
     skill = write_skill(home / "greeter")
     with serving(helpful) as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url)
-        stopped = upskill(*command, "--max-calls", 3, "--concurrency", 1)
+        stopped = upskill(*command, "--set", "max_calls=3", "--concurrency", 1)
         assert server.calls.total() == 3
         done = upskill(*command)
         assert server.calls.total() == 8
@@ -323,7 +323,7 @@ def test_18_a_run_is_resumed_and_says_so(home: Path, upskill: Upskill) -> None:
         ["eval", "greeter", "-t", "nowhere.yaml"],
         ["eval", "greeter", "-m", "scripted:nowhere.yaml"],
         ["eval", "greeter", "-m", "opsu"],
-        ["eval", "greeter", "--runs", "none"],
+        ["eval", "greeter", "--repeats", "none"],
         ["eval", "greeter", "--seed", "99999999999999999999"],
         ["eval", "greeter", "-m", "any", "--base-url", "nonsense"],
         ["eval", "greeter/evals"],

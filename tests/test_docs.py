@@ -58,7 +58,7 @@ PROMPTFOO = """\
 prompts: ["Greet {{name}}."]
 tests: [{vars: {name: Ann}, assert: [{type: contains, value: ahoy}]}]
 """
-MODEL_FLAGS = ("-m", "--model", "--eval-model", "--teacher", "--query-model", "--test-gen-model", "--judge-model")
+MODEL_FLAGS = ("-m", "--model", "--student", "--teacher", "--test-writer", "--test-writer", "--judge")
 LEFT_OUT = (
     *("models pull", "models rm", "--handoff", "handoff:", "--replay", "--batch", "mcp:", "--watch", "view"),
     *("--agent codex", "--agent claude-code", "--agent opencode"),
@@ -94,7 +94,7 @@ def runnable(words: list[str]) -> list[str] | None:
             continue
         named = before in MODEL_FLAGS and word != "extract"
         given.append(model if named else STAND_INS.get(word, word))
-    flag = "--eval-model" if words[0] in ("generate", "teach") else "-m"
+    flag = "--student" if words[0] in ("generate", "teach") else "-m"
     asks = words[0] in ("eval", "trigger", "plan", "generate", "teach") and "--no-eval" not in words
     given += ["--force"] if words[0] == "generate" else []  # nobody is there to be asked
     given += ["-m", model] if words[0] == "teach" and "-m" not in given else []

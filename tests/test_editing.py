@@ -127,9 +127,9 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
     assert passed.err.startswith("Every case of greeter and scripted:other.yaml passed when it was last run.")
 
 
-@pytest.mark.parametrize("flag", ["--require", "--until-decided", "--preregister", "--target"])
+@pytest.mark.parametrize("flag", ["--require", "--until-decided", "--preregister", "--set"])
 def test_what_decides_is_refused_for_a_part(upskill: Upskill, skill: Path, home: Path, flag: str) -> None:
-    value = {"--require": ["lift>=0.1"], "--preregister": ["plan.json"], "--target": ["50"]}.get(flag, [])
+    value = {"--require": ["lift>=0.1"], "--preregister": ["plan.json"], "--set": ["target_pass_rate=50"]}.get(flag, [])
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--tag", "odd", flag, *value)
     assert (done.code, done.err.splitlines()[0]) == (
         2,
@@ -162,7 +162,7 @@ def test_a_trial_is_not_run_again_where_another_run_has_its_result(upskill: Upsk
         suite["cases"][0]["prompt"] = "Greet guest 1, please."
         (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
         assert calls(stored=": 6 of 10 trials are stored, running the other 4.") == 4  # one case edited, one added
-        assert calls("--limit", 2, "--no-cache") == 4
+        assert calls("--limit", 2, "--set", "cache=false") == 4
         assert calls("--fresh") == 10
     with open_store(home / "runs") as store:
         assert all(run.finished for run in store.runs())
@@ -221,7 +221,7 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     baseline = upskill("compare", "--arm", "baseline")
     assert "0 got better, 0 got worse, 8 stayed (0 passed and 8 failed in both)." in baseline.out
     # Repeats are compared by the share that passed, and what else differs is said.
-    evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--runs", "2")
+    evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--repeats", "2")
     done = upskill("compare")
     assert "The skill is the same; this differs: the temperature (0.0 → 0.7); the number of runs (1 → 2)." in done.out
     assert "0 got better, 0 got worse, 8 stayed" in done.out
@@ -335,7 +335,7 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
 
 
 def test_watch_keeps_to_the_cases_that_failed_when_it_began(home: Path) -> None:
-    options = EvalOptions(skill="greeter", models=("scripted:model.yaml",), failed=True, watch=True)
+    options = EvalOptions(skill="greeter", students=("scripted:model.yaml",), failed=True, watch=True)
     suite = Suite.parse(tagged())
     skill = Skill.new("greeter", "Greets.", "Say ahoy.")
     options.failing = {"greet-2", "greet-5"}
@@ -346,7 +346,7 @@ def test_watch_keeps_to_the_cases_that_failed_when_it_began(home: Path) -> None:
     assert chosen.part.by_outcome
 
 
-@pytest.mark.parametrize("flag", ["--json", "--fresh", "--no-cache", "--resume", "--batch"])
+@pytest.mark.parametrize("flag", ["--json", "--fresh", "--set", "cache=false", "--resume", "--batch"])
 def test_watch_refuses_what_it_cannot_go_on_with(upskill: Upskill, skill: Path, home: Path, flag: str) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--watch", flag)
     assert (done.code, done.err) == (
@@ -378,7 +378,7 @@ def test_the_page_on_editing_does_what_it_says(upskill: Upskill, home: Path) -> 
     manifest = home / "my-skill" / "SKILL.md"
     manifest.write_text(manifest.read_text(encoding="utf-8").replace("tern-deploy", "my-skill", 1), encoding="utf-8")
     shutil.copy(REPOSITORY / "examples/scripted.yaml", home)
-    (home / "upskill.config.yaml").write_text("eval_model: scripted:scripted.yaml", encoding="utf-8")
+    (home / "upskill.config.yaml").write_text("student: scripted:scripted.yaml", encoding="utf-8")
     blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     assert len(lines) == 10

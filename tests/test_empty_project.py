@@ -14,24 +14,23 @@ def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, 
     for argv, said in {
         ("runs",): "`upskill eval SKILL` makes one",
         ("list",): "`upskill init NAME` starts one",
-        ("history",): "`upskill generate` makes them",
-        ("history", "greeter"): "`upskill generate` makes them",
-        ("diff",): "`upskill generate` makes them",
-        ("diff", "greeter", "c1", "c2"): "`upskill generate` makes them",
+        ("versions",): "`upskill generate` makes them",
+        ("versions", "greeter"): "`upskill generate` makes them",
+        ("versions", "greeter", "c1", "c2"): "`upskill generate` makes them",
     }.items():
         done = upskill(*argv)
         assert (done.code, done.out, done.err.startswith("Nothing yet: ")) == (0, "", True), argv
         assert said in done.err
-    for name in ("runs", "list", "history"):
+    for name in ("runs", "list", "versions"):
         assert upskill(name, "--json") == Done(0, "[]\n", "")
     assert list(home.iterdir()) == []
     (home / "runs").mkdir()
     assert upskill("runs").code == 0
-    assert upskill("runs", "--runs-dir", "runs").code == 0
+    assert upskill("runs", "--store", "runs").code == 0
 
 
 def test_a_folder_that_was_named_has_to_be_there(upskill: Upskill) -> None:
-    for argv in (("runs", "-d", "nowhere"), ("history", "greeter", "--runs-dir", "nowhere"), ("list", "nowhere")):
+    for argv in (("runs", "-d", "nowhere"), ("versions", "greeter", "--store", "nowhere"), ("list", "nowhere")):
         done = upskill(*argv)
         assert (done.code, "nowhere: no such folder" in done.err) == (2, True), argv
 
@@ -43,16 +42,15 @@ def test_list_takes_the_folder_as_its_argument(upskill: Upskill, home: Path) -> 
     assert upskill("list", home / "mine").out == upskill("list", "--dir", home / "mine").out
 
 
-def test_history_lists_the_skills_that_there_are_candidates_for(upskill: Upskill, home: Path) -> None:
+def test_versions_lists_the_skills_that_have_some(upskill: Upskill, home: Path) -> None:
     skill = Skill.load(write_skill(home / "greeter"))
     with open_store("runs") as store:
         store.add_candidate("search", skill, None, True, "first", {})
         store.add_candidate("search", skill.with_body("Other."), None, False, "second", {})
-    assert upskill("history").out == "greeter  2 candidates\n"
-    assert upskill("history", "--json").json == [{"skill": "greeter", "candidates": 2}]
-    done = upskill("history", "greter")
+    assert upskill("versions").out == "greeter  2 versions\n"
+    assert upskill("versions", "--json").json == [{"skill": "greeter", "versions": 2}]
+    done = upskill("versions", "greter")
     assert (done.code, "Did you mean 'greeter'?" in done.err) == (2, True)
-    assert upskill("diff").out == "greeter  2 candidates\n"
 
 
 def test_plan_says_how_many_cases_a_suite_needs_before_there_is_one(upskill: Upskill, home: Path) -> None:
@@ -87,11 +85,11 @@ def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, hom
         return said["models"][0]["options"][0]["cost_usd"][1], said["notes"]
 
     alone, notes = told()
-    assert (alone > 0, notes) == (True, ["Cost: without the model that grades; name it with --judge-model."])
-    graded, notes = told("--judge-model", "opus")
+    assert (alone > 0, notes) == (True, ["Cost: without the model that grades; name it with --judge."])
+    graded, notes = told("--judge", "opus")
     assert (graded > alone, notes) == (True, [])
     assert "without the model that grades" in upskill("plan", skill, "-m", "haiku").out
     assert "free" in upskill("plan", skill, "-m", "local").out
     suite = skill / "evals" / "suite.json"
-    assert upskill("plan", "--tests", suite, "-m", "haiku", "--judge-model", "opus").code == 0
+    assert upskill("plan", "--tests", suite, "-m", "haiku", "--judge", "opus").code == 0
     assert list(home.iterdir()) == [skill]

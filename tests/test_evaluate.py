@@ -761,7 +761,17 @@ def _friend(*_: object) -> str:
 def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(upskill: Upskill, home: Path) -> None:
     write_script(home / "model.yaml")
     skill = write_skill(home / "greeter")
-    given = ("--runs", "2", "--controls", "--making-cost", "0.5", "--target", "0.9", "--require", "point:lift>=0.1")
+    given = (
+        "--repeats",
+        "2",
+        "--controls",
+        "--set",
+        "making_cost=0.5",
+        "--set",
+        "target_pass_rate=0.9",
+        "--require",
+        "point:lift>=0.1",
+    )
     done = upskill("eval", skill, "-m", "scripted:model.yaml", *given, "--preregister", "plan.json", "--json")
     with open_store("runs") as store:
         again = plain(evaluation_of(store, store.run("last")))

@@ -40,7 +40,7 @@ def run(upskill: Upskill, home: Path) -> dict[str, Any]:
     suite["cases"][0] |= {"tags": ["polite", "=1+1"], "metadata": {"author": "Ann"}, "reference": "ahoy"}
     skill = write_skill(home / "skills" / "greeting", suite=suite)
     models = [write_script(home / f"{name}.json", RULES) for name in ("one", "two")]
-    done = upskill("eval", skill, "-m", models[0], "-m", models[1], "--runs", 2, "--seed", 3, "--json")
+    done = upskill("eval", skill, "-m", models[0], "-m", models[1], "--repeats", 2, "--seed", 3, "--json")
     assert done.code == 3, done.err  # a tenth and more has errored
     return done.json
 
@@ -120,7 +120,7 @@ def test_jsonl_has_every_finding_and_every_step(upskill: Upskill, run: dict[str,
 def test_junit_and_markdown_are_the_reports_of_the_run(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
     for kind in ("junit", "markdown"):
         command = ("eval", home / "skills/greeting", "-m", "scripted:one.json", "-m", "scripted:two.json")
-        upskill(*command, "--runs", 2, "--seed", 3, "--report", f"{kind}=reported")
+        upskill(*command, "--repeats", 2, "--seed", 3, "--report", f"{kind}=reported")
         export(upskill, kind, f"exported.{kind}")
         exported = Path(f"exported.{kind}").read_text()
         assert run["run"] in exported or kind == "junit"

@@ -303,7 +303,7 @@ def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) ->
         (("a task", "--from", "doc:plain.txt"), "--from trace:plain.txt"),
         (("--from", TARN, "--from", "greeter"), "changes no skill"),
         (("--from", TARN, "--tests", "t.yaml"), "has no use for --tests"),
-        (("--from", TARN, "--eval-model", "local"), "has no use for --eval-model"),
+        (("--from", TARN, "--student", "local"), "has no use for --student"),
         (("--from", TARN, "--feedback", "f.json"), "has no use for --feedback"),
     ):
         done = upskill("generate", *given, "-m", "extract")

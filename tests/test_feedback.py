@@ -191,7 +191,7 @@ def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(u
     models = ["scripted:one.json", "scripted:two.json"]
     for name in ("one.json", "two.json"):
         write_script(home / name)
-    ran = upskill("eval", "greeter", "-m", models[0], "-m", models[1], "--runs", "2", "--json")
+    ran = upskill("eval", "greeter", "-m", models[0], "-m", models[1], "--repeats", "2", "--json")
     run = ran.json["run"]
     names = ("eval-0-with_skill", "eval-1/without_skill/run-2", "eval-9-with_skill")
     file = write_feedback(home / "feedback.json", *({"run_id": name, "feedback": "hm"} for name in names))
@@ -212,7 +212,7 @@ def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(u
 
 
 def improved(upskill: Upskill, *more: object) -> Done:
-    models = ("-m", "scripted:teacher.json", "--eval-model", STUDENT[1])
+    models = ("-m", "scripted:teacher.json", "--student", STUDENT[1])
     return upskill("generate", "--from", FOLDER, "--feedback", "feedback.json", *models, "--json", *more)
 
 

@@ -74,7 +74,7 @@ NOTHING = insert("- Words are nice.", note="A friendly tone helps.")
 
 
 def generate(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.json") -> Done:
-    student = () if "--no-eval" in more else ("--eval-model", "scripted:student.json")
+    student = () if "--no-eval" in more else ("--student", "scripted:student.json")
     return upskill("generate", TASK, "-m", teacher, *student, *LONG, *more)
 
 
@@ -235,7 +235,7 @@ def is_kept_as_draft(folder: Path) -> bool:
 
 def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
     write_rules(house / "student.json", [{"seconds": 120, "answer": "Hm."}])
-    student = ("--eval-model", "scripted:student.json")
+    student = ("--student", "scripted:student.json")
     process = start("generate", TASK, "-m", "scripted:teacher.json", *student)
     assert process.stderr is not None
     assert any("(attempt 1)" in line for line in process.stderr)
@@ -261,7 +261,7 @@ def test_a_draft_is_never_saved_over_a_finished_skill(upskill: Upskill, house: P
 
 
 def test_a_ceiling_while_writing_keeps_what_was_paid_for(upskill: Upskill, house: Path) -> None:
-    done = generate(upskill, "--max-calls", 1)
+    done = generate(upskill, "--set", "max_calls=1")
     assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
     assert is_kept_as_draft(house / "skills" / "house-words")
     with open_store(house / "runs") as store:
@@ -272,9 +272,9 @@ def test_a_ceiling_while_writing_keeps_what_was_paid_for(upskill: Upskill, house
     assert again["held_out"]["models"][0]["lift"] == 1.0
 
 
-def test_history_and_diff_show_every_candidate_with_its_parent(upskill: Upskill, house: Path) -> None:
+def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: Upskill, house: Path) -> None:
     assert generate(upskill).code == 0
-    rows = upskill("history", "house-words", "--json").json
+    rows = upskill("versions", "house-words", "--json").json
     assert [(row["id"], row["parent"], row["accepted"]) for row in rows] == [
         ("c1", None, True),
         ("c2", "c1", False),
@@ -282,19 +282,19 @@ def test_history_and_diff_show_every_candidate_with_its_parent(upskill: Upskill,
         ("c4", "c1", True),
     ]
     assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
-    shown = upskill("history", house / "skills" / "house-words")
+    shown = upskill("versions", house / "skills" / "house-words")
     assert "confirmed" in shown.out
     assert "2 worse" in shown.out
     assert [row["decision"] for row in rows] == [
         *("first draft", "not enough evidence", "not enough evidence"),
         "confirmed",
     ]
-    changed = upskill("diff", "house-words", "c1", "c2").out.splitlines()
+    changed = upskill("versions", "house-words", "c1", "c2").out.splitlines()
     assert changed[:2] == ["--- c1/SKILL.md", "+++ c2/SKILL.md"]
     assert [line for line in changed[2:] if line.startswith(("+", "-"))] == ["+- Never answer anybody."]
-    wrong = upskill("diff", "house-words", "c1", "c9")
+    wrong = upskill("versions", "house-words", "c1", "c9")
     assert (wrong.code, "There are c1 to c4." in wrong.err) == (2, True)
-    nobody = upskill("history", "nobody")
+    nobody = upskill("versions", "nobody")
     assert nobody.code == 2
 
 
@@ -304,7 +304,7 @@ def test_the_same_command_again_pays_nothing_and_says_the_same(upskill: Upskill,
     assert (first["calls"] > 0, again["calls"], again["spent"]) == (True, 0, {})
     for key in ("attempts", "fit", "held_out", "saved_to"):
         assert first[key] == again[key]
-    assert len(upskill("history", "house-words", "--json").json) == 4
+    assert len(upskill("versions", "house-words", "--json").json) == 4
 
 
 # What the making cost.
@@ -352,7 +352,7 @@ def test_what_the_making_cost_is_kept_with_the_skill_and_each_reply_is_in_it_onc
 def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill: Upskill, house: Path) -> None:
     priced_house(house)
     for calls in (1, 1, 15, 20):  # in the writing, between, and twice in the search
-        assert generate(upskill, "--max-calls", calls, "--concurrency", 1).code in (0, 3)
+        assert generate(upskill, "--set", f"max_calls={calls}", "--concurrency", 1).code in (0, 3)
     last = generate(upskill, "--json")
     assert 0 < last.json["calls"] < 5 + TRIALS
     assert last.json["making"]["spent"] == MADE_FOR
@@ -372,8 +372,10 @@ def test_eval_takes_the_making_cost_from_the_skill_unless_it_is_told(upskill: Up
     assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
     shown = upskill("eval", folder, "-m", "scripted:student.json").out
     assert f"made for ${made:.2f} (skill_meta.json), it has paid off after 3 passed tasks." in " ".join(shown.split())
-    typed = upskill("eval", folder, "-m", "scripted:student.json", "--making-cost", 19.9)
-    assert "made for $19.90 (--making-cost), it has paid off after 10 passed tasks." in " ".join(typed.out.split())
+    typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9")
+    assert "made for $19.90 (making_cost of the settings), it has paid off after 10 passed tasks." in " ".join(
+        typed.out.split()
+    )
     # What came on top of an older one is what the older one has to be weighed against.
     older = folder.rename(house / "older-words")
     assert generate(upskill, "--from", older, "--json").code == 0
@@ -396,7 +398,7 @@ def test_a_price_that_is_not_known_makes_the_making_cost_unknown(
     with serving(answer, key="sk-4711") as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-4711")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        student = ("--eval-model", "openai:nobody-lists-this")
+        student = ("--student", "openai:nobody-lists-this")
         done = upskill("generate", TASK, "-m", "scripted:teacher.json", *LONG, *student, "--json")
     assert done.code == 0, done.err
     making = done.json["making"]
@@ -468,10 +470,8 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
 
 
 def test_a_student_for_a_run_without_an_evaluation_is_a_contradiction(upskill: Upskill, house: Path) -> None:
-    done = upskill(
-        "generate", TASK, "-m", "scripted:teacher.json", "--no-eval", "--eval-model", "scripted:student.json"
-    )
-    assert (done.code, "--no-eval and --eval-model contradict each other" in done.err) == (2, True)
+    done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--no-eval", "--student", "scripted:student.json")
+    assert (done.code, "--no-eval and --student contradict each other" in done.err) == (2, True)
     assert not (house / "runs").exists()
 
 
@@ -484,11 +484,11 @@ def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_litt
         for number in NUMBERS[:6]
     ]
     (house / "mine.json").write_text(json.dumps(cases))
-    done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--eval-model", SMALL, "--tests", "mine.json")
+    done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json")
     assert done.code == 0, done.err
     assert "the skill is not refined against it; --attempts N does" in done.err
     assert "0% -> 0% on the embedded model is no evidence against the skill" in done.out
-    assert "The next larger model that this machine can run: --eval-model local:" in done.out
+    assert "The next larger model that this machine can run: --student local:" in done.out
     assert "1 candidate was tried" in done.out
 
 
@@ -534,7 +534,7 @@ def test_what_cannot_be_saved_is_not_called_saved_and_is_not_lost(house: Path) -
         if message.startswith("Generating skill"):
             (house / "skills").write_text("a file")
 
-    options = GenerateOptions(task=TASK, model="scripted:teacher.json", no_eval=True, tokens=1000)
+    options = GenerateOptions(task=TASK, teacher="scripted:teacher.json", no_eval=True, tokens=1000)
     with pytest.raises(UsageError, match="cannot be written") as error:
         generate_now(options, events=AuthoringEvents(message=tell))
     assert "what the models answered is stored" in error.value.hint
@@ -565,9 +565,9 @@ def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house:
         ("--tool", "missing.json"),
         ("--from", "missing.md"),
         ("--tests", "missing.yaml"),
-        ("--test-gen-model", "sonet"),
+        ("--test-writer", "sonet"),
         ("--handoff", "folder"),
-        ("--test-gen-model", "sonnet"),  # no key
+        ("--test-writer", "sonnet"),  # no key
         ("--from", "https://example.org/page"),
     ):
         done = generate(upskill, *given)
@@ -590,7 +590,7 @@ def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: U
 
 def test_a_ceiling_ends_the_search_and_keeps_the_best_so_far(upskill: Upskill, house: Path) -> None:
     # Two calls write, 24 evaluate the first draft; the next one revises it.
-    done = generate(upskill, "--max-calls", 26, "--json")
+    done = generate(upskill, "--set", "max_calls=26", "--json")
     assert done.code == 0, done.err
     assert "ceiling of 26 calls" in done.json["halted"]
     assert done.json["held_out"] is None
@@ -604,10 +604,10 @@ def test_a_ceiling_ends_the_search_and_keeps_the_best_so_far(upskill: Upskill, h
 
 def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(upskill: Upskill, house: Path) -> None:
     # All candidates are evaluated after 65 calls; then 96 confirm what was kept.
-    done = generate(upskill, "--max-calls", 90, "--json")
+    done = generate(upskill, "--set", "max_calls=90", "--json")
     assert [one["decision"] for one in done.json["attempts"]][-1] == "kept provisionally"
     assert (done.json["confirmation"], done.json["held_out"]) == (None, None)
-    assert "could not be confirmed, so the first draft is saved" in generate(upskill, "--max-calls", 1).err
+    assert "could not be confirmed, so the first draft is saved" in generate(upskill, "--set", "max_calls=1").err
     assert Skill.load(house / "skills" / "house-words").body.count("- ") == len(FIRST)
     more = generate(upskill, "--json").json
     assert more["confirmation"]["decision"] == "confirmed"
@@ -686,8 +686,8 @@ def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path
     (house / "tools.json").write_text(json.dumps({"tools": [{"name": "sail", "description": "Sails to a port."}]}))
     with serving("I do not know.") as server:
         done = generate(
-            *(upskill, "--tool", "tools.json#sail", "--eval-model", "any/name:Q4_0"),
-            *("--eval-base-url", server.url, "--attempts", 0, "--json"),
+            *(upskill, "--tool", "tools.json#sail", "--student", "any/name:Q4_0"),
+            *("--base-url", server.url, "--attempts", 0, "--json"),
         )
         assert done.code == 0, done.err
         assert {logged.model for logged in server.requests} == {"any/name:Q4_0"}
@@ -713,7 +713,7 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upsk
     done = generate(upskill, *given, "--candidates", 2)
     assert done.code == 0, done.err
     assert "Before anything was sent or kept: redacted" in done.err
-    extracted = upskill("generate", "--from", "session.json", "-m", "extract", "--no-eval", "--runs-dir", "runs")
+    extracted = upskill("generate", "--from", "session.json", "-m", "extract", "--no-eval", "--store", "runs")
     assert extracted.code in (0, 2, 3)  # there may be nothing to learn from it
     with open_store(house / "runs") as store:
         requests = list(store.requests())
@@ -737,7 +737,7 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upsk
 
 def library_options(**more: Any) -> GenerateOptions:
     return GenerateOptions(
-        task=TASK, model="scripted:teacher.json", eval_model="scripted:student.json", tokens=1000, **more
+        task=TASK, teacher="scripted:teacher.json", student="scripted:student.json", tokens=1000, **more
     )
 
 
@@ -826,19 +826,19 @@ def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
             TASK,
             "-m",
             "generic:teacher",
-            "--eval-model",
+            "--student",
             "generic:student",
             "--concurrency",
             1,
             *LONG,
         ]
-        whole = spawn(*command, "--runs-dir", "whole", "-o", "one/house-words", "--json", env=environment)
+        whole = spawn(*command, "--store", "whole", "-o", "one/house-words", "--json", env=environment)
         assert whole.code == 0, whole.err
         once = asked(server)
         assert len(once) == len(set(once)), "something was asked twice in one go"
 
         server.requests.clear()
-        broken = [*command, "--runs-dir", "broken", "-o", "two/house-words", "--json"]
+        broken = [*command, "--store", "broken", "-o", "two/house-words", "--json"]
         for _ in range(POINTS):
             seen, wanted = len(server.requests), chance.randint(0, len(once) // (POINTS + 1))
             limit = seen + wanted
@@ -908,7 +908,7 @@ def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, m
     rules = teacher_rules(draft(known, ["s2"]), [harmful, insert("- Ships are built to sail.", after=2), good])
     write_rules(home / "teacher.json", rules)
     done = upskill(
-        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--eval-model", SMALL, *LONG),
+        *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--student", SMALL, *LONG),
         *("--attempts", 3, "--json"),
     )
     assert done.code == 0, done.err

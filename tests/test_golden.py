@@ -35,7 +35,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "show": ("show", "last"),
     "show-case": ("show", "last", "--case", "greet-1"),
     "runs": ("runs",),
-    "eval-several-models": ("eval", "sailor", "-m", "scripted:model.yaml", "-m", "scripted:mixed.yaml", "--runs", "3"),
+    "eval-several-models": (
+        "eval",
+        "sailor",
+        "-m",
+        "scripted:model.yaml",
+        "-m",
+        "scripted:mixed.yaml",
+        "--repeats",
+        "3",
+    ),
     "eval-every-case": ("eval", "parrot", "-m", "scripted:hurt.yaml", "-v"),
     "runs-of-several-skills": ("runs",),
 }
@@ -134,8 +143,8 @@ def test_no_word_is_broken_at_any_width(
     write_script(home / f"{LONG}.yaml", HELPFUL)
     students = ("-m", f"scripted:{LONG}.yaml", "-m", "scripted:mixed.yaml")
     for skill in ("greeter", "sailor"):
-        upskill("eval", skill, *students, "--runs", "3")
-    given = ("eval", "greeter", *students, "--runs", "3", "-v") if command == "eval" else (command,)
+        upskill("eval", skill, *students, "--repeats", "3")
+    given = ("eval", "greeter", *students, "--repeats", "3", "-v") if command == "eval" else (command,)
     monkeypatch.setenv("COLUMNS", "1000")
     words = {*upskill(*given).out.split(), "Model", "Pass", "rate"}  # the heads of a narrow table of runs
     for width in (60, 80, 100, 200):

@@ -84,11 +84,13 @@ def test_without_a_gpu_nothing_is_asked_where_one_is_wanted(
     monkeypatch.setattr(gpu, "gpu_devices", list[Path])
     write_skill(home / "skill")
     write_script(home / "student.yaml", HELPFUL)
-    done = upskill("eval", "skill", "-m", "scripted:student.yaml", "--agent", "tools", "--gpu")
+    done = upskill("eval", "skill", "-m", "scripted:student.yaml", "--agent", "tools", "--set", "gpu=true")
     assert done.code == 2
     assert "a GPU is wanted, and there is none on this machine (no /dev/nvidia0)" in done.err
-    assert upskill("eval", "skill", "-m", "scripted:student.yaml", "--gpu").code == 0  # a chat runs no commands
-    done = upskill("sandbox", "--gpu", "true")
+    assert (
+        upskill("eval", "skill", "-m", "scripted:student.yaml", "--set", "gpu=true").code == 0
+    )  # a chat runs no commands
+    done = upskill("doctor", "--gpu", "--", "true")
     assert done.code == 2
     assert "there is none on this machine" in done.err
 

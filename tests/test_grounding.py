@@ -93,7 +93,7 @@ def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(upskil
 
 def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill, tern: Path) -> None:
     teacher(tern, INVENTED, INVENTED)
-    given = ("--from", "guide.md", "-m", "scripted:teacher.json", "--eval-model", "scripted:student.json")
+    given = ("--from", "guide.md", "-m", "scripted:teacher.json", "--student", "scripted:student.json")
     done = upskill("generate", "push", *given, "--attempts", 0)
     assert done.code == 0, done.err
     assert "1 of 2 lines are the teacher's own, without evidence" in done.out

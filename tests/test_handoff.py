@@ -29,7 +29,7 @@ def desk(home: Path) -> Path:
 
 
 def go(upskill: Upskill, *more: object, task: str = TASK) -> Done:
-    given = ("--handoff", "desk", "--eval-model", "scripted:student.json", "--tokens", 1000, "--attempts", 1)
+    given = ("--handoff", "desk", "--student", "scripted:student.json", "--tokens", 1000, "--attempts", 1)
     return upskill("generate", task, *given, *more)
 
 

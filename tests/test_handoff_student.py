@@ -31,7 +31,7 @@ def answer_all(desk: Path, most: int = 100) -> list[str]:
 
 def test_a_student_by_hand_is_asked_blind_and_goes_on_when_answered(upskill: Upskill, home: Path) -> None:
     skill = write_skill(home / "skills" / "greeting", suite=SUITE)
-    command = ("eval", skill, "-m", "handoff:desk", "--runs", 2, "--json")
+    command = ("eval", skill, "-m", "handoff:desk", "--repeats", 2, "--json")
     desk = home / "desk"
 
     def go() -> Done:
@@ -104,7 +104,7 @@ def test_without_a_price_a_ceiling_in_dollars_does_not_stop_answers_by_hand(upsk
 def test_a_judge_by_hand_is_as_blind_and_is_asked_beside_a_student_that_answers(upskill: Upskill, home: Path) -> None:
     suite = greetings(2) | {"checks": [{"judge": "it says ahoy"}]}
     skill = write_skill(home / "skills" / "greeting", suite=suite)
-    command = ("eval", skill, "-m", write_script(home / "student.json"), "--judge-model", "handoff:desk", "--json")
+    command = ("eval", skill, "-m", write_script(home / "student.json"), "--judge", "handoff:desk", "--json")
     upskill(*command)
     prompts = sorted((home / "desk").glob("*.prompt.md"))
     # Two arms of two cases, each of which draws the same words, so that the judge sees one question for two guests.

@@ -92,7 +92,30 @@ def test_a_letter_means_the_same_in_every_command() -> None:
             for flag in option.opts:
                 if re.fullmatch(r"-\w", flag):
                     meanings[flag].add(long)
+    assert meanings.pop("-m") == {"--student", "--teacher", "--test-writer"}  # the command's main model
     assert {flag: long for flag, long in meanings.items() if len(long) > 1} == {}
+
+
+def test_eval_has_at_most_36_options() -> None:
+    command = dict(every_command())["eval"]
+    assert len(re.findall(r"(?m)^  -", page_of("eval", command))) <= 36
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "meant"),
+    [
+        ("eval", ["--model", "a", "--runs=2", "--runs-dir", "b"], {"students": ("a",), "repeats": 2, "store": "b"}),
+        ("generate", ["--model=a", "--eval-model", "b"], {"teacher": "a", "student": "b"}),
+        ("generate", ["--test-gen-model", "a", "--eval-base-url=b"], {"test_writer": "a", "base_url": "b"}),
+        ("runs", ["--model", "a", "--dir", "b"], {"models": ("a",), "store": "b"}),
+    ],
+)
+def test_flags_of_upstream_are_still_accepted(command: str, given: list[str], meant: dict[str, object]) -> None:
+    chosen = upskill.get_command(click.Context(upskill), command)
+    assert chosen is not None
+    arguments = ["skill", *given] if command == "eval" else given
+    params = chosen.make_context(command, arguments).params
+    assert {name: params[name] for name in meant} == meant
 
 
 def test_a_hint_names_only_options_that_the_command_has(upskill: Upskill, home: Path) -> None:

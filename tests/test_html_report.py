@@ -620,7 +620,7 @@ def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Pat
     upskill("report", "-o", "new/folder/lift.html")
     assert (home / "new" / "folder" / "lift.html").read_text(encoding="utf-8") == page
     assert "no run is called 'nothing'" in upskill("report", "nothing").err
-    assert (upskill("report", "last", "-o", ".").code, upskill("report", "--runs-dir", "no").code) == (2, 2)
+    assert (upskill("report", "last", "-o", ".").code, upskill("report", "--store", "no").code) == (2, 2)
 
 
 def test_six_verdicts_fit_the_first_screen_of_a_phone(browser: Browser, tmp_path: Path) -> None:
@@ -702,7 +702,9 @@ def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskil
     calls = [{"name": "activate_skill", "arguments": {"name": "greeter"}}]
     script = [{"match": "Greet Ada", "calls": calls}, {"match": "Sum 2", "calls": calls}, {"answer": "Done."}]
     (home / "model.yaml").write_text(json.dumps(script), encoding="utf-8")
-    fired = upskill("trigger", skill, "-m", "scripted:model.yaml", "--queries", "queries.json", "--runs", "1", "--json")
+    fired = upskill(
+        "trigger", skill, "-m", "scripted:model.yaml", "--queries", "queries.json", "--repeats", "1", "--json"
+    )
     recall = json.loads(fired.out)["models"][0]["recall"]
     upskill("report", "last", "-o", "fires.html")
 

@@ -80,7 +80,7 @@ def house(home: Path) -> Path:
 
 
 def improve(upskill: Upskill, *more: object, request: str = REQUEST) -> Done:
-    evaluated = () if "--no-eval" in more else ("--eval-model", "scripted:student.json")
+    evaluated = () if "--no-eval" in more else ("--student", "scripted:student.json")
     student = (*evaluated, "--tokens", 1000, "--attempts", 1, "--cases", len(NEW))
     return upskill("generate", request, "--from", FOLDER, "-m", "scripted:teacher.json", *student, *more)
 
@@ -114,7 +114,7 @@ def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskil
     assert (known["version"], known["previous_version"]) == ("1.1.0", "1.0.0")
     assert (known["source_task"], known["request"]) == ("know the ship", REQUEST)
     assert not edited_by_hand(saved)
-    changed = upskill("diff", "house-words", "c1", "c2").out
+    changed = upskill("versions", "house-words", "c1", "c2").out
     assert f"+{fact(NEW[0])}" in changed
 
 
@@ -233,8 +233,8 @@ def test_whoever_can_answer_is_shown_the_change_and_asked(house: Path, answer: b
     options = GenerateOptions(
         task=REQUEST,
         sources=(str(FOLDER),),
-        model="scripted:teacher.json",
-        eval_model="scripted:student.json",
+        teacher="scripted:teacher.json",
+        student="scripted:student.json",
         tokens=1000,
         attempts=1,
         cases=len(NEW),
@@ -267,16 +267,17 @@ def test_the_versions_before_are_no_skills_of_the_folder(upskill: Upskill, house
     assert [path.name for path in find_skills(house / "skills")] == ["house-words"]
 
 
-def test_what_was_made_without_an_evaluation_has_a_history_too(upskill: Upskill, house: Path) -> None:
+def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, house: Path) -> None:
     assert improve(upskill, "--no-eval").code == 0
-    first, second = upskill("history", FOLDER, "--json").json
+    first, second = upskill("versions", FOLDER, "--json").json
     assert (first["decision"], first["parent"], first["pass_rate"]) == ("first draft", None, None)
     assert (second["decision"], second["parent"]) == ("unproven", "c1")
     assert second["note"] == f"not evaluated: --no-eval; asked for: {REQUEST}"
-    changed = upskill("diff", FOLDER)
+    changed = upskill("versions", FOLDER, "--diff")
     assert f"+{fact(NEW[0])}" in changed.out
-    assert upskill("diff", FOLDER, "c1", "c2").out == changed.out
-    refused = upskill("diff", FOLDER, "", "c1")
+    assert upskill("versions", FOLDER, "c1", "c2").out == changed.out
+    assert upskill("versions", FOLDER, "c2").out == changed.out
+    refused = upskill("versions", FOLDER, "c1")
     assert (refused.code, "c1 is a first draft" in refused.err) == (2, True)
 
 

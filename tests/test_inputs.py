@@ -31,7 +31,7 @@ def commands(skill: Path, given: Path) -> Iterator[tuple[object, ...]]:
     yield ("generate", "-m", "scripted:answers.yaml", "--tool", given, "greet people")
     yield ("generate", "-m", "scripted:answers.yaml", "--tests", given, "greet people")
     yield ("teach", "greet people", "-m", "scripted:answers.yaml", "--files", given)
-    yield ("sandbox", "--kind", "none", "--stdin", given, "--", "cat")
+    yield ("doctor", "--sandbox", "none", "--stdin", given, "--", "cat")
 
 
 @pytest.fixture

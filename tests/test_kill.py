@@ -72,8 +72,8 @@ def skill(home: Path) -> Path:
 def command(skill: Path, server: Loopback, runs: str) -> list[object]:
     models = [word for model in MODELS for word in ("-m", model)]
     return [
-        *("eval", skill, *models, "--base-url", server.url, "--runs", 2),
-        *("--concurrency", CONCURRENCY, "--runs-dir", runs, "--json"),
+        *("eval", skill, *models, "--base-url", server.url, "--repeats", 2),
+        *("--concurrency", CONCURRENCY, "--store", runs, "--json"),
     ]
 
 

@@ -474,7 +474,7 @@ def test_what_is_no_feedback_is_refused_and_changes_nothing(site: Site) -> None:
 
 
 def test_the_command_prints_its_address_and_ends_with_ctrl_c(site: Site) -> None:
-    process = start("view", site.first[:-2], "--port", 0, "--runs-dir", site.place)
+    process = start("view", site.first[:-2], "--port", 0, "--store", site.place)
     assert process.stdout is not None
     address = process.stdout.readline().strip()
     assert address.endswith(f"/run/{site.first}")
@@ -493,9 +493,9 @@ def test_the_command_prints_its_address_and_ends_with_ctrl_c(site: Site) -> None
 def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site) -> None:
     done = upskill("view")
     assert (done.code, "no such folder" in done.err) == (2, True)
-    done = upskill("view", "nothing", "--runs-dir", site.place)
+    done = upskill("view", "nothing", "--store", site.place)
     assert (done.code, "no run is called 'nothing'" in done.err) == (2, True)
-    done = upskill("view", "--runs-dir", site.place, "--port", site.live.port, "--no-browser")
+    done = upskill("view", "--store", site.place, "--port", site.live.port, "--no-browser")
     assert done.code == 2
     assert f"port {site.live.port} of this machine is in use" in done.err
     assert "--port" in done.err

@@ -26,7 +26,7 @@ def test_requests_are_logged_without_the_key(upskill: Upskill, skill: Path, monk
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(lambda call: f"ahoy, {KEY}") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        command = ("eval", skill, "-m", "openai:gpt-4.1", "--no-cache", "--no-log-runs")
+        command = ("eval", skill, "-m", "openai:gpt-4.1", "--set", "cache=false", "--no-log-runs")
         quiet, info, debug = (upskill(*command, *verbose) for verbose in ((), ("-v",), ("-vv",)))
         before = upskill("-v", *command)
     assert not LINE.search(quiet.err)
@@ -47,12 +47,12 @@ def test_commands_in_a_sandbox_are_logged_without_their_secrets(
     upskill: Upskill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    command = ("--kind", "none", "--", "sh", "-c", f"TOKEN={SECRET} true {KEY}")
-    done = upskill("sandbox", "-vv", *command)
+    command = ("--sandbox", "none", "--", "sh", "-c", f"TOKEN={SECRET} true {KEY}")
+    done = upskill("doctor", "-vv", *command)
     assert re.search(r"DEBUG upskill\.sandboxes\.\w+: none: .*sh -c .*exit code 0 after", done.err)
     assert (SECRET in done.err, KEY in done.err) == (False, False)
     assert "true [REDACTED key]" in done.err
-    assert "DEBUG" not in upskill("sandbox", *command).err
+    assert "DEBUG" not in upskill("doctor", *command).err
 
 
 def test_the_level_can_be_set_by_a_variable(upskill: Upskill, skill: Path, monkeypatch: pytest.MonkeyPatch) -> None:

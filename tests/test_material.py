@@ -239,7 +239,7 @@ async def test_a_server_is_asked_while_the_event_loop_goes_on(home: Path) -> Non
     """It answers only after another task of the loop has run."""
     wait = "import pathlib, time\nwhile not pathlib.Path('go').exists():\n    time.sleep(0.01)\n"
     (home / "server.py").write_text(wait + SERVER)
-    options = GenerateOptions(task="send", model="scripted:none.json", tools=(f"mcp:{sys.executable} server.py",))
+    options = GenerateOptions(task="send", teacher="scripted:none.json", tools=(f"mcp:{sys.executable} server.py",))
 
     async def go() -> None:
         (home / "go").touch()

@@ -373,7 +373,7 @@ async def test_offline_without_weights_names_the_command(tmp_path: Path, monkeyp
     monkeypatch.setenv("UPSKILL_CACHE", str(tmp_path))
     with pytest.raises(UsageError) as caught:
         await opened(SMALL, ModelContext(offline=True))
-    assert "--offline forbids" in caught.value.message
+    assert "`offline` forbids" in caught.value.message
     assert "`upskill models pull smollm2-135m`" in caught.value.hint
 
 

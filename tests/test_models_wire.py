@@ -359,7 +359,7 @@ async def test_a_limit_used_up_by_thinking_is_an_error_that_says_what_to_raise(f
     async with opened(format_, Say("", thoughts="Hm, hm", stop=stop)) as it:
         error = await it.fail()
     assert "before it answered" in error.message
-    assert "--max-output-tokens" in error.hint
+    assert "max_output_tokens" in error.hint
 
 
 # What is no answer.

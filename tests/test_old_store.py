@@ -19,7 +19,7 @@ PROJECT = Path(__file__).parent / "fixtures" / "store-0.1"
 STUDENT = ("-m", "scripted:models/guest.yaml")
 GREETING = "skills/house-greeting"
 # The run that was stopped: 12 of its trials have a score, 2 are errors, 18 were never begun.
-CONTROLS = ("eval", GREETING, "-t", "suites/greetings.yaml", *STUDENT, "--controls", "--runs", 2)
+CONTROLS = ("eval", GREETING, "-t", "suites/greetings.yaml", *STUDENT, "--controls", "--repeats", 2)
 STOPPED, SCORED, ERRORED, ALL = "house-greeting-441bae8d", 12, 2, 32
 SHOWN = {"show-controls": STOPPED, "show-judged": "house-greeting-cf06abf6", "show-acting": "tide-table-3b115412"}
 # Words that may have got another name since.
@@ -91,14 +91,14 @@ def test_what_the_old_version_ran_is_asked_again_beside_what_it_stored(upskill: 
     """Its keys did not say what answered, so none of its results stands for a trial of today."""
     before, runs = trials_of(upskill, STOPPED), run_ids(upskill)
     assert len(before) == SCORED + ERRORED
-    done = carried_out(upskill(*CONTROLS, "--max-calls", ALL))
+    done = carried_out(upskill(*CONTROLS, "--set", f"max_calls={ALL}"))
     assert "Continuing run" not in done.err
     assert "Stopped" not in done.err
     (new,) = [run for run in run_ids(upskill) if run not in runs]
     assert {trial["outcome"] for trial in trials_of(upskill, new).values()} == {"passed", "failed"}
     assert trials_of(upskill, STOPPED) == before
     assert not set(before) & set(trials_of(upskill, new))
-    assert f"Continuing run {new}: {ALL} of {ALL} trials are stored" in upskill(*CONTROLS, "--max-calls", 0).err
+    assert f"Continuing run {new}: {ALL} of {ALL} trials are stored" in upskill(*CONTROLS, "--set", "max_calls=0").err
 
 
 # Looking.
@@ -148,15 +148,15 @@ def test_the_skills_that_were_on_offer_beside_are_still_named(upskill: Upskill, 
 )
 def test_the_candidates_of_the_old_version_are_listed(upskill: Upskill, project: Path, skill: str, name: str) -> None:
     rows = expected(name)
-    listed = normal(upskill("history", skill, "--json").json)
+    listed = normal(upskill("versions", skill, "--json").json)
     words = [row.pop("decision") for row in listed]  # newer searches store their own
     assert (listed, words) == (rows, ["kept" if row["accepted"] else "rejected" for row in rows])
-    table = carried_out(upskill("history", skill)).out
+    table = carried_out(upskill("versions", skill)).out
     assert table.count("kept") == sum(row["accepted"] for row in rows)
     assert all(row["note"].split()[0] in table for row in rows)
 
 
 def test_the_candidates_of_the_old_version_are_compared(upskill: Upskill, project: Path) -> None:
-    lines = carried_out(upskill("diff", "ship-facts", "c1", "c3")).out.splitlines()
+    lines = carried_out(upskill("versions", "ship-facts", "c1", "c3")).out.splitlines()
     assert "+- The port of the ship is Lisbon." in lines
     assert not [line for line in lines if line.startswith("-- ")]

@@ -588,7 +588,7 @@ def test_plot_says_what_an_interrupted_run_lacks(upskill: Upskill, home: Path) -
     dear = write_script(
         home / "dear.yaml", [*rules, {"answer": "no", "usage": {"input": 60, "output": 3, "cost": 0.1}}]
     )
-    halted = upskill("eval", folder, "-m", dear, "--max-calls", "7", "--concurrency", "1", "--json").json
+    halted = upskill("eval", folder, "-m", dear, "--set", "max_calls=7", "--concurrency", "1", "--json").json
     scored = sum(halted["models"][0][name][how] for name in ("baseline", "skill") for how in ("passed", "failed"))
     assert 0 < scored < 24
     for kind in ("forest", "bars", "pareto", "heat-map"):

@@ -381,7 +381,7 @@ READING = (
     ("show", "last", "--json"),
     ("compare", "last~1", "last"),
     ("compare", "last~1", "last", "--json"),
-    ("history", "greeter"),
+    ("versions", "greeter"),
     ("export", "last", "--replies", "replies.jsonl"),
     ("plan", "greeter", "-m", "scripted:student.yaml", "--json"),
     ("report", "last", "-o", "report.html"),
@@ -394,8 +394,8 @@ def test_every_command_prints_the_same_from_either_kind_of_store(
     upskill: Upskill, home: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skill, model = write_skill(home / "greeter"), write_script(home / "student.yaml")
-    first = upskill("eval", skill, "-m", model, "--runs", 2, "--json").json
-    there = upskill("eval", skill, "-m", model, "--runs", 2, "--json", "--store", place).json
+    first = upskill("eval", skill, "-m", model, "--repeats", 2, "--json").json
+    there = upskill("eval", skill, "-m", model, "--repeats", 2, "--json", "--store", place).json
     assert _timeless(there) == _timeless(first)
     write_skill(home / "greeter", body="Say hello.")
     upskill("eval", skill, "-m", model)
@@ -449,8 +449,20 @@ def test_a_killed_eval_resumes_from_the_server_and_asks_nothing_twice(home: Path
     skill = write_skill(home / "greeter", cases=20)
     gate = Gate(hashed_answer, 50)
     with serving(gate) as server:
-        command = ("eval", skill, "-m", "student", "--base-url", server.url, "--runs", 5, "--concurrency", 4, "--json")
-        with start(*command, "--store", place, "--no-cache") as process:
+        command = (
+            "eval",
+            skill,
+            "-m",
+            "student",
+            "--base-url",
+            server.url,
+            "--repeats",
+            5,
+            "--concurrency",
+            4,
+            "--json",
+        )
+        with start(*command, "--store", place, "--set", "cache=false") as process:
             while gate.left > -4:  # until all of the four that may wait do, and so no other call is on its way
                 assert process.poll() is None
                 time.sleep(0.01)
@@ -460,7 +472,7 @@ def test_a_killed_eval_resumes_from_the_server_and_asks_nothing_twice(home: Path
             kept = set(store.scored(run))
             assert kept
         asked, gate.left = len(server.requests), math.inf
-        done = spawn(*command, "--store", place, "--no-cache")
+        done = spawn(*command, "--store", place, "--set", "cache=false")
         assert done.code == 0
         with open_store(place) as store:
             (run,) = store.runs()

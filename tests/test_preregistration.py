@@ -126,7 +126,7 @@ def test_the_report_names_the_plan_and_counts_looks(home: Path, upskill: Upskill
     said = upskill(*given, "--preregister", str(home / "plan.json")).out
     assert "Follows the plan in" in said
     assert "look at these cases" not in said
-    said = upskill(*given, "--margin", "20").out
+    said = upskill(*given, "--set", "margin=20").out
     assert "Second look at these cases" in said
     changed = greetings(4)
     changed["cases"][0]["prompt"] += " Be brief."

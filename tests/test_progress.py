@@ -186,5 +186,5 @@ def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(h
 
 def test_notes_are_printed_by_whoever_draws(upskill: Upskill, home: Path) -> None:
     write_script(home / "model.yaml", HELPFUL)
-    done = upskill("eval", write_skill(home / "greeter"), "-m", "scripted:model.yaml", "--max-calls", 2)
+    done = upskill("eval", write_skill(home / "greeter"), "-m", "scripted:model.yaml", "--set", "max_calls=2")
     assert "the ceiling of 2 calls is reached" in done.err

@@ -56,7 +56,7 @@ def answer(call: Call) -> str:
 
 def command(skill: Path, server: Loopback, store: str, *more: object) -> list[object]:
     return [
-        *("eval", skill, "-m", "small", "--base-url", server.url, "--runs", 2, "--concurrency", CONCURRENCY),
+        *("eval", skill, "-m", "small", "--base-url", server.url, "--repeats", 2, "--concurrency", CONCURRENCY),
         *("--store", store, "--json", *more),
     ]
 
@@ -121,7 +121,7 @@ def test_it_ends_as_the_local_executor_does_and_either_goes_on_where_the_other_s
         for first, second in (("local", "local"), ("ray", "local"), ("local", "ray")):
             server.requests.clear()
             place = f"{first}-{second}"
-            part = upskill(*command(skill, server, place), "--executor", first, "--max-calls", 50)
+            part = upskill(*command(skill, server, place), "--executor", first, "--set", "max_calls=50")
             assert part.json["halted"] == "the ceiling of 50 calls is reached"
             assert len(server.requests) == stored(home / place) == 50
             rest = upskill(*command(skill, server, place), "--executor", second, "--resume")
@@ -150,14 +150,14 @@ def test_workers_that_are_killed_lose_nothing_and_change_nothing(upskill: Upskil
 def test_ceilings_hold_over_all_workers_also_when_some_are_killed(upskill: Upskill, home: Path, skill: Path) -> None:
     killer = Killer(20)
     with serving(killer, latency=0.02) as server:
-        ended = upskill(*command(skill, server, "calls", "--executor", "ray", "--max-calls", 70))
+        ended = upskill(*command(skill, server, "calls", "--executor", "ray", "--set", "max_calls=70"))
         assert (killer.killed, ended.json["halted"].startswith("the ceiling")) == (1, True)
         assert stored(home / "calls") <= len(server.requests) <= 70
     with serving(answer) as server:
-        local = upskill(*command(skill, server, "tokens-local", "--max-tokens", 1500))
+        local = upskill(*command(skill, server, "tokens-local", "--set", "max_tokens=1500"))
         most = len(server.requests)
         server.requests.clear()
-        ended = upskill(*command(skill, server, "tokens", "--executor", "ray", "--max-tokens", 1500))
+        ended = upskill(*command(skill, server, "tokens", "--executor", "ray", "--set", "max_tokens=1500"))
         assert ended.json["halted"].startswith("the ceiling of 1,500 tokens is reached")
         assert local.json["halted"].startswith("the ceiling of 1,500 tokens is reached")
         assert most - 2 * CONCURRENCY <= len(server.requests) <= most + CONCURRENCY
@@ -297,7 +297,7 @@ def test_ctrl_c_leaves_what_is_stored_and_can_be_resumed(ray: Any, home: Path, s
     address = ray.get_runtime_context().gcs_address
     gate = Gate(answer, 30)
     with serving(gate, latency=0.05) as server:
-        process = start(*command(skill, server, "runs", "--executor", "ray", "--ray-address", address))
+        process = start(*command(skill, server, "runs", "--executor", "ray", "--set", f"ray_address={address}"))
         while len(server.requests) < 20:
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
@@ -318,10 +318,10 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
     ray: Any, upskill: Upskill, home: Path, skill: Path
 ) -> None:
     address = ray.get_runtime_context().gcs_address
-    for executor in (("local",), ("ray", "--ray-address", address)):
+    for executor in (("local",), ("ray", "--set", f"ray_address={address}")):
         gate = Gate(answer, 40)
         with serving(gate, latency=0.05) as server:
-            given = command(skill, server, executor[0], "--max-calls", 60, "--executor", executor[0])
+            given = command(skill, server, executor[0], "--set", "max_calls=60", "--executor", executor[0])
             process = start(*given, *executor[1:])
             while len(server.requests) < 30:
                 assert process.poll() is None, process.communicate()
@@ -370,7 +370,7 @@ def test_students_that_act_do_so_in_their_sandbox_one_to_a_worker_that_has_what_
     given = ("eval", skill, "-m", model, "--agent", "tools", "--json")
     local = upskill(*given, "--store", "local")
     assert (local.code, local.json["models"][0]["skill"]["passed"]) == (0, 4), local.err
-    done = upskill(*given, "--store", "ray", "--executor", "ray", "--trial-cpus", 1, "--trial-memory", 200)
+    done = upskill(*given, "--store", "ray", "--executor", "ray", "--set", "trial_cpus=1", "--set", "trial_memory=200")
     assert (done.code, done.out) == (0, local.out), done.err
 
 
@@ -401,8 +401,8 @@ def test_a_cluster_that_cannot_be_joined_is_said_at_once_and_leaves_no_run(
     [
         (("-m", "local", "--executor", "ray"), "an embedded model uses all cores of this machine already"),
         (("-m", "handoff:answers", "--executor", "ray"), "nothing runs while a person answers"),
-        (("-m", "scripted:model.yaml", "--executor", "ray", "--trial-gpus", "99"), "with --trial-gpus 99"),
-        (("-m", "scripted:model.yaml", "--trial-cpus", "1"), "is only for --executor ray"),
+        (("-m", "scripted:model.yaml", "--executor", "ray", "--set", "trial_gpus=99"), "with trial_gpus 99"),
+        (("-m", "scripted:model.yaml", "--set", "trial_cpus=1"), "is only for --executor ray"),
     ],
 )
 def test_what_ray_cannot_do_is_refused(upskill: Upskill, skill: Path, given: tuple[str, ...], message: str) -> None:

@@ -64,7 +64,7 @@ def teach_by_hand(upskill: Upskill, desk: Path) -> tuple[Done, dict[str, int]]:
         f"doc:{PAGE}",
         "--handoff",
         desk,
-        "--eval-model",
+        "--student",
         "generic:look-up",
         "--cases",
         22,

@@ -337,7 +337,7 @@ def test_a_refiner_of_another_package_is_named_on_the_command_line(home: Path, t
     write_rules(home / "student.json", student_rules())
     (home / "facts.txt").write_text("\n".join(fact(number) for number in NUMBERS if number not in TRAIN[:2]))
     environment = install_plugin(tmp_path / "site", "append_facts", APPEND, {"upskill.refiners:append": "Append"})
-    command = ["generate", "know the ship", "-m", "scripted:teacher.json", "--eval-model", "scripted:student.json"]
+    command = ["generate", "know the ship", "-m", "scripted:teacher.json", "--student", "scripted:student.json"]
     done = spawn(*command, "--refiner", "append", "--json", env=environment)
     assert done.code == 0, done.err
     assert [one["accepted"] for one in done.json["attempts"]] == [True, True]

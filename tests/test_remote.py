@@ -30,8 +30,8 @@ def weights() -> Path:
 def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(home: Path, upskill: Upskill) -> None:
     skill = write_skill(home / "greeter", cases=50)
     with serving() as server:
-        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--runs", 5, "--json", "--concurrency", 16)
-        stopped = upskill(*command, "--max-calls", 50)
+        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--repeats", 5, "--json", "--concurrency", 16)
+        stopped = upskill(*command, "--set", "max_calls=50")
         first = server.calls.total()
         assert 0 < first <= 50 + 16
         assert stopped.json["halted"] == "the ceiling of 50 calls is reached"
@@ -111,7 +111,7 @@ def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(home: Path, u
     with serving(lambda _: Say(refusal="I will not.", usage=USED)) as server:
         done = upskill(
             *("eval", skill, "-m", "any", "--base-url", server.url, "--json"),
-            *("--max-tokens", 3000, "--concurrency", 1),
+            *("--set", "max_tokens=3000", "--concurrency", 1),
         )
         assert server.calls.total() == 2
     assert done.json["halted"].startswith("the ceiling of 3,000 tokens is reached")
@@ -121,7 +121,7 @@ def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(home: Path, u
 def test_retries_count_as_calls(home: Path, upskill: Upskill, quick: None) -> None:
     skill = write_skill(home / "greeter", cases=20)
     with serving(lambda _: refuse(500, "out of order")) as server:
-        upskill("eval", skill, "-m", "any", "--base-url", server.url, "--max-calls", 7, "--concurrency", 2)
+        upskill("eval", skill, "-m", "any", "--base-url", server.url, "--set", "max_calls=7", "--concurrency", 2)
         assert server.calls.total() == 7
 
 
@@ -129,6 +129,6 @@ def test_a_run_that_was_stopped_meets_no_requirement(home: Path, upskill: Upskil
     skill = write_skill(home / "greeter", cases=20)
     with serving(lambda asked: "ahoy" if "ahoy" in asked.system else "hello") as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url, "--require", "decision=helps")
-        stopped = upskill(*command, "--max-calls", 20)
+        stopped = upskill(*command, "--set", "max_calls=20")
         assert (stopped.code, "the run was stopped before its end" in stopped.err) == (1, True)
         assert upskill(*command).code == 0

@@ -48,7 +48,7 @@ def skill(home: Path) -> Path:
 def cassette(upskill: Upskill, skill: Path, home: Path) -> Path:
     """The replies of a run of two rounds."""
     student = write_script(home / "student.json")
-    assert upskill("eval", skill, "-m", student, "--runs", 2).code == 0
+    assert upskill("eval", skill, "-m", student, "--repeats", 2).code == 0
     assert upskill("export", "last", "--replies", "replies.gz").code == 0
     return home / "replies.gz"
 
@@ -71,8 +71,8 @@ def test_a_run_with_a_judge_is_played_bit_for_bit_on_another_machine(upskill: Up
     skill = write_skill(home / "skills" / "greeting", suite=suite)
     with serving(helpful) as server:
         students = ("-m", "any", "-m", "other", "--base-url", server.url)
-        judged = ("--judge-model", write_script(home / "judge.json", JUDGE))
-        live = upskill("eval", skill, *students, *judged, "--runs", 2, "--seed", 5, "--controls", "--json")
+        judged = ("--judge", write_script(home / "judge.json", JUDGE))
+        live = upskill("eval", skill, *students, *judged, "--repeats", 2, "--seed", 5, "--controls", "--json")
         assert live.code == 0, live.err
     assert upskill("export", "last", "--replies", "out/replies.gz").code == 0
     other = home.parent / "other"
@@ -126,7 +126,7 @@ def test_where_the_files_of_models_lie_stays_on_the_machine(upskill: Upskill, sk
 def test_playing_what_was_seen_is_no_further_look_and_other_checks_are(
     upskill: Upskill, skill: Path, cassette: Path
 ) -> None:
-    live = upskill("eval", skill, "-m", "scripted:student.json", "--runs", 2, "--json").json
+    live = upskill("eval", skill, "-m", "scripted:student.json", "--repeats", 2, "--json").json
     for more in ((), ("--no-log-runs",), ("--fresh",)):
         played = upskill("eval", skill, "--replay", cassette, "--json", *more).json
         if more != ("--fresh",):
@@ -146,10 +146,10 @@ def test_checks_are_run_anew_and_a_live_run_never_takes_what_was_played(
     assert played.json["models"][0]["skill"]["passed"] == 0
     # The student is asked itself where a plan was only played so far.
     Path("student.json").write_text(json.dumps([{"answer": "ahoy, my friend"}]))
-    live = upskill("eval", skill, "-m", "scripted:student.json", "--runs", 2, "--tests", "strict.json", "--json")
+    live = upskill("eval", skill, "-m", "scripted:student.json", "--repeats", 2, "--tests", "strict.json", "--json")
     assert live.json["models"][0]["skill"]["passed"] == 8
     assert "was itself played from a file" in upskill("export", played.json["run"], "--replies", "again.gz").err
-    assert upskill("eval", "--replay", skill, "-m", "scripted:student.json", "--runs", 2).code == 0  # from the store
+    assert upskill("eval", "--replay", skill, "-m", "scripted:student.json", "--repeats", 2).code == 0  # from the store
 
 
 def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskill, skill: Path, cassette: Path) -> None:
@@ -161,9 +161,9 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         assert done.code == (0 if "--controls" in more else 3), done.err
         return " | ".join(error["message"] for error in done.json["errors"])
 
-    assert "no reply for case 'greet-1' with seed 2 (it has seeds 0 to 1)" in errors("--runs", 3)
-    assert "the temperature was 0.7 and is 0.1" in errors("--temperature", 0.1)
-    assert "the output limit was 4096 and is 7" in errors("--max-output-tokens", 7)
+    assert "no reply for case 'greet-1' with seed 2 (it has seeds 0 to 1)" in errors("--repeats", 3)
+    assert "the temperature was 0.7 and is 0.1" in errors("--set", "temperature=0.1")
+    assert "the output limit was 4096 and is 7" in errors("--set", "max_output_tokens=7")
     assert "case 'greet-1' in the arm placebo" in errors("--controls")
     suite = greetings(5)
     suite["cases"][1]["prompt"] = "Please greet the second guest."
@@ -184,7 +184,7 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
     for more, words in (
         (("--tests", "other.json"), "was recorded with other cases than those of other.json"),
         (("-m", "scripted:other.json"), "has no replies of scripted:other.json"),
-        (("--judge-model", "sonnet", "-m", "scripted:student.json"), "has no replies of sonnet"),
+        (("--judge", "sonnet", "-m", "scripted:student.json"), "has no replies of sonnet"),
         (("--batch",), "--batch and --replay contradict each other"),
     ):
         done = play(*more)
@@ -200,7 +200,7 @@ def test_errors_and_half_a_run_are_recorded_as_they_are(upskill: Upskill, skill:
     assert "is not finished: 0 trials not run, 2 errored" in done.err
     played = elsewhere(home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json")
     assert {**played.json, "run": ""} == {**live.json, "run": ""}
-    half = upskill("eval", skill, "-m", student, "--seed", 9, "--max-calls", 4)
+    half = upskill("eval", skill, "-m", student, "--seed", 9, "--set", "max_calls=4")
     assert "Stopped" in half.err
     assert upskill("export", "last", "--replies", "half.gz").code == 0
     assert len([line for line in lines_of(home / "half.gz") if "trial" in line]) == 4
@@ -223,7 +223,7 @@ def test_replies_that_are_not_stored_are_missed_before_anything_is_written(
     upskill: Upskill, skill: Path, home: Path
 ) -> None:
     student = write_script(home / "student.json")
-    upskill("eval", skill, "-m", student, "--no-cache")
+    upskill("eval", skill, "-m", student, "--set", "cache=false")
     done = upskill("export", "last", "--replies", "replies.gz")
     assert (done.code, "the replies of 8 trials are not stored" in done.err) == (2, True)
     upskill("eval", skill, "-m", student, "--fresh")
@@ -307,7 +307,7 @@ def test_commands_of_an_agent_are_run_again_and_its_replies_are_found(upskill: U
     suite = {"cases": [case, {**case, "id": "again", "prompt": "Write the greeting into a file, please."}]}
     skill = write_skill(home / "skills" / "greeting", suite=suite)
     student = write_script(home / "student.json", ACTS)
-    live = upskill("eval", skill, "-m", student, "--agent", "tools", "--max-turns", 7, "--json")
+    live = upskill("eval", skill, "-m", student, "--agent", "tools", "--set", "max_turns=7", "--json")
     assert live.code == 0, live.err
     assert live.json["models"][0]["activation"]["trials"] == 2
     upskill("export", "last", "--replies", "replies.gz")
@@ -336,7 +336,7 @@ def test_answers_that_could_not_be_graded_are_recorded_and_graded_elsewhere(
 ) -> None:
     student, judge = write_script(home / "student.json"), write_script(home / "judge.json", [{"error": "on strike"}])
     Path("judged.json").write_text(json.dumps(greetings(4) | {"checks": [{"judge": "it says ahoy"}]}))
-    command = ("eval", skill, "-m", student, "--tests", "judged.json", "--judge-model", judge)
+    command = ("eval", skill, "-m", student, "--tests", "judged.json", "--judge", judge)
     for _ in range(2):  # the second time, the answers of the first are graded again, in vain
         assert upskill(*command).code == 3
     assert "0 trials not run, 8 errored" in upskill("export", "last", "--replies", "replies.gz").err

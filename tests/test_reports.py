@@ -65,7 +65,7 @@ def test_a_report_of_every_kind_is_printed_or_written_to_a_file(upskill: Upskill
 
 def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -> None:
     files = ("--report", "csv=rows.csv", "--report", "json=one.json", "--report", "json=two.json")
-    done = upskill("benchmark", skill, "-m", "scripted:model.yaml", *files, "--junit", "tests.xml", "--json")
+    done = upskill("benchmark", skill, "-m", "scripted:model.yaml", *files, "--report", "junit=tests.xml", "--json")
     assert json.loads(Path("one.json").read_text()) == json.loads(Path("two.json").read_text()) == done.json
     assert Path("rows.csv").read_text().count("\n") == 2
     assert Path("tests.xml").read_text().startswith(starts("junit"))

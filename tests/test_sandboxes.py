@@ -1026,11 +1026,11 @@ def works(home: Path) -> None:
 
 @pytest.mark.usefixtures("works")
 def test_sandbox_runs_a_command_and_ends_with_its_code(upskill: Upskill, home: Path) -> None:
-    done = upskill("sandbox", "--", "bash", "-c", "echo out; echo err >&2; exit 7")
+    done = upskill("doctor", "--", "bash", "-c", "echo out; echo err >&2; exit 7")
     assert (done.code, done.out, done.err) == (7, "out\n", "err\n")
     (home / "in").write_text("given", encoding="utf-8")
-    assert upskill("sandbox", "--stdin", "in", "--", "cat").out == "given"
-    done = upskill("sandbox", "--wall", 0.3, "--", "sleep", 600)
+    assert upskill("doctor", "--stdin", "in", "--", "cat").out == "given"
+    done = upskill("doctor", "--allow", "wall=0.3", "--", "sleep", 600)
     assert (done.code, done.err) == (137, "upskill: the command was ended: it ran longer than 0.3 s\n")
 
 
@@ -1039,36 +1039,42 @@ def test_sandbox_copies_a_workspace_in_and_leaves_it_alone(upskill: Upskill, hom
     (home / "work" / "sub").mkdir(parents=True)
     (home / "work" / "sub" / "a").write_text("a", encoding="utf-8")
     (home / "work" / "l").symlink_to("/etc")
-    done = upskill("sandbox", "--workspace", "work", "--", "sh", "-c", "cat sub/a; rm -r sub; ls -A")
+    done = upskill("doctor", "--workspace", "work", "--", "sh", "-c", "cat sub/a; rm -r sub; ls -A")
     assert (done.code, done.out) == (0, "a")
     assert done.err == "upskill: not copied, as links are not followed: l\n"
     assert (home / "work" / "sub" / "a").is_file()
     (home / "work" / "big").write_bytes(bytes(3_000_000))
-    done = upskill("sandbox", "--workspace", "work", "--disk", "1M", "--", "true")
+    done = upskill("doctor", "--workspace", "work", "--allow", "disk=1M", "--", "true")
     assert done.code in (0, 2)  # 2 where the workspace has a size of its own
-    assert "Give it room with --disk." in done.err or done.code == 0
+    assert "Give it room with --allow disk=SIZE." in done.err or done.code == 0
 
 
 @pytest.mark.usefixtures("works")
 def test_sandbox_in_json_is_one_document(upskill: Upskill) -> None:
-    done = upskill("sandbox", "--json", "--memory", "200M", "--", "sh", "-c", "printf '\\033[2J'; exit 3")
+    done = upskill("doctor", "--json", "--allow", "memory=200M", "--", "sh", "-c", "printf '\\033[2J'; exit 3")
     assert done.code == 3
     assert set(done.json) == {"sandbox", *CommandResult.__dataclass_fields__}
     assert (done.json["code"], done.json["output"]) == (3, "\x1b[2J")
     assert done.json["sandbox"]["passed"]
-    assert upskill("sandbox", "--json").json["name"] == done.json["sandbox"]["name"]
-    told = upskill("sandbox")
+    assert upskill("doctor", "--sandbox", "--json").json["name"] == done.json["sandbox"]["name"]
+    told = upskill("doctor", "--sandbox")
     assert told.code == 0
     assert "\n  no network\n" in told.out
 
 
 def test_sandbox_none_warns_and_unknown_ones_are_refused(upskill: Upskill) -> None:
-    done = upskill("sandbox", "--kind", "none", "--", "pwd")
+    done = upskill("doctor", "--sandbox", "none", "--", "pwd")
     assert done.code == 0
     assert "can read, change and send away everything that you can" in done.err
-    assert upskill("sandbox", "--kind", "seatbeld").code == 2
-    for wrong in (("--memory", "x"), ("--wall", "0"), ("--disk", "0"), ("--workspace", "missing")):
-        assert upskill("sandbox", *wrong, "--", "true").code == 2
+    assert upskill("doctor", "--sandbox", "seatbeld").code == 2
+    for wrong in (
+        ("--allow", "memory=x"),
+        ("--allow", "wall=0"),
+        ("--allow", "disk=0"),
+        ("--allow", "x=1"),
+        ("--workspace", "missing"),
+    ):
+        assert upskill("doctor", *wrong, "--", "true").code == 2
 
 
 @pytest.mark.usefixtures("works")
@@ -1076,12 +1082,12 @@ def test_sandbox_shows_a_terminal_nothing_that_harms_it(home: Path) -> None:
     (home / "place").mkdir()
     (home / "place" / "a\x1b[2J").symlink_to("elsewhere")  # its name is told, as it is not copied
     code = "printf '\\033]0;owned\\007\\033[2Jplain\\177'; printf '\\302\\233\\342\\200\\256' >&2"
-    seen = _on_a_terminal("sandbox", "--workspace", "place", "--", "sh", "-c", code)
+    seen = _on_a_terminal("doctor", "--workspace", "place", "--", "sh", "-c", code)
     assert "\\x1b]0;owned\\x07\\x1b[2Jplain\\x7f" in seen
     assert "links are not followed: a\\x1b[2J" in seen
-    seen += _on_a_terminal("sandbox", "--json", "--", "sh", "-c", code)
-    seen += _on_a_terminal("sandbox", "--", "\x1b[2Jcommand")
-    seen += _on_a_terminal("sandbox", "--\x1b[2Joption")
+    seen += _on_a_terminal("doctor", "--json", "--", "sh", "-c", code)
+    seen += _on_a_terminal("doctor", "--", "\x1b[2Jcommand")
+    seen += _on_a_terminal("doctor", "--\x1b[2Joption")
     assert "No such option '--\\x1b[2Joption'" in seen
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", seen)
 

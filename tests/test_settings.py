@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Upskill
-from upskill import Settings, UsageError
+from upskill import Config, Settings, UsageError
 
 
 def written(path: Path, text: str) -> Path:
@@ -21,23 +21,23 @@ def test_the_first_place_that_has_settings_wins(tmp_path: Path) -> None:
     here = tmp_path / "here"
     assert Settings.load(environment, here) == Settings()
     assert Settings().source == ""
-    home = written(tmp_path / "home/.config/upskill/config.yaml", "eval_model: from-home")
-    assert Settings.load(environment, here).eval_model == "from-home"
+    home = written(tmp_path / "home/.config/upskill/config.yaml", "student: from-home")
+    assert Settings.load(environment, here).student == "from-home"
     assert Settings.load(environment, here).source == str(home)
     xdg = {**environment, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
-    assert Settings.load(xdg, here).eval_model == "from-home"
-    written(tmp_path / "xdg/upskill/config.yaml", "eval_model: from-xdg")
-    assert Settings.load(xdg, here).eval_model == "from-xdg"
-    written(here / "upskill.config.yaml", "eval_model: from-here")
-    assert Settings.load(environment, here).eval_model == "from-here"
-    named = written(tmp_path / "named.yaml", "eval_model: from-named")
-    assert Settings.load({**environment, "UPSKILL_CONFIG": str(named)}, here).eval_model == "from-named"
+    assert Settings.load(xdg, here).student == "from-home"
+    written(tmp_path / "xdg/upskill/config.yaml", "student: from-xdg")
+    assert Settings.load(xdg, here).student == "from-xdg"
+    written(here / "upskill.config.yaml", "student: from-here")
+    assert Settings.load(environment, here).student == "from-here"
+    named = written(tmp_path / "named.yaml", "student: from-named")
+    assert Settings.load({**environment, "UPSKILL_CONFIG": str(named)}, here).student == "from-named"
 
 
 def test_files_are_not_mixed(tmp_path: Path) -> None:
-    written(tmp_path / "home/.config/upskill/config.yaml", "runs_dir: elsewhere")
-    written(tmp_path / "upskill.config.yaml", "eval_model: x")
-    assert Settings.load({"HOME": str(tmp_path / "home")}, tmp_path).runs_dir == "./runs"
+    written(tmp_path / "home/.config/upskill/config.yaml", "store: elsewhere")
+    written(tmp_path / "upskill.config.yaml", "student: x")
+    assert Settings.load({"HOME": str(tmp_path / "home")}, tmp_path).store == "./runs"
 
 
 def test_a_named_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_named_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None
 
 
 def test_every_setting_of_upstream_is_read_and_the_defaults_are_its_own(tmp_path: Path) -> None:
-    assert (Settings().skills_dir, Settings().runs_dir) == ("./skills", "./runs")
+    assert (Settings().skills_dir, Settings().store) == ("./skills", "./runs")
     text = """
 skill_generation_model: sonnet
 eval_model: haiku
@@ -60,12 +60,8 @@ prices:
   my-model: {input: 1, output: 2.5, cached: 0, written: 1.25}
 """
     settings = Settings.read(written(tmp_path / "config.yaml", text))
-    assert (settings.skill_generation_model, settings.eval_model, settings.test_gen_model) == (
-        "sonnet",
-        "haiku",
-        "opus",
-    )
-    assert (settings.skills_dir, settings.runs_dir) == ("./my-skills", "/elsewhere/runs")
+    assert (settings.teacher, settings.student, settings.test_writer) == ("sonnet", "haiku", "opus")
+    assert (settings.skills_dir, settings.store) == ("./my-skills", "/elsewhere/runs")
     assert (settings.max_refine_attempts, settings.timeout) == (5, 60.0)
     price = settings.prices["my-model"]
     assert (price.input, price.output, price.cached, price.written) == (1.0, 2.5, 0.0, 1.25)
@@ -73,25 +69,31 @@ prices:
 
 def test_the_teachers_old_name_is_read_and_its_new_name_goes_first(tmp_path: Path) -> None:
     file = written(tmp_path / "config.yaml", "model: sonnet\n")
-    assert Settings.read(file).skill_generation_model == "sonnet"
+    assert Settings.read(file).teacher == "sonnet"
     written(file, "model: sonnet\nskill_generation_model: opus\n")
-    assert Settings.read(file).skill_generation_model == "opus"
+    assert Settings.read(file).teacher == "opus"
+    config = Config.model_validate({"eval_model": "haiku", "runs_dir": "kept"})
+    assert (config.eval_model, config.student, config.runs_dir, config.skill_generation_model) == (
+        *("haiku", "haiku", "kept"),
+        None,
+    )
+    assert config.test_gen_model is None
 
 
-@pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}", "\ufeffeval_model: null\n"])
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}", "\ufeffstudent: null\n"])
 def test_a_file_that_says_nothing_is_the_defaults(tmp_path: Path, text: str) -> None:
     file = written(tmp_path / "config.yaml", text)
     assert Settings.read(file) == Settings(source=str(file))
 
 
 WRONG = {
-    "eval_modle: x": ("no setting is called 'eval_modle'", "Did you mean 'eval_model'?"),
-    "run_dir: x": ("no setting is called 'run_dir'", "Did you mean 'runs_dir'"),
-    "zzz: x": ("no setting is called 'zzz'", "Known: concurrency, "),
+    "studnt: x": ("no setting is called 'studnt'", "Did you mean 'student'?"),
+    "stor: x": ("no setting is called 'stor'", "Did you mean 'store'"),
+    "zzz: x": ("no setting is called 'zzz'", "Known: cache, concurrency, "),
     "source: x": ("no setting is called 'source'", ""),
     "1: x": ("no setting is called '1'", ""),
-    "eval_model: 4": ("eval_model: Input should be a valid string, not 4", ""),
-    "eval_model: [a]": ("eval_model: Input should be a valid string, not ['a']", ""),
+    "student: 4": ("student: Input should be a valid string, not 4", ""),
+    "student: [a]": ("student: Input should be a valid string, not ['a']", ""),
     "max_refine_attempts: many": ("max_refine_attempts: Input should be a valid integer, not 'many'", ""),
     "max_refine_attempts: -1": ("max_refine_attempts: Input should be greater than or equal to 0, not -1", ""),
     "max_refine_attempts: true": ("max_refine_attempts: Input should be a valid integer, not True", ""),
@@ -105,10 +107,10 @@ WRONG = {
     "- a": ("is not a list of `setting: value` lines", ""),
     "hello": ("is not a list of `setting: value` lines", ""),
     "a: b: c": ("line 1: not valid YAML: mapping values are not allowed here", ""),
-    "eval_model: a\neval_model: b": ("line 2: not valid YAML: 'eval_model' is there twice", ""),
-    "eval_model: [": ("not valid YAML: ", ""),
+    "student: a\nstudent: b": ("line 2: not valid YAML: 'student' is there twice", ""),
+    "student: [": ("not valid YAML: ", ""),
     "prices: &p {m: *p}": ("not valid YAML: is nested more than 100 levels deep, or refers to itself", ""),
-    "eval_model: !!python/object/apply:os.getcwd []": ("not valid YAML: could not determine a constructor", ""),
+    "student: !!python/object/apply:os.getcwd []": ("not valid YAML: could not determine a constructor", ""),
 }
 
 
@@ -125,7 +127,7 @@ def test_what_is_wrong_is_a_usage_error_with_the_file_and_the_key(tmp_path: Path
 
 def test_a_file_that_is_not_text_is_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    file.write_bytes(b"eval_model: caf\xe9")
+    file.write_bytes(b"student: caf\xe9")
     with pytest.raises(UsageError, match="is not UTF-8 text"):
         Settings.read(file)
     with pytest.raises(UsageError, match="is a folder, not a file"):
@@ -147,10 +149,38 @@ def test_the_place_of_runs_has_one_name_an_older_one_and_a_variable(tmp_path: Pa
     file = written(tmp_path / "upskill.config.yaml", "runs_dir: older\n")
     assert Settings.load({}, tmp_path).store == "older"
     written(file, "runs_dir: older\nstore: newer\n")
-    assert Settings.load({}, tmp_path).store == Settings.load({}, tmp_path).runs_dir == "newer"
+    assert Settings.load({}, tmp_path).store == "newer"
     assert Settings.load({"UPSKILL_STORE": "postgresql://host/runs"}, tmp_path).store == "postgresql://host/runs"
     assert Settings.load({"UPSKILL_STORE": ""}, tmp_path).store == "newer"
     written(file, "store: [postgresql://me:secret@host]\n")
     with pytest.raises(UsageError, match="store: Input should be a valid string") as error:
         Settings.load({}, tmp_path)
     assert "secret" not in str(error.value)
+
+
+def test_settings_are_changed_by_assignments(tmp_path: Path) -> None:
+    written(tmp_path / "upskill.config.yaml", "margin: 3\nstudent: haiku\n")
+    settings = Settings.load({}, tmp_path).changed(
+        ["margin=2", "gpu=true", "trial_cpus = 0.5", "ray_address=ray://head:10001", "eval_model=local"]
+    )
+    assert (settings.margin, settings.gpu, settings.trial_cpus) == (2.0, True, 0.5)
+    assert (settings.ray_address, settings.student) == ("ray://head:10001", "local")
+    assert settings.changed(["prices={m: {input: 1, output: 2}}"]).prices["m"].output == 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("margn=3", "--set: no setting is called 'margn'", "Did you mean 'margin'?"),
+        ("margin", "--set margin: has no value", "For example --set margin=3."),
+        ("margin=x", "--set: margin: Input should be a valid number, not 'x'", ""),
+        ("margin=[", "--set margin=[: line 1: not valid YAML: ", ""),
+        ("margin=.inf", "--set margin=.inf: line 1: not valid YAML: .inf is not a number", ""),
+        ("source=x", "--set: no setting is called 'source'", ""),
+    ],
+)
+def test_a_wrong_assignment_is_a_usage_error(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as error:
+        Settings().changed([text])
+    assert error.value.message.startswith(message)
+    assert error.value.hint == hint

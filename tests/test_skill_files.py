@@ -110,7 +110,7 @@ def test_a_student_that_acts_is_evaluated_with_the_skill_in_its_catalog(upskill:
         {"when": prompt(number), "system": "house-words", "turns": [opening, WORDS[number - 1]]} for number in numbers
     ]
     write_rules(tern / "student.json", [*knowing, {"answer": "I do not know."}])
-    given = ("-m", "scripted:teacher.json", "--eval-model", "scripted:student.json", "--cases", 4, "--attempts", 0)
+    given = ("-m", "scripted:teacher.json", "--student", "scripted:student.json", "--cases", 4, "--attempts", 0)
     done = upskill("generate", "know the ship", *given, "--agent", "tools", "--json")
     assert done.code == 0, done.err
     verdict = done.json["held_out"]["models"][0]

@@ -195,7 +195,7 @@ def test_every_command_that_reads_a_damaged_store_says_so(upskill: Upskill, home
         size = file.seek(0, os.SEEK_END)
         file.seek(size - 3 * 4096)
         file.write(b"\xa5" * 4096)
-    for argv in (("runs",), ("show", "last"), ("history", "greeter"), evaluate):
+    for argv in (("runs",), ("show", "last"), ("versions", "greeter"), evaluate):
         done = upskill(*argv)
         assert (done.code, "Traceback" in done.err) == (3, False), (argv, done)
         assert "may be damaged" in done.err

@@ -646,7 +646,7 @@ def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_
     assert done.out.startswith("wrote out/suite.yaml\npromptfoo.yaml (promptfoo): 3 of 4 cases with 19 checks (")
     assert "  left out: javascript: runs a program of its own" in done.out
     assert "  changed: llm-rubric: a judge finds whether it is true" in done.out
-    assert done.out.endswith("Next: upskill eval SKILL -t out/suite.yaml --judge-model MODEL\n")
+    assert done.out.endswith("Next: upskill eval SKILL -t out/suite.yaml --judge MODEL\n")
     suite = Suite.load("out/suite.yaml")
     assert (suite.notes, suite.warnings) == (None, ())
     assert suite.fingerprint == Suite.load("promptfoo.yaml").fingerprint

@@ -85,7 +85,7 @@ def harbour(home: Path) -> Path:
 
 
 def give(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.json") -> Done:
-    student = () if "--no-eval" in more else ("--eval-model", "scripted:student.json")
+    student = () if "--no-eval" in more else ("--student", "scripted:student.json")
     return upskill("teach", TASK, "-m", teacher, "--files", "project", *student, "--tokens", 1000, *more)
 
 
@@ -190,7 +190,7 @@ async def test_a_real_agent_is_a_teacher_too(programs: str, home: Path, monkeypa
 
 
 async def test_the_library_teaches_and_has_the_recording_of_a_lesson_that_failed(harbour: Path) -> None:
-    options = TeachOptions(task=TASK, model="scripted:teacher.json", files=("project",), check="false", no_eval=True)
+    options = TeachOptions(task=TASK, teacher="scripted:teacher.json", files=("project",), check="false", no_eval=True)
     steps: list[str] = []
     with pytest.raises(LessonFailed, match="the check failed: false") as failed:
         await teach(options, events=AuthoringEvents(step=lambda step: steps.append(step.tool)))
@@ -220,7 +220,9 @@ def test_the_same_lesson_is_recorded_once(upskill: Upskill, harbour: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("bound", "word"), [(("--max-turns", 2), "turns"), (("--trial-tokens", 50), "tokens")], ids=["turns", "tokens"]
+    ("bound", "word"),
+    [(("--set", "max_turns=2"), "turns"), (("--set", "trial_tokens=50"), "tokens")],
+    ids=["turns", "tokens"],
 )
 def test_a_teacher_that_comes_to_no_end_makes_no_skill(
     upskill: Upskill, harbour: Path, bound: tuple[object, ...], word: str
@@ -243,7 +245,7 @@ def test_a_teacher_that_only_answers_makes_no_skill(
     done = upskill("teach", TASK, "-m", "scripted:idle.json")
     assert done.code == 1
     assert "no skill was made: the teacher did nothing, it only answered" in done.err
-    assert "so it is `local`, the embedded qwen2.5-coder-0.5b. Choose others with --eval-model." in done.err
+    assert "so it is `local`, the embedded qwen2.5-coder-0.5b. Choose others with --student." in done.err
     assert not (harbour / "skills").exists()
 
 
@@ -254,7 +256,7 @@ def test_a_check_that_fails_in_silence_is_told_without_a_reason(upskill: Upskill
 
 
 def test_a_ceiling_holds_for_the_work_too(upskill: Upskill, harbour: Path) -> None:
-    done = give(upskill, "--max-calls", 3)
+    done = give(upskill, "--set", "max_calls=3")
     assert (done.code, "the ceiling of 3 calls is reached" in done.err) == (3, True)
     assert "What the teacher did so far is in runs/lessons/" in done.err
     (path,) = (harbour / "runs" / "lessons").iterdir()

@@ -1054,7 +1054,7 @@ def test_5_distractors_are_on_offer_in_both_arms(planted: Path, upskill: Upskill
 def test_bounds_from_the_command_line_end_a_trial_that_is_judged(planted: Path, upskill: Upskill) -> None:
     script = write_script(planted / "on.yaml", [{"calls": [call("bash", command="true")], "answer": "ahoy, friend"}])
     done = upskill(
-        *("eval", planted / "skills" / "greeter", "-m", script, "--agent", "tools", "--max-turns", 2, "--json")
+        *("eval", planted / "skills" / "greeter", "-m", script, "--agent", "tools", "--set", "max_turns=2", "--json")
     )
     assert done.code == 0
     arms = traces_of(planted, done.json["run"])

@@ -433,7 +433,7 @@ def test_a_narrow_terminal_cuts_the_queries_and_no_number(
     upskill: Upskill, six: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upskill.cli.console.WIDTH_IN_A_PIPE", 60)
-    lines = trigger(upskill, *STUDENT, "--runs-dir", "my runs").out.splitlines()
+    lines = trigger(upskill, *STUDENT, "--store", "my runs").out.splitlines()
     assert max(map(len, lines)) <= 60
     assert any(line.split()[-7:] == ["yes", "3/3", "100%", "44%", "to", "100%", "ok"] for line in lines)
     assert any("…  yes" in line for line in lines)
@@ -441,15 +441,15 @@ def test_a_narrow_terminal_cuts_the_queries_and_no_number(
 
 
 def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill: Upskill, six: Path) -> None:
-    first = trigger(upskill, *STUDENT, "--max-calls", 7, "--concurrency", 1, "--require", "recall>=0")
+    first = trigger(upskill, *STUDENT, "--set", "max_calls=7", "--concurrency", 1, "--require", "recall>=0")
     assert first.code == 1
     assert "ceiling of 7 calls" in first.err
     assert "the run was stopped before its end" in first.err
-    second = trigger(upskill, *STUDENT, "--max-calls", 11)
+    second = trigger(upskill, *STUDENT, "--set", "max_calls=11")
     assert second.code == 0, second.err
     assert "7 of 18 runs are stored" in second.err
     assert "ceiling" not in second.err
-    third = trigger(upskill, *STUDENT, "--max-calls", 0, "--json")
+    third = trigger(upskill, *STUDENT, "--set", "max_calls=0", "--json")
     assert third.json["models"][0]["scored"] == 18
 
 
@@ -483,7 +483,7 @@ def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, six: Pat
 
 def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
     write_script(six / "silent.json", by_seed({}, TEXTS))
-    done = trigger(upskill, *STUDENT, "-m", "scripted:silent.json", "--runs", 1)
+    done = trigger(upskill, *STUDENT, "-m", "scripted:silent.json", "--repeats", 1)
     assert done.code == 0
     assert "scripted:silent.json" in done.out
     assert "precision     –" in done.out
@@ -519,10 +519,10 @@ def test_what_cannot_be_done_is_said_before_anything_is_run(
 
 
 def test_notes_say_what_a_number_does_not(upskill: Upskill, six: Path) -> None:
-    alone = upskill("trigger", f"skills/{GREETER}", *STUDENT, "--runs", 1)
+    alone = upskill("trigger", f"skills/{GREETER}", *STUDENT, "--repeats", 1)
     assert "Only this skill is on offer" in alone.err
     (six / "due.json").write_text(json.dumps(SIX[:3]))
-    done = trigger(upskill, *STUDENT, "--runs", 1, "--queries", "due.json")
+    done = trigger(upskill, *STUDENT, "--repeats", 1, "--queries", "due.json")
     assert "No query should not trigger, so precision is not known." in done.err
     assert done.code == 0
 
@@ -567,7 +567,7 @@ def test_a_skill_without_queries_gets_them_written_and_they_are_kept(upskill: Up
     rules = [{"system": WRITES, "turn": 0, "answer": twice}, {"system": WRITES, "turn": 1, "answer": written()}]
     writer = write_script(house / "writer.json", rules)
     write_script(house / "student.json", [{"when": "Welcome", "calls": [ACTIVATE]}, {"answer": "Done."}])
-    done = trigger(upskill, *STUDENT, "--query-model", writer, "--count", 6, "--runs", 1)
+    done = trigger(upskill, *STUDENT, "--test-writer", writer, "--count", 6, "--repeats", 1)
     assert done.code == 0, done.err
     file = house / "skills" / GREETER / "evals" / "eval_queries.json"
     assert f"Wrote 6 queries to {file}" in done.err
@@ -578,14 +578,14 @@ def test_a_skill_without_queries_gets_them_written_and_they_are_kept(upskill: Up
     for words in ("is there twice", "has an empty request", "names the skill", "has 1 requests that can be used"):
         assert words in max(asked, key=len)
     assert all(SAILOR in request for request in asked)
-    again = trigger(upskill, *STUDENT, "--runs", 1, "--json")
+    again = trigger(upskill, *STUDENT, "--repeats", 1, "--json")
     assert again.json["models"][0]["precision"]["value"] == 1.0
 
 
 def test_queries_that_never_hold_up_are_an_error_and_nothing_is_kept(upskill: Upskill, house: Path) -> None:
     writer = write_script(house / "writer.json", [{"system": WRITES, "answer": written(3, 1)}])
     write_script(house / "student.json", [{"answer": "Done."}])
-    done = trigger(upskill, *STUDENT, "--query-model", writer, "--count", 6)
+    done = trigger(upskill, *STUDENT, "--test-writer", writer, "--count", 6)
     assert done.code == 3
     assert "no answer could be used after 3 attempts" in done.err
     assert not (house / "skills" / GREETER / "evals").exists()
@@ -598,7 +598,7 @@ def test_without_queries_and_without_a_writer_it_says_how_to_get_some(upskill: U
     done = trigger(upskill, *STUDENT)
     assert done.code == 2
     assert "has no queries" in done.err
-    assert "--query-model" in done.err
+    assert "--test-writer" in done.err
 
 
 # A better description.
@@ -607,7 +607,7 @@ def test_without_queries_and_without_a_writer_it_says_how_to_get_some(upskill: U
 def improving(upskill: Upskill, server: Loopback, *more: object) -> Done:
     return trigger(
         upskill,
-        *("-m", "student", "--base-url", server.url, "--runs", 1),
+        *("-m", "student", "--base-url", server.url, "--repeats", 1),
         *("--improve", "--teacher", "scripted:teacher.json"),
         *more,
     )
@@ -694,13 +694,13 @@ def test_a_search_that_was_stopped_goes_on_and_writes_nothing_before(upskill: Up
     put_queries(house)
     write_teacher(house, WIDE)
     with serving(student) as server:
-        stopped = improving(upskill, server, "--max-calls", len(TRAIN) + len(VALIDATION), "--write", "--json")
+        stopped = improving(upskill, server, "--set", f"max_calls={len(TRAIN) + len(VALIDATION)}", "--write", "--json")
         assert stopped.code == 0, stopped.err
         assert "ceiling" in stopped.json["halted"]
         assert stopped.json["improvement"]["test"] is None
         assert Skill.load(house / "skills" / GREETER).description == NARROW
         assert not set(asked_in(server)) & set(TEST)
-        midway = improving(upskill, server, "--max-calls", 6, "--write", "--json")
+        midway = improving(upskill, server, "--set", "max_calls=6", "--write", "--json")
         assert "ceiling" in midway.json["halted"]
         done = improving(upskill, server, "--write", "--json")
         assert len(asked_in(server)) == 2 * len(WORLD)  # each query once for each description
@@ -765,7 +765,7 @@ def test_a_student_that_cannot_be_asked_ends_the_search(upskill: Upskill, house:
     put_queries(house)
     write_teacher(house, WIDE)
     write_script(house / "student.json", [{"error": "nobody is there"}])
-    done = trigger(upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json")
+    done = trigger(upskill, *STUDENT, "--repeats", 1, "--improve", "--teacher", "scripted:teacher.json")
     assert done.code == 3
     assert "the current description cannot be measured" in done.err
     assert "nobody is there" in done.err
@@ -781,7 +781,7 @@ def test_a_candidate_whose_runs_error_is_not_chosen(upskill: Upskill, house: Pat
     ]
     write_script(house / "student.json", rules)
     done = trigger(
-        upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json", "--attempts", 1, "--json"
+        upskill, *STUDENT, "--repeats", 1, "--improve", "--teacher", "scripted:teacher.json", "--attempts", 1, "--json"
     )
     assert done.code == 0
     assert not done.json["improvement"]["improved"]
@@ -794,7 +794,7 @@ def test_a_description_without_a_fault_is_left_alone(upskill: Upskill, house: Pa
     write_teacher(house, WIDE)
     everything = [{"when": f"the {kind} of", "turns": [{"calls": [ACTIVATE]}]} for kind in ("greeting", "welcome")]
     write_script(house / "student.json", [*everything, {"answer": "Done."}])
-    done = trigger(upskill, *STUDENT, "--runs", 1, "--improve", "--teacher", "scripted:teacher.json")
+    done = trigger(upskill, *STUDENT, "--repeats", 1, "--improve", "--teacher", "scripted:teacher.json")
     assert done.code == 0
     assert "0 descriptions were tried; the search ended: nothing is left to gain." in done.out
 
@@ -806,9 +806,9 @@ def test_a_library_user_measures_what_the_command_measures(upskill: Upskill, six
     options = TriggerOptions(
         skill=f"skills/{GREETER}",
         with_skills=("skills",),
-        models=("scripted:student.json",),
+        students=("scripted:student.json",),
         requirements=("recall>=0.9",),
-        runs_dir="others",
+        store="others",
     )
     results: list[Result] = []
     estimates: list[int] = []
@@ -836,10 +836,10 @@ def test_a_library_user_improves_a_description_like_the_command(upskill: Upskill
         options = TriggerOptions(
             skill=f"skills/{GREETER}",
             with_skills=("skills",),
-            models=("student",),
+            students=("student",),
             base_url=server.url,
             teacher="scripted:teacher.json",
-            runs=1,
+            repeats=1,
         )
         messages: list[str] = []
         found = asyncio.run(improve_description(options, events=Events(message=messages.append)))
@@ -856,7 +856,7 @@ def test_a_library_user_improves_a_description_like_the_command(upskill: Upskill
 
 
 def test_models_that_are_given_answer_and_count(six: Path) -> None:
-    options = TriggerOptions(skill=f"skills/{GREETER}", models=("scripted:student.json",), runs=1, log_runs=False)
+    options = TriggerOptions(skill=f"skills/{GREETER}", students=("scripted:student.json",), repeats=1, log_runs=False)
     models = Models(ModelContext(), ledger=Ledger())
     found = asyncio.run(measure(options, models=models))
     assert models.ledger is not None

@@ -228,12 +228,12 @@ async def test_a_cancelled_fetch_stops_its_installer_and_leaves_nothing(
 async def test_offline_says_the_exact_command(cache: Path) -> None:
     with pytest.raises(UsageError) as caught:
         await pull_weights(row(), ModelContext(offline=True))
-    assert caught.value.message == "the weights of local:tiny are not here, and --offline forbids downloading them"
+    assert caught.value.message == "the weights of local:tiny are not here, and `offline` forbids downloading them"
     assert "`upskill models pull tiny`" in caught.value.hint
     assert not cache.exists()
     cache.mkdir(parents=True)
     (cache / "tiny.gguf").write_bytes(b"GGUF of something else")
-    with pytest.raises(UsageError, match="are damaged, and --offline"):
+    with pytest.raises(UsageError, match="are damaged, and `offline`"):
         await pull_weights(row(), ModelContext(offline=True))
     assert (cache / "tiny.gguf").exists()
 

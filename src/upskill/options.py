@@ -1,10 +1,11 @@
 """Options are dataclass fields that also say how a person gives them on the command line.
 
-An options class is written once: the library takes it as a value, and the command line makes its flags from it.
+An options class is written once: the library takes it as a value, and the command line makes its flags from it. What is
+rarely said has no flag but is one of the settings (`upskill.settings`, `--set KEY=VALUE`).
 
     @dataclass(kw_only=True)
     class EvalOptions:
-        runs: int = option("--runs", default=1, help="How often each case is run.", metavar="N", minimum=1)
+        repeats: int = option("--repeats", default=1, help="How often each case is run.", metavar="N", minimum=1)
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 KEY = "option"  # of a field's metadata
-MAX_REPEATS = 1_000_000  # of a case: each is planned before the first is run
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,9 @@ class Option:
     metavar: str | None = None
     minimum: float | None = None
     maximum: float | None = None
-    above_minimum: bool = False  # the minimum itself is refused
     show_default: bool = False
     count: bool = False  # how often the flag is given
-    hidden: bool = False  # still taken, but not in the help
+    hidden: bool = False  # still accepted, but not in the help
     bare: str = ""  # what the flag means without a value; empty: it needs one
 
 
@@ -38,7 +37,7 @@ def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A
     """A dataclass field with these flags; `more` are the other fields of `Option`.
 
     A `bool` becomes a flag (`--on/--off` in one string has both forms), a tuple an option that may be repeated, and a
-    `Literal` a choice.
+    `Literal` a choice. A subclass that gives the field another default keeps the flags.
     """
     return field(default=default, metadata={KEY: Option(flags, help, **more)})
 
@@ -46,12 +45,16 @@ def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A
 def options_of(cls: type[Any]) -> Iterator[tuple[str, Option, Any, Any]]:
     """Every field that has flags: its name, option, type and default. A class's own come before those it inherits."""
     hints = get_type_hints(cls)
-    with_flags = {each.name: each for each in fields(cls) if KEY in each.metadata}
-    for part in cls.__mro__:
-        for name in vars(part).get("__annotations__", {}):
-            if name in with_flags:
-                each = with_flags.pop(name)
-                yield name, each.metadata[KEY], _without_none(hints[name]), each.default
+    by_name = {each.name: each for each in fields(cls) if each.init}
+    declared: dict[str, Option] = {}
+    for base in cls.__mro__:
+        for name, each in getattr(base, "__dataclass_fields__", {}).items():
+            if name in by_name and KEY in each.metadata:
+                declared.setdefault(name, each.metadata[KEY])
+    for base in cls.__mro__:
+        for name in vars(base).get("__annotations__", {}):
+            if name in declared:
+                yield name, declared.pop(name), _without_none(hints[name]), by_name[name].default
 
 
 def _without_none(hint: Any) -> Any:

@@ -121,9 +121,7 @@ class Generated:
             notes.append("0% -> 0% on the embedded model is no evidence against the skill: it may be too small for it.")
         if larger := larger_model(self.student.model):
             memory = f"about {larger.memory() / 1e9:.1f} GB of memory"
-            notes.append(
-                f"The next larger model that this machine can run: --eval-model local:{larger.name} ({memory})."
-            )
+            notes.append(f"The next larger model that this machine can run: --student local:{larger.name} ({memory}).")
         return notes
 
 
@@ -152,7 +150,7 @@ def generate_now(
 
 def _check_extract(options: GenerateOptions, material: Material) -> None:
     """UsageError where `-m extract` is given what it cannot use."""
-    unused = {"--feedback": options.feedback, "--tests": options.tests, "--eval-model": options.eval_model}
+    unused = {"--feedback": options.feedback, "--tests": options.tests, "--student": options.student}
     if flag := next((flag for flag, value in unused.items() if value), ""):
         raise UsageError(
             f"-m extract quotes traces, and has no use for {flag}: it writes no tests and runs nothing",
@@ -181,7 +179,7 @@ class Generation:
         self.tools = tools
         self.keys = models.context.keys if models else find_keys()
         self.renamed: dict[str, str] = {}  # ids of what is stored with an older skill
-        self.extracts = options.model == EXTRACT
+        self.extracts = options.teacher == EXTRACT
         self.teacher = choose_teacher(options, self.keys)
         self.feedback = Feedback()
         self.material = self.gather()
@@ -193,7 +191,7 @@ class Generation:
         self.requested = bool(older and (options.task.strip() or self.feedback.usable))
         # Somebody's own tests, given with the request, are what it is judged by.
         self.writes_cases = self.suite is None or (self.requested and not options.tests)
-        writer = options.test_gen_model or (None if options.handoff else options.settings.test_gen_model)
+        writer = options.test_writer or (None if options.handoff else options.settings.test_writer)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
         self.student = None if options.no_eval or self.extracts else choose_student(options, self.keys, events.message)
         self.attempts = choose_attempts(options, self.student, older, events.message)
@@ -294,8 +292,8 @@ class Generation:
             raise UsageError(
                 "feedback is about the answers of a skill, and none was given", "Name its folder with --from."
             )
-        judged = bool(options.judge_model or options.settings.judge_model)
-        place = options.runs_dir or options.settings.store
+        judged = bool(options.judge or options.settings.judge)
+        place = options.store_location
         self.feedback = read_marks(options.feedback, older, self.suite, store, place, judged=judged)
         self.material = self.feedback.add_to(self.material)
         self.suite = self.feedback.strengthen(self.suite) if self.suite else None
@@ -319,10 +317,10 @@ class Generation:
             suite,
             (self.student.name,),
             PlanOptions(
-                base_url=self.options.eval_base_url,
-                runs=self.options.runs,
-                judge=self.options.judge_model or self.options.settings.judge_model or "",
-                agent=self.options.eval_agent,
+                base_url=self.options.base_url,
+                runs=self.options.repeat_count,
+                judge=self.options.judge or self.options.settings.judge or "",
+                agent=self.options.agent,
                 bounds=self.options.eval_bounds,
                 sandbox=self.options.sandbox,
                 keys=self.keys,
@@ -470,7 +468,7 @@ class Generation:
             store_unproven(store, self._search_id(suite), skill)
             return skill
         self.events.message(f"Improving {skill.name} with {self.teacher.name}, unproven: --no-eval runs nothing...")
-        student = resolve(self.options.settings.eval_model or "local", keys=self.keys)
+        student = resolve(self.options.settings.student or "local", keys=self.keys)
         refiner = await self._open_refiner(skill, material, models)
         proposal = await refiner.propose(skill, self._known_failures(store, skill, student, suite), (), 1)
         if not proposal or not proposal.edits:
@@ -482,9 +480,9 @@ class Generation:
         """Candidates are stored by this digest; a refiner is part of it where it is not the usual one."""
         options = self.options
         cases = suite.fingerprint if suite else ""
-        search = [self.material.task, self.teacher.name, self.student, cases, options.tokens, options.runs]
+        search = [self.material.task, self.teacher.name, self.student, cases, options.tokens, options.repeat_count]
         search += [] if options.refiner == "rewrite" else [options.refiner]
-        return digest(search + ([options.eval_agent] if options.student_acts else []))
+        return digest(search + ([options.agent] if options.student_acts else []))
 
     async def _refine(
         self, drafts: list[Skill], suite: Suite, material: Material, models: Models, store: Store

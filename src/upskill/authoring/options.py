@@ -8,13 +8,13 @@ from typing import ClassVar
 from upskill.agents import Bounds
 from upskill.authoring.lesson.lesson import TEACHER_BOUNDS
 from upskill.authoring.writing.skill_files import FILE_TOKENS
-from upskill.options import MAX_REPEATS, option
-from upskill.runs.planning.options import AgentOptions, CommonOptions
+from upskill.options import option
+from upskill.runs.planning.options import StudentOptions, model_option
 from upskill.skills.agent_specs import REAL_AGENTS
 
 
 @dataclass(kw_only=True)
-class GenerateOptions(AgentOptions, CommonOptions):
+class GenerateOptions(StudentOptions):
     """What a skill is made from, and how it is written, tested and improved."""
 
     task: str = ""  # what the skill is for; with a trace or an older skill it may be left out
@@ -42,12 +42,10 @@ class GenerateOptions(AgentOptions, CommonOptions):
         help="What people said of the skill's answers: feedback.json of a report or `upskill feedback`; repeatable.",
         metavar="FILE",
     )
-    model: str | None = option(
+    teacher: str | None = model_option(
         "-m",
-        "--model",
-        default=None,
-        help="The teacher. `extract` quotes a trace, without a model, tests or an evaluation.",
-        metavar="MODEL",
+        "--teacher",
+        help="The model that writes the skill. `extract` quotes a trace, without a model, tests or an evaluation.",
     )
     handoff: str | None = option(
         "--handoff",
@@ -55,9 +53,7 @@ class GenerateOptions(AgentOptions, CommonOptions):
         help="Write the teacher's prompts to files that you or any agent answer.",
         metavar="DIR",
     )
-    test_gen_model: str | None = option(
-        "--test-gen-model", default=None, help="Writes the test cases (default: the teacher).", metavar="MODEL"
-    )
+    test_writer: str | None = model_option("--test-writer", help="Writes the test cases (default: the teacher).")
     output: str | None = option(
         "-o",
         "--output",
@@ -92,35 +88,8 @@ class GenerateOptions(AgentOptions, CommonOptions):
         show_default=True,
     )
     no_eval: bool = option("--no-eval", default=False, help="Write the skill and its tests, and run nothing.")
-    eval_model: str | None = option(
-        "--eval-model", default=None, help="The student (default: settings, or local).", metavar="MODEL"
-    )
-    eval_base_url: str = option(
-        "--eval-base-url",
-        default="",
-        help="An OpenAI-compatible server; the student is its name for the model.",
-        metavar="URL",
-    )
-    eval_agent: str = option(
-        "--agent",
-        default="chat",
-        help="How the student works: chat (the skill in its prompt), tools (our own loop: the skill in a catalog, "
-        f"commands and files in a sandbox), or a real agent: {REAL_AGENTS}.",
-        metavar="AGENT",
-        show_default=True,
-    )
-    judge_model: str | None = option(
-        "--judge-model", default=None, help="The model that grades cases with `judge` checks.", metavar="MODEL"
-    )
-    runs: int = option(
-        "--runs",
-        default=1,
-        help="How often each case is run.",
-        metavar="N",
-        minimum=1,
-        maximum=MAX_REPEATS,
-        show_default=True,
-    )
+    student: str | None = model_option("--student", help="The model to test (default: settings, or local).")
+    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     attempts: int | None = option(
         "--attempts",
         default=None,
@@ -153,7 +122,7 @@ class GenerateOptions(AgentOptions, CommonOptions):
 
     @property
     def student_acts(self) -> bool:
-        return self.eval_agent != "chat"
+        return self.agent != "chat"
 
     @property
     def eval_bounds(self) -> Bounds:
@@ -177,14 +146,9 @@ class TeachOptions(GenerateOptions):
     default_bounds = TEACHER_BOUNDS
     can_extract = False
 
-    model: str | None = option(
-        "-m", "--model", default=None, help="The teacher: it does the task and writes the skill.", metavar="MODEL"
-    )
-    eval_agent: str = option(
-        "--eval-agent", default="chat", help="How the student works; see generate --agent.", metavar="AGENT"
-    )
-    agent: str = option(
-        "--agent",
+    teacher: str | None = model_option("-m", "--teacher", help="The model that does the task and writes the skill.")
+    teacher_agent: str = option(
+        "--teacher-agent",
         default="tools",
         help=f"How the teacher works: tools (our own loop), or a real agent: {REAL_AGENTS}.",
         metavar="AGENT",
@@ -207,4 +171,4 @@ class TeachOptions(GenerateOptions):
 
     @property
     def eval_bounds(self) -> Bounds:
-        return Bounds()  # --max-turns and its like are the teacher's
+        return Bounds()  # max_turns and the like are the teacher's

@@ -247,7 +247,7 @@ def _messages(prompt: str, shown: dict[str, Any]) -> tuple[Message, ...]:
 
 async def _ask(evidence: Evidence, messages: tuple[Message, ...], schema: dict[str, Any], most: int) -> Reply:
     if evidence.ask is None:
-        raise CheckError("no judge model was named", "Name one with --judge-model.")
+        raise CheckError("no judge model was named", "Name one with --judge.")
     return await evidence.ask(Request(messages, max_output_tokens=most, temperature=0.0, schema=schema))
 
 

@@ -17,43 +17,30 @@ from upskill.cli.watch import Watched
 from upskill.errors import UsageError
 from upskill.models import CacheMode
 from upskill.models.addresses import resolve
-from upskill.options import MAX_REPEATS, option
+from upskill.options import option
 from upskill.reports import REPORTS
-from upskill.runs.planning.options import AgentOptions, CacheOptions, SamplingOptions, choose_students
+from upskill.runs.planning.options import MeasureOptions, choose_students, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.executors import Executor
 from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
-from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Suite
-from upskill.suites.suite import CaseFilter
-from upskill.verdicts.outcome import Scope
+from upskill.suites.part import CaseFilter
 
 if TYPE_CHECKING:
     from upskill.models.cassette import Cassette
     from upskill.verdicts.requirements import Requirement
 
 STORED = "-"  # in place of the file of --replay: what is in the store
-MOST_ROUNDS = 20  # of --until-decided, where --runs does not say
+MAX_ROUNDS = 20  # of --until-decided, where --repeats does not say
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
-    """The options of eval and benchmark."""
+@dataclass(kw_only=True)
+class EvalOptions(MeasureOptions, CommandOptions):
+    """Options of eval and benchmark."""
 
     skill: str
-    runs: int | None = option(
-        "--runs",
-        default=None,
-        help="How many times each case is run (default 1).",
-        metavar="N",
-        minimum=1,
-        maximum=MAX_REPEATS,
-    )
-    models: tuple[str, ...] = option(
-        "-m", "--model", default=(), help="A student; repeatable. Default: local.", metavar="MODEL"
-    )
     tests: str | None = option(
         "-t", "--tests", default=None, help="The suite (default: the one in the skill's folder).", metavar="FILE"
     )
@@ -70,67 +57,23 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
     watch: bool = option(
         "--watch",
         default=False,
-        help="Go on: whenever the skill or its suite is saved, run what that changes. Ctrl-C ends.",
+        help="Keep running: whenever the skill or its suite is saved, run what that changes. Ctrl-C ends.",
     )
-    base_url: str = option(
-        "--base-url",
-        default="",
-        help="An OpenAI-compatible server; MODEL is its name for the model.",
-        metavar="URL",
-    )
-    test_gen_model: str | None = option(
-        "--test-gen-model", default=None, help="Writes the test cases when the skill has none.", metavar="MODEL"
-    )
-    judge_model: str | None = option(
-        "--judge-model", default=None, help="The model that grades cases with `judge` checks.", metavar="MODEL"
-    )
-    agent: str = option(
-        "--agent",
-        default="chat",
-        help="How the student works: chat (the skill in the prompt, one answer), tools (the skill in a catalog, "
-        f"commands and files in a sandbox), or a real agent: {REAL_AGENTS}.",
-        metavar="AGENT",
-        show_default=True,
-    )
-    gpu: bool = option(
-        "--gpu",
-        default=False,
-        help="Show the NVIDIA GPU in the sandbox, as `gpu: true` of a case does; such trials take turns on it.",
-    )
-    with_skills: tuple[str, ...] = option(
-        "--with-skills",
-        default=(),
-        help="Skills to offer beside the one under test, in every arm: a skill, or a folder of them; repeatable.",
-        metavar="DIR",
-    )
+    test_writer: str | None = model_option("--test-writer", help="Writes the test cases when the skill has none.")
+    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     no_baseline: bool = option(
         "--no-baseline", default=False, help="Skip the trials without the skill. Then there is no lift."
     )
     until_decided: bool = option(
         "--until-decided",
         default=False,
-        help="Run round after round, each case once in each arm, until there is a decision, for at most --runs "
+        help="Run round after round, each case once in each arm, until there is a decision, for at most --repeats "
         "rounds (default 20). The test allows for looking after every round.",
-    )
-    scope: Scope = option(
-        "--scope",
-        default="cases",
-        help="What --until-decided decides about: tasks like these cases, or exactly these cases.",
-        show_default=True,
-    )
-    margin: float = option(
-        "--margin",
-        default=5.0,
-        help="A lift of less than this counts as no effect.",
-        metavar="POINTS",
-        minimum=0,
-        maximum=100,
-        show_default=True,
     )
     preregister: str | None = option(
         "--preregister",
         default=None,
-        help="Write the plan and the rule of decision to FILE before the first trial. Where FILE exists, run only what "
+        help="Write the plan and the decision rule to FILE before the first trial. Where FILE exists, run only what "
         "it says, as a planned look.",
         metavar="FILE",
     )
@@ -138,28 +81,13 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         "--controls", default=False, help="Also run a placebo of the same length, and the baseline a second time."
     )
     against: str | None = option(
-        "--against", default=None, help="Compare with this older skill instead of with none.", metavar="SKILL"
-    )
-    target: float | None = option(
-        "--target",
-        default=None,
-        help="Name the cheapest model and arm with this pass rate.",
-        metavar="PERCENT",
-        minimum=0,
-        maximum=100,
-    )
-    making_cost: float | None = option(
-        "--making-cost",
-        default=None,
-        help="What the skill cost to make, for break-even (default: what its skill_meta.json says).",
-        metavar="USD",
-        minimum=0,
+        "--against", default=None, help="Compare with this reference skill instead of with none.", metavar="SKILL"
     )
     requirements: tuple[str, ...] = option(
         "--require",
         default=(),
         help='Exit with 1 unless this holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
-        'Judged at the unfavourable end of the interval unless written as "point:lift>=0.1".',
+        'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1".',
         metavar="CONDITION",
     )
     reports: tuple[str, ...] = option(
@@ -168,24 +96,6 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         help=f"Write a report to a file, or to standard output in place of the usual one: {', '.join(REPORTS.table)}; "
         "repeatable.",
         metavar="KIND[=FILE]",
-    )
-    junit: str = option("--junit", default="", help="Write JUnit XML: --report junit=FILE.", metavar="FILE")
-    markdown: str = option(
-        "--markdown",
-        default="",
-        help="Write a summary for a pull request: --report markdown=FILE.",
-        metavar="FILE",
-    )
-    strict_suite: bool = option(
-        "--strict-suite", default=False, help="Refuse a suite with a case that a know-nothing answer passes."
-    )
-    max_output_tokens: int | None = option(
-        "--max-output-tokens",
-        default=None,
-        help="How long an answer may be; one that is cut off there has failed. Without this limit or one in the suite "
-        "it is 4096, and for embedded models what the case needs, at least 256.",
-        metavar="N",
-        minimum=1,
     )
     batch: bool = option(
         "--batch",
@@ -197,12 +107,12 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         "--replay",
         default=None,
         help="Answer from recorded replies only: no key, no call, no cost. They are in the store, or in FILE, which "
-        "`upskill export RUN --replies FILE` wrote; with FILE, what is not given is as it was recorded.",
+        "`upskill export RUN --replies FILE` wrote; with FILE, other options keep their recorded values.",
         metavar="[FILE]",
         bare=STORED,
     )
     resume: bool = option(
-        "--resume", default=False, help="Go on with a stored run of this plan, or say that there is none."
+        "--resume", default=False, help="Continue a stored run of this plan; an error if there is none."
     )
     verbose: int = option(
         "-v",
@@ -212,9 +122,10 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         count=True,
     )
 
-    failing: set[str] | None = field(default=None, init=False)  # what --failed has found
+    failing: set[str] | None = field(default=None, init=False)  # the cases that --failed means
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.as_json = self.as_json or "json" in self.reports
 
     @property
@@ -233,20 +144,18 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
     @property
     def report_files(self) -> list[tuple[str, str]]:
         """The kind of every report to write, and its file; one without a file goes to standard output."""
-        given = [text.partition("=") for text in self.reports]
-        found = [(kind, file) for kind, _, file in given]
-        found += [("json", "")] if self.as_json else []
-        found += [(kind, file) for kind, file in (("junit", self.junit), ("markdown", self.markdown)) if file]
-        found = list(dict.fromkeys(found))
-        return found if any(not file for _, file in found) else [("terminal", ""), *found]
+        files = [(kind, file) for kind, _, file in (text.partition("=") for text in self.reports)]
+        files += [("json", "")] if self.as_json else []
+        files = list(dict.fromkeys(files))
+        return files if any(not file for _, file in files) else [("terminal", ""), *files]
 
     def check(self) -> None:
         """Refuse what nobody could carry out, and what contradicts itself."""
         self.parse_requirements()
         self.open_executor()
-        if self.resume and (self.fresh or not self.log_runs):
-            raise UsageError(f"--resume and {'--fresh' if self.fresh else '--no-log-runs'} contradict each other")
-        if self.base_url and not (self.models or self.settings.eval_model):
+        if self.resume and (self.fresh or not self.keeps_runs):
+            raise UsageError(f"--resume and {'--fresh' if self.fresh else 'log_runs=false'} contradict each other")
+        if self.base_url and not (self.students or self.settings.student):
             raise UsageError(
                 "--base-url names a server, and nothing says which of its models", "Name one with -m MODEL."
             )
@@ -271,7 +180,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
             "--require": self.requirements,
             "--until-decided": self.until_decided,
             "--preregister": self.preregister,
-            "--target": self.target is not None,
+            "target_pass_rate": self.settings.target_pass_rate is not None,
         }
         if self.part_flags and (flag := next((flag for flag, value in given.items() if value), "")):
             raise UsageError(
@@ -288,7 +197,7 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         given = {
             "--json": self.as_json,
             "--fresh": self.fresh,
-            "--no-cache": self.no_cache,
+            "cache=false": not self.settings.cache,
             "--resume": self.resume,
             "--batch": self.batch,
             "--preregister": self.preregister,
@@ -304,10 +213,9 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         return Watched.of((place for place in places if place), ours)
 
     @property
-    def test_writer(self) -> str:
-        if self.cassette:  # whoever wrote the cases is not recorded
-            return ""
-        return self.test_gen_model or self.settings.test_gen_model or ""
+    def case_writer(self) -> str:
+        """The model that writes test cases; a recording does not say who did."""
+        return "" if self.cassette else self.test_writer or self.settings.test_writer or ""
 
     def choose_cases(self, skill: Skill, suite: Suite | None) -> Suite | None:
         """The suite, or the part of it that is asked for."""
@@ -322,9 +230,9 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
     def _failing_cases(self, skill: Skill, suite: Suite) -> set[str]:
         from upskill.runs.results.evaluation import failing_cases  # noqa: PLC0415 - numpy comes with it
 
-        students = choose_students(self.models, self.settings, lambda _: None)
+        students = choose_students(self.students, self.settings, lambda _: None)
         models = [resolve(name, self.base_url).name for name in students]
-        store, found = find_store(self.runs_dir or self.settings.store), None
+        store, found = find_store(self.store_location), None
         if store:
             with store:
                 found = failing_cases(store, skill.name, suite, models)
@@ -358,44 +266,47 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
             raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
         if self.open_executor().is_remote:
             raise UsageError(f"--batch and --executor {self.executor} contradict each other", "Leave one out.")
-        given = {"--replay": self.replay, "--no-cache": self.no_cache, "--no-log-runs": not self.log_runs}
+        settings = self.settings
+        given = {"--replay": self.replay, "cache=false": not settings.cache, "log_runs=false": not self.keeps_runs}
         if flag := next((flag for flag, is_given in given.items() if is_given), ""):
             raise UsageError(
                 f"--batch and {flag} contradict each other", "What was submitted, and what came back, has to be kept."
             )
         check_batchable(
-            resolve(name, self.base_url) for name in choose_students(self.models, self.settings, lambda _: None)
+            resolve(name, self.base_url) for name in choose_students(self.students, self.settings, lambda _: None)
         )
 
     def make_plan(self, skill: Skill, suite: Suite | None) -> Plan:
         cassette = self.cassette
-        runs = self.runs or (MOST_ROUNDS if self.until_decided else cassette.settings.runs if cassette else 1)
-        given = self._plan_options(skill, runs)
+        recorded = cassette.settings.runs if cassette else self.default_repeats
+        repeats = self.repeats or (MAX_ROUNDS if self.until_decided else recorded)
+        given = self._plan_options(skill, repeats)
         if cassette is None:
-            return make_plan(skill, suite, choose_students(self.models, self.settings, self.tell), given)
+            return make_plan(skill, suite, choose_students(self.students, self.settings, self.tell), given)
         from upskill.runs.replay.replay import as_recorded, plan_from  # noqa: PLC0415 - only where a file is played
 
-        students = [cassette.address(name) for name in self.models] or cassette.students
+        students = [cassette.address(name) for name in self.students] or cassette.students
         plan = make_plan(skill, suite, students, as_recorded(given, cassette, suite or Suite.of(skill)))
         self.tell(f"Playing {cassette.size} from {cassette.path}: no model is asked.")
         return plan_from(plan, cassette)
 
-    def _plan_options(self, skill: Skill, runs: int) -> PlanOptions:
+    def _plan_options(self, skill: Skill, repeats: int) -> PlanOptions:
+        settings = self.settings
         return PlanOptions(
             base_url=self.base_url,
-            runs=runs,
+            runs=repeats,
             seed=self.seed,
-            temperature=self.temperature,
-            max_output_tokens=self.max_output_tokens,
+            temperature=settings.temperature,
+            max_output_tokens=settings.max_output_tokens,
             baseline=not self.no_baseline,
-            judge=self.judge_model or ("" if self.cassette else self.settings.judge_model) or "",
+            judge=self.judge or ("" if self.cassette else settings.judge) or "",
             controls=self.controls,
             reference_skill=Skill.load(self.against) if self.against else None,
             agent=self.agent,
             distractors=load_skills(self.with_skills, beside=skill),
             bounds=self.bounds,
             sandbox=self.sandbox,
-            gpu=self.gpu,
+            gpu=settings.gpu,
         )
 
     def parse_requirements(self) -> tuple[Requirement, ...]:
@@ -406,19 +317,20 @@ class EvalOptions(SamplingOptions, AgentOptions, CacheOptions, CommandOptions):
         return tuple(parse_requirement(text) for text in self.requirements)
 
     def run_options(self, plan: Plan, executor: Executor) -> RunOptions:
-        cost, source = self.making_cost, "--making-cost"
+        settings = self.settings
+        cost, source = settings.making_cost, "making_cost of the settings"
         if cost is None:
             cost, source = making_cost(plan.skill, plan.reference_skill), META
         return RunOptions(
             executor=executor,
             fresh=self.fresh,
             resume=self.resume,
-            until_decided=self.scope if self.until_decided else None,
-            margin=self.margin / 100,
+            until_decided=settings.scope if self.until_decided else None,
+            margin=settings.margin / 100,
             preregister=Path(self.preregister) if self.preregister else None,
             making_cost=cost,
             making_source="" if cost is None else source,
-            strict_suite=self.strict_suite,
-            target=None if self.target is None else self.target / 100,
+            strict_suite=settings.strict_suite,
+            target=None if settings.target_pass_rate is None else settings.target_pass_rate / 100,
             requirements=self.parse_requirements(),
         )

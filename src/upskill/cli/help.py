@@ -19,51 +19,39 @@ MANY = 12  # options; with fewer, a list is easier to read than groups
 
 # command -> the options that it shows first
 COMMON: dict[str, tuple[str, ...]] = {
-    "eval": ("--model", "--tests", "--runs", "--require", "--json"),
-    "benchmark": ("--model", "--tests", "--runs", "--require", "--json"),
-    "generate": ("--from", "--model", "--eval-model", "--output", "--no-eval"),
-    "teach": ("--model", "--files", "--check", "--eval-model", "--output"),
-    "tests": ("--model", "--cases", "--add", "--edit", "--from"),
-    "trigger": ("--model", "--queries", "--with-skills", "--improve", "--teacher"),
+    "eval": ("--student", "--tests", "--repeats", "--require", "--json", "--set"),
+    "benchmark": ("--student", "--tests", "--repeats", "--require", "--json", "--set"),
+    "generate": ("--from", "--teacher", "--student", "--output", "--no-eval"),
+    "teach": ("--teacher", "--files", "--check", "--student", "--output"),
+    "tests": ("--test-writer", "--cases", "--add", "--edit", "--from"),
+    "trigger": ("--student", "--queries", "--with-skills", "--improve", "--teacher"),
 }
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "What the skill is made from": (
-        "--example",
-        "--tool",
-        "--from",
-        "--feedback",
-        "--files",
-        "--check",
-        "--only-record",
-    ),
-    "Teacher": ("--teacher", "--handoff", "--tokens", "--file-tokens"),
-    "Improving": ("--improve", "--attempts", "--candidates", "--refiner", "--write"),
-    "Students": (
-        *("--model", "--base-url", "--eval-model", "--eval-base-url", "--temperature", "--max-output-tokens"),
-        *("--batch", "--no-eval"),
-    ),
+    "Material": ("--example", "--tool", "--from", "--feedback", "--files", "--check", "--only-record"),
+    "Teacher": ("--teacher", "--teacher-agent", "--handoff", "--tokens", "--file-tokens"),
+    "Improving": ("--improve", "--attempts", "--candidates", "--target", "--refiner", "--write"),
+    "Students": ("--student", "--base-url", "--agent", "--with-skills", "--sandbox", "--batch", "--no-eval"),
     "Cases": (
         *("--tests", "--cases", "--add", "--edit", "--case", "--tag", "--failed", "--limit", "--watch"),
-        *("--strict-suite", "--queries", "--count", "--query-model", "--test-gen-model", "--judge-model"),
-    ),
-    "Agents": (
-        *("--agent", "--eval-agent", "--with-skills", "--sandbox", "--gpu", "--max-turns", "--trial-tokens"),
-        "--trial-timeout",
+        *("--queries", "--count", "--test-writer", "--judge"),
     ),
     "Statistics": (
-        *("--runs", "--seed", "--until-decided", "--scope", "--margin", "--preregister", "--no-baseline"),
-        *("--controls", "--against", "--target", "--require"),
+        *("--repeats", "--seed", "--until-decided", "--preregister", "--no-baseline", "--controls", "--against"),
+        "--require",
     ),
-    "Spending": ("--max-cost", "--max-tokens", "--max-calls", "--making-cost", "--yes"),
-    "Running": (
-        *("--fresh", "--resume", "--no-cache", "--replay", "--offline", "--concurrency", "--servers"),
-        *("--timeout", "--executor", "--ray-address", "--trial-cpus", "--trial-gpus", "--trial-memory"),
-    ),
-    "Output": (
-        *("--output", "--force", "--report", "--junit", "--markdown", "--json", "--quiet", "--verbose"),
-        *("--store", "--log-runs", "--help"),
-    ),
+    "Running": ("--max-cost", "--yes", "--fresh", "--resume", "--replay", "--concurrency", "--executor", "--set"),
+    "Output": ("--output", "--force", "--report", "--json", "--quiet", "--verbose", "--store", "--help"),
+}
+
+# Upstream's flags, which are still accepted. `--model` stands for the long form of `-m`, whatever that is.
+OLD_FLAGS = {
+    "--runs": "--repeats",
+    "--runs-dir": "--store",
+    "--dir": "--store",
+    "--eval-model": "--student",
+    "--eval-base-url": "--base-url",
+    "--test-gen-model": "--test-writer",
 }
 
 
@@ -85,26 +73,50 @@ class Command(click.Command):
                 formatter.write_dl([_row(each, ctx) for each in options])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, self._complete_bare_flags(self._rename_old_flags(args)))
+        except click.NoSuchOption as error:
+            from upskill.settings import Settings  # noqa: PLC0415 - pydantic comes with it
+
+            key = error.option_name.lstrip("-").replace("-", "_")
+            if key in Settings.model_fields and "--set" in self._flags:
+                raise click.UsageError(f"{error.option_name} is a setting: --set {key}=VALUE", ctx) from error
+            raise
+
+    @property
+    def _flags(self) -> set[str]:
+        return {flag for each in self.params for flag in (*each.opts, *each.secondary_opts)}
+
+    def _rename_old_flags(self, args: list[str]) -> list[str]:
+        main = next((each.opts[-1] for each in self.params if "-m" in each.opts), "--model")
+        renamed = {
+            old: new
+            for old, new in {**OLD_FLAGS, "--model": main}.items()
+            if old not in self._flags and new in self._flags
+        }
+        end = args.index("--") if "--" in args else len(args)
+        split = [arg.partition("=") for arg in args[:end]]
+        return ["".join((renamed.get(flag, flag), *value)) for flag, *value in split] + args[end:]
+
+    def _complete_bare_flags(self, args: list[str]) -> list[str]:
         """A flag with a value that may be left out takes what follows it, unless that can only be an argument."""
-        lone = {
+        bare = {
             flag: each.flag_value
             for each in self.params
-            if isinstance(each, click.Option)
+            if isinstance(each, click.Option) and not each.is_flag and isinstance(each.flag_value, str)
             for flag in each.opts
-            if not each.is_flag and isinstance(each.flag_value, str)
         }
         following = [*args, ""][1:]
-        alone = [arg in lone and _is_skill(after) for arg, after in zip(args, following, strict=True)]
-        given = [f"{arg}={lone[arg]}" if bare else arg for arg, bare in zip(args, alone, strict=True)]
-        return super().parse_args(ctx, given)
+        return [
+            f"{arg}={bare[arg]}" if arg in bare and _is_skill(after) else arg
+            for arg, after in zip(args, following, strict=True)
+        ]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except UpskillError as error:
-            error.hint = fitting_hint(
-                error.hint, {flag for each in self.params for flag in (*each.opts, *each.secondary_opts)}
-            )
+            error.hint = fitting_hint(error.hint, self._flags)
             raise
 
 
@@ -139,8 +151,8 @@ def _grouped(command: str, options: Sequence[click.Option]) -> Iterator[tuple[st
     left = {_long_flag(each): each for each in options}
     groups = {"Most used": COMMON.get(command, ()), **GROUPS}
     for title, flags in groups.items():
-        if found := [left.pop(flag) for flag in flags if flag in left]:
-            yield title, found
+        if of_group := [left.pop(flag) for flag in flags if flag in left]:
+            yield title, of_group
     if left:
         yield "Other options", list(left.values())
 
@@ -154,10 +166,10 @@ def _row(option: click.Option, ctx: click.Context) -> tuple[str, str]:
     record = option.get_help_record(ctx)
     assert record is not None
     extra = option.get_help_extra(ctx)
-    said = [f"default: {extra['default'].removesuffix('.0')}"] if "default" in extra else []
+    notes = [f"default: {extra['default'].removesuffix('.0')}"] if "default" in extra else []
     low, high = getattr(option.type, "min", None), getattr(option.type, "max", None)
     if low is not None and high is not None and high <= 100:  # more is no limit that anybody would miss
-        said.append(f"{low:g} to {high:g}")
+        notes.append(f"{low:g} to {high:g}")
     if "required" in extra:
-        said.append("required")
-    return record[0], (option.help or "") + (f"  [{'; '.join(said)}]" if said else "")
+        notes.append("required")
+    return record[0], (option.help or "") + (f"  [{'; '.join(notes)}]" if notes else "")

@@ -28,10 +28,11 @@ from upskill.settings import Settings
 if TYPE_CHECKING:
     from upskill.runs.planning.estimate import CostEstimate
 
+OF_RAY = {"ray_address", "trial_cpus", "trial_gpus", "trial_memory"}  # settings
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True)
 class OutputOptions:
     """How a command talks to the person who runs it."""
 
@@ -50,9 +51,24 @@ class OutputOptions:
             note(line)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True)
 class CommandOptions(CommonOptions, OutputOptions):
     """Options of every command that calls models."""
+
+    set_values: tuple[str, ...] = option(
+        "--set",
+        default=(),
+        help="Any setting of upskill.config.yaml, such as margin=3, max_calls=500 or gpu=true; repeatable. "
+        "The reference lists them all, under Settings.",
+        metavar="KEY=VALUE",
+    )
+
+    def __post_init__(self) -> None:
+        if self.set_values:
+            self.settings = self.settings.changed(self.set_values)
+        keys = {text.partition("=")[0].strip() for text in self.set_values}
+        if self.executor != "ray" and (of_ray := keys & OF_RAY):
+            raise UsageError(f"{min(of_ray)} is only for --executor ray", "Add --executor ray.")
 
     def model_context(self, events: Events | None = None) -> ModelContext:
         """The same, with a bar on the terminal for what is downloaded."""
@@ -62,7 +78,7 @@ class CommandOptions(CommonOptions, OutputOptions):
     @property
     def show_flags(self) -> str:
         """What `upskill show` needs besides the id of a run."""
-        return f" --store {shlex.quote(without_password(self.runs_dir))}" if self.runs_dir else ""
+        return f" --store {shlex.quote(without_password(self.store))}" if self.store else ""
 
 
 def confirm_cost(options: CommandOptions, expected: CostEstimate, said: str = "") -> None:
@@ -132,7 +148,7 @@ def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorat
     elif kind is int:
         given |= {"default": default, "type": click.IntRange(**limits) if any(map(_is_set, limits.values())) else int}
     elif kind is float:
-        given |= {"default": default, "type": FiniteRange(**limits, min_open=option.above_minimum)}
+        given |= {"default": default, "type": FiniteRange(**limits)}
     else:
         given |= {"default": default} | ({"type": GivenText()} if default is None else {})
         given |= {"is_flag": False, "flag_value": option.bare} if option.bare else {}
@@ -144,11 +160,12 @@ def _is_set(limit: float | None) -> bool:
 
 
 class NothingStored(UsageError):
-    """There is no store at a place yet."""
+    """There is no store yet."""
 
 
-def open_existing_store(place: str) -> Store:
-    """The store at this place; UsageError where there is none. Looking at runs never creates a store."""
+def open_existing_store(location: str | None) -> Store:
+    """The store there, or that of the settings; UsageError where there is none. Reading runs never creates a store."""
+    place = location or Settings.load().store
     if store := find_store(place):
         return store
     if is_url(place):
@@ -166,12 +183,12 @@ def open_existing_store(place: str) -> Store:
     raise NothingStored(f"{place}: has no stored runs", "`upskill eval SKILL` makes one.")
 
 
-def find_project_store(named: str | None) -> Store | None:
+def find_project_store(location: str | None) -> Store | None:
     """The store of the project; None in one that has none yet. A folder that the person named has to be there."""
     try:
-        return open_existing_store(named or Settings.load().store)
+        return open_existing_store(location)
     except NothingStored:
-        if named and not is_url(named) and not Path(named).is_dir():
+        if location and not is_url(location) and not Path(location).is_dir():
             raise
         return None
 
@@ -183,4 +200,4 @@ def say_nothing_yet(what: str, next_step: str) -> None:
 # Single flags, for commands that have few of these options.
 json_option = click_options(OutputOptions, "as_json")
 quiet_option = click_options(OutputOptions, "quiet")
-runs_dir_option = click_options(CommonOptions, "runs_dir")
+store_option = click_options(CommonOptions, "store")

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from itertools import islice
 
+from upskill.cli.options import open_existing_store
 from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.runs.stores import Run, Store
 
 _COUNTED_BACK = re.compile(r"last~(\d{1,9})")
+
+
+@contextmanager
+def open_run(location: str | None, name: str) -> Generator[tuple[Store, Run]]:
+    """The store there (or of the settings), and its run of this name."""
+    with open_existing_store(location) as store:
+        yield store, find_run(store, name)
 
 
 def find_run(store: Store, name: str) -> Run:

@@ -136,7 +136,7 @@ class BridgedModel:
             unanswered = Unanswered(words, stop="refusal", text=text)
         elif reason == "length" and not text.strip() and not calls:
             words = "the model used up its output tokens before it answered"
-            unanswered = Unanswered(words, "Allow more with --max-output-tokens.", stop="length")
+            unanswered = Unanswered(words, "Allow more with --set max_output_tokens=N.", stop="length")
         if unanswered is not None:
             unanswered.usage = self._usage(response)
             raise unanswered

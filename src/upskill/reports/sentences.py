@@ -35,7 +35,7 @@ def bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
     if show_command:
         yield f"`{show_command} --bugs` prints the tracebacks. {REPORT_BUG}"
     else:
-        yield f"Run it without --no-log-runs to see the tracebacks with `upskill show`. {REPORT_BUG}"
+        yield f"Run it with log_runs on to see the tracebacks with `upskill show`. {REPORT_BUG}"
 
 
 def troubles(evaluation: Evaluation) -> Iterator[str]:
@@ -62,7 +62,7 @@ def missing_trials(evaluation: Evaluation) -> str:
 
 
 CAUSE_WORDS: dict[Cause, str] = {
-    "length": "cut off at {limit}; give more room with --max-output-tokens",
+    "length": "cut off at {limit}; give more room with --set max_output_tokens=N",
     "repetition": "cut off for endless repetition",
     "context": "too much for the model's context; shorten the skill or the cases, or take a model with a longer one",
     "refusal": "refused by the model or its provider",

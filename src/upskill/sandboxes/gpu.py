@@ -60,7 +60,7 @@ def check_gpu(kind: SandboxBackend) -> None:
     if not gpu_devices():
         raise UsageError(
             "a GPU is wanted, and there is none on this machine (no /dev/nvidia0)",
-            "Install the NVIDIA driver, run it where there is one, or leave --gpu and `gpu: true` out.",
+            "Install the NVIDIA driver, run it where there is one, or leave `gpu: true` out.",
         )
     if not kind.shows_gpu:
         raise UsageError(f"the sandbox {kind.name!r} cannot show a GPU", "Use --sandbox bubblewrap or container.")

@@ -91,7 +91,7 @@ class Queries:
             words = _normalize(query.text)
             if words in seen:
                 raise UsageError(
-                    f"{where}: query {number} repeats query {seen[words]}", "Keep one of them; --runs repeats all."
+                    f"{where}: query {number} repeats query {seen[words]}", "Keep one of them; --repeats repeats all."
                 )
             seen[words] = number
         return cls(tuple(found), where)

@@ -66,11 +66,11 @@ async def teach(
 
 
 def _check(options: TeachOptions) -> None:
-    if options.only_record and not options.log_runs:
-        raise UsageError("--only-record and --no-log-runs contradict each other", "Nothing would be left.")
+    if options.only_record and not options.keeps_runs:
+        raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be left.")
     if not options.task.strip():
         raise UsageError("there is no task", 'Say what is to be done: upskill teach "…".')
-    if options.model == EXTRACT:
+    if options.teacher == EXTRACT:
         raise UsageError(
             "extract does nothing by itself, so it cannot be a teacher",
             "Name a model; `upskill generate -m extract --from TRACE` quotes a recording.",
@@ -85,13 +85,13 @@ class _Teaching(Generation):
     ) -> None:
         super().__init__(options, models, events, tools)
         self.recording: Recording | None = None
-        self.folder = options.runs_folder / LESSONS_FOLDER if options.log_runs else None
+        self.folder = options.runs_folder / LESSONS_FOLDER if options.keeps_runs else None
         self.sandbox, self.fresh = options.sandbox, options.fresh
         files, executable, left_out = read_files(options.files)
         if left_out:
             events.message(f"Not put into the workspace: {', '.join(left_out)}.")
         self.lesson = Lesson(
-            options.task, self.teacher, options.agent, options.bounds, files, executable, options.check
+            options.task, self.teacher, options.teacher_agent, options.bounds, files, executable, options.check
         )
         open_agent(self.lesson, self.keys)
 
@@ -124,7 +124,7 @@ class _Teaching(Generation):
                 tell(f"What the teacher did so far is in {part}; the same command continues from there.")
             raise
         calls = recording.trace.calls
-        where = f"recorded in {recording.path}" if recording.path else "not kept: --no-log-runs"
+        where = f"recorded in {recording.path}" if recording.path else "not kept: log_runs is off"
         tell(f"{counted(len(calls), 'tool call')}, of which {sum(map(step_failed, calls))} failed, {where}.")
         if recording.redacted:
             tell(f"Before it was kept: {describe_counts(recording.redacted)}.")

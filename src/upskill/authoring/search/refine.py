@@ -413,7 +413,7 @@ async def refine_skill(
     settings = config or Settings.load()
     given = [one if isinstance(one, Failure) else Failure("", one, "", ("failed",)) for one in failures]
     async with models or Models(ModelContext.load(settings)) as opened:
-        if not (name := model or settings.skill_generation_model):
+        if not (name := model or settings.teacher):
             raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
         address = resolve(name, keys=opened.context.keys)
         teacher = await opened.get(address, "teacher")

@@ -135,14 +135,14 @@ def _check_options(options: TriggerOptions) -> None:
         raise UsageError("--require and --improve contradict each other", "Check the requirement in a second run.")
     if options.write and options.output:
         raise UsageError("--write and --output contradict each other")
-    if len(options.models) > 1:
+    if len(options.students) > 1:
         raise UsageError("a description is improved for one student at a time", "Give one -m.")
     if options.output:
         check_output(Path(options.output), may_replace=options.force)
 
 
 def _choose_teacher(options: TriggerOptions, keys: Mapping[str, str]) -> Address:
-    name = options.teacher or options.settings.skill_generation_model
+    name = options.teacher or options.settings.teacher
     if not name:
         raise UsageError("no teacher is named to rewrite the description", "Name a model with --teacher.")
     return resolve(name, keys=keys)

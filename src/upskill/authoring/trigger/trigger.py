@@ -19,44 +19,37 @@ from upskill.models import Address, CacheMode, Model, Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
-from upskill.options import MAX_REPEATS, option
+from upskill.options import option
 from upskill.runs.planning.estimate import CostEstimate, check_prices, estimate_writing
-from upskill.runs.planning.options import AgentOptions, CacheOptions, CommonOptions, SamplingOptions, choose_students
+from upskill.runs.planning.options import MeasureOptions, choose_students, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, load_skills
-from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites.queries import PATHS_IN_SKILL, Queries
 from upskill.verdicts.firing import QUANTITIES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
 
 
 @dataclass(kw_only=True)
-class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions):
+class TriggerOptions(MeasureOptions):
     """Which skill is put to which students, on which queries, and how its description is improved."""
 
     default_bounds: ClassVar[Bounds] = Bounds(MAX_TURNS)
+    default_repeats: ClassVar[int] = 3
 
     skill: str  # its folder
-    models: tuple[str, ...] = option(
-        "-m", "--model", default=(), help="A student; repeatable. Default: local.", metavar="MODEL"
-    )
+    agent: str = "tools"
     replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
-    base_url: str = option(
-        "--base-url", default="", help="An OpenAI-compatible server; MODEL is its name for the model.", metavar="URL"
-    )
     queries: str | None = option(
         "--queries",
         default=None,
         help="The queries (default: eval_queries.json in the skill's folder).",
         metavar="FILE",
     )
-    query_model: str | None = option(
-        "--query-model", default=None, help="Writes the queries when the skill has none.", metavar="MODEL"
-    )
+    test_writer: str | None = model_option("--test-writer", help="Writes the queries when the skill has none.")
     count: int = option(
         "--count",
         default=20,
@@ -66,34 +59,6 @@ class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions)
         maximum=100,
         show_default=True,
     )
-    runs: int = option(
-        "--runs",
-        default=3,
-        help="How often each query is run.",
-        metavar="N",
-        minimum=1,
-        maximum=MAX_REPEATS,
-        show_default=True,
-    )
-    with_skills: tuple[str, ...] = option(
-        "--with-skills",
-        default=(),
-        help="Skills to offer beside it: a skill, or a folder of them; repeatable.",
-        metavar="DIR",
-    )
-    agent: str = option(
-        "--agent",
-        default="tools",
-        help=f"Who decides: tools, or a real agent: {REAL_AGENTS}.",
-        metavar="AGENT",
-        show_default=True,
-    )
-    max_turns: int | None = option(
-        "--max-turns", default=MAX_TURNS, help="Most turns of one run.", metavar="N", minimum=1, show_default=True
-    )
-    max_output_tokens: int | None = option(
-        "--max-output-tokens", default=None, help="How long one turn may be.", metavar="N", minimum=1
-    )
     requirements: tuple[str, ...] = option(
         "--require",
         default=(),
@@ -101,9 +66,7 @@ class TriggerOptions(SamplingOptions, AgentOptions, CacheOptions, CommonOptions)
         'unfavourable end of the interval unless written as "point:recall>=0.8".',
         metavar="CONDITION",
     )
-    teacher: str | None = option(
-        "--teacher", default=None, help="Rewrites the description (default: settings).", metavar="MODEL"
-    )
+    teacher: str | None = model_option("--teacher", help="Rewrites the description (default: settings).")
     attempts: int = option(
         "--attempts", default=5, help="How many descriptions to try.", metavar="N", minimum=1, show_default=True
     )
@@ -180,7 +143,7 @@ class TriggerSession:
         self.skill = Skill.load(options.skill)
         # `--with-skills ./skills` may hold the skill under test too.
         self.distractors = load_skills(options.with_skills, beside=self.skill)
-        names = choose_students(options.models, options.settings, events.message)
+        names = choose_students(options.students, options.settings, events.message)
         self.students = tuple(resolve(name, options.base_url, self.keys) for name in names)
         self.queries = Queries.load(options.queries) if options.queries else Queries.of(self.skill)
         self.writer = None if self.queries else self._choose_writer()
@@ -188,12 +151,12 @@ class TriggerSession:
 
     def _choose_writer(self) -> Address:
         options = self.options
-        name = options.query_model or options.settings.test_gen_model or (self.teacher.name if self.teacher else None)
+        name = options.test_writer or options.settings.test_writer or (self.teacher.name if self.teacher else None)
         if not name:
             raise UsageError(
                 f"{self.skill.folder}: has no queries",
                 f"Give a file with --queries, put one into the skill's folder as {PATHS_IN_SKILL[0]}, or have some"
-                " written with --query-model MODEL.",
+                " written with --test-writer MODEL.",
             )
         return resolve(name, keys=self.keys)
 
@@ -212,10 +175,10 @@ class TriggerSession:
             [student.name for student in self.students],
             PlanOptions(
                 base_url=options.base_url,
-                runs=options.runs,
+                runs=options.repeat_count,
                 seed=options.seed,
-                temperature=options.temperature,
-                max_output_tokens=options.max_output_tokens,
+                temperature=options.settings.temperature,
+                max_output_tokens=options.settings.max_output_tokens,
                 agent=options.agent,
                 distractors=self.distractors,
                 bounds=options.bounds,

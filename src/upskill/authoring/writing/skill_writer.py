@@ -208,7 +208,7 @@ async def generate_skill(
     settings = config or Settings.load()
     material = gather(task, examples=examples)
     async with models or Models(ModelContext.load(settings)) as opened:
-        name = model or settings.skill_generation_model
+        name = model or settings.teacher
         if not name:
             raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
         address = resolve(name, keys=opened.context.keys)

@@ -79,7 +79,7 @@ async def write_suite(
         last = f"; the last one refused: {refused[-1]}" if refused else ""
         raise UpskillError(
             f"only {len(kept)} of {count} generated test cases can be used{last}",
-            "Name a stronger model with --test-gen-model, or write the cases yourself and give them with --tests.",
+            "Name a stronger model with --test-writer, or write the cases yourself and give them with --tests.",
         )
     if refused:
         tell(f"Sent back {len(refused)} generated cases whose checks did not tell right from wrong or broke a rule.")
@@ -355,7 +355,7 @@ async def generate_tests(
 ) -> Suite:
     """Test cases for a task, or for a skill that was made for it. This is upstream's signature."""
     settings = config or Settings.load()
-    name = model or settings.test_gen_model or settings.skill_generation_model
+    name = model or settings.test_writer or settings.teacher
     subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)
     async with models or Models(ModelContext.load(settings)) as opened:
         if not name:

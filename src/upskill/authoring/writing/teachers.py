@@ -56,25 +56,25 @@ class NoTeacher(UsageError):
 
 def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address:
     if options.handoff:
-        if options.model:
-            raise UsageError("--handoff and --model contradict each other")
+        if options.teacher:
+            raise UsageError("--handoff and --teacher contradict each other")
         return resolve(f"handoff:{options.handoff}")
-    if options.model == EXTRACT:
+    if options.teacher == EXTRACT:
         return Address(EXTRACT, EXTRACT, "")
-    return resolve(options.model or options.settings.skill_generation_model or "", keys=keys)
+    return resolve(options.teacher or options.settings.teacher or "", keys=keys)
 
 
 def choose_student(options: GenerateOptions, keys: Mapping[str, str], tell: Callable[[str], None]) -> Address:
-    named = (options.eval_model,) if options.eval_model else ()
-    (name,) = choose_students(named, options.settings, tell, "--eval-model")
-    return resolve(name, options.eval_base_url, keys)
+    named = (options.student,) if options.student else ()
+    (name,) = choose_students(named, options.settings, tell, "--student")
+    return resolve(name, options.base_url, keys)
 
 
 def choose_attempts(
     options: GenerateOptions, student: Address | None, older: Skill | None, tell: Callable[[str], None]
 ) -> int:
     """How often to try for a better skill. A new one is fitted to the embedded model only if that is asked for."""
-    if options.model == EXTRACT:
+    if options.teacher == EXTRACT:
         return 0
     if student and student.provider == "local" and not options.attempts_are_chosen and not older:
         tell(f"{student.name} is a small embedded model, so the skill is not refined against it; --attempts N does.")
@@ -84,12 +84,12 @@ def choose_attempts(
 
 async def check_start(options: GenerateOptions, models: Models | None) -> list[ToolSchema]:
     """The tools that were given, each server asked once; NoTeacher or UsageError before anything is run."""
-    if options.no_eval and (options.eval_model or options.eval_base_url):
+    if options.no_eval and (options.student or options.base_url):
         raise UsageError(
-            "--no-eval and --eval-model contradict each other: without an evaluation there is no student",
+            "--no-eval and --student contradict each other: without an evaluation there is no student",
             "Leave one of them out.",
         )
-    if not (options.model or options.handoff or options.settings.skill_generation_model):
+    if not (options.teacher or options.handoff or options.settings.teacher):
         keys = models.context.keys if models else find_keys()
         raise await asyncio.to_thread(NoTeacher, keys, [*_extract(options), HANDOFF])
     return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]

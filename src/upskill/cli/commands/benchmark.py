@@ -1,9 +1,9 @@
-"""`upskill benchmark`: eval with several models and three runs."""
+"""`upskill benchmark`: eval with several models and three repeats."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -12,28 +12,18 @@ from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options
 from upskill.errors import UsageError
-from upskill.options import MAX_REPEATS, option
+from upskill.options import option
 
 
 @dataclass(kw_only=True)
 class BenchmarkOptions(EvalOptions):
-    runs: int | None = option(
-        "--runs",
-        default=3,
-        help="How many times each case is run.",
-        metavar="N",
-        minimum=1,
-        maximum=MAX_REPEATS,
-        show_default=True,
-    )
+    default_repeats: ClassVar[int] = 3
+
     output: str | None = option("-o", "--output", default=None, help="The same as --store.", metavar="DIR", hidden=True)
-    models: tuple[str, ...] = option(
-        "-m", "--model", default=(), help="A student; repeatable. At least one.", metavar="MODEL"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.runs_dir = self.output or self.runs_dir
+        self.store = self.output or self.store
 
 
 @click.command("benchmark", cls=Command)
@@ -46,6 +36,6 @@ def command(**given: Any) -> None:
     upskill benchmark ./skills/my-skill -m haiku -m sonnet
     """
     options = BenchmarkOptions(**given)
-    if not options.models:
+    if not options.students:
         raise UsageError("no model was named", "Name the models to compare: -m haiku -m sonnet.")
     run_eval(options)

@@ -9,13 +9,12 @@ import click
 from upskill.cli.commands.completion import complete_models, complete_runs
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_existing_store, runs_dir_option
+from upskill.cli.options import json_option, open_existing_store, store_option
 from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Comparison, Side, compare
 from upskill.runs.stores import Run, Store
-from upskill.settings import Settings
 
 MOST_CASES = 20  # whose answers are shown
 
@@ -24,17 +23,15 @@ MOST_CASES = 20  # whose answers are shown
 @click.argument("before", required=False, shell_complete=complete_runs)
 @click.argument("after", required=False, shell_complete=complete_runs)
 @click.option(
-    "-m",
-    "--model",
-    "models",
+    *("-m", "--student", "models"),
     multiple=True,
     metavar="MODEL",
-    help="Only this model; two: one with the other.",
+    help="Only this student; two: one with the other.",
     shell_complete=complete_models,
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), default="skill", show_default=True, help="The arm to compare.")
 @click.option("--all", "every", is_flag=True, help=f"All cases that changed, not only the first {MOST_CASES}.")
-@runs_dir_option
+@store_option
 @json_option
 def command(
     before: str | None, after: str | None, models: tuple[str, ...], arm: Arm, every: bool, **given: Any
@@ -49,7 +46,7 @@ def command(
     upskill compare last~3                    the last run with an earlier one
     upskill compare last -m haiku -m local    two models of one run
     """
-    with open_existing_store(given["runs_dir"] or Settings.load().store) as store:
+    with open_existing_store(given["store"]) as store:
         one = find_run(store, before) if before else _run_before_last(store)
         two = one if before and not after and len(models) > 1 else find_run(store, after or "last")
         found = [compare(store, *sides) for sides in _sides(one, two, models, arm)]

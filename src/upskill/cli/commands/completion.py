@@ -143,7 +143,7 @@ def _runs(context: click.Context) -> Iterable[str]:
     from upskill.settings import Settings  # noqa: PLC0415
 
     yield "last"
-    place = context.params.get("runs_dir") or context.params.get("place") or Settings.load().store
+    place = context.params.get("store") or Settings.load().store
     if store := find_store(place):
         with store:
             yield from [run.id for run in islice(store.runs(newest_first=True), 50)]
@@ -167,7 +167,7 @@ def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
     # With an option whose value is still to be typed, click has not told the words of the line apart yet.
     first = next((str(given[name]) for name in words if given.get(name or "")), context.args[0] if context.args else "")
     if "run" in words:
-        store = find_store(given.get("runs_dir") or Settings.load().store)
+        store = find_store(given.get("store") or Settings.load().store)
         if store is None:
             return []
         with store:
@@ -184,9 +184,9 @@ complete_runs, complete_cases, complete_tags = map(_completer, (_runs, _cases, _
 
 _BY_FLAG: dict[str, Completer] = {
     **dict.fromkeys(
-        ("--model", "--eval-model", "--judge-model", "--teacher", "--test-gen-model", "--query-model"), complete_models
+        ("--model", "--student", "--judge", "--teacher", "--test-writer", "--test-writer"), complete_models
     ),
-    **dict.fromkeys(("--agent", "--eval-agent"), complete_agents),
+    **dict.fromkeys(("--agent", "--teacher-agent"), complete_agents),
     "--to": complete_targets,
     "--case": complete_cases,
     "--tag": complete_tags,

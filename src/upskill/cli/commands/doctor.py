@@ -1,9 +1,11 @@
-"""`upskill doctor`: what can be run here, what it is made of, and the command that mends the rest."""
+"""`upskill doctor`: what works on this machine, how to fix the rest, and a command run as a trial would run it."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -11,25 +13,48 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import click
 from rich.markup import escape
 from rich.table import Table
 
-from upskill.cli.console import show, show_json
+from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import json_option
-from upskill.errors import MissingTool, UpskillError
+from upskill.errors import MissingTool, UpskillError, UsageError, did_you_mean
+from upskill.inputs import MAX_INPUT_BYTES, read_input
 from upskill.installation import add_extra
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
+from upskill.models.embedded.weight_files import weights_path, weights_state
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import find_keys
 from upskill.models.servers import Server, find_servers
 from upskill.plain import counted
-from upskill.sandboxes import printable
+from upskill.runs.stores import find_store, is_url, open_store, without_password
+from upskill.sandboxes import (
+    SANDBOXES,
+    CommandResult,
+    Limits,
+    OnOutput,
+    SandboxChoice,
+    Setup,
+    Stream,
+    choose_sandbox,
+    printable,
+)
+from upskill.sandboxes.files import copy_in
+from upskill.sandboxes.gpu import check_gpu, find_toolchain, kernels_lack
 from upskill.settings import Settings
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.version import __version__
+
+FIRST_THAT_WORKS = "-"  # in place of the kind of --sandbox
+SECONDS, COUNT, SIZE = r"(\d+(?:\.\d+)?)()", r"(\d+)()", r"(\d+)\s*([KMGT]?)(?:i?B)?"
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+LIMITS = {"wall": SECONDS, "cpu": SECONDS, "processes": COUNT} | dict.fromkeys(
+    ("memory", "file_size", "disk", "output"), SIZE
+)
 
 State = Literal["ok", "missing", "broken"]
 MARKS: dict[State, str] = {"ok": "[green]✓[/green]", "missing": "[yellow]–[/yellow]", "broken": "[red]✗[/red]"}
@@ -54,13 +79,137 @@ class Row:
 
 
 @click.command("doctor", cls=Command)
+@click.argument("command_line", metavar="[-- COMMAND [ARGS]...]", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--sandbox",
+    metavar="[KIND]",
+    is_flag=False,
+    flag_value=FIRST_THAT_WORKS,
+    help=f"Show what a sandbox holds back: {', '.join(SANDBOXES.table)} (default: the first that works here).",
+)
+@click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder whose files are copied to where COMMAND starts. It is never written to.",
+)
+@click.option("--stdin", "stdin_file", metavar="FILE", help="A file for its standard input; - passes ours on.")
+@click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="LIMIT=VALUE",
+    help="Another limit than a trial has: wall=300 (seconds), cpu=60, memory=2G, processes=64, file_size=1G, disk=2G, "
+    "output=10M; repeatable.",
+)
+@click.option("--gpu", is_flag=True, help="Show it the NVIDIA GPU.")
 @json_option
-def command(as_json: bool) -> None:
-    """Check what can be run here: a student, a teacher, an agent, a sandbox, a GPU; and say how to mend the rest.
+def command(
+    command_line: tuple[str, ...],
+    sandbox: str | None,
+    workspace: Path | None,
+    stdin_file: str | None,
+    allowed: tuple[str, ...],
+    gpu: bool,
+    as_json: bool,
+) -> None:
+    """Check what can be run here: a student, a teacher, an agent, a sandbox, a GPU; and say how to fix the rest.
 
     Servers on this machine (Ollama, LM Studio, vLLM, llama.cpp) are asked for their models; nothing else is contacted.
     Exit code 2 when something is broken.
+
+    With COMMAND, run it in a sandbox exactly as a trial would, and end with its exit code: without network, home folder
+    or your environment, in an empty workspace. A command that exceeds a limit ends with exit code 137, and a line says
+    which.
+
+    \b
+    upskill doctor                       what works here
+    upskill doctor --sandbox             which sandbox is used, and why
+    upskill doctor -- python3 -m pytest  run a command as a trial would
     """
+    if sandbox is None and not command_line:
+        _check_machine(as_json=as_json)
+        return
+    limits = _parse_limits(allowed)
+    chosen = asyncio.run(choose_sandbox(None if sandbox == FIRST_THAT_WORKS else sandbox))
+    if gpu:
+        check_gpu(chosen.backend)
+    if chosen.warning:
+        note(f"upskill: {chosen.warning}")
+    if not command_line:
+        _show_sandbox(chosen, as_json=as_json)
+        return
+    stdin = b""
+    if stdin_file is not None:
+        stdin = sys.stdin.buffer.read(MAX_INPUT_BYTES) if stdin_file == "-" else read_input(stdin_file)
+    setup = Setup(limits=limits, gpu=gpu)
+    done = asyncio.run(_run_command(chosen, command_line, workspace, stdin, setup, quiet=as_json))
+    if as_json:
+        show_json({"sandbox": chosen.record(), **asdict(done)})
+    elif done.killed_why:
+        note(f"upskill: the command was ended: it {done.killed_why}")
+    raise click.exceptions.Exit(done.code)
+
+
+def _parse_limits(allowed: tuple[str, ...]) -> Limits:
+    values: dict[str, float] = {}
+    for text in allowed:
+        name, _, value = text.partition("=")
+        if name not in LIMITS:
+            raise UsageError(f"--allow {text}: no limit is called {name!r}", did_you_mean(name, LIMITS))
+        found = re.fullmatch(LIMITS[name], value.strip(), re.IGNORECASE)
+        number = float(found[1]) * UNITS[found[2].upper()] if found else 0
+        if not number:
+            hint = "Give seconds, such as 0.5." if LIMITS[name] == SECONDS else "Write 100000, 64K, 512M or 2G."
+            raise UsageError(f"--allow {text}: {value!r} is no such limit", hint)
+        values[name] = number if LIMITS[name] == SECONDS else int(number)
+    return Limits(**cast("dict[str, Any]", values))
+
+
+async def _run_command(
+    chosen: SandboxChoice, argv: tuple[str, ...], workspace: Path | None, stdin: bytes, setup: Setup, *, quiet: bool
+) -> CommandResult:
+    async with await chosen.backend.open(setup) as sandbox:
+        if workspace is not None:
+            try:
+                left_out = await copy_in(sandbox, workspace)
+            except OSError as error:
+                raise UsageError(
+                    f"{workspace}: cannot be copied into the sandbox: {error.strerror}",
+                    "Give it room with --allow disk=SIZE.",
+                ) from error
+            if left_out:
+                note(f"upskill: not copied, as links are not followed: {', '.join(left_out[:5])}")
+        return await sandbox.run(list(argv), stdin=stdin, on_output=None if quiet else _output_printer())
+
+
+def _output_printer() -> OnOutput:
+    """Prints what the command writes, as it is; on a terminal without control characters."""
+    streams = {"output": sys.stdout, "error": sys.stderr}
+    decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in streams}
+
+    def write(stream: Stream, data: bytes) -> None:
+        target = streams[stream]
+        if target.isatty():
+            target.write(printable(decoders[stream].decode(data)))
+        else:
+            target.buffer.write(data)
+        target.flush()
+
+    return write
+
+
+def _show_sandbox(chosen: SandboxChoice, *, as_json: bool) -> None:
+    if as_json:
+        show_json(chosen.record())
+        return
+    click.echo(f"{chosen.name}: {chosen.label}")
+    for each in chosen.passed:
+        click.echo(f"  {each}")
+    for name, why in chosen.refused.items():
+        click.echo(f"not {name}: {why.removeprefix(name + ': ')}")
+
+
+def _check_machine(*, as_json: bool) -> None:
     rows = list(_look())
     if as_json:
         show_json([asdict(row) for row in rows])
@@ -156,8 +305,6 @@ def _gpu(served: list[str]) -> Row:
 
 def _kernels() -> Iterator[Row]:
     """How far the tiers of the `kernel` check go here."""
-    from upskill.sandboxes.gpu import find_toolchain, kernels_lack  # noqa: PLC0415
-
     compiling, running = "compile CUDA kernels", "run CUDA kernels"
     try:
         nvcc = find_toolchain().nvcc
@@ -186,8 +333,6 @@ def _gpu_name() -> str:
 
 
 def _store(settings: Settings) -> Row:
-    from upskill.runs.stores import find_store, is_url, open_store, without_password  # noqa: PLC0415
-
     try:
         if found := find_store(settings.store):
             with found as store:
@@ -203,8 +348,6 @@ def _store(settings: Settings) -> Row:
 
 
 def _sandbox() -> Row:
-    from upskill.sandboxes import choose_sandbox  # noqa: PLC0415
-
     try:
         chosen = asyncio.run(choose_sandbox())
     except UpskillError as error:
@@ -263,9 +406,6 @@ def _extras() -> Iterator[Row]:
 
 def _local() -> Iterator[Row]:
     """The runtime of embedded models first, then their weights."""
-    from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS  # noqa: PLC0415
-    from upskill.models.embedded.weight_files import weights_path, weights_state  # noqa: PLC0415
-
     if importlib.util.find_spec("xllamacpp") is None:
         yield Row(MODELS, "local runtime", "missing", "not installed", add_extra("local"))
     else:

@@ -51,7 +51,7 @@ def command(**given: Any) -> None:
     \b
     upskill eval ./skills/my-skill                    the embedded model, no key
     upskill eval ./skills/my-skill -m haiku -m local  two students
-    upskill eval ./skills/my-skill --runs 5 --json    repeats, machine-readable
+    upskill eval ./skills/my-skill --repeats 5 --json repeats, machine-readable
     upskill eval ./skills/my-skill -m qwen3 --base-url http://localhost:8080/v1
     """
     run_eval(EvalOptions(**given))
@@ -84,7 +84,7 @@ def _load(options: EvalOptions) -> tuple[Skill, Plan | None]:
     """The skill and the plan; no plan where the suite is still to be written."""
     skill = Skill.load(options.skill)
     suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
-    return skill, options.make_plan(skill, suite) if suite or not options.test_writer else None
+    return skill, options.make_plan(skill, suite) if suite or not options.case_writer else None
 
 
 def _evaluate_loaded(
@@ -95,7 +95,7 @@ def _evaluate_loaded(
     context = options.model_context(Events(message=options.tell, reading=progress.reading))
     models = Models(context, replies=store, cache=options.cache_mode, ledger=ledger, cassette=options.cassette)
     if plan is None:
-        plan = options.make_plan(*asyncio.run(_write_suite(skill, options.test_writer, models, options)))
+        plan = options.make_plan(*asyncio.run(_write_suite(skill, options.case_writer, models, options)))
     if options.batch:
         from upskill.runs.running.batch import BatchExecutor  # noqa: PLC0415 - only for models on the wire
 

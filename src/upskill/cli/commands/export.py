@@ -10,14 +10,13 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note
 from upskill.cli.help import Command
-from upskill.cli.options import open_existing_store, quiet_option, runs_dir_option
-from upskill.cli.run_names import find_run
+from upskill.cli.options import quiet_option, store_option
+from upskill.cli.run_names import open_run
 from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.reports.exports import EXPORTS, Export, FileExport, StoredRun, file_name
 from upskill.runs.replay.replies import export_replies
 from upskill.runs.stores import Run, Store
-from upskill.settings import Settings
 
 
 @click.command("export", cls=Command)
@@ -30,10 +29,10 @@ from upskill.settings import Settings
     help="Where to write it (default: named after the run, in this folder; - prints what is text).",
 )
 @click.option("--replies", metavar="FILE", help="Write what the models answered, for `upskill eval --replay FILE`.")
-@runs_dir_option
+@store_option
 @quiet_option
 def command(
-    run: str, kind: str | None, output: str | None, replies: str | None, runs_dir: str | None, quiet: bool
+    run: str, kind: str | None, output: str | None, replies: str | None, store: str | None, quiet: bool
 ) -> None:
     """Write RUN as files for other tools, or its replies for other machines.
 
@@ -52,15 +51,14 @@ def command(
     export: Export | None = EXPORTS.load(kind) if kind else None
     if export and output == "-" and not export.is_text:
         raise UsageError(f"{kind} is not text that could be printed", "Name a place with -o.")
-    with open_existing_store(runs_dir or Settings.load().store) as store:
-        found = find_run(store, run)
+    with open_run(store, run) as (opened, found):
         if not quiet and not found.finished:
             left = found.trials - found.passed - found.failed - found.errored
             note(f"Run {found.id} is not finished: {counted(left, 'trial')} not run, {found.errored} errored.")
         if export and kind:
-            _export(export, StoredRun(store, found), output or _usual_name(export, kind, found), quiet=quiet)
+            _export(export, StoredRun(opened, found), output or _usual_name(export, kind, found), quiet=quiet)
         if replies:
-            _export_replies(store, found, replies, quiet=quiet)
+            _export_replies(opened, found, replies, quiet=quiet)
 
 
 def _usual_name(export: Export, kind: str, run: Run) -> str:

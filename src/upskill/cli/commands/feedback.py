@@ -7,13 +7,12 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note, show_json, to_json_text, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_existing_store, runs_dir_option
-from upskill.cli.run_names import find_run
+from upskill.cli.options import json_option, store_option
+from upskill.cli.run_names import open_run
 from upskill.plain import counted
 from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, export_feedback, import_feedback
 from upskill.runs.stores import Run, Store
 from upskill.sandboxes import printable
-from upskill.settings import Settings
 
 MOST_NAMED = 5
 
@@ -23,17 +22,14 @@ MOST_NAMED = 5
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("-o", "--output", metavar="FILE", help="Write all feedback on the run as feedback.json (- prints it).")
 @click.option(
-    "-m",
-    "--model",
+    *("-m", "--student", "model"),
     default="",
     metavar="MODEL",
     help="Whose answers FILE is about where it does not say (skill-creator's).",
 )
-@runs_dir_option
+@store_option
 @json_option
-def command(
-    run: str, files: tuple[str, ...], output: str | None, model: str, runs_dir: str | None, as_json: bool
-) -> None:
+def command(run: str, files: tuple[str, ...], output: str | None, model: str, store: str | None, as_json: bool) -> None:
     """Show how well the checks of RUN agree with what people say of its answers (Cohen's kappa).
 
     FILE is a feedback.json that a report exported, or skill-creator's: it is stored with the run first. What is marked
@@ -44,14 +40,13 @@ def command(
     upskill feedback last feedback.json        the same, with what the file says
     upskill feedback last -o feedback.json     for generate --feedback
     """
-    with open_existing_store(runs_dir or Settings.load().store) as store:
-        found = find_run(store, run)
+    with open_run(store, run) as (opened, found):
         for file in files:
-            _import(store, found, file, model)
+            _import(opened, found, file, model)
         if output:
-            _write(to_json_text(export_feedback(store, found)) + "\n", output)
+            _write(to_json_text(export_feedback(opened, found)) + "\n", output)
             return
-        agreement = agreement_with_people(store, found)
+        agreement = agreement_with_people(opened, found)
     if as_json:
         show_json({"run": found.id, "feedback": agreement.plain() if agreement else None})
     elif agreement:

@@ -70,7 +70,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     """Events that are shown on standard error until the work is done. `further_cost` is what no estimate knows."""
     without = " without --fresh" if getattr(options, "fresh", False) else ""
     interrupted = f"interrupted. What was written is saved; the same command{without} continues from what is stored."
-    bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "")
+    bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "")
     steps = count(1)
 
     def confirm(expected: CostEstimate) -> None:

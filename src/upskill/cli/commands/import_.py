@@ -59,7 +59,7 @@ def _told(suite: Suite, output: str) -> list[str]:
         lines += [f"  {notes.metadata}"] if notes.metadata else []
     judge = any(named.check.needs_judge for case in suite.cases for named in case.checks)
     if output:
-        lines += [f"Next: upskill eval SKILL -t {output}{' --judge-model MODEL' if judge else ''}"]
+        lines += [f"Next: upskill eval SKILL -t {output}{' --judge MODEL' if judge else ''}"]
     return lines
 
 

@@ -35,17 +35,17 @@ from upskill.suites import Suite
               help="How likely it should then be seen.")  # fmt: skip
 @click.option("--baseline", type=FiniteRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
               help="The pass rate without the skill, where no stored run tells.")  # fmt: skip
-@click_options(EvalOptions, "models", "tests", "judge_model", "concurrency", "runs_dir", "as_json")
+@click_options(EvalOptions, "students", "tests", "judge", "concurrency", "store", "as_json")
 def command(
     skill: str | None,
     detect: float,
     chance: float,
     baseline: float,
-    models: tuple[str, ...],
+    students: tuple[str, ...],
     tests: str | None,
-    judge_model: str | None,
+    judge: str | None,
     concurrency: int | None,
-    runs_dir: str | None,
+    store: str | None,
     as_json: bool,
 ) -> None:
     """Work out how many cases and runs it takes to see a lift on SKILL, what that costs and how long it takes.
@@ -61,22 +61,22 @@ def command(
     """
     settings, loaded = Settings.load(), Skill.load(skill) if skill else None
     suite = Suite.load(tests) if tests else Suite.of(loaded) if loaded else None
-    students = choose_students(models, settings, OutputOptions(as_json=as_json).tell)
+    names = choose_students(students, settings, OutputOptions(as_json=as_json).tell)
     wanted = LiftToDetect(lift=detect / 100, chance=chance / 100, baseline=baseline / 100)
     lanes = concurrency or settings.concurrency
-    judge = judge_model or settings.judge_model or ""
+    judge = judge or settings.judge
     notes: list[str] = []
-    with find_store(runs_dir or settings.store) or nullcontext() as store:
+    with find_store(store or settings.store) or nullcontext() as opened:
         if suite is None:
-            addresses = [resolve(name, keys=find_keys()) for name in students]
-            found = list(sample_sizes_without_suite(addresses, wanted, store, loaded.name if loaded else "", lanes))
+            addresses = [resolve(name, keys=find_keys()) for name in names]
+            found = list(sample_sizes_without_suite(addresses, wanted, opened, loaded.name if loaded else "", lanes))
         else:
             judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
             if judged and not judge:
-                notes.append("Cost: without the model that grades; name it with --judge-model.")
+                notes.append("Cost: without the model that grades; name it with --judge.")
             # The embedded model costs nothing, so the estimate is that of the students alone.
-            plan = make_plan(loaded or _unwritten_skill(), suite, students, PlanOptions(judge=judge or "local"))
-            found = list(sample_sizes(plan, wanted, store, ModelContext.load(settings).prices, lanes))
+            plan = make_plan(loaded or _unwritten_skill(), suite, names, PlanOptions(judge=judge or "local"))
+            found = list(sample_sizes(plan, wanted, opened, ModelContext.load(settings).prices, lanes))
     if as_json:
         sizes = [_to_json(sizes) for sizes in found]
         name = loaded.name if loaded else None

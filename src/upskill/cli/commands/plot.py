@@ -13,12 +13,11 @@ from upskill.cli.commands.completion import complete_models, complete_runs
 from upskill.cli.commands.runs import command as runs_command
 from upskill.cli.console import check_writable, note
 from upskill.cli.help import Command
-from upskill.cli.options import open_existing_store
-from upskill.cli.run_names import find_run
+from upskill.cli.options import store_option
+from upskill.cli.run_names import open_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.runs.stores import Run
-from upskill.settings import Settings
 
 if TYPE_CHECKING:
     from upskill.reports.pictures import PictureOptions, Theme, Unit
@@ -50,12 +49,10 @@ SUFFIXES = (".svg", ".png")
     help="What to draw; repeatable (default: as the file is named, else forest).",
 )
 @click.option(
-    "-m",
-    "--model",
-    "models",
+    *("-m", "--student", "models"),
     multiple=True,
     metavar="MODEL",
-    help="Only this model; repeatable.",
+    help="Only this student; repeatable.",
     shell_complete=complete_models,
 )
 @click.option(
@@ -73,11 +70,7 @@ SUFFIXES = (".svg", ".png")
 @click.option(
     "--width", type=click.IntRange(320, 4000), default=720, show_default=True, metavar="PX", help="How wide to draw it."
 )
-@click.option(
-    *("-d", "--store", "--runs-dir", "--dir", "runs_dir"),
-    metavar="PLACE",
-    help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
-)
+@store_option
 # Of `runs`, which was called `plot` once.
 @click.option("-s", "--skill", "skills", multiple=True, hidden=True)
 @click.option("--metric", type=click.Choice(["success", "tokens"]), default="success", hidden=True)
@@ -99,7 +92,7 @@ def command(context: click.Context, **given: Any) -> None:
     listing = {name: given.pop(name) for name in ("skills", "metric", "csv_file", "every", "as_json")}
     asked = given["output"] or given["kinds"]
     if given["run"] is None and not asked:
-        context.invoke(runs_command, place=given["runs_dir"], models=given["models"], **listing)
+        context.invoke(runs_command, store=given["store"], models=given["models"], **listing)
         return
     if any(listing[name] for name in ("skills", "csv_file", "every", "as_json")):
         raise UsageError("a picture is of one run", "Leave -s, --csv, --all and --json out; `upskill runs` has them.")
@@ -116,7 +109,7 @@ class _Options:
     by: Unit | None
     theme: Theme
     width: int
-    runs_dir: str | None
+    store: str | None
 
     def kinds_for(self, run: Run) -> list[str]:
         if "all" in self.kinds:
@@ -154,8 +147,7 @@ def _draw(options: _Options) -> None:
     from upskill.reports.pictures import PictureOptions  # noqa: PLC0415
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
 
-    with open_existing_store(options.runs_dir or Settings.load().store) as store:
-        run = find_run(store, options.run)
+    with open_run(options.store, options.run) as (store, run):
         for model in options.models:
             if model not in run.models:
                 raise UsageError(f"{run.id}: no model is called {model!r}", did_you_mean(model, run.models))

@@ -9,16 +9,15 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import open_existing_store, runs_dir_option
-from upskill.cli.run_names import find_run
-from upskill.settings import Settings
+from upskill.cli.options import store_option
+from upskill.cli.run_names import open_run
 
 
 @click.command("report", cls=Command)
 @click.argument("run", default="last", shell_complete=complete_runs)
 @click.option("-o", "--output", metavar="FILE", help="Where to write it (default RUN.html here; - prints it).")
-@runs_dir_option
-def command(run: str, output: str | None, runs_dir: str | None) -> None:
+@store_option
+def command(run: str, output: str | None, store: str | None) -> None:
     """Write RUN as one HTML page: verdicts, pictures, cases, and every answer with what the checks found.
 
     \b
@@ -32,15 +31,14 @@ def command(run: str, output: str | None, runs_dir: str | None) -> None:
     from upskill.reports.html.page import render  # noqa: PLC0415
     from upskill.runs.results.evaluation import evaluation_of, first_results  # noqa: PLC0415
 
-    with open_existing_store(runs_dir or Settings.load().store) as store:
-        found = find_run(store, run)
+    with open_run(store, run) as (opened, found):
         file = output or re.sub(r"[^\w.-]+", "-", found.id) + ".html"
         if file != "-":
             check_writable(file)
         context = ReportContext(
-            results=lambda: store.results(found), first_results=lambda seeds: first_results(store, found, seeds)
+            results=lambda: opened.results(found), first_results=lambda seeds: first_results(opened, found, seeds)
         )
-        page = render(evaluation_of(store, found), context)
+        page = render(evaluation_of(opened, found), context)
     if file == "-":
         click.echo(page, nl=False)
         return

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from upskill.cli.console import note, show, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import find_project_store, json_option, say_nothing_yet
+from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.runs.stores import Run, Store
@@ -28,13 +28,9 @@ MOST_RUNS = 50  # that are shown at a time
 
 
 @click.command("runs", cls=Command)
-@click.option(
-    *("-d", "--store", "--runs-dir", "--dir", "place"),
-    metavar="PLACE",
-    help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
-)
+@store_option
 @click.option("-s", "--skill", "skills", multiple=True, metavar="NAME", help="Only this skill; repeatable.")
-@click.option("-m", "--model", "models", multiple=True, metavar="MODEL", help="Only this model; repeatable.")
+@click.option("-m", "--student", "models", multiple=True, metavar="MODEL", help="Only this student; repeatable.")
 @click.option(
     "--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True, help="What to show."
 )
@@ -44,7 +40,7 @@ MOST_RUNS = 50  # that are shown at a time
 @click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MOST_RUNS}.")
 @json_option
 def command(
-    place: str | None,
+    store: str | None,
     skills: tuple[str, ...],
     models: tuple[str, ...],
     metric: Metric,
@@ -56,8 +52,8 @@ def command(
 
     One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
     """
-    found = find_project_store(place)
-    if found is None:
+    opened = find_project_store(store)
+    if opened is None:
         if as_json:
             show_json([])
         elif csv_file:
@@ -65,17 +61,17 @@ def command(
         else:
             say_nothing_yet("no run is stored here", "`upskill eval SKILL` makes one; `upskill init` starts a skill.")
         return
-    with found as store:
-        wanted = (run for run in store.runs(newest_first=True) if not skills or run.skill in skills)
+    with opened:
+        wanted = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
         if csv_file:
-            _write_csv(store, wanted, models, csv_file)
+            _write_csv(opened, wanted, models, csv_file)
             return
         listed = list(wanted if as_json or every else islice(wanted, MOST_RUNS))[::-1]
         older = 0 if as_json or every else sum(1 for _ in wanted)
         rows = [
             (run, verdict)
             for run in listed
-            for verdict in _verdict_documents(store, run)
+            for verdict in _verdict_documents(opened, run)
             if not models or verdict["model"] in models
         ]
     if older:

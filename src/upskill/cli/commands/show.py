@@ -15,8 +15,8 @@ from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_l
 from upskill.cli.commands.completion import complete_cases, complete_models, complete_runs
 from upskill.cli.console import note, show, show_json, to_json_text
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_existing_store, runs_dir_option
-from upskill.cli.run_names import find_run
+from upskill.cli.options import json_option, store_option
+from upskill.cli.run_names import open_run
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
@@ -26,7 +26,6 @@ from upskill.runs.results.evaluation import mixed_snapshots
 from upskill.runs.results.feedback import agreement_with_people
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
-from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.version import __version__
 
@@ -41,7 +40,7 @@ PAGE = 40  # trials that are shown at a time
     help="Only this case: both arms side by side, or every step of agents that act.",
     shell_complete=complete_cases,
 )
-@click.option("-m", "--model", metavar="MODEL", help="Only this model.", shell_complete=complete_models)
+@click.option("-m", "--student", "model", metavar="MODEL", help="Only this student.", shell_complete=complete_models)
 @click.option(
     "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm: of another arm."
 )
@@ -52,7 +51,7 @@ PAGE = 40  # trials that are shown at a time
 @click.option(
     "--page", type=click.IntRange(min=1), metavar="N", help=f"Only the Nth {PAGE} trials (default: the first)."
 )
-@runs_dir_option
+@store_option
 @json_option
 def command(**given: Any) -> None:
     """Show RUN: a summary, and its trials with prompt, answer and findings, a page at a time; --json has them all.
@@ -66,8 +65,7 @@ def command(**given: Any) -> None:
     if options.sources:
         _show_sources(Skill.load(options.run), as_json=options.as_json)
         return
-    with open_existing_store(options.runs_dir or Settings.load().store) as store:
-        found = find_run(store, options.run)
+    with open_run(options.store, options.run) as (store, found):
         if options.bugs:
             _show_bugs(store, found, as_json=options.as_json)
         elif options.checks:
@@ -89,7 +87,7 @@ class _Options:
     bugs: bool
     sources: bool
     page: int | None
-    runs_dir: str | None
+    store: str | None
     as_json: bool
 
     def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:

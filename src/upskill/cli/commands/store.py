@@ -12,7 +12,7 @@ import click
 
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Group
-from upskill.cli.options import json_option, open_existing_store, quiet_option, runs_dir_option
+from upskill.cli.options import json_option, open_existing_store, quiet_option, store_option
 from upskill.cli.progress import display_of_command
 from upskill.errors import UsageError
 from upskill.plain import counted
@@ -27,7 +27,6 @@ from upskill.runs.stores.maintenance import (
     prune,
     unused_replies,
 )
-from upskill.settings import Settings
 
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 MOST_LISTED = 20  # runs
@@ -75,18 +74,18 @@ def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
 
 
 @command.command("check")
-@runs_dir_option
+@store_option
 @json_option
 @quiet_option
-def check_command(runs_dir: str | None, as_json: bool, quiet: bool) -> None:
+def check_command(store: str | None, as_json: bool, quiet: bool) -> None:
     """Read all that is stored, and say what is damaged or belongs to nothing; exit code 1 if anything is."""
-    store = open_existing_store(runs_dir or Settings.load().store)
+    opened = open_existing_store(store)
     try:  # and not `with`, which raises what is to be listed
-        problems = check_store(store, _teller("Checking", quiet=quiet or as_json))
-        counts = {"runs": store.count_runs()}
-        location = store.location
+        problems = check_store(opened, _teller("Checking", quiet=quiet or as_json))
+        counts = {"runs": opened.count_runs()}
+        location = opened.location
     finally:
-        store.close()
+        opened.close()
     if as_json:
         show_json({"store": location, **counts, "problems": problems})
     elif problems:
@@ -104,7 +103,7 @@ def check_command(runs_dir: str | None, as_json: bool, quiet: bool) -> None:
 @click.option("--replies", is_flag=True, help="Also stored answers of students that no run uses any more.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@runs_dir_option
+@store_option
 @json_option
 def prune_command(
     older_than: timedelta | None,
@@ -113,7 +112,7 @@ def prune_command(
     replies: bool,
     dry_run: bool,
     yes: bool,
-    runs_dir: str | None,
+    store: str | None,
     as_json: bool,
 ) -> None:
     """Delete runs with their results, or answers that no run uses.
@@ -127,15 +126,15 @@ def prune_command(
     """
     if older_than is None and keep is None and not replies:
         raise UsageError("nothing says what is to go", "Give --older-than, --keep or --replies.")
-    with open_existing_store(runs_dir or Settings.load().store) as store:
+    with open_existing_store(store) as opened:
         runs = (
-            [] if older_than is None and keep is None else choose_runs(store, skill, older_than=older_than, keep=keep)
+            [] if older_than is None and keep is None else choose_runs(opened, skill, older_than=older_than, keep=keep)
         )
-        if replies and (busy := busy_runs(store)):
+        if replies and (busy := busy_runs(opened)):
             raise UsageError(
                 f"{busy[0]} is being worked on", "Wait for it; its answers may be in use. Leave --replies out."
             )
-        keys = list(unused_replies(store, runs)) if replies else []
+        keys = list(unused_replies(opened, runs)) if replies else []
         if not as_json:
             _list(runs, len(keys) if replies else None)
         if dry_run or not (runs or keys):
@@ -146,7 +145,7 @@ def prune_command(
             if not sys.stdin.isatty():
                 raise UsageError("nobody can be asked here", "Say --yes to delete them, or --dry-run to only look.")
             click.confirm("Delete them?", abort=True, err=True)
-        done = prune(store, runs, keys)
+        done = prune(opened, runs, keys)
         if as_json:
             show_json({"dry_run": False, "runs": [run.id for run in runs if run.id not in done.busy], **_counts(done)})
             return

@@ -34,7 +34,7 @@ def command(**given: Any) -> None:
 
     \b
     upskill teach "pack the release" -m opus --files ./src --check "tern verify"
-    upskill teach "…" -m sonnet --agent claude-code --no-eval
+    upskill teach "…" -m sonnet --teacher-agent claude-code --no-eval
     """
     options = _Options(**given)
     tokens = f" or {options.bounds.tokens:,} tokens" if options.bounds.tokens else ""
@@ -44,11 +44,13 @@ def command(**given: Any) -> None:
             taught = asyncio.run(teach(options, events=events))
     except LessonFailed as error:
         if options.as_json:
-            show_json({"lesson": report.lesson_to_json(error.recording, options.agent), "failed": error.message})
+            show_json(
+                {"lesson": report.lesson_to_json(error.recording, options.teacher_agent), "failed": error.message}
+            )
         note(f"upskill: no skill was made: {error.message}")
         note(f"  {error.hint}")
         raise click.exceptions.Exit(1) from error
-    lesson = report.lesson_to_json(taught.recording, options.agent)
+    lesson = report.lesson_to_json(taught.recording, options.teacher_agent)
     if taught.generated is None:
         if options.as_json:
             show_json({"lesson": lesson})

@@ -26,6 +26,7 @@ from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.options import option
 from upskill.runs.planning.estimate import estimate_writing
+from upskill.runs.planning.options import model_option
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import probe_suite, summarize_weak
@@ -36,9 +37,7 @@ OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 @dataclass(kw_only=True)
 class _Options(CommandOptions):
     skill: str
-    model: str | None = option(
-        "-m", "--model", default=None, help="Writes the cases (default: settings).", metavar="MODEL"
-    )
+    test_writer: str | None = model_option("-m", "--test-writer", help="Writes the cases (default: settings).")
     cases: int = option("--cases", default=20, help="How many.", metavar="N", minimum=3, maximum=60, show_default=True)
     add: int | None = option(
         "--add", default=None, help="Keep the existing cases and add N.", metavar="N", minimum=1, maximum=60
@@ -77,7 +76,7 @@ def command(**given: Any) -> None:
 def _generate(skill: Skill, options: _Options) -> Suite:
     """The existing cases with --add, and newly written ones."""
     settings = options.settings
-    name = options.model or settings.test_gen_model or settings.skill_generation_model
+    name = options.test_writer or settings.test_writer or settings.teacher
     if not name:
         raise NoTeacher(find_keys(), [HANDOFF_MODEL], role="test writer")
     existing = Suite.of(skill) if options.add else None

@@ -39,19 +39,19 @@ def command(**given: Any) -> None:
     """Measure whether SKILL fires when it should, and only then.
 
     Each query is put to an agent that has the skill in its catalog, beside the skills of --with-skills. A run ends when
-    the skill is opened, or after --max-turns. With --improve a teacher rewrites the description from train queries,
+    the skill is opened, or after max_turns turns. With --improve a teacher rewrites the description from train queries,
     validation queries choose, and test queries are run once at the end. After Ctrl-C the same command continues.
 
     \b
     upskill trigger ./skills/my-skill -m haiku --with-skills ./skills
-    upskill trigger ./skills/my-skill -m haiku --query-model sonnet
+    upskill trigger ./skills/my-skill -m haiku --test-writer sonnet
     upskill trigger ./skills/my-skill -m haiku --improve --teacher sonnet --write
     """
     options = TriggerCommandOptions(**given)
     options.check()
     without = " without --fresh" if options.fresh else ""
     interrupted = f"interrupted. Every finished run is stored; the same command{without} continues from there."
-    with RunProgress(quiet=options.silent, interrupted=interrupted if options.log_runs else "") as progress:
+    with RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "") as progress:
         events = Events(
             started=progress.started,
             result=progress.result,
@@ -78,7 +78,9 @@ def _show(found: TriggerResult, options: TriggerCommandOptions) -> None:
     if options.as_json:
         show_json(triggered_to_json(found))
         return
-    show(*render_triggered(found, f"upskill show {evaluation.run.id}{options.show_flags}" if options.log_runs else ""))
+    show(
+        *render_triggered(found, f"upskill show {evaluation.run.id}{options.show_flags}" if options.keeps_runs else "")
+    )
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
     for model, ruling in found.rulings:

@@ -13,7 +13,7 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note
 from upskill.cli.help import Command
-from upskill.cli.options import open_existing_store, runs_dir_option
+from upskill.cli.options import open_existing_store, store_option
 from upskill.cli.run_names import find_run
 from upskill.runs.stores import Store
 from upskill.settings import Settings
@@ -30,8 +30,8 @@ YIELDING = 15  # steps down in priority: a run that goes on beside it comes firs
     help="The port to listen on; 0 takes any (default 8321, or any where that is taken).",
 )
 @click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
-@runs_dir_option
-def command(run: str | None, port: int | None, no_browser: bool, runs_dir: str | None) -> None:
+@store_option
+def command(run: str | None, port: int | None, no_browser: bool, store: str | None) -> None:
     """Look at the stored runs in a browser, also while they go on: verdicts, cases, answers, comparisons.
 
     RUN opens the page of that run. The pages are served on this machine alone, under an address that nobody can guess;
@@ -42,10 +42,10 @@ def command(run: str | None, port: int | None, no_browser: bool, runs_dir: str |
     upskill view last            the last one
     upskill view --no-browser    on another machine, with the port forwarded
     """
-    place = runs_dir or Settings.load().store
-    with open_existing_store(place) as store:
-        opened = find_run(store, run).id if run else ""
-        asyncio.run(_serve(store, place, port, opened, browser=not no_browser and _has_browser()))
+    place = store or Settings.load().store
+    with open_existing_store(place) as opened:
+        first = find_run(opened, run).id if run else ""
+        asyncio.run(_serve(opened, place, port, first, browser=not no_browser and _has_browser()))
 
 
 async def _serve(store: Store, place: str, port: int | None, run: str, *, browser: bool) -> None:

@@ -80,7 +80,7 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
     if context.offline:
         raise UsageError(
             f"the weights of local:{model.name} are {'damaged' if path.exists() else 'not here'}, "
-            "and --offline forbids downloading them",
+            "and `offline` forbids downloading them",
             f"Run `upskill models pull {model.name}` with a network.",
         )
     with _disk_errors(model, path):

@@ -362,7 +362,7 @@ class HttpModel(ABC):
         """For a model that reached its limit of output tokens before the first word of the answer."""
         return Unanswered(
             f"the model used up its output tokens before it answered (stop reason {reason!r})",
-            "Allow more with --max-output-tokens.",
+            "Allow more with --set max_output_tokens=N.",
             stop=stop,
         )
 

@@ -49,9 +49,7 @@ def resolve_base_url(address: Address, endpoint: Endpoint, context: ModelContext
     if not url:
         raise UsageError(
             f"{address.name!r}: no base URL is known for the endpoint {endpoint.name!r}",
-            f"Give --base-url (--eval-base-url for the student of generate), or set {endpoint.url_variables[0]}."
-            if endpoint.url_variables
-            else "Give --base-url.",
+            f"Give --base-url, or set {endpoint.url_variables[0]}." if endpoint.url_variables else "Give --base-url.",
         )
     return check_base_url(address, url).rstrip("/").removesuffix("/chat/completions")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from upskill.agents import Bounds
-from upskill.errors import UsageError
 from upskill.models import CacheMode, ModelContext
 from upskill.models.ledger import Ceilings
 from upskill.options import option
@@ -16,31 +15,25 @@ from upskill.runs.running.events import Events
 from upskill.runs.running.executors import EXECUTORS, Executor, Resources
 from upskill.runs.stores import Store, find_store, is_url, open_store
 from upskill.settings import Settings
+from upskill.skills.agent_specs import REAL_AGENTS
+
+MAX_REPEATS = 1_000_000  # of a case: each is planned before the first is run
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+def model_option(*flags: str, help: str, many: bool = False) -> Any:  # noqa: A002 - click's own word
+    """A field that names a model, or `many` of them."""
+    return option(*flags, default=() if many else None, help=help, metavar="MODEL")
+
+
+@dataclass(kw_only=True)
 class CommonOptions:
     """What a person may say about any work with models."""
 
     max_cost: float | None = option(
         "--max-cost", default=None, help="Stop before this much is spent.", metavar="USD", minimum=0
     )
-    max_tokens: int | None = option(
-        "--max-tokens", default=None, help="Stop at this many tokens.", metavar="N", minimum=0
-    )
-    max_calls: int | None = option("--max-calls", default=None, help="Stop at this many calls.", metavar="N", minimum=0)
     concurrency: int | None = option(
         "--concurrency", default=None, help="Calls at a time for each model (default 8).", metavar="N", minimum=1
-    )
-    servers: int = option(
-        "--servers",
-        default=0,
-        help="Servers of each embedded model (default: one for each core, as far as memory allows).",
-        metavar="N",
-        minimum=0,
-    )
-    timeout: float | None = option(
-        "--timeout", default=None, help="Time limit of one call.", metavar="SECONDS", minimum=0, above_minimum=True
     )
     executor: str = option(
         "--executor",
@@ -48,50 +41,40 @@ class CommonOptions:
         help="Where trials run: local (this process), or ray (all cores of this machine, or a cluster).",
         metavar="KIND",
     )
-    ray_address: str = option(
-        "--ray-address",
-        default="",
-        help="The Ray cluster to join (default: RAY_ADDRESS, or one that is started here).",
-        metavar="ADDRESS",
-    )
-    trial_cpus: float | None = option(
-        "--trial-cpus", default=None, help="With ray: CPUs that a trial needs (default 1).", metavar="N", minimum=0
-    )
-    trial_gpus: float | None = option(
-        "--trial-gpus", default=None, help="With ray: GPUs that a trial needs.", metavar="N", minimum=0
-    )
-    trial_memory: float | None = option(
-        "--trial-memory", default=None, help="With ray: memory that a trial needs.", metavar="MB", minimum=0
-    )
-    offline: bool = option("--offline", default=False, help="Download nothing.")
-    runs_dir: str | None = option(
-        *("-d", "--store", "--runs-dir"),
+    store: str | None = option(
+        *("-d", "--store"),
         default=None,
         help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
-        metavar="PLACE",
+        metavar="STORE",
     )
-    log_runs: bool = option(
-        "--log-runs/--no-log-runs", default=True, help="Keep runs in the store (default) or forget them."
+    log_runs: bool | None = option(
+        "--log-runs/--no-log-runs", default=None, help="Keep runs in the store, or forget them.", hidden=True
     )
     settings: Settings = field(default_factory=Settings.load)
 
     @property
+    def store_location(self) -> str:
+        return self.store or self.settings.store
+
+    @property
+    def keeps_runs(self) -> bool:
+        return self.settings.log_runs if self.log_runs is None else self.log_runs
+
+    @property
     def runs_folder(self) -> Path:
         """The folder for what is kept as files: that of the store, where it is one."""
-        location = self.runs_dir or self.settings.store
-        return Path("runs" if is_url(location) else location)
+        return Path("runs" if is_url(self.store_location) else self.store_location)
 
     @property
     def ceilings(self) -> Ceilings:
-        return Ceilings(self.max_cost, self.max_tokens, self.max_calls)
+        return Ceilings(self.max_cost, self.settings.max_tokens, self.settings.max_calls)
 
     def open_store(self, skill: str = "") -> Store:
-        """The store where runs are kept. With --no-log-runs it is in memory, with earlier looks at the skill."""
-        location = self.runs_dir or self.settings.store
-        if self.log_runs:
-            return open_store(location)
+        """The store where runs are kept; if they are not, one in memory, with earlier looks at the skill."""
+        if self.keeps_runs:
+            return open_store(self.store_location)
         store = open_store(None)
-        if skill and (kept := find_store(location)):
+        if skill and (kept := find_store(self.store_location)):
             with kept:
                 for look in kept.looks(skill):
                     store.add_look(look)
@@ -99,94 +82,95 @@ class CommonOptions:
 
     def open_executor(self) -> Executor:
         kind = EXECUTORS.load(self.executor)
-        concurrency = self.concurrency or self.settings.concurrency
-        resources = Resources(self.trial_cpus, self.trial_gpus, self.trial_memory)
+        settings, concurrency = self.settings, self.concurrency or self.settings.concurrency
         if self.executor == "ray":
-            return kind(concurrency, self.ray_address, resources)
-        if self.ray_address or resources.are_stated:
-            flag = "--ray-address ADDRESS" if self.ray_address else "what a trial needs (--trial-cpus and the like)"
-            raise UsageError(f"{flag} is only for --executor ray", "Add --executor ray.")
+            resources = Resources(settings.trial_cpus, settings.trial_gpus, settings.trial_memory)
+            return kind(concurrency, settings.ray_address, resources)
         return kind(concurrency)
 
     def model_context(self, events: Events | None = None) -> ModelContext:
         """The keys, prices and limits that models are opened with."""
         return ModelContext.load(
             self.settings,
-            offline=self.offline,
-            timeout=self.timeout or self.settings.timeout,
+            offline=self.settings.offline,
+            timeout=self.settings.timeout,
             connections=self.concurrency or self.settings.concurrency,
-            servers=self.servers,
+            servers=self.settings.servers,
             **({"tell": events.message, "reading": events.reading} if events else {}),
         )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class CacheOptions:
-    """Whether stored replies may answer."""
-
-    fresh: bool = option("--fresh", default=False, help="Start over, even if the store has results of this plan.")
-    no_cache: bool = option("--no-cache", default=False, help="Neither use nor store replies.")
-
-    @property
-    def cache_mode(self) -> CacheMode:
-        if self.no_cache:
-            return "off"
-        return "refresh" if self.fresh else "use"
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class SamplingOptions:
-    """How answers are drawn."""
-
-    seed: int = option(
-        "--seed", default=0, help="The first seed; run N uses seed + N - 1.", metavar="N", show_default=True
-    )
-    temperature: float | None = option(
-        "--temperature",
-        default=None,
-        help="Default: 0 for one run, 0.7 for several.",
-        metavar="T",
-        minimum=0,
-        maximum=2,
-    )
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class AgentOptions:
-    """Where an agent acts, and how far it may go."""
+@dataclass(kw_only=True)
+class StudentOptions(CommonOptions):
+    """How a student is run."""
 
     default_bounds: ClassVar[Bounds] = Bounds()
+    default_repeats: ClassVar[int] = 1
 
+    base_url: str = option(
+        "--base-url",
+        default="",
+        help="An OpenAI-compatible server; the student is its name for the model.",
+        metavar="URL",
+    )
+    agent: str = option(
+        "--agent",
+        default="chat",
+        help="How the student works: chat (the skill in its prompt, one answer), tools (our own loop: the skill in a "
+        f"catalog, commands and files in a sandbox), or a real agent: {REAL_AGENTS}.",
+        metavar="AGENT",
+        show_default=True,
+    )
     sandbox: str = option(
-        "--sandbox",
+        "--sandbox",  # a flag and no setting: `none` has to be typed, not read from the file of a cloned project
         default="",
         help="Where commands run: bubblewrap, container (docker or podman), landlock, seatbelt or none (default: the "
-        "first that works here; `upskill sandbox` says which).",
+        "first that works here; `upskill doctor --sandbox` says which).",
         metavar="KIND",
     )
-    max_turns: int | None = option(
-        "--max-turns",
+    repeats: int | None = option(
+        "--repeats",
         default=None,
-        help="Most turns that an agent may take (default 20; a teacher 60).",
+        help="How often each case is run (default 1; trigger and benchmark 3).",
         metavar="N",
         minimum=1,
+        maximum=MAX_REPEATS,
     )
-    trial_tokens: int | None = option(
-        "--trial-tokens", default=None, help="Most tokens that an agent may use.", metavar="N", minimum=1
-    )
-    trial_timeout: float | None = option(
-        "--trial-timeout",
-        default=None,
-        help="Most time that an agent may take (default 600; a teacher 1800).",
-        metavar="SECONDS",
-        minimum=0,
-        above_minimum=True,
-    )
+
+    @property
+    def repeat_count(self) -> int:
+        return self.repeats or self.default_repeats
 
     @property
     def bounds(self) -> Bounds:
-        usual = self.default_bounds
-        return Bounds(self.max_turns or usual.turns, self.trial_tokens, self.trial_timeout or usual.seconds)
+        """When an agent is stopped."""
+        settings, usual = self.settings, self.default_bounds
+        return Bounds(settings.max_turns or usual.turns, settings.trial_tokens, settings.trial_timeout or usual.seconds)
+
+
+@dataclass(kw_only=True)
+class MeasureOptions(StudentOptions):
+    """How a skill is measured: on which students, beside which skills, with which seeds."""
+
+    students: tuple[str, ...] = model_option(
+        "-m", "--student", help="The model to test; repeatable. Default: local.", many=True
+    )
+    with_skills: tuple[str, ...] = option(
+        "--with-skills",
+        default=(),
+        help="Skills to offer beside this one, in every arm: a skill, or a folder of them; repeatable.",
+        metavar="DIR",
+    )
+    seed: int = option(
+        "--seed", default=0, help="The first seed; repeat N uses seed + N - 1.", metavar="N", show_default=True
+    )
+    fresh: bool = option("--fresh", default=False, help="Start over, even if the store has results of this plan.")
+
+    @property
+    def cache_mode(self) -> CacheMode:
+        if not self.settings.cache:
+            return "off"
+        return "refresh" if self.fresh else "use"
 
 
 def choose_students(
@@ -194,12 +178,12 @@ def choose_students(
 ) -> tuple[str, ...]:
     """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so.
 
-    `flag` is what names a student on the command line of the verb that asks.
+    `flag` is what names a student on the command line of the verb.
     """
     if named:
         return tuple(named)
-    if settings.eval_model:
-        return (settings.eval_model,)
+    if settings.student:
+        return (settings.student,)
     from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL  # noqa: PLC0415 - only where it is used
 
     tell(f"No student was named, so it is `local`, the embedded {DEFAULT_LOCAL_MODEL}. Choose others with {flag}.")

@@ -354,7 +354,7 @@ def make_plan(
         raise UsageError(
             f"{skill.folder or skill.name}: has no test cases",
             "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
-            " with --test-gen-model MODEL.",
+            " with --test-writer MODEL.",
         )
     addresses = tuple(dict.fromkeys(_address(one, keys, options.base_url) for one in models))
     if not addresses:
@@ -383,7 +383,7 @@ def make_plan(
         cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
         raise UsageError(
             f"{suite.source}: {cases} a model to grade by",
-            "Name one with --judge-model, for example --judge-model sonnet.",
+            "Name one with --judge, for example --judge sonnet.",
         )
     usual = 0.0 if options.runs == 1 and not options.controls else SAMPLED
     limit = options.max_output_tokens or suite.max_output_tokens

@@ -36,7 +36,9 @@ def _bounds(cassette: Cassette) -> Bounds:
     known = {name: value for name, value in cassette.settings.bounds.items() if name in ("turns", "tokens", "seconds")}
     numbers = all(value is None or (isinstance(value, int | float) and value > 0) for value in known.values())
     if not numbers:
-        raise UsageError(f"{cassette.path}: its bounds are not numbers", "Get the file again, or give --max-turns.")
+        raise UsageError(
+            f"{cassette.path}: its bounds are not numbers", "Get the file again, or give --set max_turns=N."
+        )
     return replace(Bounds(), **known)
 
 

@@ -51,7 +51,7 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
             raise UsageError(
                 f"{run.id}: the replies of {counted(done.missing, 'trial')} are not stored, or not known to be theirs",
                 "The same `upskill eval … --replay --fresh` records the run again from stored replies and asks nobody."
-                " Replies of `upskill eval … --no-cache` are gone.",
+                " Replies of `upskill eval … --set cache=false` are gone.",
             )
         if not done.trials:
             raise UsageError(f"{run.id}: has no trial yet, and so no replies")

@@ -400,7 +400,7 @@ async def evaluate_skill(
     """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
     suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
     settings = config or Settings.load()
-    plan = make_plan(skill, suite, (model or settings.eval_model or "local",), PlanOptions(runs=runs))
+    plan = make_plan(skill, suite, (model or settings.student or "local",), PlanOptions(runs=runs))
     with nullcontext(store) if store else open_store(None) as kept:
         evaluation = await evaluate(plan, store=kept, models=models)
         for result in kept.results(evaluation.run):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 REASONS: dict[Cause, str] = {
-    "length": "the answer was cut off after {limit:,} tokens; give it more room with --max-output-tokens",
+    "length": "the answer was cut off after {limit:,} tokens; give it more room with --set max_output_tokens=N",
     "repetition": "the answer was cut off because it repeated itself over and over",
     "context": "the context of the model could not hold it",
     "refusal": "the model or its provider refused",

@@ -63,7 +63,7 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
     else:
         draft.checks = check_expected(sample.get("target"))
         if draft.checks and "judge" in draft.checks[0]:
-            source.notes.change("target of more than a few words: a judge compares (--judge-model)", draft.place)
+            source.notes.change("target of more than a few words: a judge compares (--judge)", draft.place)
     draft.more["files"] = _texts(sample.get("files"), draft, source)
     others = {} if logged else {key: value for key, value in sample.items() if key not in _USED and value}
     draft.metadata = others | dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)

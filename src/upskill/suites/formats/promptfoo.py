@@ -121,10 +121,10 @@ def _check(kind: str, value: object, leave_out: Leave, change: Callable[[str], N
     if why is None and isinstance(value, str) and value.startswith("file://"):
         why = f"reads {value.removeprefix('file://')}; write out what it says"
     if why is None and name in _GRADED and not denied:
-        change(f"{kind}: a judge finds whether it is true (--judge-model)")
+        change(f"{kind}: a judge finds whether it is true (--judge)")
         yield from ({"judge": text} for text in texts_of(value))
     elif why is None and name == "factuality" and not denied:
-        change(f"{kind}: a judge finds whether the answer agrees with it (--judge-model)")
+        change(f"{kind}: a judge finds whether the answer agrees with it (--judge)")
         yield {"judge": factuality(text_of(value))}
     elif why is None and (check := _search(name, value, denied=denied) or _form(name, value, denied=denied)):
         if "json_schema" in check:

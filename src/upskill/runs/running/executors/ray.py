@@ -306,7 +306,7 @@ class Cluster:
         if self.address.startswith("ray://"):
             raise UsageError(
                 f"{self.address}: the Ray client is not supported",
-                "Run upskill on a node of the cluster with --ray-address auto, or submit it as a Ray job.",
+                "Run upskill on a node of the cluster with --set ray_address=auto, or submit it as a Ray job.",
             )
         if self.address:
             _check_reachable(self.address)
@@ -319,7 +319,7 @@ class Cluster:
 
     def _explain_misfit(self) -> None:
         needs = self.resources
-        flags = {"--trial-cpus": needs.cpus, "--trial-gpus": needs.gpus, "--trial-memory": needs.memory_mb}
+        flags = {"trial_cpus": needs.cpus, "trial_gpus": needs.gpus, "trial_memory": needs.memory_mb}
         stated = " ".join(f"{flag} {value:g}" for flag, value in flags.items() if value is not None)
         if stated:
             raise UsageError(f"no node of this Ray cluster has room for a trial with {stated}", "Ask for less.")
