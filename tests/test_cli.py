@@ -194,11 +194,11 @@ def test_resume_wants_a_stored_run_and_makes_none(upskill: Upskill, skill: Path,
         assert list(store.runs()) == []
 
 
-@pytest.mark.parametrize("other", ["--fresh", "--no-log-runs"])
+@pytest.mark.parametrize("other", ["--fresh", "--set=log_runs=false"])
 def test_resume_contradicts_options_that_start_over(upskill: Upskill, skill: Path, other: str) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", other)
     assert done.code == 2
-    assert f"--resume and {other} contradict each other" in done.err
+    assert f"--resume and {other.removeprefix('--set=')} contradict each other" in done.err
 
 
 def test_a_run_that_is_not_logged_leaves_nothing_behind(upskill: Upskill, skill: Path, home: Path) -> None:

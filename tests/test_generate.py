@@ -373,9 +373,7 @@ def test_eval_takes_the_making_cost_from_the_skill_unless_it_is_told(upskill: Up
     shown = upskill("eval", folder, "-m", "scripted:student.json").out
     assert f"made for ${made:.2f} (skill_meta.json), it has paid off after 3 passed tasks." in " ".join(shown.split())
     typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9")
-    assert "made for $19.90 (making_cost of the settings), it has paid off after 10 passed tasks." in " ".join(
-        typed.out.split()
-    )
+    assert "made for $19.90 (making_cost), it has paid off after 10 passed tasks." in " ".join(typed.out.split())
     # What came on top of an older one is what the older one has to be weighed against.
     older = folder.rename(house / "older-words")
     assert generate(upskill, "--from", older, "--json").code == 0

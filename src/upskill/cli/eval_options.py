@@ -318,7 +318,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     def run_options(self, plan: Plan, executor: Executor) -> RunOptions:
         settings = self.settings
-        cost, source = settings.making_cost, "making_cost of the settings"
+        cost, source = settings.making_cost, "making_cost"
         if cost is None:
             cost, source = making_cost(plan.skill, plan.reference_skill), META
         return RunOptions(
