@@ -26,7 +26,7 @@ from upskill.runs.running.executors import Executor
 from upskill.runs.stores import find_store
 from upskill.skills import Skill, load_skills
 from upskill.suites import Suite
-from upskill.suites.part import CaseFilter
+from upskill.suites.suite import CaseFilter
 
 if TYPE_CHECKING:
     from upskill.models.cassette import Cassette
