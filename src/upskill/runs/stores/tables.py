@@ -113,8 +113,8 @@ class Table:
 
     def decode(self, rows: Iterable[Sequence[Any]], columns: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Rows that `select` read with the same columns, each by the names of its columns."""
-        kinds = {column.name: column.kind for column in self.columns}
-        decoders = [(name, _DECODERS.get(kinds[name])) for name in columns or tuple(kinds)]
+        kinds: dict[str, Kind] = {column.name: column.kind for column in self.columns}
+        decoders = [(name, _DECODERS.get(kinds[name])) for name in columns or kinds]
         for row in rows:
             yield {
                 name: value if value is None or decode is None else decode(value)
