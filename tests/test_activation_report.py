@@ -85,24 +85,25 @@ def test_the_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, sk
     done = run(upskill, skill)
     said = unwrapped(done.out)
     assert done.code == 0
-    assert "opened in 4 of 6 trials (67%, 30% to 90%)" in said
+    assert "activated in 4 of 6 trials (67%, 30% to 90%)" in said
     assert re.search(
-        r"lift offered \+67 \(.{5,15}, 6 pairs\) · opened \+100 \(.{5,15}, 4 pairs\) · not opened 0 \(.{5,15}, 2 pairs",
+        r"lift offered \+67 \(.{5,15}, 6 pairs\) · activated \+100 \(.{5,15}, 4 pairs\)"
+        r" · not activated 0 \(.{5,15}, 2 pairs",
         said,
     )
-    assert "Decide by the lift offered: which trials open the skill is not random." in said
+    assert "Decide by the lift offered: which trials activate the skill is not random." in said
     # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
-    assert "turns 2.0 → 2.7 a task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
+    assert "turns 2.0 → 2.7 per task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
 
 
 def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: Path) -> None:
     write_script(skill.parent / "idle.json", [{"answer": "hello"}])
     said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json").out)
-    assert re.search(r"scripted:acting\.json baseline .* opened in 4 of 6 trials", said)
+    assert re.search(r"scripted:acting\.json baseline .* activated in 4 of 6 trials", said)
     assert re.search(
-        r"scripted:idle\.json baseline .* opened in 0 of 6 trials .* not opened 0 .* turns 1\.0 → 1\.0", said
+        r"scripted:idle\.json baseline .* activated in 0 of 6 trials .* not activated 0 .* turns 1\.0 → 1\.0", said
     )
-    assert "scripted:idle.json: Improve its description: the skill was opened in 0 of 6 trials" in said
+    assert "scripted:idle.json: Improve its description: the skill was activated in 0 of 6 trials" in said
 
 
 def test_the_json_has_activation_turns_and_tools(upskill: Upskill, skill: Path) -> None:
@@ -125,14 +126,14 @@ def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
     (model,) = upskill("eval", skill, "-m", "scripted:chat.json", "--json").json["models"]
     assert (model["activation"], model["tool_errors"]) == (None, {"baseline": None, "skill": None})
     assert model["turns"] == {"baseline": 1.0, "skill": 1.0}
-    assert "opened" not in upskill("eval", skill, "-m", "scripted:chat.json").out
+    assert "activated" not in upskill("eval", skill, "-m", "scripted:chat.json").out
 
 
 def test_without_a_baseline_it_still_says_what_was_opened(upskill: Upskill, skill: Path) -> None:
     done = run(upskill, skill, "--no-baseline")
-    assert "opened  in 4 of 6 trials" in done.out
+    assert "activated  in 4 of 6 trials" in done.out
     assert "offered" not in done.out
-    assert "turns   2.7 a task · tool calls 2.3 · tool errors 29%" in done.out
+    assert "turns      2.7 per task · tool calls 2.3 · tool errors 29%" in done.out
 
 
 def test_markdown_and_csv_tell_what_was_opened(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -162,18 +163,18 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     assert done.code == 3
     said = unwrapped(done.out)
     assert "INVALID The arms were not isolated, so no number of this run means anything." in said
-    assert "1 trial saw or reached for a skill that was kept from it: greet-2 · baseline · scripted:leaky.json" in said
+    assert "1 trial saw or reached for a skill that was hidden from it: greet-2, baseline, scripted:leaky.json" in said
     assert "reaches for the folder of the skill" in said
     assert re.search(r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said)
     # Of both models: the wall that did not stand for one stood for none.
     assert len(re.findall(r"scripted:\w+\.json .* INVALID\n", done.out)) == 2
-    assert not re.search(r"helps|Use it:|opened|undecided|More evidence", said)
+    assert not re.search(r"helps|Use it:|activated|undecided|More evidence", said)
     assert done.err.count("INVALID") == 1
-    assert done.err.count("but the run is invalid: its arms were not isolated.") == 2
+    assert done.err.count("but the run is invalid: the arms were not isolated.") == 2
     text = (home / "report.md").read_text(encoding="utf-8")
     assert text.index("**INVALID: the arms were not isolated") < text.index("| model |")
     assert text.count("❌ INVALID") == 2
-    assert "lift opened" not in text
+    assert "lift activated" not in text
     root = ET.parse(home / "report.xml").getroot()
     for suite in root:
         first = suite[0]
@@ -232,8 +233,8 @@ def test_nothing_more_is_run_once_a_run_is_invalid(upskill: Upskill, skill: Path
 def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(home / "leaky.json", [{key: value for key, value in LEAKY[0].items() if key != "when"}, *ACTING])
     said = unwrapped(run(upskill, skill, model="leaky").out)
-    assert "6 trials saw or reached for a skill that was kept from them:" in said
-    assert "greet-3 · baseline" in said
+    assert "6 trials saw or reached for a skill that was hidden from them:" in said
+    assert "greet-3, baseline" in said
     assert "greet-4" not in said
     assert "… and 3 more" in said
 
@@ -311,17 +312,17 @@ def test_the_table_keeps_model_and_decision_at_any_width(home: Path, width: int)
     assert max(map(len, (head, *rows))) <= width
 
 
-def test_against_an_older_skill_the_tables_speak_of_it(upskill: Upskill, skill: Path, home: Path) -> None:
+def test_against_a_reference_skill_the_tables_speak_of_it(upskill: Upskill, skill: Path, home: Path) -> None:
     older = write_skill(home / "older" / "greeter", body="Greet with ahoy.\n")
     done = run(upskill, skill, "--against", older, "--set", "target_pass_rate=50", "--report", "markdown=report.md")
-    assert "  older skill █████████████░░░░░░░   67%\n  this skill  █████████████░░░░░░░   67%" in done.out
+    assert "  reference skill █████████████░░░░░░░   67%\n  this skill      █████████████░░░░░░░   67%" in done.out
     said = unwrapped(done.out)
-    assert "Older skill This skill Lift" in said
-    assert "opened in 4 of 6 trials (67%, 30% to 90%); the older skill in 4 of 6" in said
-    assert "Cheapest that reaches 50%: scripted:acting.json with the older skill" in said
-    assert "| model | older skill | this skill |" in (home / "report.md").read_text(encoding="utf-8")
-    assert "  older skill ████" in upskill("runs").out
-    assert "older skill · scripted:acting.json · seed 0" in upskill("show", "last").out
+    assert "Reference skill This skill Lift" in said
+    assert "activated in 4 of 6 trials (67%, 30% to 90%); the reference skill in 4 of 6" in said
+    assert "Cheapest that reaches 50%: scripted:acting.json with the reference skill" in said
+    assert "| model | reference skill | this skill |" in (home / "report.md").read_text(encoding="utf-8")
+    assert "  reference skill ████" in upskill("runs").out
+    assert "reference skill · scripted:acting.json · seed 0" in upskill("show", "last").out
     assert not re.search(r"baseline|without it", done.out)
 
 

@@ -63,7 +63,7 @@ def test_eval_says_what_the_skill_did_and_ends_with_0(upskill: Upskill, skill: P
     assert done.code == 0
     assert "baseline   ░░░░░░░░░░░░░░░░░░░░    0%" in done.out
     assert "with skill ████████████████████  100%  +100 points" in done.out
-    assert "tokens a task: 23 → 63 (+174%)" in done.out
+    assert "tokens per task: 23 → 63 (+174%)" in done.out
     assert re.search(r"^\n  ✓ greeter helps scripted:model\.yaml: \+100 points .*\n\n  Model .*Decision\n", done.out)
     assert re.search(r"scripted:model\.yaml +0% \(0/8\) +100% \(8/8\) +\+100 points .* \$0\.0240  helps\n", done.out)
     said = " ".join(done.out.split())
@@ -542,7 +542,7 @@ def test_runs_of_one_skill_are_bars(upskill: Upskill, stored: list[str], name: s
 
 def test_runs_can_show_tokens(upskill: Upskill, stored: list[str]) -> None:
     done = upskill("runs", "--metric", "tokens", "-m", "scripted:model.yaml")
-    assert re.search(r"baseline +█{7}░{13} +23 tokens a task\n +with skill █{20} +63 tokens a task", done.out)
+    assert re.search(r"baseline +█{7}░{13} +23 tokens per task\n +with skill █{20} +63 tokens per task", done.out)
     assert "other" not in done.out
 
 
@@ -604,7 +604,7 @@ def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
     upskill("eval", skill, "-m", "scripted:model.yaml", "--limit", 2)
     assert rows()["greeter"].endswith(", only 2 of 8 cases")
     upskill("eval", skill, "-m", "scripted:model.yaml", "--against", skill)
-    assert rows()["greeter"].endswith(", against an older skill")
+    assert rows()["greeter"].endswith(", against a reference skill")
     upskill("eval", skill, "-m", "scripted:model.yaml", "--no-baseline")
     assert rows()["greeter"] == "100%, without a baseline"
     upskill("eval", sailor, "-m", "scripted:model.yaml", "--limit", 2)

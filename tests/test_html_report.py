@@ -170,7 +170,7 @@ def test_the_report_shows_groups_failures_controls_notes_sources_and_looks(brows
     assert "+92 points" in parts["pictures"]
     assert all(words in parts["groups"] for words in ("held out", "formal", "sea", "short", "Ada", "Grace"))
     assert all(words in parts["failures"] for words in ("refused", "cut off at the limit", "529"))
-    assert all(words in parts["controls"] for words in ("skill − placebo", "baseline again"))
+    assert all(words in parts["controls"] for words in ("skill − placebo", "A/A control"))
     assert all(words in parts["skill"] for words in ("Say ahoy, a comma, and the name.", "c1", "own"))
     assert "This is look" in parts["looks"]
     assert all(words in parts["people"] for words in ("1 wrong", "1 right", "0 of 2", "Cohen's kappa"))
@@ -487,8 +487,8 @@ def test_the_report_of_two_skills_says_which_side_is_which(browser: Browser, ups
         return page.locator(".card").inner_text(), page.locator("#pictures").text_content(), page.inner_text(".facts")
 
     card, pictures, facts = browser.run(use, (home / "two.html").as_uri())
-    assert "passes, older skill → this one: 100% → 100%" in card
-    assert "Pass rates of greeter and the older skill" in pictures
+    assert "passes, reference skill → this one: 100% → 100%" in card
+    assert "Pass rates of greeter and the reference skill" in pictures
     assert "that this skill adds to the older one" in pictures
     assert "without" not in pictures
     assert re.search(r"\d\d:\d\d UTC", facts)
@@ -689,7 +689,7 @@ def test_errors_are_told_of_each_control_too(browser: Browser, report: str) -> N
     rows = browser.run(lambda page: page.locator("#failures tbody tr").all_inner_texts(), report)
     arms = [row.split("\t")[:2] for row in rows]
     for model in ("scripted:learns", "scripted:hostile"):
-        assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "baseline again"]
+        assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "A/A control"]
     hostile = next(row for row in rows if row.startswith("scripted:hostile\tplacebo"))
     assert hostile.split("\t")[2:] == ["0", "22", "2", "2 cut off at the limit, 2 refused"]
 

@@ -139,11 +139,11 @@ def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(bro
             said = page.locator("#runs .decision").inner_text(), page.locator("#skills .verdicts").inner_text()
             page.goto(live.page.address(live.port, run.id))
             page.locator(".going[data-state=running]").wait_for(state="attached")
-            page.locator("#verdicts .troubles", has_text="1 trial of one errored").wait_for()
+            page.locator("#verdicts .problems", has_text="1 trial of one errored").wait_for()
             assert "not run" not in page.locator("#verdicts").inner_text()
             claim.__exit__(None, None, None)
             page.locator(".going[data-state=interrupted]").wait_for(state="attached")
-            page.locator("#verdicts .troubles", has_text="3 trials were not run").wait_for()
+            page.locator("#verdicts .problems", has_text="3 trials were not run").wait_for()
             return said
 
         listed, skill = browser.run(use, live.address)

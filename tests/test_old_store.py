@@ -128,10 +128,10 @@ def test_the_runs_of_the_old_version_are_listed(upskill: Upskill, project: Path)
     assert bars.count("(unfinished: ") == 1
 
 
-def test_a_comparison_with_an_older_skill_is_still_called_one(upskill: Upskill, project: Path) -> None:
+def test_a_comparison_with_a_reference_skill_is_still_called_one(upskill: Upskill, project: Path) -> None:
     for argv in (("show", SHOWN["show-judged"]), ("runs", "-s", "house-greeting")):
-        assert "older skill" in carried_out(upskill(*argv)).out
-    assert "older skill" not in carried_out(upskill("show", SHOWN["show-acting"])).out
+        assert "reference skill" in carried_out(upskill(*argv)).out
+    assert "reference skill" not in carried_out(upskill("show", SHOWN["show-acting"])).out
     (judged,) = [row for row in upskill("runs", "--json").json if row["run"] == SHOWN["show-judged"]]
     assert judged["verdict"]["recommendation"].startswith(
         "It makes no difference to the reference skill with this model: it "

@@ -292,9 +292,11 @@ def test_errors_are_why_there_is_no_decision_in_a_forest_too() -> None:
 
 def test_pictures_of_two_skills_say_so() -> None:
     document = made_up(3)
-    for kind, svg in every_kind(document, list(some_cells(document, ["a"])), PictureOptions(older_skill=True)).items():
+    for kind, svg in every_kind(
+        document, list(some_cells(document, ["a"])), PictureOptions(has_reference=True)
+    ).items():
         drawn = shown(svg)
-        assert "older" in drawn, kind
+        assert "reference skill" in drawn, kind
         assert "this skill" in drawn, kind
         assert not re.search("without|with skill", drawn), kind
 
@@ -343,7 +345,7 @@ def test_the_front_is_the_one_of_the_document(upskill: Upskill, home: Path) -> N
     ]
     document = upskill("eval", home / "greeter", *(word for name in names for word in ("-m", name)), "--json").json
     described = ET.fromstring(pictures.pareto(document)).findtext(f"{SVG}desc") or ""
-    arms = {"baseline": "without skill", "skill": "with skill"}
+    arms = {"baseline": "baseline", "skill": "with skill"}
     front = [f"{each['model']} {arms[each['arm']]}" for each in document["choices"]["pareto"]]
     assert len(front) == 2
     assert f"On the front, cheapest first: {', '.join(front)}." in described

@@ -14,7 +14,7 @@ Parts that several of them share, and what other commands print:
 - `numbers`: how percentages, points, prices and intervals are written
 - `layout`: paragraphs and tables for any width
 - `trial_rows`: a trial as one row
-- `sentences`: what is said about a run in words
+- `view`: every name, figure, mark and sentence of a verdict, which all of the above write
 - `exports`: a stored run as files of other tools (`upskill export`)
 - `trials`: every trial of a stored run (`upskill show`), and `check_rates`: how often each check passes in it
 - `comparison`: two stored runs, case by case (`upskill compare`)

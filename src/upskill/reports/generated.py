@@ -21,6 +21,7 @@ from upskill.plain import counted
 from upskill.reports import json as json_report
 from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.terminal import bars, bug_panel
+from upskill.reports.view import view_of
 from upskill.runs.results.evaluation import Evaluation
 from upskill.traces import Step
 from upskill.verdicts.advice import signed_points
@@ -42,8 +43,8 @@ def render(generated: Generated) -> list[RenderableType]:
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
         cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "none are held out"
-        verdict = evaluation.verdicts[0]
-        shown += [Text(f"  {verdict.model} ({cases})"), bars(verdict)]
+        view = view_of(evaluation)
+        shown += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
         shown += [Text(f"  {line}") for line in _findings(refinement)]
         shown += [Text(f"  {line}") for line in generated.student_notes]
         shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
@@ -130,7 +131,7 @@ def attempt_line(attempt: Attempt) -> str:
 
 def confirmation_line(found: Confirmation) -> str:
     """What the one test at the end of a search says of all that was kept provisionally."""
-    before = "older skill" if found.only_not_worse or found.older_cases else "first draft"
+    before = "older version" if found.only_not_worse or found.older_cases else "first draft"
     if found.decision == "confirmed":
         return f"  confirmed, {'not worse' if found.only_not_worse else 'better'} than the {before}: {found.summary}"
     return f"  {found.decision}, so the {before} is kept: {found.summary}"

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
-from upskill.reports.sentences import bug_heading
+from upskill.reports.view import bug_heading, describe_leak
 from upskill.runs.results.evaluation import Evaluation
+from upskill.verdicts.advice import INVALID
 from upskill.verdicts.outcome import Outcome
 
 # XML 1.0 has no form for these, not even an escaped one.
@@ -24,10 +25,7 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
         failures = errors = tests = 0
         for trial, reason in evaluation.invalid[:1]:  # the first says it: none of these results means anything
             tests, errors = tests + 1, errors + 1
-            where = f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}"
-            message = (
-                f"INVALID: the arms were not isolated, so no number of this run means anything ({where}: {reason})"
-            )
+            message = f"{INVALID} ({describe_leak(trial, reason)})"
             _say(_test(suite, "isolation", "the arms are apart"), "error", message)
         if bugs := [bug for bug in evaluation.bugs if bug[0].model == verdict.model]:
             tests, errors = tests + 1, errors + 1

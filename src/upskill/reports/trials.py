@@ -16,6 +16,7 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports.numbers import dollars
+from upskill.reports.terminal import invalid
 from upskill.reports.trial_rows import OUTCOMES
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.planning.stored_plan import StoredCase
@@ -38,7 +39,7 @@ def render_heading(
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
     if recorded := run.plan.replay_of:
         yield Text(f"played from a file of replies: answers are those of the run {recorded[0]}, begun {recorded[1]}")
-    baseline = "older skill" if run.plan.reference_skill else "baseline"
+    baseline = "reference skill" if run.plan.reference_skill else "baseline"
     for row in progress:
         arm = baseline if row.arm == "baseline" else row.arm
         counts = f"{row.passed} passed, {row.failed} failed, {row.errored} errored"
@@ -49,8 +50,6 @@ def render_heading(
         yield Text(f"agent {run.plan.agent}{others}")
         yield Text(_sandbox(sandbox))
     if leaks:
-        from upskill.reports.terminal import invalid  # noqa: PLC0415 - numpy comes with it
-
         yield invalid(leaks, f"upskill show {run.id}")
     for line in notes:
         yield Text(f"Note: {printable(line)}", style="yellow")

@@ -15,8 +15,8 @@ from upskill.authoring.trigger.description import DescriptionAttempt, Improvemen
 from upskill.authoring.trigger.trigger import TriggerResult
 from upskill.reports import json
 from upskill.reports.numbers import UNKNOWN, percent
-from upskill.reports.sentences import troubles
 from upskill.reports.terminal import bug_panel
+from upskill.reports.view import problems
 from upskill.runs.planning.plan import Plan
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.firing import QUANTITIES, FiringMetrics, QueryRate
@@ -41,7 +41,7 @@ def render_triggered(found: TriggerResult, show_command: str = "") -> Iterator[R
         yield from (_indented(Text(line)) for line in _metric_lines(metrics))
         yield Text("")
     notes = [f"Note: {warning}" for warning in evaluation.warnings]
-    notes += troubles(evaluation)
+    notes += problems(evaluation)
     if show_command:
         notes.append(f"Every run: {show_command}")
     yield from (_indented(Text(line, style="dim")) for line in notes)

@@ -223,8 +223,10 @@ def _confirm_cost(plan: Plan, missing: Collection[Trial], models: Models, option
 
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if evaluation.leaked:  # said wherever standard output goes
+        from upskill.verdicts.advice import INVALID  # noqa: PLC0415 - with what reports need, once it has run
+
         trials = counted(len(evaluation.invalid), "trial")
-        note(f"INVALID: the arms were not isolated ({trials} saw or reached for a hidden skill). No number is valid.")
+        note(f"{INVALID} {trials} saw or reached for a hidden skill.")
     from upskill.runs.results.evaluation import first_results  # noqa: PLC0415 - with what reports need, once it has run
 
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
@@ -240,7 +242,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if options.as_json:
         return
     if options.quiet and evaluation.bugs:
-        from upskill.reports.sentences import bug_heading  # noqa: PLC0415 - only where there is one
+        from upskill.reports.view import bug_heading  # noqa: PLC0415 - only where there is one
 
         note(bug_heading(evaluation.bug_count))
     if evaluation.halted:

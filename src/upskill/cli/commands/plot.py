@@ -165,7 +165,7 @@ def _draw(options: _Options) -> None:
         look = PictureOptions(
             width=options.width,
             theme="light" if png and options.theme == "auto" else options.theme,
-            older_skill=bool(run.plan.reference_skill),
+            has_reference=bool(run.plan.reference_skill),
             notes=missing,
         )
         _write(_picture(kind, document, evaluation, look, options.by), file, png=png)

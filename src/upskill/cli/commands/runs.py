@@ -141,7 +141,8 @@ def _arms(verdict: Document) -> tuple[Document, Document]:
 def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     from upskill.reports.numbers import percent, points  # noqa: PLC0415
     from upskill.reports.terminal import bar  # noqa: PLC0415
-    from upskill.verdicts.advice import decision_in_words  # noqa: PLC0415
+    from upskill.reports.view import arm_names  # noqa: PLC0415
+    from upskill.verdicts.advice import INVALID, decision_in_words  # noqa: PLC0415
 
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     shown: list[Text] = []
@@ -154,7 +155,9 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
                 f"[bold]{escape(run.id)}[/bold]  {escape(verdict['model'])}  [dim]{run.created}[/dim]{open_end}"
             )
         )
-        names = ("older skill", "this skill") if run.plan.reference_skill else ("baseline", "with skill")
+        names = tuple(
+            arm_names(has_reference=run.plan.reference_skill is not None)[arm] for arm in ("baseline", "skill")
+        )
         width = 1 + max(map(len, names))
         for name, arm in zip(names, _arms(verdict), strict=True):
             if not arm["passed"] + arm["failed"]:
@@ -163,11 +166,9 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
                 shown.append(Text(f"  {name:<{width}}{bar(arm['pass_rate'])} {percent(arm['pass_rate']):>5}"))
             else:
                 mean = _tokens(arm)
-                shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens a task"))
+                shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens per task"))
         if verdict["reason"] == "isolation":
-            shown.append(
-                Text("  INVALID: the arms were not isolated, so none of this means anything\n", style="bold red")
-            )
+            shown.append(Text(f"  {INVALID}\n", style="bold red"))
             continue
         lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
         shown.append(Text(f"  {lift}{decision_in_words(verdict['decision'], verdict['reason'])}\n"))

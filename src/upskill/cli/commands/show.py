@@ -110,7 +110,7 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
         raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
     notes = [*mixed_snapshots(store.snapshots(run)), *_people(store, run)]
     show(*trials.render_heading(run, store.progress(run), store.leaks(run), notes))
-    baseline = "older skill" if run.plan.reference_skill else "baseline"
+    baseline = "reference skill" if run.plan.reference_skill else "baseline"
     cases = {item.id: item for item in run.plan.suite.cases}
     for case_id, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         show(*trials.render_case(cases[case_id], list(group), baseline, detailed=options.case is not None))
@@ -146,7 +146,7 @@ def _show_checks(store: Store, run: Run, options: _Options) -> None:
         return
     if not rates:
         note(f"No trial of {run.id} was scored, so no check passed or failed.")
-    show(*render(rates, "older skill" if run.plan.reference_skill else "baseline"))
+    show(*render(rates, "reference skill" if run.plan.reference_skill else "baseline"))
 
 
 def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:

@@ -15,27 +15,26 @@ from typing import Any
 from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.errors import UsageError
 from upskill.reports import json as json_report
-from upskill.reports import sentences
 from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
-from upskill.reports.terminal import ARM_NAMES, ARM_NAMES_OF_TWO_SKILLS
 from upskill.reports.trial_rows import author_of, finding_row, outcome_row
+from upskill.reports.view import ACTIVATION_CAVEAT, RunView, view_of
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase, StoredSuite
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import Queries, Query
 from upskill.traces import Step
-from upskill.verdicts.advice import conclude
 from upskill.verdicts.firing import FIRES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
-LONGEST_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
-LONGEST_PROMPT = 20_000
+FORMAT = 2  # of `summary`: a stored one of another format is computed again
+MAX_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
+MAX_PROMPT = 20_000
 WIDTHS = {"wide": 520, "narrow": 310}  # that pictures are drawn in
-MOST_FILES = 20  # of a case that are shown
-MOST_SEEDS = 500  # that a case can be opened with
-MOST_STEPS, FEWEST_STEPS = 400, 10  # of an agent
+MAX_FILES = 20  # of a case that are shown
+MAX_SEEDS = 500  # that a case can be opened with
+MAX_STEPS, MIN_STEPS = 400, 10  # of an agent
 # Of the list of trials.
 COLUMNS = (
     *("case", "model", "arm", "seed", "outcome", "cause", "input_tokens", "output_tokens", "cost_usd", "seconds"),
@@ -48,7 +47,7 @@ _DECISIONS = {
     "no effect": "has no effect on",
     "undecided": "is undecided for",
 }
-_DECISIONS_OF_TWO_SKILLS = {
+_DECISIONS_WITH_REFERENCE = {
     "helps": "is better with",
     "saves": "saves with",
     "hurts": "is worse with",
@@ -60,11 +59,11 @@ _DECISIONS_OF_TWO_SKILLS = {
 def summary(evaluation: Evaluation) -> dict[str, Any]:
     """A run without its trials. Every number in `document` is the one of `--json`."""
     run, plan = evaluation.run, evaluation.run.plan
-    older = evaluation.plan.reference_skill is not None
-    document = json_report.plain(evaluation)
+    has_reference = evaluation.plan.reference_skill is not None
+    document, view = json_report.plain(evaluation), view_of(evaluation)
     firing = _firing_metrics(evaluation)
     return {
-        "format": 1,
+        "format": FORMAT,
         "upskill": __version__,
         "document": document,
         "run": {
@@ -77,35 +76,26 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             "errored": run.errored,
             "agent": plan.agent,
             "runs": plan.runs,
-            "seeds": [page_seed(plan.seed + number) for number in range(min(plan.runs, MOST_SEEDS))],
+            "seeds": [page_seed(plan.seed + number) for number in range(min(plan.runs, MAX_SEEDS))],
             "temperature": plan.temperature,
             "judge": plan.judge.name if plan.judge else None,
             "sandbox": (plan.sandbox or {}).get("version"),
             "distractors": list(plan.distractors),
             "margin": evaluation.margin,
-            "older_skill": older,
+            "reference_skill": has_reference,
             "invalid": evaluation.leaked,
         },
-        "arms": {arm: (ARM_NAMES_OF_TWO_SKILLS if older else ARM_NAMES)[arm] for arm in plan.arms},
-        "headline": headline(evaluation, firing),
+        "arms": {arm: view.arms[arm] for arm in plan.arms},
+        "headline": _headline(evaluation, view, firing),
         "conclusions": [_conclude_firing(metrics, run.skill) for metrics in firing]
-        or [conclude(verdict, run.skill, verdict.model, has_reference=older) for verdict in evaluation.verdicts],
+        or [verdict.conclusion for verdict in view.verdicts],
         "firing": [metrics.plain() for metrics in firing],
-        "findings": {
-            verdict.model: [
-                *sentences.cost_and_controls(verdict, evaluation),
-                *sentences.causes(verdict, evaluation),
-                *filter(None, [verdict.advice]),
-            ]
-            if not firing
-            else []
-            for verdict in evaluation.verdicts
-        },
-        "troubles": list(sentences.troubles(evaluation)),
-        "missing": sentences.missing_trials(evaluation),  # one of them, which is none while the run goes on
-        "choices": list(sentences.choices(evaluation)) if not evaluation.leaked else [],
-        "diagnosis": list(sentences.diagnosis(evaluation)),
-        "looked": list(sentences.looks(evaluation)),
+        "findings": {verdict.model: [] if firing else list(verdict.findings) for verdict in view.verdicts},
+        "problems": list(view.problems),
+        "missing": view.missing_trials,  # one of the problems, but not while the run is in progress
+        "choices": list(view.choices),
+        "diagnosis": list(view.diagnosis),
+        "looked": list(view.looks),
         "looks": {
             model: [
                 {"run": look.run, "asked": look.asked, "asked_by": look.asked_by, "decision": look.decision}
@@ -117,10 +107,10 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
-        "caveat": sentences.ACTIVATION_CAVEAT,
+        "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
         "pictures": {
-            screen: _pictures(document, PictureOptions(width=width, style=False, older_skill=older))
+            screen: _pictures(document, PictureOptions(width=width, style=False, has_reference=has_reference))
             for screen, width in WIDTHS.items()
         },
     }
@@ -135,20 +125,19 @@ def _pictures(document: Mapping[str, Any], options: PictureOptions) -> dict[str,
     }
 
 
-def headline(evaluation: Evaluation, firing: Sequence[FiringMetrics] = ()) -> str:
+def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[FiringMetrics]) -> str:
     """Whether the skill helps, in one line: the sentence of the only model, or how many models it does what to.
 
     Of a run of queries, how the skill fires.
     """
-    older = evaluation.plan.reference_skill is not None
     verdicts, skill = evaluation.verdicts, evaluation.run.skill
     if firing and not evaluation.leaked:
         return (
             _conclude_firing(firing[0], skill) if len(firing) == 1 else f"How {skill} fires with {len(firing)} models."
         )
     if len(verdicts) == 1 or evaluation.leaked:
-        return conclude(verdicts[0], skill, verdicts[0].model, has_reference=older)
-    words = _DECISIONS_OF_TWO_SKILLS if older else _DECISIONS
+        return view.verdicts[0].conclusion
+    words = _DECISIONS_WITH_REFERENCE if evaluation.plan.reference_skill else _DECISIONS
     counts = {decision: sum(verdict.decision == decision for verdict in verdicts) for decision in words}
     (first, most), *rest = [(words[decision], count) for decision, count in counts.items() if count]
     more = "".join(f", {said} {count}" for said, count in rest)
@@ -159,7 +148,7 @@ def _conclude_firing(metrics: FiringMetrics, skill: str) -> str:
     """How a skill fires with one model."""
     kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
     shares = [f"{percent(found.value)} of the runs where a query {needs} it" for needs, found in kinds if found]
-    return f"{metrics.model} opens {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
+    return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
 
 
 def _firing_metrics(evaluation: Evaluation) -> tuple[FiringMetrics, ...]:
@@ -184,7 +173,7 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
     return found
 
 
-def cases_to_page(suite: StoredSuite, most: int = LONGEST_PROMPT) -> list[dict[str, Any]]:
+def cases_to_page(suite: StoredSuite, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
     """The cases of a stored suite. Texts longer than `most` characters are cut, and say how long they were."""
     return [_case(case, suite.source, most) for case in suite.cases]
 
@@ -198,8 +187,8 @@ def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
         "tags": list(case.tags),
         "author": author_of(case, source),
         "checks": [_check(check, most) for check in case.checks],
-        "files": [[name, cut(text, most)] for name, text in files[:MOST_FILES]],
-        "more_files": max(0, len(files) - MOST_FILES),
+        "files": [[name, cut(text, most)] for name, text in files[:MAX_FILES]],
+        "more_files": max(0, len(files) - MAX_FILES),
         "reference": cut(case.reference, most),
         "expected": cut(case.expected_output, most),
     }
@@ -270,7 +259,7 @@ def page_seed(seed: int) -> int | str:
     return seed if abs(seed) < 2**53 else str(seed)
 
 
-def trial_to_page(result: Result, most: int = LONGEST_TEXT) -> dict[str, Any]:
+def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
     """All that is shown of one trial. Texts longer than `most` characters are cut, and say how long they were."""
     trace = result.trace
     steps = trace.steps if trace else ()
@@ -285,7 +274,7 @@ def trial_to_page(result: Result, most: int = LONGEST_TEXT) -> dict[str, Any]:
         "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,
     }
     if acted:
-        shown = max(FEWEST_STEPS, min(MOST_STEPS, most // 5))  # where texts have to be short, steps have to be few
+        shown = max(MIN_STEPS, min(MAX_STEPS, most // 5))  # where texts have to be short, steps have to be few
         found["steps"] = [_step(step, most) for step in steps[:shown]]
         found["more_steps"] = max(0, len(steps) - shown)
     for name, text in (("error", result.error), ("leak", result.leak), ("stop", trace.stop if trace else "")):

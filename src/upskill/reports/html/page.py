@@ -16,8 +16,8 @@ from typing import Any
 from upskill.reports import ReportContext, pictures
 from upskill.reports.html.data import (
     COLUMNS,
-    LONGEST_PROMPT,
-    LONGEST_TEXT,
+    MAX_PROMPT,
+    MAX_TEXT,
     cases_to_page,
     page_seed,
     summary,
@@ -31,10 +31,10 @@ from upskill.sandboxes import CONTROL_RANGES, printable
 
 # Bytes of a page of up to so many trials, and bytes that each further one may add. Where the texts of a run come to
 # more, answers are cut first, and then what the cases say, which never takes the last bytes from the answers.
-LARGEST, TRIALS, EACH = 950_000, 1_000, 600
-MOST_TRIALS = 50_000  # of a page: of a larger run it has the first seeds of each case, and says so
+MAX_BYTES, TRIALS, EACH = 950_000, 1_000, 600
+MAX_TRIALS = 50_000  # of a page: of a larger run it has the first seeds of each case, and says so
 FOR_ANSWERS = 300_000
-SHORTEST_PROMPT = 100  # characters of one text of a case
+MIN_PROMPT = 100  # characters of one text of a case
 # In this order: each may use what stands in those before it.
 SCRIPTS = ("text", "source", "diff", "feedback", "firing", "overview", "findings", "cases", "trials", "opened", "main")
 
@@ -43,15 +43,15 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     """The report of an evaluation: one file, with every trial where the context can read them."""
     results, trials = context.results if context else None, len(evaluation.outcomes)
     found = summary(evaluation)
-    if context and context.first_results and trials > MOST_TRIALS:
-        seeds = max(1, evaluation.plan.runs * MOST_TRIALS // trials)
-        results, trials = partial(context.first_results, seeds), MOST_TRIALS
+    if context and context.first_results and trials > MAX_TRIALS:
+        seeds = max(1, evaluation.plan.runs * MAX_TRIALS // trials)
+        results, trials = partial(context.first_results, seeds), MAX_TRIALS
         found["run"]["seeds"] = found["run"]["seeds"][:seeds]
     found["reviews"] = _reviews(evaluation)
     said = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
     words = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in said)}</noscript>"
     title, start = f"{found['run']['skill']} · upskill", "startReport(embeddedSource());"
-    room = LARGEST + EACH * max(0, trials - TRIALS) - len(document(title, words, start).encode())
+    room = MAX_BYTES + EACH * max(0, trials - TRIALS) - len(document(title, words, start).encode())
     whole = compress(to_json_bytes(found))
     blocks = Blocks(results or (lambda: ()), max(room - len(whole), FOR_ANSWERS))
     text = whole if len(whole) + blocks.size <= room else _shortened(found, evaluation, room - blocks.size)
@@ -70,7 +70,7 @@ def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:
         text = compress(to_json_bytes(found | {"cases": cases}))
         return len(text) <= room
 
-    longest_that_fits(make, SHORTEST_PROMPT, LONGEST_PROMPT)
+    longest_that_fits(make, MIN_PROMPT, MAX_PROMPT)
     return text
 
 
@@ -128,7 +128,7 @@ def _asset(name: str) -> str:
 
 
 BLOCK = 150_000  # bytes of JSON after which a block is closed
-SHORTEST_TEXT = 60  # characters that are left of a text however many trials there are
+MIN_TEXT = 60  # characters that are left of a text however many trials there are
 CLOSE = 1.06  # a longest text that fits and one, so many times as long, that does not are close enough
 
 
@@ -138,7 +138,7 @@ class Blocks:
     def __init__(self, results: Callable[[], Iterable[Result]], room: int) -> None:
         """With texts as long as they can be for everything to take no more bytes than there is room for."""
         self._results, self._room = results, room
-        longest_that_fits(self._make, SHORTEST_TEXT, LONGEST_TEXT)
+        longest_that_fits(self._make, MIN_TEXT, MAX_TEXT)
 
     def _make(self, limit: int) -> bool:
         """Whether all trials fit with texts of this length."""
@@ -148,7 +148,7 @@ class Blocks:
         for block in self._blocks(self._results(), limit):
             self.texts.append(block)
             self.size += len(block)
-            if self.size > self._room and limit != SHORTEST_TEXT:
+            if self.size > self._room and limit != MIN_TEXT:
                 return False
         self.packed_index = compress(to_json_bytes(self.index))
         self.size += len(self.packed_index)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 from upskill.errors import UpskillError
-from upskill.reports.html.data import summary, to_json_bytes
+from upskill.reports.html.data import FORMAT, summary, to_json_bytes
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Run, Store, find_store
 
@@ -65,7 +65,8 @@ class Summaries:
 
     def _stored(self, run: Run) -> Summary | None:
         stored = self._store.summary(run)
-        return Summary(stored[0], stored[1].encode()) if stored else None
+        current = stored and stored[1].startswith(f'{{"format":{FORMAT},')
+        return Summary(stored[0], stored[1].encode()) if stored and current else None
 
     def _keep(self, run: Run, summary: Summary) -> Summary:
         self._known.pop(run.id, None)

@@ -17,8 +17,8 @@ from upskill.verdicts.outcome import Outcome
 
 MOST_ROWS = 60  # of a picture; more cases are folded
 MOST_NAMED = 20  # cases of a row that its tooltip names
-CELL, ROW = 38, 19  # px: the narrowest cell, and how high a row is
-ARMS = {"baseline": "base", "baseline_repeat": "again", "placebo": "filler", "skill": "skill"}  # as columns call them
+CELL, ROW = 44, 19  # px: the narrowest cell, and how high a row is
+ARMS = {"baseline": "base", "baseline_repeat": "A/A", "placebo": "placebo", "skill": "skill"}  # as columns call them
 FOLDED = "A row of several cases has those that went alike, or nearly."
 
 
@@ -209,9 +209,9 @@ def _look(counts: Counts) -> tuple[str, str]:
 def _legend(drawing: Drawing, arms: list[str]) -> None:
     words = {
         "baseline": f"base: {drawing.options.baseline}",
-        "skill": "skill: this skill" if drawing.options.older_skill else "skill: with it",
-        "placebo": "filler: a placebo of the skill's length",
-        "baseline_repeat": "again: the baseline repeated",
+        "skill": "skill: this skill" if drawing.options.has_reference else "skill: with it",
+        "placebo": "placebo: a text of the skill's length",
+        "baseline_repeat": "A/A: the baseline repeated",
     }
 
     legend(

@@ -33,7 +33,7 @@ def lift_by_group(
     drawing = Drawing("forest", title, options)
     levels = sorted({f"{100 * model['level']:.4g}%" for model in models}) or ["95%"]
     interval = levels[0] if len(levels) == 1 else f"{levels[0]} to {levels[-1]}"
-    adds = "that this skill adds to the older one" if options.older_skill else "that the skill adds"
+    adds = "that this skill adds to the reference skill" if options.has_reference else "that the skill adds"
     drawing.heading({"models": models}, f"Points of pass rate {adds}, with the {interval} interval")
     _Forest(drawing, models).draw(groups)
     found = dict.fromkeys(model["decision"] for model in models)

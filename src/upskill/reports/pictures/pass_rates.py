@@ -18,7 +18,9 @@ def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = Non
     models: list[dict[str, Any]] = document["models"]
     name = document["skill"]["name"]
     title = (
-        f"Pass rates of {name} and the older skill" if options.older_skill else f"Pass rates with and without {name}"
+        f"Pass rates of {name} and the reference skill"
+        if options.has_reference
+        else f"Pass rates with and without {name}"
     )
     drawing = Drawing("bars", title, options)
     drawing.heading(document, "Share of trials that passed")

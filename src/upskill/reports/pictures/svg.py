@@ -22,6 +22,8 @@ from upskill.reports.pictures.texts import (
     wrap,
 )
 from upskill.reports.pictures.themes import Theme, style
+from upskill.verdicts.advice import INVALID
+from upskill.verdicts.verdict import ISOLATION
 
 MOST_LINES = 3  # of a title
 MOST_LINES_OF_NAME = 6  # of one that is told below
@@ -31,7 +33,6 @@ DASHED: dict[str, dict[str, object]] = {  # cells without a value
     "heat-none": {"stroke_dasharray": "2 2"},
     "heat-error": {"stroke_dasharray": "2 2"},
 }
-INVALID = "INVALID: the arms were not isolated, so no number here means anything."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +44,16 @@ class PictureOptions:
     heading: bool = True  # off where the page around it has one
     style: bool = True  # off where the page around it has `style()`, as its Content-Security-Policy may want it
     links: bool = False  # rows of the heat map are links to #case=ID
-    older_skill: bool = False  # what the skill is compared with, instead of none
+    has_reference: bool = False  # what the skill is compared with, instead of none
     notes: Sequence[str] = ()  # said below, for example that a run is not finished
 
     @property
     def baseline(self) -> str:
-        return "older skill" if self.older_skill else "without skill"
+        return "reference skill" if self.has_reference else "baseline"
 
     @property
     def skill(self) -> str:
-        return "this skill" if self.older_skill else "with skill"
+        return "this skill" if self.has_reference else "with skill"
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Drawing:
         for line in wrap(subtitle, self.width):
             self.text(0, self.height + 13, line, "muted")
             self.height += 17
-        if any(model["reason"] == "isolation" for model in document["models"]):
+        if any(model["reason"] == ISOLATION for model in document["models"]):
             for line in wrap(INVALID, self.width, bold=True):
                 self.text(0, self.height + 14, line, bold=True)
                 self.height += 17

@@ -157,7 +157,7 @@ def _differences(comparison: Comparison) -> Iterator[str]:
         if old != new:
             yield f"{label} ({old} → {new})"
     if before.arm == "baseline" and before.run.plan.reference_skill != after.run.plan.reference_skill:
-        yield "the older skill of the baseline"
+        yield "the reference skill"
 
 
 def _describe_setting(setting: Any) -> str:

@@ -136,7 +136,7 @@ def limits_of(run: Run, decision: str) -> str:
     if part := suite.part:
         limits.append(f"only {len(suite.cases)} of {part.of} cases")
     if plan.reference_skill:
-        limits.append("against an older skill")
+        limits.append("against a reference skill")
     if "baseline" not in plan.arms:
         limits.append("without a baseline")
     done = run.passed + run.failed + run.errored

@@ -67,7 +67,7 @@ function failures(report) {
     "Errors, refusals and cut answers",
     !rows.length ? h("p", {}, "No trial has been run.") : table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why there was no answer that could pass"], rows),
     errors.length ? h("ul", {}, errors) : null,
-    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated: ${counted(report.document.invalid.length, "trial")} saw or reached for a hidden skill. No number is valid.`) : null,
+    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number of this run means anything: ${counted(report.document.invalid.length, "trial")} saw or reached for a hidden skill.`) : null,
   );
 }
 
@@ -100,7 +100,7 @@ function activity(report) {
     "What the agents did",
     parts,
     parts.length ? h("p", { class: "note" }, report.caveat) : null,
-    table(`Turns and tool calls a task, ${report.run.older_skill ? "with the older skill and with this one" : "without and with the skill"}`, ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
+    table(`Turns and tool calls a task, ${report.run.reference_skill ? "with the reference skill and with this one" : "without and with the skill"}`, ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
   );
 }
 
@@ -119,7 +119,7 @@ function controls(report) {
     "controls",
     "Controls",
     h("p", {}, "A placebo is as long as the skill and says nothing. The baseline run once more shows what chance alone moves."),
-    table("What the lift is made of", ["Model", "Content (skill − placebo)", "Length (placebo − baseline)", "Noise (baseline again)"], rows),
+    table("What the lift is made of", ["Model", "Content (skill − placebo)", "Length (placebo − baseline)", "Noise (A/A control)"], rows),
   );
 }
 

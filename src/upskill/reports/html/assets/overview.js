@@ -48,14 +48,14 @@ function themeButton() {
 function verdicts(report) {
   if (report.firing.length) {
     const list = report.firing.map((metrics, place) => firingCard(report, metrics, place));
-    return h("section", { id: "verdicts", "aria-label": "How it fires with each model", tabindex: "-1" }, h("ul", { class: "cards" }, list), troubles(report));
+    return h("section", { id: "verdicts", "aria-label": "How it fires with each model", tabindex: "-1" }, h("ul", { class: "cards" }, list), problems(report));
   }
   const models = report.document.models;
   const cards = models.length <= (matchMedia("(max-width: 700px)").matches ? CARDS_ON_A_PHONE : CARDS);
   const list = models.map((verdict, place) => (cards ? card : line)(report, verdict, place));
   const all = h("ul", { class: cards ? "cards" : "lines" }, list);
   const costs = cards ? null : h("p", { class: "costs note" }, costOfAll(models));
-  return h("section", { id: "verdicts", "aria-label": "Verdict for each model", tabindex: "-1" }, costs, all, troubles(report));
+  return h("section", { id: "verdicts", "aria-label": "Verdict for each model", tabindex: "-1" }, costs, all, problems(report));
 }
 
 /* What a task takes with the cheapest and the dearest of many models, where a small screen has no room for each. */
@@ -98,7 +98,7 @@ function card(report, verdict, place) {
     h(
       "p",
       { class: "rates" },
-      h("span", { class: "label" }, report.run.older_skill ? "passes, older skill → this one: " : "passes "),
+      h("span", { class: "label" }, report.run.reference_skill ? "passes, reference skill → this one: " : "passes "),
       rates.map((arm, order) => [order ? " → " : "", number(report, of(arm, "pass_rate"), percent)]),
       rates.length ? "" : UNKNOWN,
     ),
@@ -153,13 +153,13 @@ function line(report, verdict, place) {
   );
 }
 
-function troubles(report) {
-  const said = [...report.troubles];
+function problems(report) {
+  const said = [...report.problems];
   if (report.document.halted) said.unshift(`Stopped before its end: ${report.document.halted}.`);
   if (report.document.bugs.trials) said.unshift(`${counted(report.document.bugs.trials, "trial")} hit a bug in upskill, not in your skill or model.`);
   const required = report.document.requirements.filter((one) => !one.held).map((one) => `Required “${one.requirement}” of ${one.model}, but ${one.reason}.`);
   const all = [...required, ...said];
-  return all.length ? h("ul", { class: "troubles" }, all.map((line) => h("li", {}, line))) : null;
+  return all.length ? h("ul", { class: "problems" }, all.map((line) => h("li", {}, line))) : null;
 }
 
 const PICTURES = [

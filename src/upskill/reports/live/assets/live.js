@@ -166,8 +166,8 @@ function verdictLine(verdict, name = verdict.model) {
 function liveSource(run, isGoing) {
   let tag = "";
   let known = null;
-  // While a run goes on, what is left of it is no trouble.
-  const shown = () => ({ ...known, troubles: known.troubles.filter((line) => !isGoing() || line !== known.missing) });
+  // What is left of a run in progress is no problem.
+  const shown = () => ({ ...known, problems: known.problems.filter((line) => !isGoing() || line !== known.missing) });
   let search = null;
   const changes = new Set();
   const changed = calmly(async () => {

@@ -1,36 +1,202 @@
-"""What reports say about a run in whole sentences."""
+"""One view of a run: every name, figure, mark and sentence of its verdicts, computed once for all reports."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from upskill.plain import counted
-from upskill.reports.numbers import dollars, interval_in_points, percent
+from upskill.reports.numbers import (
+    UNKNOWN,
+    before_after,
+    decimal,
+    dollars,
+    interval_in_points,
+    lift_in_points,
+    mean_tokens,
+    pass_rate,
+    percent,
+)
+from upskill.runs.planning.plan import Trial
 from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
-from upskill.verdicts.advice import signed_points
+from upskill.verdicts.advice import conclude, decision_in_words, signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import CaseProblem, describe_problem, diagnose
 from upskill.verdicts.outcome import CAUSES, Cause
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.verdict import LOOK_UP, Decision, Verdict
 
-MOST_ERRORS = 10
-MOST_BUGS = 3
+MAX_ERRORS = 10
+MAX_BUGS = 3
+MAX_LEAKS = 3
 ACTIVATION_CAVEAT = "Decide by the lift offered: which trials activate the skill is not random."
 REPORT_BUG = "Please report it with them in upskill's issue tracker."
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a decision looks."""
+
+    sign: str
+    color: str
+    emoji: str
+
+
+MARKS: dict[Decision, Mark] = {
+    "helps": Mark("✓", "green", "🟢"),
+    "saves": Mark("✓", "green", "🟢"),
+    "hurts": Mark("✗", "red", "🔴"),
+    "no effect": Mark("=", "yellow", "⚪"),
+    "undecided": Mark("?", "yellow", "🟡"),
+}
+INVALID_MARK = Mark("✗", "bold red", "❌")
+
+
+def arm_names(*, has_reference: bool) -> dict[str, str]:
+    """What reports call the arms. With `--against` the baseline arm has the reference skill."""
+    return {
+        "baseline": "reference skill" if has_reference else "baseline",
+        "skill": "this skill" if has_reference else "with skill",
+        "placebo": "placebo",
+        "baseline_repeat": "A/A control",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityView:
+    """What agents that act did with the skill."""
+
+    activated: str  # 3/5 (60%)
+    offered_lift: str
+    activated_lift: str
+    not_activated_lift: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """The verdict on one model as reports write it; a dash stands where a number does not exist."""
+
+    verdict: Verdict
+    model: str
+    prefix: str  # the model's name before a sentence about it, where there are several
+    conclusion: str
+    decision: str
+    mark: Mark
+    baseline_rate: str
+    skill_rate: str
+    interval: str
+    tokens: str  # per trial: 69 → 777
+    token_change: str
+    cost: str
+    turns: str
+    tool_calls: str
+    tool_errors: str
+    activity: ActivityView | None
+    causes: tuple[str, ...]  # why answers could not pass
+    findings: tuple[str, ...]  # costs, controls, causes and advice
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as reports write it."""
+
+    skill: str
+    arms: dict[str, str]
+    suite: str  # how many cases and runs
+    verdicts: tuple[VerdictView, ...]
+    leaks: tuple[str, ...]  # the trials that saw a hidden skill, and how
+    uneven_errors: tuple[str, ...]
+    missing_trials: str
+    problems: tuple[str, ...]
+    splits: tuple[str, ...]
+    looks: tuple[str, ...]
+    diagnosis: tuple[str, ...]
+    choices: tuple[str, ...]
+    spending: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def view_of(evaluation: Evaluation) -> RunView:
+    plan = evaluation.plan
+    up_to = "up to " if evaluation.scope else ""
+    runs = "one run each" if plan.runs == 1 else f"{up_to}{plan.runs} runs each"
+    return RunView(
+        skill=plan.skill.name,
+        arms=arm_names(has_reference=plan.reference_skill is not None),
+        suite=f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}",
+        verdicts=tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts),
+        leaks=tuple(describe_leak(trial, reason) for trial, reason in evaluation.invalid),
+        uneven_errors=tuple(_uneven_errors(evaluation)),
+        missing_trials=_missing_trials(evaluation),
+        problems=tuple(problems(evaluation)),
+        splits=tuple(_splits(evaluation)) if plan.suite.held_out and plan.suite.train else (),
+        looks=tuple(_looks(evaluation)),
+        diagnosis=tuple(_diagnosis(evaluation)),
+        choices=() if evaluation.leaked else tuple(_choices(evaluation)),
+        spending=tuple(_spending(evaluation)),
+        notes=tuple(f"Note: {warning}" for warning in evaluation.warnings),
+    )
+
+
+def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
+    both = (verdict.baseline, verdict.skill)
+    costs = [arm.cost_usd for arm in both if arm.scored]
+    known = [cost for cost in costs if cost is not None]
+    has_reference = evaluation.plan.reference_skill is not None
+    causes = tuple(_causes(verdict, evaluation))
+    decision = LOOK_UP if verdict.reason == LOOK_UP else decision_in_words(verdict.decision, verdict.reason)
+    return VerdictView(
+        verdict=verdict,
+        model=verdict.model,
+        prefix=f"{verdict.model}: " if len(evaluation.verdicts) > 1 else "",
+        conclusion=conclude(verdict, evaluation.plan.skill.name, verdict.model, has_reference=has_reference),
+        decision="INVALID" if verdict.is_invalid else decision,
+        mark=INVALID_MARK if verdict.is_invalid else MARKS[verdict.decision],
+        baseline_rate=pass_rate(verdict.baseline),
+        skill_rate=pass_rate(verdict.skill),
+        interval=interval_in_points(verdict.interval),
+        tokens=before_after(*(f"{mean_tokens(arm):,.0f}" if arm.scored else UNKNOWN for arm in both)),
+        token_change=percent(verdict.total_tokens.relative if verdict.total_tokens else None, signed=True),
+        cost=dollars(sum(known)) if costs and len(known) == len(costs) else UNKNOWN,
+        turns=before_after(*(decimal(arm.turns) for arm in both)),
+        tool_calls=before_after(*(decimal(arm.tool_calls) for arm in both)),
+        tool_errors=before_after(*(percent(arm.tool_errors) for arm in both)),
+        activity=_view_activity(verdict),
+        causes=causes,
+        findings=(*_cost_and_controls(verdict, evaluation), *causes, *filter(None, [verdict.advice])),
+    )
+
+
+def _view_activity(verdict: Verdict) -> ActivityView | None:
+    activation = verdict.activation
+    if activation is None:
+        return None
+    parts = (activation.where_activated, activation.where_not_activated)
+    activated_lift, not_activated_lift = (lift_in_points(part.lift, part.interval, part.pairs) for part in parts)
+    return ActivityView(
+        activated=f"{activation.activated}/{activation.trials} ({percent(activation.rate)})",
+        offered_lift=lift_in_points(verdict.lift, verdict.interval, verdict.pairs),
+        activated_lift=activated_lift,
+        not_activated_lift=not_activated_lift,
+    )
+
+
+def describe_leak(trial: Trial, reason: str) -> str:
+    """Which trial saw a hidden skill, and how."""
+    return f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(' '.join(reason.split()))}"
 
 
 def bug_heading(trials: int) -> str:
     return f"{counted(trials, 'trial')} hit a bug in upskill, not in your skill or model."
 
 
-def bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
+def describe_bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
     """That upskill has a bug, what shows it, and how to report it."""
     yield bug_heading(evaluation.bug_count)
-    for message, trials in evaluation.bug_messages[:MOST_BUGS]:
+    for message, trials in evaluation.bug_messages[:MAX_BUGS]:
         yield f"  {printable(message)} ({counted(trials, 'trial')})"
-    if more := evaluation.bug_messages[MOST_BUGS:]:
+    if more := evaluation.bug_messages[MAX_BUGS:]:
         yield f"  … and {len(more)} more"
     if show_command:
         yield f"`{show_command} --bugs` prints the tracebacks. {REPORT_BUG}"
@@ -38,20 +204,20 @@ def bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
         yield f"Run it with log_runs on to see the tracebacks with `upskill show`. {REPORT_BUG}"
 
 
-def troubles(evaluation: Evaluation) -> Iterator[str]:
+def problems(evaluation: Evaluation) -> Iterator[str]:
     """Arms that errored differently, models that were given up, errors, and trials that were not run."""
-    yield from uneven_errors(evaluation)
+    yield from _uneven_errors(evaluation)
     for model, message in evaluation.stopped.items():
         yield f"{model} was given up: {message}"
-    for model, message, trials in evaluation.errors[:MOST_ERRORS]:
+    for model, message, trials in evaluation.errors[:MAX_ERRORS]:
         if model not in evaluation.stopped:
             yield f"{counted(trials, 'trial')} of {model} errored: {printable(message)}"
-    if len(evaluation.errors) > MOST_ERRORS:
-        yield f"… and {counted(len(evaluation.errors) - MOST_ERRORS, 'other error')}"
-    yield from filter(None, [missing_trials(evaluation)])
+    if len(evaluation.errors) > MAX_ERRORS:
+        yield f"… and {counted(len(evaluation.errors) - MAX_ERRORS, 'other error')}"
+    yield from filter(None, [_missing_trials(evaluation)])
 
 
-def missing_trials(evaluation: Evaluation) -> str:
+def _missing_trials(evaluation: Evaluation) -> str:
     missing = evaluation.run.trials - len(evaluation.outcomes)
     if not missing:
         return ""
@@ -72,10 +238,10 @@ CAUSE_WORDS: dict[Cause, str] = {
 }
 
 
-def causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
+def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     """How many answers of each arm could not pass, and why: they count as failed. And how many were verbose."""
-    older = evaluation.plan.reference_skill is not None
-    places = ("with this skill", "with the older one") if older else ("with the skill", "in the baseline")
+    has_reference = evaluation.plan.reference_skill is not None
+    places = ("with this skill", "with the reference skill") if has_reference else ("with the skill", "in the baseline")
     arms = [(arm, place) for arm, place in zip((verdict.skill, verdict.baseline), places, strict=True) if arm.causes]
     for cause in CAUSES:
         found = [(arm.causes[cause], arm.scored, place) for arm, place in arms if cause in arm.causes]
@@ -89,7 +255,7 @@ def causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         yield f"{' and '.join(parts)} {were} {words}."
 
 
-def uneven_errors(evaluation: Evaluation) -> Iterator[str]:
+def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
     """That one arm errored more often than the other, and what the errors could hide."""
     for verdict in evaluation.verdicts:
         missing = verdict.missing
@@ -115,7 +281,7 @@ def uneven_errors(evaluation: Evaluation) -> Iterator[str]:
             )
 
 
-def looks(evaluation: Evaluation) -> Iterator[str]:
+def _looks(evaluation: Evaluation) -> Iterator[str]:
     """Whether the run follows a registered plan, how often its cases were looked at before, and what was edited."""
     if plan := evaluation.registration:
         late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
@@ -142,11 +308,13 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
+def _cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     """What a decision needs beyond the lift: money, and what the controls show."""
-    older = evaluation.plan.reference_skill is not None
+    has_reference = evaluation.plan.reference_skill is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
-        where = ("with the older skill", "with this one") if older else ("in the baseline", "with the skill")
+        where = (
+            ("with the reference skill", "with this one") if has_reference else ("in the baseline", "with the skill")
+        )
         arms = [(arm, place) for arm, place in zip((verdict.baseline, verdict.skill), where, strict=True) if arm.scored]
         costs = [f"{dollars(arm.cost_per_pass)} {place}" for arm, place in arms if arm.passed]
         line = f"A passed task costs {' and '.join(costs)}" if costs else "No task passed"
@@ -160,12 +328,12 @@ def cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]
             f"{word} {signed_points(found.value)} ({signed_points(found.low)} to {signed_points(found.high)})"
             for word, found in (
                 ("content", verdict.controls.content),
-                ("placebo against the older skill" if older else "length alone", verdict.controls.length),
-                ("noise", verdict.controls.noise),
+                ("placebo against the reference skill" if has_reference else "placebo", verdict.controls.length),
+                ("A/A control", verdict.controls.noise),
             )
             if found is not None
         ]
-        yield f"{'Controls' if older else 'Of the lift'}, in points: {' · '.join(parts)}."
+        yield f"{'Controls' if has_reference else 'Of the lift'}, in points: {' · '.join(parts)}."
 
 
 def _made_for(evaluation: Evaluation) -> str:
@@ -174,16 +342,16 @@ def _made_for(evaluation: Evaluation) -> str:
     return f"made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}"
 
 
-def choices(evaluation: Evaluation) -> Iterator[str]:
+def _choices(evaluation: Evaluation) -> Iterator[str]:
     """Which model and arm to use, where there is a choice."""
-    target, older = evaluation.target, evaluation.plan.reference_skill is not None
+    target, has_reference = evaluation.target, evaluation.plan.reference_skill is not None
     if len(evaluation.plan.models) < 2 and target is None:
         return
     found = list_choices(evaluation.outcomes)
     front = pareto(found)
     if front and len(evaluation.plan.models) > 1:
         parts = [
-            f"{_arm_of(choice, older)} {percent(choice.pass_rate)}{' at' if choice.cost_per_task else ','} "
+            f"{_arm_of(choice, has_reference)} {percent(choice.pass_rate)}{' at' if choice.cost_per_task else ','} "
             f"{_price(choice)}"
             for choice in front
         ]
@@ -192,25 +360,27 @@ def choices(evaluation: Evaluation) -> Iterator[str]:
         best = cheapest(found, target)
         unpriced = [choice for choice in found if choice.cost_per_task is None and choice.reaches(target)]
         if best is None and unpriced:
-            yield f"{_arm_of(unpriced[0], older)} reaches {percent(target)}; its price is not known."
+            yield f"{_arm_of(unpriced[0], has_reference)} reaches {percent(target)}; its price is not known."
         elif best is None:
             yield f"Nothing reaches {percent(target)}."
         else:
             low, high = (percent(bound) for bound in best.interval)
             rate = f"{percent(best.pass_rate)}, {low} to {high}, {_price(best)}"
-            yield f"Cheapest that reaches {percent(target)}: {_arm_of(best, older)} ({rate})."
+            yield f"Cheapest that reaches {percent(target)}: {_arm_of(best, has_reference)} ({rate})."
 
 
 def _price(choice: Choice) -> str:
     return f"{dollars(choice.cost_per_task)} a task" if choice.cost_per_task else dollars(choice.cost_per_task)
 
 
-def _arm_of(choice: Choice, older: bool) -> str:
-    names = ("with the older skill", "with this skill") if older else ("without the skill", "with the skill")
+def _arm_of(choice: Choice, has_reference: bool) -> str:
+    names = (
+        ("with the reference skill", "with this skill") if has_reference else ("without the skill", "with the skill")
+    )
     return f"{choice.model} {names[choice.arm == 'skill']}"
 
 
-def diagnosis(evaluation: Evaluation) -> Iterator[str]:
+def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
     """Cases that cannot show a lift, by kind."""
     for address in evaluation.plan.models:
         name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
@@ -223,7 +393,7 @@ def diagnosis(evaluation: Evaluation) -> Iterator[str]:
             yield name + describe_problem(kind, cases, has_reference=evaluation.plan.reference_skill is not None)
 
 
-def splits(evaluation: Evaluation) -> Iterator[str]:
+def _splits(evaluation: Evaluation) -> Iterator[str]:
     """The lift on the cases that nothing was tuned to, and on those that a search may have seen."""
     tuned_to, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     for model, verdict in held_out.items():
@@ -238,7 +408,7 @@ def splits(evaluation: Evaluation) -> Iterator[str]:
         yield f"{name}Held-out cases: {unseen}. Cases the skill may have been tuned to: {seen}."
 
 
-def spending(evaluation: Evaluation) -> Iterator[str]:
+def _spending(evaluation: Evaluation) -> Iterator[str]:
     """Who used what; nothing when all of it was free."""
     if all(cost == 0 for _, cost in evaluation.spent.values()):
         return
