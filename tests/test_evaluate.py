@@ -42,7 +42,7 @@ from upskill.models.ledger import Ceilings, Ledger
 from upskill.reports.json import plain
 from upskill.runs.planning.plan import PlanOptions
 from upskill.runs.results.evaluation import evaluation_of, stopping_point_of
-from upskill.runs.running.evaluate import RunOptions, get_failure_descriptions
+from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Job, Session
 from upskill.runs.running.executors.local import Local
@@ -750,7 +750,7 @@ async def test_what_a_student_got_wrong_is_told_of_stored_results_too(home: Path
     with open_store(home / "runs") as store:
         for _ in range(2):  # the second time every result is there already
             evaluation = await evaluate_skill(skill, model=name, store=store)
-            assert get_failure_descriptions(evaluation) == wrong
+            assert evaluation.failures == wrong
     assert (await evaluate_skill(skill, model=name)).failures == wrong
 
 

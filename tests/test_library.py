@@ -64,7 +64,7 @@ def test_importing_a_submodule_first_does_not_hide_a_verb(first: str) -> None:
         "from upskill import evaluate, install\n"
         "assert evaluate is upskill.evaluate is sys.modules['upskill.runs.running.evaluate'].evaluate\n"
         "assert install is upskill.install is sys.modules['upskill.skills.install'].install\n"
-        "from upskill.runs.running.evaluate import make_plan\n"
+        "from upskill.runs.planning.plan import make_plan\n"
         "assert upskill.evaluate is evaluate and make_plan is upskill.make_plan\n"
         "print(callable(evaluate), callable(install))"
     )

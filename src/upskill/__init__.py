@@ -51,18 +51,18 @@ _WHERE = {
     "compute_verdict": "upskill.verdicts.compute",
     "evaluate": "upskill.runs.running.evaluate",
     "evaluate_now": "upskill.runs.running.evaluate",
-    "evaluate_skill": "upskill.runs.running.evaluate",
+    "evaluate_skill": "upskill.authoring.upstream",
     "gather": "upskill.authoring.material.material",
     "generate": "upskill.authoring.generate",
     "generate_now": "upskill.authoring.generate",
-    "generate_skill": "upskill.authoring.writing.skill_writer",
-    "generate_tests": "upskill.authoring.writing.suite_writer",
+    "generate_skill": "upskill.authoring.upstream",
+    "generate_tests": "upskill.authoring.upstream",
     "improve_description": "upskill.authoring.trigger.description",
     "install": "upskill.skills.install",
     "make_plan": "upskill.runs.planning.plan",
     "open_store": "upskill.runs.stores",
     "refine": "upskill.authoring.search.refine",
-    "refine_skill": "upskill.authoring.search.refine",
+    "refine_skill": "upskill.authoring.upstream",
     "run_trial": "upskill.runs.running.trial",
     "teach": "upskill.authoring.lesson.teach",
     "trigger": "upskill.authoring.trigger.trigger",
@@ -137,17 +137,18 @@ if TYPE_CHECKING:
     from upskill.authoring.lesson.teach import LessonFailed, TeachResult, teach
     from upskill.authoring.material.material import Material, gather
     from upskill.authoring.options import GenerateOptions, TeachOptions
-    from upskill.authoring.search.refine import Refinement, RefineOptions, refine, refine_skill
+    from upskill.authoring.search.refine import Refinement, RefineOptions, refine
     from upskill.authoring.trigger.description import improve_description
     from upskill.authoring.trigger.trigger import TriggerOptions, trigger
-    from upskill.authoring.writing.skill_writer import generate_skill, write_skill
-    from upskill.authoring.writing.suite_writer import generate_tests, write_suite
+    from upskill.authoring.upstream import evaluate_skill, generate_skill, generate_tests, refine_skill
+    from upskill.authoring.writing.skill_writer import write_skill
+    from upskill.authoring.writing.suite_writer import write_suite
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError
     from upskill.models import Address, ModelContext, Models
     from upskill.runs.planning.plan import Plan, PlanOptions, Result, Trial, make_plan
     from upskill.runs.results.evaluation import Evaluation
-    from upskill.runs.running.evaluate import RunOptions, evaluate, evaluate_now, evaluate_skill
+    from upskill.runs.running.evaluate import RunOptions, evaluate, evaluate_now
     from upskill.runs.running.events import Events
     from upskill.runs.running.trial import run_trial
     from upskill.runs.stores import Store, open_store

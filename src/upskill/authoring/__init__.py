@@ -10,4 +10,5 @@
 - `trigger`: on which queries a skill activates
 - `lesson`: a teacher does a task in a sandbox
 - `saving`: finished skills and their records
+- `upstream`: functions with the names and signatures of upstream's library
 """

@@ -18,18 +18,15 @@ from upskill.authoring.search import comparison as comparing
 from upskill.authoring.search.comparison import Comparison, Confirmation, Decision, compare
 from upskill.authoring.search.failures import failures_in_run
 from upskill.authoring.search.loop import SearchLoop
-from upskill.authoring.search.refiners import REFINERS, Failure, Proposal, Refiner, TriedEdits
-from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.authoring.search.refiners import Failure, Proposal, Refiner, TriedEdits
 from upskill.errors import CeilingReached, UpskillError
-from upskill.models import ModelContext, Models
-from upskill.models.addresses import resolve
+from upskill.models import Models
 from upskill.plain import counted, digest_text
 from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.executors import Executor
 from upskill.runs.stores import Candidate, Store, open_store
-from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
@@ -395,28 +392,3 @@ def _evaluation_error(evaluation: Evaluation) -> UpskillError:
         f"the skill cannot be evaluated: {counted(trials, 'trial')} of {model} errored: {message}",
         "Fix this and give the same command again: what was finished is kept. --no-eval skips the evaluation.",
     )
-
-
-async def refine_skill(
-    skill: Skill,
-    failures: Sequence[str | Failure],
-    model: str | None = None,
-    config: Settings | None = None,
-    *,
-    models: Models | None = None,
-    tokens: int = 800,
-) -> Skill:
-    """The skill with a few edits by the model named here or in the config; the same skill where none can be applied.
-
-    This is upstream's signature: one proposal without a gate. `refine` shows whether it is any better.
-    """
-    settings = config or Settings.load()
-    given = [one if isinstance(one, Failure) else Failure("", one, "", ("failed",)) for one in failures]
-    async with models or Models(ModelContext.load(settings)) as opened:
-        if not (name := model or settings.teacher):
-            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
-        address = resolve(name, keys=opened.context.keys)
-        teacher = await opened.get(address, "teacher")
-        refiner: Refiner = REFINERS.load("rewrite")(teacher, None, max(tokens, skill.tokens))
-        proposal = await refiner.propose(skill, given, (), 1)
-    return proposal.skill if proposal else skill

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from upskill.authoring.material.material import OWN_KNOWLEDGE, Material, gather
+from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance, is_fact
 from upskill.authoring.writing.grounding import uncovered_by
@@ -18,16 +18,12 @@ from upskill.authoring.writing.summarize import (
     DEFAULT_BUDGET,
     SMALL_BUDGET,
     Tell,
-    material_budget,
     no_message,
     summarize,
 )
-from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.errors import UsageError
-from upskill.models import Model, ModelContext, Models
-from upskill.models.addresses import resolve
+from upskill.models import Model
 from upskill.plain import dict_or_empty, list_or_empty, object_schema
-from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.traces.redaction.redact import redact
 
@@ -193,25 +189,3 @@ def _join_blocks(texts: list[str]) -> str:
 
 def _is_item(line: str) -> bool:
     return re.match(r"\s*([-*+]|\d+[.)]) ", line) is not None
-
-
-async def generate_skill(
-    task: str,
-    examples: Sequence[str] = (),
-    model: str | None = None,
-    config: Settings | None = None,
-    *,
-    models: Models | None = None,
-    tokens: int = 800,
-) -> Skill:
-    """A skill for a task, unproven, by the model named here or in the config. This is upstream's signature."""
-    settings = config or Settings.load()
-    material = gather(task, examples=examples)
-    async with models or Models(ModelContext.load(settings)) as opened:
-        name = model or settings.teacher
-        if not name:
-            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL])
-        address = resolve(name, keys=opened.context.keys)
-        teacher = await opened.get(address, "teacher")
-        skill = await write_skill(material, teacher, tokens, budget=material_budget(address))
-    return Provenance.of(skill).with_author(address.name, material.task).add_to(skill)

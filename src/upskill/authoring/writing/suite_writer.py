@@ -8,24 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from upskill.authoring.material.material import Material, gather
+from upskill.authoring.material.material import Material
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.skill_writer import as_name
 from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
 from upskill.authoring.writing.summarize import (
     DEFAULT_BUDGET,
     SMALL_BUDGET,
     Tell,
-    material_budget,
     no_message,
     summarize,
 )
-from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.errors import Paused, UpskillError, UsageError
-from upskill.models import Model, ModelContext, Models
-from upskill.models.addresses import resolve
+from upskill.models import Model
 from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, object_schema
-from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, split
 from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, probe_case
@@ -342,24 +337,3 @@ def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
             return [{kind: {"file": "check.py", "source": first}}]
         case _:
             return [{kind: first}]
-
-
-async def generate_tests(
-    task: str,
-    model: str | None = None,
-    config: Settings | None = None,
-    *,
-    skill: Skill | None = None,
-    models: Models | None = None,
-    count: int = 12,
-) -> Suite:
-    """Test cases for a task, or for a skill that was made for it. This is upstream's signature."""
-    settings = config or Settings.load()
-    name = model or settings.test_writer or settings.teacher
-    subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)
-    async with models or Models(ModelContext.load(settings)) as opened:
-        if not name:
-            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL], role="test writer")
-        address = resolve(name, keys=opened.context.keys)
-        writer = await opened.get(address, "test writer")
-        return await write_suite(subject, writer, count=count, material=gather(task), budget=material_budget(address))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from upskill.agents import Bounds
 from upskill.errors import UsageError
@@ -116,11 +116,11 @@ _CASE_FIELDS = tuple(each.name for each in fields(StoredCase))
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 def _thawed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +251,9 @@ class StoredPlan:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        known = {each.name: _frozen(stored[each.name]) for each in fields(cls) if stored.get(each.name) is not None}
+        known: dict[str, Any] = {
+            each.name: _frozen(stored[each.name]) for each in fields(cls) if stored.get(each.name) is not None
+        }
         known |= {
             "skill": StoredSkill(**stored["skill"]),
             "suite": StoredSuite.from_dict(stored["suite"]),

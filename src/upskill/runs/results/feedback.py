@@ -171,7 +171,7 @@ def trial_of(remark: Remark, run: Run) -> Trial | None:
     seed = plan.seed + remark.draw - 1 if remark.seed is None else remark.seed
     if case is None or model not in run.models or remark.arm not in plan.arms:
         return None
-    return Trial(model, case, cast("Arm", remark.arm), seed)
+    return Trial(model, case, remark.arm, seed)
 
 
 def find_case(name: str, ids: list[str]) -> str | None:

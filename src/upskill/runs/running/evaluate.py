@@ -17,16 +17,15 @@ from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address, Models
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.planning.pending import PendingTrials
-from upskill.runs.planning.plan import Arm, Plan, PlanOptions, Result, Trial, make_plan
+from upskill.runs.planning.plan import Arm, Plan, Result, Trial
 from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.running.executors.local import Local
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, open_store
-from upskill.settings import Settings
 from upskill.skills import Skill
-from upskill.suites import Case, Suite
+from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting, probe_suite, summarize_weak, unwritten
 from upskill.suites.twins import describe_twins
 from upskill.traces import NO_USAGE, Usage
@@ -385,32 +384,3 @@ def evaluate_now(
 ) -> Evaluation:
     """`evaluate` for code that is not asynchronous."""
     return asyncio.run(evaluate(plan, store=store, models=models, options=options, events=events))
-
-
-async def evaluate_skill(
-    skill: Skill,
-    tests: Suite | Sequence[Case] | None = None,
-    model: str | None = None,
-    config: Settings | None = None,
-    *,
-    runs: int = 1,
-    store: Store | None = None,
-    models: Models | None = None,
-) -> Evaluation:
-    """As upstream's users call it: one student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
-    suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
-    settings = config or Settings.load()
-    plan = make_plan(skill, suite, (model or settings.student or "local",), PlanOptions(runs=runs))
-    with nullcontext(store) if store else open_store(None) as kept:
-        evaluation = await evaluate(plan, store=kept, models=models)
-        for result in kept.results(evaluation.run):
-            case = plan.suite.by_id[result.trial.case]
-            if result.trial.arm == "skill" and result.passed is False and not case.held_out:
-                answer = result.trace.answer if result.trace else ""
-                evaluation.failures.append(f"Asked: {case.prompt} Answered: {answer}")
-    return evaluation
-
-
-def get_failure_descriptions(evaluation: Evaluation) -> list[str]:
-    """What a student got wrong on train cases: what was asked and what it said, never what was looked for."""
-    return evaluation.failures

@@ -1,0 +1,115 @@
+"""Functions with the names and signatures of upstream's library; the verbs of upskill do more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from typing import Literal
+
+from upskill.authoring.material.material import gather
+from upskill.authoring.saving.output import as_name
+from upskill.authoring.saving.provenance import Provenance
+from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
+from upskill.authoring.writing.skill_writer import write_skill
+from upskill.authoring.writing.suite_writer import write_suite
+from upskill.authoring.writing.summarize import material_budget
+from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
+from upskill.models import Address, Model, ModelContext, Models
+from upskill.models.addresses import resolve
+from upskill.runs.planning.plan import PlanOptions, make_plan
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.running.evaluate import evaluate
+from upskill.runs.stores import Store, open_store
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+
+
+async def generate_skill(
+    task: str,
+    examples: Sequence[str] = (),
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    models: Models | None = None,
+    tokens: int = 800,
+) -> Skill:
+    """A skill for a task, unproven, by the model named here or in the config."""
+    settings = config or Settings.load()
+    material = gather(task, examples=examples)
+    async with _open_model(model or settings.teacher, settings, models) as (address, teacher):
+        skill = await write_skill(material, teacher, tokens, budget=material_budget(address))
+    return Provenance.of(skill).with_author(address.name, material.task).add_to(skill)
+
+
+async def generate_tests(
+    task: str,
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    skill: Skill | None = None,
+    models: Models | None = None,
+    count: int = 12,
+) -> Suite:
+    """Test cases for a task, or for a skill that was made for it."""
+    settings = config or Settings.load()
+    name = model or settings.test_writer or settings.teacher
+    subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)
+    async with _open_model(name, settings, models, "test writer") as (address, writer):
+        return await write_suite(subject, writer, count=count, material=gather(task), budget=material_budget(address))
+
+
+async def evaluate_skill(
+    skill: Skill,
+    tests: Suite | Sequence[Case] | None = None,
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    runs: int = 1,
+    store: Store | None = None,
+    models: Models | None = None,
+) -> Evaluation:
+    """One student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
+    suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
+    settings = config or Settings.load()
+    plan = make_plan(skill, suite, (model or settings.student or "local",), PlanOptions(runs=runs))
+    with nullcontext(store) if store else open_store(None) as kept:
+        evaluation = await evaluate(plan, store=kept, models=models)
+        for result in kept.results(evaluation.run):
+            case = plan.suite.by_id[result.trial.case]
+            if result.trial.arm == "skill" and result.passed is False and not case.held_out:
+                answer = result.trace.answer if result.trace else ""
+                evaluation.failures.append(f"Asked: {case.prompt} Answered: {answer}")
+    return evaluation
+
+
+async def refine_skill(
+    skill: Skill,
+    failures: Sequence[str | Failure],
+    model: str | None = None,
+    config: Settings | None = None,
+    *,
+    models: Models | None = None,
+    tokens: int = 800,
+) -> Skill:
+    """The skill with a few edits by the model named here or in the config; the same skill where none can be applied.
+
+    One proposal without a gate: `refine` shows whether it is any better.
+    """
+    settings = config or Settings.load()
+    described = [one if isinstance(one, Failure) else Failure("", one, "", ("failed",)) for one in failures]
+    async with _open_model(model or settings.teacher, settings, models) as (_, teacher):
+        refiner: Refiner = REFINERS.load("rewrite")(teacher, None, max(tokens, skill.tokens))
+        proposal = await refiner.propose(skill, described, (), 1)
+    return proposal.skill if proposal else skill
+
+
+@asynccontextmanager
+async def _open_model(
+    name: str | None, settings: Settings, models: Models | None, role: Literal["teacher", "test writer"] = "teacher"
+) -> AsyncGenerator[tuple[Address, Model]]:
+    async with models or Models(ModelContext.load(settings)) as opened:
+        if not name:
+            raise NoTeacher(opened.context.keys, [HANDOFF_MODEL], role=role)
+        address = resolve(name, keys=opened.context.keys)
+        yield address, await opened.get(address, role)
