@@ -85,19 +85,19 @@ def to_json_text(value: object, indent: int = 2) -> str:
     return text.replace("\x7f", "\\u007f") if on_terminal else text
 
 
-_speakers: list[Callable[[str], None]] = []
+_note_writers: list[Callable[[str], None]] = []
 
 
-def speak_with(speaker: Callable[[str], None] | None) -> None:
+def redirect_notes(writer: Callable[[str], None] | None) -> None:
     """Have notes printed by whoever draws on standard error; None: by nobody else."""
-    _speakers[:] = [speaker] if speaker else []
+    _note_writers[:] = [writer] if writer else []
 
 
 def note(text: str) -> None:
     from upskill.sandboxes import printable  # noqa: PLC0415 - not needed to print help
 
-    if _speakers:
-        _speakers[-1](printable(text))
+    if _note_writers:
+        _note_writers[-1](printable(text))
     else:
         click.echo(printable(text), err=True)
 

@@ -185,11 +185,11 @@ def display_of_command(*, quiet: bool) -> Display:
         found = Display(quiet=quiet)
         if command:
             command.meta["upskill.display"] = found
-            console.speak_with(found.say)
+            console.redirect_notes(found.say)
 
             def end() -> None:
                 found.stop()
-                console.speak_with(None)
+                console.redirect_notes(None)
 
             command.call_on_close(end)
     return found

@@ -51,7 +51,7 @@ def command(**given: Any) -> None:
     \b
     upskill generate "deploy with tern" --from claude-code:last -m opus
     upskill generate "write a changelog" -e "fixed login -> Fixed: login" -m gpt
-    upskill generate --from session.jsonl -m extract      quotations, without a key
+    upskill generate --from session.jsonl -m extract   quotes, without a key
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
     options = _Options(**given)
