@@ -489,7 +489,7 @@ def test_the_report_of_two_skills_says_which_side_is_which(browser: Browser, ups
     card, pictures, facts = browser.run(use, (home / "two.html").as_uri())
     assert "passes, reference skill → this one: 100% → 100%" in card
     assert "Pass rates of greeter and the reference skill" in pictures
-    assert "that this skill adds to the older one" in pictures
+    assert "that this skill adds to the reference skill" in pictures
     assert "without" not in pictures
     assert re.search(r"\d\d:\d\d UTC", facts)
     card, pictures, _ = browser.run(use, (home / "alone.html").as_uri())
