@@ -52,7 +52,6 @@ EXCEPTIONS = {
         "upskill.models.embedded.client",
         "upskill.models.http.openai",
     ): "the embedded server speaks chat completions: one wire path",
-    ("upskill.suites.formats.inspect", "upskill.traces.readers.inspect_ai"): "both read the logs of inspect_ai",
 }
 
 
