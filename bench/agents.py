@@ -104,7 +104,8 @@ async def acting_plan(url: str, trials: int, sandbox: str) -> Plan:
 
 
 async def run(url: str, trials: int, at_once: int, sandbox: str, folder: str) -> dict[str, Any]:
-    from upskill.models import ModelContext, Models  # noqa: PLC0415
+    from upskill.models import ModelContext  # noqa: PLC0415
+    from upskill.models.pool import Models  # noqa: PLC0415
     from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415 - not for the server
     from upskill.runs.running.events import Events  # noqa: PLC0415
     from upskill.runs.running.executors.local import Local  # noqa: PLC0415

@@ -68,8 +68,9 @@ async def make_plan_of(kind: Kind, url: str, trials: int) -> Plan:
 
 
 async def run_side(kind: Kind, executor: Executor, url: str, trials: tuple[int, int], at_once: int) -> None:
-    from upskill.models import ModelContext, Models  # noqa: PLC0415 - not for the process that compares
+    from upskill.models import ModelContext  # noqa: PLC0415 - not for the process that compares
     from upskill.models.ledger import Ledger  # noqa: PLC0415
+    from upskill.models.pool import Models  # noqa: PLC0415 - not for the process that compares
     from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415
     from upskill.runs.running.events import Events  # noqa: PLC0415
     from upskill.runs.running.executors import EXECUTORS  # noqa: PLC0415

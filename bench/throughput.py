@@ -80,8 +80,9 @@ def calling_plan(url: str, trials: int) -> Plan:
 
 async def run_upskill(url: str, trials: int, folder: str, cache: Literal["use", "off"], *, sampled: bool) -> None:
     """What `upskill eval --json` does: plan, estimate, trials into the store on disk, verdict, report."""
-    from upskill.models import ModelContext, Models  # noqa: PLC0415
+    from upskill.models import ModelContext  # noqa: PLC0415
     from upskill.models.ledger import Ledger  # noqa: PLC0415
+    from upskill.models.pool import Models  # noqa: PLC0415
     from upskill.reports.json import render  # noqa: PLC0415
     from upskill.runs.planning.estimate import estimate  # noqa: PLC0415 - each side imports its own
     from upskill.runs.running.evaluate import RunOptions, evaluate  # noqa: PLC0415

@@ -43,9 +43,10 @@ from upskill.agents.opencode import OpenCode
 from upskill.agents.program import LIMITS, PLACEHOLDER_KEY, ProgramAgent, find_program
 from upskill.agents.proxy import MAX_CONCURRENT, MAX_REFUSALS, Proxy, Upstream, upstream_for
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
-from upskill.models import Address, ModelContext, Models, Unanswered
+from upskill.models import Address, ModelContext, Unanswered
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.pool import Models
 from upskill.models.prices import Price
 from upskill.sandboxes import MiB, Setup, choose_sandbox
 from upskill.skills import Skill

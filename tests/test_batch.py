@@ -17,10 +17,11 @@ from conftest import Upskill, greetings, serving, start, write_script, write_ski
 from loopback import Call, Desk, Fate, Format, Loopback, Say, Spoken, Trouble, refuse
 from upskill import Skill, make_plan, open_store
 from upskill.errors import ModelError
-from upskill.models import Message, ModelContext, Models, Request, open_model
+from upskill.models import Message, ModelContext, Request, open_model
 from upskill.models.addresses import resolve
 from upskill.models.http.batches import BATCHES, AnthropicBatches, Batches, OpenAIBatches
 from upskill.models.http.model import HttpModel
+from upskill.models.pool import Models
 from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.plan import PlanOptions
 from upskill.runs.running import batch

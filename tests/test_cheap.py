@@ -11,7 +11,8 @@ import yaml
 from upskill import plain
 from upskill.checks import texts
 from upskill.models import Address, Message, Reply, ToolCall
-from upskill.models.cache import read_reply, write_reply
+from upskill.models.cache import write_reply
+from upskill.models.cassette import read_reply
 from upskill.plain import compact, read_yaml
 from upskill.runs.stores import open_store
 from upskill.traces import Usage

@@ -18,7 +18,8 @@ from upskill.authoring.saving.provenance import Provenance
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
-from upskill.traces import Status, Step, Trace, read_trace
+from upskill.traces import Status, Step, Trace
+from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import redact_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures"

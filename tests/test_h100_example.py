@@ -22,7 +22,8 @@ from upskill.checks.kernel.task import TaskHeader, read_signature, read_task
 from upskill.sandboxes import SANDBOXES, Setup
 from upskill.suites.quality import probe_suite
 from upskill.suites.twins import near_duplicates
-from upskill.traces import Step, Trace, read_trace
+from upskill.traces import Step, Trace
+from upskill.traces.formats import read_trace
 
 EXAMPLE = REPOSITORY / "examples" / "h100-kernels"
 EVALS = EXAMPLE / "evals"

@@ -17,9 +17,10 @@ from upskill import Address, Plan, Skill, Suite
 from upskill.agents import Task
 from upskill.agents.chat import chat_request
 from upskill.checks import Evidence, judge
-from upskill.models import Message, Models, Reply, Request
+from upskill.models import Message, Reply, Request
 from upskill.models.addresses import resolve
 from upskill.models.cache import request_key
+from upskill.models.pool import Models
 from upskill.runs.planning.plan import GENERATION
 from upskill.runs.running.evaluate import evaluate
 from upskill.runs.stores import open_store

@@ -12,8 +12,9 @@ import pytest
 from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
-from upskill.models import Message, ModelContext, Models, Reply, Request, Role, Tool
+from upskill.models import Message, ModelContext, Reply, Request, Role, Tool
 from upskill.models.addresses import resolve
+from upskill.models.pool import Models
 
 installed = importlib.util.find_spec("pydantic_ai") is not None
 needs_it = pytest.mark.skipif(not installed, reason="pydantic-ai is not installed (extra providers)")

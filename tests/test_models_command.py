@@ -16,8 +16,9 @@ import pytest
 
 from agent_server import agent_server
 from upskill.errors import ModelError, UsageError
-from upskill.models import Message, ModelContext, Models, Reply, Request, Tool
+from upskill.models import Message, ModelContext, Reply, Request, Tool
 from upskill.models.addresses import resolve
+from upskill.models.pool import Models
 
 AGENTS = {"claude-code": "claude", "codex": "codex", "opencode": "opencode"}
 HELLO = Request((Message("system", "Be kind."), Message("user", "Say hello.")))

@@ -19,10 +19,11 @@ from aiohttp import ClientSession, web
 
 from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
-from upskill.models import Address, Message, Model, ModelContext, Models, Request, Tool, ToolCall, throttling
+from upskill.models import Address, Message, Model, ModelContext, Request, Tool, ToolCall, throttling
 from upskill.models.addresses import resolve
 from upskill.models.http import transport
 from upskill.models.parsing import INVALID_ARGUMENTS
+from upskill.models.pool import Models
 from upskill.models.throttling import AdaptiveLimiter, backoff, parse_retry_after
 
 KEY = "sk-planted-4711-secret"

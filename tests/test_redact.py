@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from conftest import REPOSITORY
 from secret_corpus import measure, read_corpus
 from upskill.plain import canonical
-from upskill.traces import Step, Trace, read_trace
+from upskill.traces import Step, Trace
+from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import redact, redact_trace
 
 

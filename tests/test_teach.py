@@ -20,10 +20,11 @@ from test_material import SERVER
 from upskill import AuthoringEvents, LessonFailed, Skill, TeachOptions, UsageError, open_store, teach
 from upskill.authoring.evidence.quotations import quote_trace
 from upskill.authoring.lesson.lesson import VERIFY, Lesson, read_files, record_lesson
-from upskill.models import Address, ModelContext, Models
+from upskill.models import Address, ModelContext
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.sandboxes import SandboxChoice, choose_sandbox
-from upskill.traces import read_trace
+from upskill.traces.formats import read_trace
 
 TASK = "find out all about the ship"
 # A program that nobody knows: it tells one thing about the ship at a time, and wants to be asked properly.

@@ -16,7 +16,8 @@ import zstandard
 
 from conftest import REPOSITORY, Upskill
 from upskill.errors import UsageError
-from upskill.traces import Step, Trace, Usage, read_trace
+from upskill.traces import Step, Trace, Usage
+from upskill.traces.formats import read_trace
 from upskill.traces.sessions import find_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from conftest import REPOSITORY, Upskill
 from upskill.errors import UsageError
-from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage, detect_format, read_trace
+from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage
+from upskill.traces.formats import detect_format, read_trace
 from upskill.traces.readers import atif
 from upskill.traces.sessions import find_sessions, find_trace
 

@@ -26,7 +26,7 @@ _WHERE = {
     "LessonFailed": "upskill.authoring.lesson.teach",
     "Material": "upskill.authoring.material.material",
     "ModelContext": "upskill.models",
-    "Models": "upskill.models",
+    "Models": "upskill.models.pool",
     "Outcome": "upskill.verdicts.outcome",
     "Plan": "upskill.runs.planning.plan",
     "PlanOptions": "upskill.runs.planning.plan",
@@ -145,7 +145,8 @@ if TYPE_CHECKING:
     from upskill.authoring.writing.suite_writer import write_suite
     from upskill.checks import Check, Evidence, Finding
     from upskill.errors import TrialError, UpskillError, UsageError
-    from upskill.models import Address, ModelContext, Models
+    from upskill.models import Address, ModelContext
+    from upskill.models.pool import Models
     from upskill.runs.planning.plan import Plan, PlanOptions, Result, Trial, make_plan
     from upskill.runs.results.evaluation import Evaluation
     from upskill.runs.running.evaluate import RunOptions, evaluate, evaluate_now

@@ -12,8 +12,8 @@ from upskill.runs.running.events import Events
 from upskill.traces import Step
 
 if TYPE_CHECKING:
+    from upskill.authoring.search.attempt import Attempt
     from upskill.authoring.search.comparison import Confirmation
-    from upskill.authoring.search.refine import Attempt
 
 
 def _ignore(*_: object) -> None:

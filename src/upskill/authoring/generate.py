@@ -22,11 +22,12 @@ from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
 from upskill.authoring.saving.provenance import DRAFT, UNPROVEN, Provenance, SearchCost, add_suite, own_lines
 from upskill.authoring.saving.versions import as_improved
+from upskill.authoring.search.attempt import Attempt
 from upskill.authoring.search.comparison import CONFIRMING_PAIRS
 from upskill.authoring.search.failures import stored_failures
 from upskill.authoring.search.feedback import Feedback, read_marks
 from upskill.authoring.search.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
-from upskill.authoring.search.refine import Attempt, Refinement, RefineOptions, refine
+from upskill.authoring.search.refine import Refinement, RefineOptions, refine
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.authoring.writing.skill_writer import write_skill
@@ -35,12 +36,13 @@ from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget, summarize
 from upskill.authoring.writing.teachers import EXTRACT, check_start, choose_attempts, choose_student, choose_teacher
 from upskill.errors import UpskillError, UsageError
-from upskill.models import Address, Models
+from upskill.models import Address
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
 from upskill.models.embedded.capacity import larger_model
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan

@@ -14,8 +14,9 @@ from upskill.authoring.writing.skill_writer import write_skill
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
-from upskill.models import Address, Model, ModelContext, Models
+from upskill.models import Address, Model, ModelContext
 from upskill.models.addresses import resolve
+from upskill.models.pool import Models
 from upskill.runs.planning.plan import PlanOptions, make_plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import evaluate

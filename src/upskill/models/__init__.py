@@ -4,8 +4,7 @@ Kinds: `openai` (chat completions: OpenAI itself and every row of `endpoints`), 
 embedded model), `command` (a subscription agent as a plain model), `bridge` (whatever pydantic-ai reaches),
 `scripted` (a file of answers, for tests and demonstrations) and `handoff` (files that anyone answers).
 
-A name as a person types it becomes an `Address`, a plain value; `open_model` turns an address into a Model. `Models`
-keeps those that this process has opened, with a cache of replies and a ledger where they are given.
+A name as a person types it becomes an `Address`, a plain value; `open_model` turns an address into a Model.
 
 - `addresses`: names a person may type; `endpoints`: OpenAI-compatible servers, a row each; `keys`: API keys
 - `servers`: which model servers run on this machine
@@ -13,6 +12,7 @@ keeps those that this process has opened, with a cache of replies and a ledger w
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
 - `identity`: what stands behind an address, for the keys of trials and replies
 - `throttling`: how many calls a server takes at once, when to retry, when to give up
+- `pool`: Models, those that this process has open, with a cache of replies and a ledger
 - `cache`: replies that were paid for once; `cassette`: a file of them that travels
 - `ledger`: what was spent, and ceilings; `prices`: what tokens cost
 - `prompt`: reads prompt texts; `parsing`: reads JSON that servers send, quotes their errors
@@ -20,9 +20,8 @@ keeps those that this process has opened, with a cache of replies and a ledger w
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -35,9 +34,6 @@ from upskill.traces import NO_USAGE, Usage
 logging.getLogger("upskill").addHandler(logging.NullHandler())  # silent until somebody listens
 
 if TYPE_CHECKING:
-    from upskill.models.cache import CachedModel
-    from upskill.models.cassette import Cassette
-    from upskill.models.ledger import Ledger
     from upskill.models.throttling import CircuitBreaker
 
 PROVIDERS = Registry(
@@ -260,114 +256,3 @@ class ReplyStore(Protocol):
         ...
 
     async def forget_reply(self, key: str) -> None: ...
-
-
-class Models:
-    """The models this process has open: each address is opened once, and all are closed together.
-
-    With a reply store, identical requests share a reply; with a ledger, calls are counted by role and end at its
-    ceilings. In `replay` nothing is opened at all; with a cassette, replies come from there.
-    """
-
-    def __init__(
-        self,
-        context: ModelContext | None = None,
-        *,
-        replies: ReplyStore | None = None,
-        cache: CacheMode = "use",
-        ledger: Ledger | None = None,
-        cassette: Cassette | None = None,
-    ) -> None:
-        self.context = context or ModelContext.load()
-        self.replies = replies if cache != "off" else None
-        self.cache: CacheMode = cache
-        self.ledger = ledger
-        self.cassette = cassette
-        self._open: dict[Address, Model] = {}
-        self._locks: dict[Address, asyncio.Lock] = {}
-        self._in_role: dict[tuple[Address, str], Model] = {}
-        self._users = 0
-        self._cached: list[CachedModel] = []
-        self.hits_elsewhere = 0  # of other processes that worked for this one
-
-    @property
-    def hits(self) -> int:
-        """How many requests were answered from stored replies."""
-        return sum(cached.hits for cached in self._cached) + self.hits_elsewhere
-
-    @property
-    def failures(self) -> dict[str, Failures]:
-        """By name, of those that are open and count them."""
-        return {
-            address.name: Failures(model.breaker.failures, model.breaker.answered)
-            for address, model in self._open.items()
-            if isinstance(model, HasCircuitBreaker)
-        }
-
-    async def get(self, address: Address, role: Role = "student") -> Model:
-        model = self._in_role.get((address, role))
-        if model is None:
-            model = await self._wrap(address, role)
-            self._in_role[address, role] = model
-        return model
-
-    def stand_in(self, address: Address, model: Model, role: Role = "student") -> None:
-        """Let this model answer in place of the one at the address."""
-        self._in_role[address, role] = model
-
-    async def uncached(self, address: Address, role: Role = "student") -> Model:
-        """The same model, counted in the ledger, but without stored replies."""
-        model: Any = await self._opened(address)
-        if address.provider == "handoff" and role in ("student", "judge"):
-            model = model.blinded()  # whoever answers must not learn which arm a request belongs to
-        model = self.ledger.metered(model, role) if self.ledger else model
-        return StudentModel(model) if role == "student" else model
-
-    async def _wrap(self, address: Address, role: Role) -> Model:
-        async def opened() -> Model:
-            return await self.uncached(address, role)
-
-        if self.replies is None:
-            return await opened()
-        from upskill.models.cache import CachedModel  # noqa: PLC0415 - leans on this page
-
-        # Answers that lie in a folder are read again each time: a person may have changed them.
-        refreshes = address.provider == "handoff" and self.cache == "use"
-        cached = CachedModel(
-            address,
-            opened,
-            self.replies,
-            mode="refresh" if refreshes else self.cache,
-            role="" if role == "student" else role,
-            cassette=self.cassette,
-        )
-        await cached.open()
-        self._cached.append(cached)
-        return cached
-
-    async def _opened(self, address: Address) -> Model:
-        async with self._locks.setdefault(address, asyncio.Lock()):
-            if address not in self._open:
-                self._open[address] = await open_model(address, self.context)
-            return self._open[address]
-
-    async def forget(self, keys: Iterable[str]) -> None:
-        """Forget stored replies that led to an error, so that the next attempt asks again."""
-        if self.replies is not None and self.cache != "replay":
-            for key in keys:
-                await self.replies.forget_reply(key)
-
-    async def close(self) -> None:
-        models, self._open = list(self._open.values()), {}
-        self._in_role.clear()
-        await asyncio.gather(*(model.close() for model in models))
-
-    async def __aenter__(self) -> Models:
-        self._users += 1
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Closed by the last who leaves: a search evaluates many times and keeps its models open all the while."""
-        self._users -= 1
-        if not self._users:
-            await self.close()

@@ -5,21 +5,18 @@ The key covers everything that decides an answer, the seed included, so repeats 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from upskill.errors import ModelError, UpskillError
-from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, RequestHash, ToolCall
+from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, RequestHash
+from upskill.models.cassette import Cassette, read_reply
 from upskill.models.identity import identity_of
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
-
-if TYPE_CHECKING:
-    from upskill.models.cassette import Cassette
 
 T = TypeVar("T")
 
@@ -182,11 +179,3 @@ def write_request(request: Request) -> str:
 
 def write_reply(reply: Reply) -> str:
     return compact(reply)
-
-
-def read_reply(text: str) -> Reply:
-    fields: dict[str, Any] = json.loads(text)
-    fields["usage"] = Usage(**fields["usage"])
-    fields["calls"] = tuple(ToolCall(**call) for call in fields["calls"])
-    fields["thinking"] = tuple(fields["thinking"])
-    return Reply(**fields)

@@ -23,6 +23,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import open_input
 from upskill.models import Address, Reply, Stop, ToolCall
 from upskill.plain import as_list, as_mapping, counted, is_deep
+from upskill.traces import Usage
 
 FORMAT, VERSION = "upskill-replies", 1
 MAX_BYTES = 2_000_000_000  # of the file
@@ -246,8 +247,6 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
         _number(usage["cost_usd"])
     if row.get("stop", "end") not in get_args(Stop):
         raise ValueError(f"{row.get('stop')!r} is no reason to stop")
-    from upskill.models.cache import read_reply  # noqa: PLC0415 - leans on this page
-
     texts = {name: _text(row.get(name, "")) for name in ("text", "thoughts", "model", "stop_details")}
     calls = as_list(row.get("calls", []))
     thinking = as_list(row.get("thinking", []))
@@ -290,3 +289,11 @@ def _number(value: object) -> float:
 def _ascii(value: object) -> object:
     """Text as the inside of a JSON string: half a surrogate pair has no place in a database."""
     return json.dumps(value)[1:-1] if isinstance(value, str) else value
+
+
+def read_reply(text: str) -> Reply:
+    fields: dict[str, Any] = json.loads(text)
+    fields["usage"] = Usage(**fields["usage"])
+    fields["calls"] = tuple(ToolCall(**call) for call in fields["calls"])
+    fields["thinking"] = tuple(fields["thinking"])
+    return Reply(**fields)

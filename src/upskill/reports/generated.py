@@ -15,8 +15,9 @@ from upskill.authoring.generate import Generated
 from upskill.authoring.lesson.lesson import Recording
 from upskill.authoring.saving.provenance import own_lines
 from upskill.authoring.saving.versions import is_proven
+from upskill.authoring.search.attempt import Attempt
 from upskill.authoring.search.comparison import Confirmation
-from upskill.authoring.search.refine import Attempt, Refinement
+from upskill.authoring.search.refine import Refinement
 from upskill.plain import counted
 from upskill.reports import json as json_report
 from upskill.reports.numbers import dollars, percent, points

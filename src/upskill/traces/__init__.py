@@ -15,15 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from upskill.errors import UsageError
 from upskill.registry import Registry
 from upskill.skills.agent_specs import AGENT_SPECS
-
-if TYPE_CHECKING:
-    from upskill.traces.formats import Format, Sample
 
 # The first format that recognises a file reads it, so the least specific come last. What Cursor and Gemini CLI write
 # also looks like Claude Code's, which is why the rows of agents are asked from the last to the first.
@@ -135,43 +130,3 @@ class Trace:
     @property
     def calls(self) -> tuple[Step, ...]:
         return tuple([step for step in self.steps if step.kind == "tool"])
-
-
-def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
-    """Read a trace in any known format; UsageError if the file is in none of them, or has no step in it."""
-    from upskill.traces.formats import Sample  # noqa: PLC0415 - imports this page
-
-    sample = Sample.open(Path(path))
-    name = format or _detect_format(sample)
-    chosen: Format = FORMATS.load(name)
-    trace = chosen.read(sample.path)
-    if not trace.steps:
-        why = (
-            "; ".join(dict.fromkeys(trace.warnings))
-            or f"it consists of {sample.outline}, and tells nothing that was said or done"
-        )
-        told = "read as" if format else "taken for"
-        raise UsageError(
-            f"{path}: has no step in it. It was {told} {name} ({chosen.title}): {why}",
-            "`--format NAME` of `upskill trace show` reads it as another format: " + ", ".join(FORMATS.names()) + ".",
-        )
-    return trace
-
-
-def detect_format(path: str | Path) -> str:
-    """The name of the format that a file is in."""
-    from upskill.traces.formats import Sample  # noqa: PLC0415
-
-    return _detect_format(Sample.open(Path(path)))
-
-
-def _detect_format(sample: Sample) -> str:
-    for name in dict.fromkeys([*FORMATS.table, *FORMATS.names()]):
-        known: Format = FORMATS.load(name)
-        if known.detects(sample):
-            return name
-    why = f": {sample.parse_error}" if sample.parse_error else ""
-    raise UsageError(
-        f"{sample.path}: is not a trace in any known format{why}",
-        f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:`, `Assistant:` or `$ command`.",
-    )

@@ -15,7 +15,7 @@ from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.installation import add_extra
 from upskill.plain import as_list, as_mapping
-from upskill.traces import Trace
+from upskill.traces import FORMATS, Trace
 from upskill.traces.values import parse_line
 
 SAMPLE_BYTES = 1_000_000  # the first line of a Codex session alone may have 60,000
@@ -200,3 +200,39 @@ def load_document(path: Path) -> object:
         raise UsageError(f"{path}: is nested too deeply") from error
     except ValueError as error:  # a number with more digits than Python reads
         raise UsageError(f"{path}: {error}") from error
+
+
+def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
+    """Read a trace in any known format; UsageError if the file is in none of them, or has no step in it."""
+    sample = Sample.open(Path(path))
+    name = format or _detect_format(sample)
+    chosen: Format = FORMATS.load(name)
+    trace = chosen.read(sample.path)
+    if not trace.steps:
+        why = (
+            "; ".join(dict.fromkeys(trace.warnings))
+            or f"it consists of {sample.outline}, and tells nothing that was said or done"
+        )
+        told = "read as" if format else "taken for"
+        raise UsageError(
+            f"{path}: has no step in it. It was {told} {name} ({chosen.title}): {why}",
+            "`--format NAME` of `upskill trace show` reads it as another format: " + ", ".join(FORMATS.names()) + ".",
+        )
+    return trace
+
+
+def detect_format(path: str | Path) -> str:
+    """The name of the format that a file is in."""
+    return _detect_format(Sample.open(Path(path)))
+
+
+def _detect_format(sample: Sample) -> str:
+    for name in dict.fromkeys([*FORMATS.table, *FORMATS.names()]):
+        known: Format = FORMATS.load(name)
+        if known.detects(sample):
+            return name
+    why = f": {sample.parse_error}" if sample.parse_error else ""
+    raise UsageError(
+        f"{sample.path}: is not a trace in any known format{why}",
+        f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:`, `Assistant:` or `$ command`.",
+    )

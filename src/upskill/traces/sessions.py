@@ -10,8 +10,8 @@ from pathlib import Path
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
-from upskill.traces import FORMATS, Trace, read_trace
-from upskill.traces.formats import Format
+from upskill.traces import FORMATS, Trace
+from upskill.traces.formats import Format, read_trace
 
 LAST = "last"
 

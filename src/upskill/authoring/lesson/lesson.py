@@ -19,11 +19,13 @@ from upskill.authoring.saving.output import as_name
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.errors import ModelError, Paused, SandboxError, UsageError, wrap_trial_errors
 from upskill.inputs import open_input, read_input
-from upskill.models import Address, Model, Models, ReplyStore, ToolCall
+from upskill.models import Address, Model, ReplyStore, ToolCall
 from upskill.models.cache import CachedModel
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.plain import digest
-from upskill.traces import Step, Trace, Usage, read_trace
+from upskill.traces import Step, Trace, Usage
+from upskill.traces.formats import read_trace
 from upskill.traces.readers.atif import write
 from upskill.traces.redaction.redact import redact_trace
 

@@ -21,7 +21,7 @@ from upskill.authoring.material.material import ToolSchema
 from upskill.authoring.options import TeachOptions
 from upskill.authoring.writing.teachers import EXTRACT, check_start
 from upskill.errors import UpskillError, UsageError
-from upskill.models import Models
+from upskill.models.pool import Models
 from upskill.plain import counted
 from upskill.runs.stores import Store
 from upskill.traces.redaction.redact import describe_counts

@@ -25,7 +25,8 @@ from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.skills.markdown import read_fences
-from upskill.traces import FORMATS, Step, Trace, detect_format, read_trace
+from upskill.traces import FORMATS, Step, Trace
+from upskill.traces.formats import detect_format, read_trace
 from upskill.traces.redaction.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 

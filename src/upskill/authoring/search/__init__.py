@@ -1,6 +1,7 @@
 """Search looks for a better skill on train cases.
 
 - `loop`: the search loop; `refine`: its use for a whole skill; `refiners` propose candidates
+- `attempt`: one candidate
 - `comparison`: decides what is kept and confirms it
 - `failures`: what a refiner may see of failed trials
 - `feedback`: what people said of answers, for the teacher

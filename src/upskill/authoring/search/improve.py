@@ -14,7 +14,7 @@ from upskill.authoring.search.refiners import Proposal
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.summarize import DEFAULT_BUDGET, Tell
 from upskill.errors import UpskillError
-from upskill.models import Models
+from upskill.models.pool import Models
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Suite

@@ -15,18 +15,19 @@ from typing import Any
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.search import comparison as comparing
+from upskill.authoring.search.attempt import Attempt
 from upskill.authoring.search.comparison import Comparison, Confirmation, Decision, compare
 from upskill.authoring.search.failures import failures_in_run
 from upskill.authoring.search.loop import SearchLoop
 from upskill.authoring.search.refiners import Failure, Proposal, Refiner, TriedEdits
 from upskill.errors import CeilingReached, UpskillError
-from upskill.models import Models
+from upskill.models.pool import Models
 from upskill.plain import counted, digest_text
 from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.executors import Executor
-from upskill.runs.stores import Candidate, Store, open_store
+from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
@@ -50,27 +51,6 @@ class RefineOptions:
     older_cases: frozenset[str] = frozenset()  # ids of cases that must not get worse; the others are to get better
     requested: bool = False  # a change was asked for: it is made even where no case fails
     executor: Executor | None = None  # None: this process
-
-
-@dataclass
-class Attempt:
-    """One candidate of a search: the skill, its result on train cases, and what was decided."""
-
-    number: int
-    skill: Skill
-    evaluation: Evaluation | None  # None: it was not worth evaluating
-    decision: Decision
-    note: str
-    comparison: Comparison | None = None  # None: the first has nothing to be compared with
-    proposal: Proposal | None = None
-    stored: Candidate | None = None
-
-    @property
-    def accepted(self) -> bool | None:
-        """Whether it was kept, provisionally or for good; None: nobody knows."""
-        if self.decision == "not decided":
-            return None
-        return self.decision in ("first draft", "kept provisionally", "confirmed")
 
 
 @dataclass

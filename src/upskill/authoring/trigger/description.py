@@ -21,9 +21,10 @@ from upskill.authoring.trigger.trigger import TriggerOptions, TriggerSession
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask
 from upskill.errors import CeilingReached, UpskillError, UsageError
-from upskill.models import Address, Model, Models
+from upskill.models import Address, Model
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
+from upskill.models.pool import Models
 from upskill.models.prices import Prices, price_for
 from upskill.plain import counted, digest, object_schema
 from upskill.runs.planning.estimate import CostEstimate

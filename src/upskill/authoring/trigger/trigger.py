@@ -15,10 +15,11 @@ from upskill.authoring.trigger.plan import MAX_TURNS, estimate_runs, make_trigge
 from upskill.authoring.trigger.queries import save_queries, write_queries
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.errors import UsageError
-from upskill.models import Address, CacheMode, Model, Models
+from upskill.models import Address, CacheMode, Model
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.options import option
 from upskill.runs.planning.estimate import CostEstimate, check_prices, estimate_writing
 from upskill.runs.planning.options import MeasureOptions, choose_students, model_option

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from upskill.errors import UpskillError
-from upskill.models import Message, Model, Models, Reply, Request
+from upskill.models import Message, Model, Reply, Request
 from upskill.models.cache import track_requests
 from upskill.models.handoff import WrongAnswer
 from upskill.models.parsing import parse_json_answer
+from upskill.models.pool import Models
 from upskill.plain import as_mapping, list_or_empty
 
 REPAIRS = 2

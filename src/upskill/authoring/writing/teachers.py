@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 from upskill.authoring.material.material import ToolSchema, read_source, read_tools
 from upskill.authoring.options import GenerateOptions
 from upskill.errors import UsageError
-from upskill.models import Address, Models
+from upskill.models import Address
 from upskill.models.addresses import ALIASES, resolve
 from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
 from upskill.models.keys import find_keys
+from upskill.models.pool import Models
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.runs.planning.options import choose_students
 from upskill.skills import Skill

@@ -88,10 +88,9 @@ def command(shell: str) -> None:
     eval "$(upskill completion zsh)"                                in ~/.zshrc
     upskill completion fish > ~/.config/fish/completions/upskill.fish
     """
-    from upskill.cli import upskill  # noqa: PLC0415 - which imports this file
-
+    group = click.get_current_context().find_root().command
     click.echo(f"# Completes upskill in {shell}. Evaluate it when the shell starts, or keep it as {_WHERE[shell]}.")
-    click.echo(SHELLS[shell](upskill, {}, "upskill", VARIABLE).source().rstrip())
+    click.echo(SHELLS[shell](group, {}, "upskill", VARIABLE).source().rstrip())
     click.echo(_SECOND_NAME[shell])
 
 

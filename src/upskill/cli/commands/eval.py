@@ -17,10 +17,10 @@ from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.cli.watch import Seen, changed
 from upskill.errors import Paused, UpskillError
-from upskill.models import Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.models.prices import BATCH_SHARE
 from upskill.plain import counted
 from upskill.reports import REPORTS, Report, ReportContext

@@ -20,10 +20,10 @@ from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
-from upskill.models import Models
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.options import option
 from upskill.runs.planning.estimate import estimate_writing
 from upskill.runs.planning.options import model_option

@@ -17,7 +17,8 @@ from upskill.cli.help import Group
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.plain import as_list
-from upskill.traces import Step, Trace, read_trace
+from upskill.traces import Step, Trace
+from upskill.traces.formats import read_trace
 from upskill.traces.sessions import SESSION_AGENTS, Session, find_sessions, find_trace
 
 if TYPE_CHECKING:

@@ -254,12 +254,13 @@ class StoredPlan:
         known: dict[str, Any] = {
             each.name: _frozen(stored[each.name]) for each in fields(cls) if stored.get(each.name) is not None
         }
+        bounds: dict[str, Any] = stored.get("bounds") or {}
         known |= {
             "skill": StoredSkill(**stored["skill"]),
             "suite": StoredSuite.from_dict(stored["suite"]),
             "models": tuple(Address(**model) for model in stored["models"]),
             "judge": Address(**stored["judge"]) if stored.get("judge") else None,
-            "bounds": Bounds(**(stored.get("bounds") or {})),
+            "bounds": Bounds(**bounds),
             "analysis": Analysis.from_dict(stored.get("analysis") or {}),
         }
         return cls(**known)

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from upskill.agents.chat import chat_request
 from upskill.errors import CeilingReached, ModelError, UpskillError, UsageError
-from upskill.models import Address, Models, Reply, Request, Unanswered, open_model
+from upskill.models import Address, Reply, Request, Unanswered, open_model
 from upskill.models.cache import BatchReplies, request_key, write_reply
 from upskill.models.http.batches import BATCHES, Batches, BatchResult, BatchStatus, supports_batches
 from upskill.models.http.model import HttpModel
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.models.prices import BATCH_SHARE, price_for
 from upskill.models.throttling import OVERLOADED, PERMANENT
 from upskill.runs.planning.estimate import worst_case_usage

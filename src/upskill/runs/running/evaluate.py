@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import CeilingReached, UsageError
-from upskill.models import Address, Models
+from upskill.models import Address
 from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.pool import Models
 from upskill.runs.planning.pending import PendingTrials
 from upskill.runs.planning.plan import Arm, Plan, Result, Trial
 from upskill.runs.planning.stored_plan import Analysis

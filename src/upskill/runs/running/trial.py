@@ -32,8 +32,9 @@ from upskill.errors import (
     UsageError,
     wrap_trial_errors,
 )
-from upskill.models import Model, Models, Reply, Request, RequestHash, Unanswered
+from upskill.models import Model, Reply, Request, RequestHash, Unanswered
 from upskill.models.cache import NotRecorded, track_requests, track_reused
+from upskill.models.pool import Models
 from upskill.runs.planning.plan import Judgement, Plan, Result, Trial, task_of
 from upskill.suites import Case
 from upskill.traces import NO_USAGE, Step, Trace, Usage

@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from upskill.models import ModelContext, Models
+from upskill.models import ModelContext
+from upskill.models.pool import Models
 from upskill.registry import Registry
 from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.stores import Run

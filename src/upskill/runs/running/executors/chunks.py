@@ -21,9 +21,10 @@ from itertools import islice
 from pathlib import Path
 
 from upskill.errors import CeilingReached, UpskillError, UsageError
-from upskill.models import CacheMode, Failures, ModelContext, Models
+from upskill.models import CacheMode, Failures, ModelContext
 from upskill.models.http.transport import Transport, acquire_transport
 from upskill.models.ledger import Ceilings, Ledger
+from upskill.models.pool import Models
 from upskill.models.throttling import AdaptiveLimiter, forget_limiters, overload
 from upskill.runs.planning.pending import pending_of
 from upskill.runs.planning.plan import Judgement, Plan, Result, Trial

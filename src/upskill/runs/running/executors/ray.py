@@ -22,8 +22,8 @@ from typing import Any, cast
 
 from upskill.errors import CeilingReached, UsageError
 from upskill.installation import add_extra
-from upskill.models import Models
 from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, Result
 from upskill.runs.running.executors import Executor, Job, Resources, Session
 from upskill.runs.running.executors.chunks import Assignment, Chunk, ChunkQueue, Done, Shared, Worker, brief
