@@ -137,7 +137,7 @@ def _say_what_changed(before: Evaluation, after: Evaluation, store: Store) -> No
     for model in after.plan.addresses:
         if before.plan.suite.by_id.keys() & after.plan.suite.by_id.keys():
             found = compare(store, Side(before.run, model, "skill"), Side(after.run, model, "skill"))
-            click.echo(f"Since the save before, {model}: {summarise(found)}")
+            click.echo(f"Since the previous save, {model}: {summarise(found)}")
 
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:

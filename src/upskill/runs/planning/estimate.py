@@ -56,7 +56,7 @@ def check_prices(addresses: Iterable[Address], prices: Prices | Mapping[str, Map
 
 def _unknown_price(model: str) -> UsageError:
     return UsageError(
-        f"--max-cost cannot be kept: nobody knows the price of {model}",
+        f"--max-cost cannot be enforced: the price is unknown for {model}",
         "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
     )
 

@@ -31,7 +31,7 @@ DEFAULT_OUTPUT_TOKENS = 4096
 LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the store can keep
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
 SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
-REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `again`
+REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `baseline_repeat`
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
