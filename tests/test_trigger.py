@@ -501,7 +501,7 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "a folder that is there": (("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"), "exists already"),
     "no such file": (("--queries", "none.json"), "none.json: No such file"),
     "no such skill": (("--with-skills", "none"), "none: cannot be read"),
-    "a price": (("--max-cost", "1", "--base-url", "http://models.example/v1"), "nobody knows the price"),
+    "a price": (("--max-cost", "1", "--base-url", "http://models.example/v1"), "the price is unknown"),
     "too few": (("--improve", "--teacher", "scripted:student.json", "--queries", "few.json"), "queries should"),
 }
 
