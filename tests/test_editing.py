@@ -328,7 +328,9 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate()
     assert process.returncode == 0
-    assert f"Since the previous save, {model}: 3 got better (greet-2, greet-3, greet-4), 0 got worse, 1 stayed.\n" in out
+    assert (
+        f"Since the previous save, {model}: 3 got better (greet-2, greet-3, greet-4), 0 got worse, 1 stayed.\n" in out
+    )
     assert f"Since the previous save, {model}: 0 got better, 4 got worse (greet-2, greet-3, greet-4, greet-5), " in out
     assert out.count("Read every answer: ") == 4
     assert len(upskill("runs", "--json").json) == 4
