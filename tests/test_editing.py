@@ -127,13 +127,22 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
     assert passed.err.startswith("Every case of greeter and scripted:other.yaml passed when it was last run.")
 
 
-@pytest.mark.parametrize("flag", ["--require", "--until-decided", "--preregister", "--set"])
-def test_what_decides_is_refused_for_a_part(upskill: Upskill, skill: Path, home: Path, flag: str) -> None:
-    value = {"--require": ["lift>=0.1"], "--preregister": ["plan.json"], "--set": ["target_pass_rate=50"]}.get(flag, [])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--tag", "odd", flag, *value)
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--require", "lift>=0.1"), "--require"),
+        (("--until-decided",), "--until-decided"),
+        (("--preregister", "plan.json"), "--preregister"),
+        (("--set", "target_pass_rate=50"), "target_pass_rate"),
+    ],
+)
+def test_what_decides_is_refused_for_a_part(
+    upskill: Upskill, skill: Path, home: Path, flags: tuple[str, ...], named: str
+) -> None:
+    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--tag", "odd", *flags)
     assert (done.code, done.err.splitlines()[0]) == (
         2,
-        f"upskill: --tag and {flag} contradict each other: nothing is decided by a part of the suite",
+        f"upskill: --tag and {named} contradict each other: nothing is decided by a part of the suite",
     )
     assert not (home / "runs").exists()
     assert not (home / "plan.json").exists()
@@ -348,7 +357,7 @@ def test_watch_keeps_to_the_cases_that_failed_when_it_began(home: Path) -> None:
     assert chosen.part.by_outcome
 
 
-@pytest.mark.parametrize("flag", ["--json", "--fresh", "--set", "cache=false", "--resume", "--batch"])
+@pytest.mark.parametrize("flag", ["--json", "--fresh", "--resume", "--batch"])
 def test_watch_refuses_what_it_cannot_go_on_with(upskill: Upskill, skill: Path, home: Path, flag: str) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--watch", flag)
     assert (done.code, done.err) == (

@@ -718,7 +718,7 @@ def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskil
     for screen in SCREENS:
         title, card, rows, opened, wide, problems = browser.run(use, (home / "fires.html").as_uri(), screen=screen)
         assert title == (
-            "scripted:model.yaml opens greeter in 50% of the runs where a query needs it and in 50% of the runs where"
+            "scripted:model.yaml activates greeter in 50% of the runs where a query needs it and in 50% of the runs where"
             " a query does not need it."
         )
         low, high = (numbers.percent(bound) for bound in recall["interval"])
@@ -733,7 +733,7 @@ def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskil
 def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
     browser: Browser, run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upskill.reports.html.page.MOST_TRIALS", 100)  # of 12 cases, 2 models, 4 arms and 2 seeds
+    monkeypatch.setattr("upskill.reports.html.page.MAX_TRIALS", 100)  # of 12 cases, 2 models, 4 arms and 2 seeds
     place, name = run
     with open_store(place) as store:
         found = store.run(name)

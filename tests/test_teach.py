@@ -298,8 +298,8 @@ def test_an_interrupted_lesson_keeps_what_was_done_and_goes_on(harbour: Path) ->
 def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbour: Path) -> None:
     for given, said in (
         (("-m", "extract"), "extract does nothing by itself"),
-        (("--agent", "chat"), "the agent 'chat' does nothing"),
-        (("--agent", "tool"), "no agent is called 'tool'"),
+        (("--teacher-agent", "chat"), "the agent 'chat' does nothing"),
+        (("--teacher-agent", "tool"), "no agent is called 'tool'"),
         (("--files", "nowhere"), "nowhere: no such file"),
         (("--sandbox", "paper"), "no sandbox is called 'paper'"),
         (("--tests", "missing.yaml"), "missing.yaml"),

@@ -36,7 +36,7 @@ CHECKED = ".checked"  # beside the file: how it looked when it was last found wh
 VERSION = 14  # of the tables; the steps in `migrate` say what came with which
 LOCK_SECONDS = 30.0  # to wait for another process that holds the file
 CLAIM_ATTEMPTS = 3
-ROWS_AT_ONCE = 64
+ROWS_AT_ONCE = 32
 MAX_CHECKED = 1_000_000_000  # bytes; of a larger file, damage is noticed where it is read
 DISK_FULL_HINT = "Free some disk space, then run the same command again: it resumes from what was saved."
 

@@ -51,7 +51,7 @@ from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
 MAX_INTEGER = 2**63 - 1  # of a database
-ROWS_AT_ONCE = 64
+ROWS_AT_ONCE = 32
 RUNS_SEARCHED = 20  # of a skill, for results that can be used again
 _SPENDERS = (
     ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
