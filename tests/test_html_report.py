@@ -718,8 +718,8 @@ def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskil
     for screen in SCREENS:
         title, card, rows, opened, wide, problems = browser.run(use, (home / "fires.html").as_uri(), screen=screen)
         assert title == (
-            "scripted:model.yaml activates greeter in 50% of the runs where a query needs it and in 50% of the runs where"
-            " a query does not need it."
+            "scripted:model.yaml activates greeter in 50% of the runs where a query needs it"
+            " and in 50% of the runs where a query does not need it."
         )
         low, high = (numbers.percent(bound) for bound in recall["interval"])
         assert f"recall 50% ({low} to {high})" in card
