@@ -37,7 +37,6 @@ HERE = Path(__file__).resolve()
 WORD = "kumquat"  # see server.py
 AT_ONCE = 256
 FEW = 20  # trials of the run that shows what starting costs
-WANTED = {"inspect_ai": 50, "promptfoo": 20}  # times as many trials a CPU second
 CASES = 100  # at most; further trials are further seeds
 SYSTEM = "You are a helpful assistant. Do exactly what the user asks."  # as upskill.agents.chat says it
 ADVICE = "\n".join(
@@ -363,22 +362,13 @@ def table(rows: list[Row]) -> str:
 
 
 def ratios(sides: list[Side]) -> list[str]:
-    """Round by round, so that a busy moment hits both; the round in the middle is told."""
+    """Trials per CPU second beside each other side, round by round, so that a busy moment hits both; the median."""
     ours = [side for side in sides if side.name.startswith("upskill")]
     lines: list[str] = []
     for one in ours:
         for other in (side for side in sides if side not in ours):
-            by_wall = other.name.startswith("bare")
-            found = sorted(
-                a.per_second / b.per_second if by_wall else a.per_cpu_second / b.per_cpu_second
-                for a, b in zip(one.rows, other.rows, strict=True)
-            )
-            middle = found[len(found) // 2]
-            if by_wall:
-                lines.append(f"- {one.name}: {middle:.0%} of the {other.name}'s trials/s (wanted: at least 70 %)")
-            else:
-                wanted = f"(wanted: at least {WANTED[other.name]} x)"
-                lines.append(f"- {one.name}: {middle:.0f} x {other.name} in trials a CPU second {wanted}")
+            by_round = sorted(a.per_cpu_second / b.per_cpu_second for a, b in zip(one.rows, other.rows, strict=True))
+            lines.append(f"- {one.name}: {by_round[len(by_round) // 2]:.2g} x {other.name} in trials per CPU second")
     return lines
 
 
@@ -392,8 +382,8 @@ def long_run(url: str, trials: int, work: Path) -> list[str]:
     return [
         f"{trials:,} trials in {took.seconds:.0f} s, {1000 * took.cpu / trials:.2f} ms of CPU each, all included:",
         "",
-        f"- peak memory {took.memory / 1e6:.0f} MB (wanted: under 180 MB)",
-        f"- CPU of the first thousand {first:.2f} s, of the last {last:.2f} s: {last / first:.2f} x (wanted: 1.20)",
+        f"- peak memory {took.memory / 1e6:.0f} MB (at most 200 MB)",
+        f"- CPU of the first thousand {first:.2f} s, of the last {last:.2f} s: {last / first:.2f} x",
         f"- CPU of a thousand in the first tenth {early:.2f} s, in the last {late:.2f} s: {late / early:.2f} x",
         f"- CPU of the middle one of all thousands {middle:.2f} s",
     ]
