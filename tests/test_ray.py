@@ -333,10 +333,11 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
             gate.left = math.inf
             rest = upskill(*given)
             assert rest.json["halted"] == "the ceiling of 60 calls is reached"
-            assert stored(home / executor[0]) == 60
+            first = stored(home / executor[0])  # a reply that was stored without its result is used again for nothing
+            assert 60 <= first <= 60 + UNSAVED * CONCURRENCY
             assert 60 <= len(server.requests) <= 60 + UNSAVED * CONCURRENCY  # what was in flight is not in the store
             again = upskill(*given)  # the last one has ended by itself, so this one may spend as much again
-            assert stored(home / executor[0]) == 120, again.err
+            assert stored(home / executor[0]) == first + 60, again.err
 
 
 @pytest.mark.usefixtures("ray")
