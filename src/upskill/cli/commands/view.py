@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
 
 import click
 
@@ -54,8 +53,7 @@ async def _serve(store: Store, place: str, port: int | None, run: str, *, browse
     page, ended = LivePage(store, place), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # Windows, where Ctrl-C ends it as it ends everything
-            loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(number, ended.set)
     async with serving(page, port) as found:
         address = page.address(found, run)
         click.echo(address)
@@ -74,6 +72,6 @@ def _has_browser() -> bool:
     """Whether somebody sits in front of this machine with a screen."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY") or not sys.stdout.isatty():
         return False
-    if sys.platform in ("darwin", "win32"):
+    if sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
