@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -91,7 +91,7 @@ async def test_what_is_written_while_the_server_is_away_is_there_once_when_it_is
                 allowed = len(trials)
 
             await asyncio.gather(disturb(), *(work(part) for part in range(8)))
-            assert set(store.scored(run)) == set(map(astuple, trials))
+            assert set(store.scored(run)) == set(trials)
             assert store.run(run.id).passed == len(trials)  # each was counted once
             assert store.is_claimed(run)  # again, after the server had forgotten it
         assert not store.is_claimed(run)
@@ -237,7 +237,7 @@ async def test_many_processes_open_a_new_store_and_write_the_same_trials_at_once
     with open_store(place) as store:
         (run,) = store.runs()
         assert (run.passed + run.failed, run.errored) == (len(plan), 0)
-        assert set(store.scored(run)) == set(map(astuple, plan.trials()))
+        assert set(store.scored(run)) == set(plan.trials())
         outcomes = [row.passed for row in store.outcomes(run)]
         assert (run.passed, run.failed) == (outcomes.count(True), outcomes.count(False))
     with database(place) as db:

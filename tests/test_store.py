@@ -11,7 +11,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -117,7 +117,7 @@ async def test_an_acknowledged_result_is_there_for_others_before_the_store_is_cl
     with open_store(place) as store, open_store(place) as other:
         run = begin(store)
         await store.add_result(run, result_of(TRIALS[0]))
-        assert set(other.scored(run)) == {astuple(TRIALS[0])}
+        assert set(other.scored(run)) == {TRIALS[0]}
 
 
 async def test_another_process_opens_it_by_its_place_and_finds_what_is_scored_by_key(place: str) -> None:
@@ -256,7 +256,7 @@ async def test_two_thousand_results_at_once_are_all_kept(place: str) -> None:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large) for trial in trials])
         with open_store(place) as other:
-            assert set(other.scored(run)) == set(map(astuple, trials))
+            assert set(other.scored(run)) == set(trials)
             assert other.run(run.id).passed == 2000
 
 
@@ -286,7 +286,7 @@ async def test_a_result_is_written_even_if_nobody_waits_for_it_any_more(place: s
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     with open_store(place) as store:
-        assert set(store.scored(run)) == {astuple(TRIALS[0])}
+        assert set(store.scored(run)) == {TRIALS[0]}
 
 
 # Long runs.

@@ -3,7 +3,6 @@
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from `PlanOptions`
 - `stored_plan`: StoredPlan, what a store keeps of a plan
 - `options`: options that every verb which calls models shares
-- `pending`: the trials that are left to run
 - `estimate`: what trials will cost; `sample_size`: how many cases and runs it takes to see a lift
 - `preregistration`: a plan that was written down before anything was run
 """

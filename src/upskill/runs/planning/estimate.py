@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -11,7 +12,6 @@ from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
-from upskill.runs.planning.pending import count_groups
 from upskill.runs.planning.plan import Arm, Plan, Trial, task_of
 from upskill.skills import estimate_tokens
 from upskill.traces import Usage
@@ -102,7 +102,7 @@ def estimate(
         low += times * share * (prices[model].cost(input_size, short) or 0.0)
         high += times * share * (prices[model].cost(input_size, long) or 0.0)
 
-    for (model, case_id, arm), times in count_groups(trials).items():
+    for (model, case_id, arm), times in Counter((trial.model, trial.case, trial.arm) for trial in trials).items():
         case, trial = plan.suite.by_id[case_id], Trial(model, case_id, cast("Arm", arm), plan.seed)
         if (case_id, arm) not in inputs:
             inputs[case_id, arm] = input_tokens(chat_request(task_of(plan, trial)))

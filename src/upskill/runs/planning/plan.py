@@ -5,7 +5,7 @@ A Plan says which trials there are; a Result is how one ended. A stored Plan wit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -102,8 +102,8 @@ class Plan:
     def __len__(self) -> int:
         return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
 
-    def trials(self, of: Collection[tuple[str, str, str]] | None = None, seeds: range | None = None) -> Iterator[Trial]:
-        """Every trial, in the order in which they are run; or those of these models, cases and arms, and these seeds.
+    def trials(self) -> Iterator[Trial]:
+        """Every trial, in the order in which they are run.
 
         The arms of a case go together, so that a run that is cut short still has pairs. Only an embedded model goes one
         arm after the other, so that its servers go on from the same beginning. It starts with one trial of each skill:
@@ -111,17 +111,15 @@ class Plan:
         """
         for address in self.models:
             if address.provider != "local":
-                for seed, case, arm in product(seeds or self.seeds, self.suite.cases, self.arms):
-                    if of is None or (address.name, case.id, arm) in of:
-                        yield Trial(address.name, case.id, arm, seed)
+                in_order = product(self.seeds, self.suite.cases, self.arms)
+                yield from (Trial(address.name, case.id, arm, seed) for seed, case, arm in in_order)
                 continue
-            in_order = product(self.arms, self.seeds, self.suite.cases)
-            by_arm = [Trial(address.name, case.id, arm, seed) for arm, seed, case in in_order]
+            by_arm = [
+                Trial(address.name, case.id, arm, seed)
+                for arm, seed, case in product(self.arms, self.seeds, self.suite.cases)
+            ]
             first = [trial for trial in by_arm[:: len(by_arm) // len(self.arms)] if self.skill_of(trial.arm)]
-            for trial in (*first, *(trial for trial in by_arm if trial not in first)):
-                chosen = of is None or (trial.model, trial.case, trial.arm) in of
-                if chosen and (seeds is None or trial.seed in seeds):
-                    yield trial
+            yield from (*first, *(trial for trial in by_arm if trial not in first))
 
     def key(self, trial: Trial) -> str:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +17,6 @@ from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
-from upskill.runs.planning.pending import PendingTrials
 from upskill.runs.planning.plan import Arm, Plan, Result, Trial
 from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.running.events import Events
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MAX_NOTICED = 20  # warnings of traces that are shown
 MAX_REUSED = 20_000  # trials of a plan that are looked up in earlier runs
-MAX_CASES_ONE_BY_ONE = 50  # that are looked up in the store; of more, all are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,8 @@ class _Run:
                     store.copy_results(run, reused)
                 run = store.annotate(run, spent_before=restore_spend(store, run, self.models.ledger))
                 self.errored = {result.trial: result for result in store.errored(run)}
-                missing = self._missing(run)
+                scored = set(store.scored(run))
+                missing = [trial for trial in self.plan.trials() if trial not in scored]
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
                 with _forget_on_refusal(store, None if resumed else run):
                     if missing:
@@ -222,16 +221,6 @@ class _Run:
         if self.plan.judge:
             await self.models.get(self.plan.judge, "judge")
 
-    def _missing(self, run: Run) -> PendingTrials:
-        plan = self.plan
-        if run.finished:
-            return PendingTrials(plan, {}, seeds=plan.seeds)
-        # Found without their keys: all else that is in a key is in the run's fingerprint, and trials may be very many.
-        counts = self.store.scored_in_each(run)
-        begun = {case for (_, case, _), scored in counts.items() if 0 < scored < plan.runs}
-        some = begun if len(begun) <= MAX_CASES_ONE_BY_ONE else ("",)
-        return PendingTrials.of(plan, counts, chain.from_iterable(self.store.scored(run, case) for case in some))
-
     async def _run_here(self, trial: Trial) -> Result | None:
         try:
             return await run_trial(self.plan, trial, self.models, self.errored.get(trial))
@@ -239,10 +228,10 @@ class _Run:
             self.halted = reached.message
             return None
 
-    async def _execute(self, run: Run, trials: PendingTrials) -> None:
+    async def _execute(self, run: Run, trials: Sequence[Trial]) -> None:
         if not trials:
             return
-        previous = {trial: result for trial, result in self.errored.items() if trial in trials}
+        previous = {trial: self.errored[trial] for trial in trials if trial in self.errored}
         job = Job(self.plan, trials, self.models.context.portable(), previous)
         session = Session(
             run=run,
@@ -270,12 +259,12 @@ class _Run:
         logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
         self.events.result(result)
 
-    async def _execute_in_rounds(self, run: Run, missing: PendingTrials) -> None:
+    async def _execute_in_rounds(self, run: Run, missing: Sequence[Trial]) -> None:
         """One seed after the other, over all cases and arms, until the verdict of each model stands."""
         self.outcomes = {_trial_of(outcome): outcome for outcome in self.store.outcomes(run)}
         undecided = list(self.plan.addresses)
         for seed in self.plan.seeds:
-            await self._execute(run, missing.select(undecided, seed=seed))
+            await self._execute(run, [trial for trial in missing if trial.seed == seed and trial.model in undecided])
             undecided = [model for model in undecided if not self._is_settled(run, model)]
             if not undecided:
                 return

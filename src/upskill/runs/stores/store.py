@@ -349,16 +349,10 @@ class Store:
         )
         return {case: (passed, scored) for case, passed, scored in self.database.rows(query, run.number, model, arm)}
 
-    def scored_in_each(self, run: Run) -> dict[tuple[str, str, str], int]:
-        """By model, case and arm: how many trials passed or failed."""
-        query = "SELECT model, case_id, arm, COUNT(passed) FROM results WHERE run = ? GROUP BY case_id, model, arm"
-        return {(model, case, arm): count for model, case, arm, count in self.database.rows(query, run.number)}
-
-    def scored(self, run: Run, case: str = "") -> Iterator[tuple[str, str, str, int]]:
-        """Model, case, arm and seed of the trials that passed or failed, and so need not be run again."""
-        where, values = ("AND case_id = ?", (case,)) if case else ("", ())
-        query = RESULTS.select(f"run = ? AND passed IS NOT NULL {where}", ["model", "case_id", "arm", "seed"])
-        return map(tuple, self.database.stream(query, run.number, *values))
+    def scored(self, run: Run) -> Iterator[Trial]:
+        """The trials that passed or failed, and so need not be run again."""
+        query = RESULTS.select("run = ? AND passed IS NOT NULL", ["model", "case_id", "arm", "seed"])
+        return (Trial(*row) for row in self.database.stream(query, run.number))
 
     def count_calls(self, run: Run) -> int:
         """How often models were called for the results that are stored, at least: a retry is not seen here."""

@@ -9,7 +9,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -31,7 +31,7 @@ class Job:
     """Trials of a plan with all it takes to run them: plain values that can be sent to another process or machine."""
 
     plan: Plan
-    trials: Collection[Trial]  # in the order in which they are to be run; there may be a million of them
+    trials: Sequence[Trial]  # in the order in which they are to be run
     context: ModelContext
     previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
 

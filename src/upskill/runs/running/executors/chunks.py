@@ -14,11 +14,11 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
 
 from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import CacheMode, Failures, ModelContext
@@ -26,22 +26,20 @@ from upskill.models.http.transport import Transport, acquire_transport
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.models.throttling import AdaptiveLimiter, forget_limiters, overload
-from upskill.runs.planning.pending import pending_of
 from upskill.runs.planning.plan import Judgement, Plan, Result, Trial
 from upskill.runs.running.executors import Job
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, find_store, is_url
-from upskill.traces import NO_USAGE, Status, Step, Trace, Usage
+from upskill.traces import NO_USAGE, Step, Trace, Usage
+from upskill.verdicts.statistics import Floats
 from upskill.version import __version__
 
 CHUNK_SECONDS = 5.0
 MAX_CHUNK = 2000  # trials
 MAX_CRASHES = 10  # of workers that had a trial, most of them nothing else
 FIRST_TRIALS = 4  # that each slot of a first chunk runs, before anybody knows how long one takes
-LOOK_EVERY = 0.05  # seconds
 UNSAVED = 2  # times as many trials may be without a stored result as run at a time
 UNCERTAINTY = 3  # trials may need this many times what they have needed so far
-CEILINGS = tuple(each.name for each in fields(Ceilings))
 
 Group = tuple[str, str]  # model and arm
 
@@ -64,7 +62,6 @@ class Shared:
 class Chunk:
     trials: tuple[Trial, ...]
     width: int  # how many of them run at a time
-    seconds: float  # after which no further trial is begun
     lease: Ceilings  # what it may spend
     previous: Mapping[Trial, Result] = field(default_factory=dict[Trial, Result])  # errored results of these trials
     failures: Mapping[str, int] = field(default_factory=dict[str, int])  # of models, in a row, as far as known
@@ -158,7 +155,6 @@ class _ChunkRun:
         self.done = Done(stored=store is not None)
         self.ended = False
         self.started = time.monotonic()
-        self.look_at = 0.0
         self.slots = asyncio.Semaphore(chunk.width)
         context = replace(
             shared.context, tell=self.done.messages.append, connections=chunk.width, failures=chunk.failures
@@ -178,7 +174,7 @@ class _ChunkRun:
                 finally:
                     done.failures = self.models.failures
         except* UpskillError as errors:
-            done.error = _first(errors)
+            done.error = next(each for each in errors.exceptions if isinstance(each, UpskillError))
         done.left = tuple(self.waiting)
         done.seconds = time.monotonic() - self.started
         done.calls, done.spent, done.hits = self.ledger.calls, self.ledger.spent, self.models.hits
@@ -208,75 +204,30 @@ class _ChunkRun:
                     self.waiting.append(trial)
                     self.ended = True
                     return
-                self.ended = self.ended or result.fatal or self._has_news(result)
+                self.ended = self.ended or self._has_news(result)
             if self.store is not None:
                 await self.store.add_result(self.shared.run, result)
             self.done.results.append(brief(result) if self.store is not None else result)
 
     def _has_news(self, result: Result) -> bool:
-        """Whether to end early. What is asked of all servers is looked up now and then, not for every trial."""
-        now = time.monotonic()
-        if now < self.look_at and not result.error:
-            return False
-        self.look_at = now + LOOK_EVERY
-        return now - self.started > self.chunk.seconds or overload() is not None or self._is_failing()
-
-    def _is_failing(self) -> bool:
-        return any(each.in_a_row > self.chunk.failures.get(name, 0) for name, each in self.models.failures.items())
+        """Whether to end early: there is something that the other workers have to know."""
+        known = self.chunk.failures
+        is_failing = any(each.in_a_row > known.get(name, 0) for name, each in self.models.failures.items())
+        is_late = time.monotonic() - self.started > CHUNK_SECONDS
+        return result.fatal or is_late or is_failing or overload() is not None
 
 
 def brief(result: Result) -> Result:
-    """A result with what is counted and nothing of what was said. Equal parts are one object, which is sent once."""
-    full = result.trace
-    calls = tuple((step.tool, step.status) for step in full.calls) if full else ()
-    trace = full and _trace(calls, full.model, full.turns, full.warnings)
-    judgements = tuple(_judgement(each.check, each.passed, each.decides) for each in result.judgements)
+    """A result with what is counted and nothing of what was said."""
+    trace = None
+    if full := result.trace:
+        steps = tuple(Step("tool", tool=step.tool, status=step.status) for step in full.calls)
+        trace = Trace(steps, model=full.model, turns=full.turns, warnings=full.warnings)
+    judgements = tuple(replace(each, reason="") for each in result.judgements)
     return replace(result, trace=trace, judgements=judgements, asked=())
 
 
-@lru_cache(1000)
-def _trace(calls: tuple[tuple[str, Status], ...], model: str, turns: int, warnings: tuple[str, ...]) -> Trace:
-    steps = tuple(Step("tool", tool=tool, status=status) for tool, status in calls)
-    return Trace(steps, model=model, turns=turns, warnings=warnings)
-
-
-@lru_cache(1000)
-def _judgement(check: str, passed: bool, decides: bool) -> Judgement:
-    return Judgement(check, passed, "", decides)
-
-
-def _first(errors: BaseExceptionGroup[UpskillError]) -> UpskillError:
-    first = errors.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
-
-
 # Cutting chunks.
-
-
-class Waiting:
-    """Trials of one model and arm that nobody has begun: made when they are needed, but for those that came back."""
-
-    def __init__(self, trials: Collection[Trial] = ()) -> None:
-        self._trials, self._unmade = iter(trials), len(trials)
-        self._returned: deque[Trial] = deque()
-
-    def __len__(self) -> int:
-        return len(self._returned) + self._unmade
-
-    @property
-    def first(self) -> Trial:
-        if not self._returned:
-            self.put_back(self.take(1))
-        return self._returned[0]
-
-    def take(self, count: int) -> tuple[Trial, ...]:
-        known = [self._returned.popleft() for _ in range(min(count, len(self._returned)))]
-        made = list(islice(self._trials, count - len(known)))
-        self._unmade -= len(made)
-        return (*known, *made)
-
-    def put_back(self, trials: Sequence[Trial]) -> None:
-        self._returned.extendleft(reversed(trials))
 
 
 @dataclass
@@ -284,15 +235,11 @@ class Lane:
     """A server, or a model without one: so many trials of it run at a time over all workers."""
 
     limiter: AdaptiveLimiter
-    waiting: dict[Group, Waiting] = field(default_factory=dict[Group, Waiting])
+    waiting: dict[Group, deque[Trial]] = field(default_factory=dict[Group, deque[Trial]])
 
     @property
     def left(self) -> int:
         return sum(map(len, self.waiting.values()))
-
-    def next_group(self) -> Group:
-        """The one with the most left, so that arms keep pace."""
-        return max(self.waiting, key=lambda group: len(self.waiting[group]))
 
 
 @dataclass(frozen=True)
@@ -310,17 +257,13 @@ class ChunkQueue:
         self.job = job
         self.leases = LeaseBook(ledger)
         self.one_at_a_time = one_at_a_time
-        self._lanes: dict[str, Lane] = {}
-        self._by_model: dict[str, Lane] = {}
         self._rates: dict[Group, float] = {}  # trials per second that one slot of a chunk runs
         self._failures: dict[str, int] = {}
         self._crashes: dict[Trial, int] = {}
-        for model in job.plan.addresses:
-            lane = self._lanes.setdefault(_lane_of(job.plan, model), Lane(AdaptiveLimiter(concurrency)))
-            self._by_model[model] = lane
-            for arm in job.plan.arms:
-                if trials := pending_of(job.trials, [model], arm):
-                    lane.waiting[model, arm] = Waiting(trials)
+        names = {model: _lane_of(job.plan, model) for model in job.plan.addresses}
+        self._lanes = {name: Lane(AdaptiveLimiter(concurrency)) for name in names.values()}
+        for trial in job.trials:
+            self._lanes[names[trial.model]].waiting.setdefault((trial.model, trial.arm), deque()).append(trial)
 
     @property
     def left(self) -> int:
@@ -332,9 +275,8 @@ class ChunkQueue:
 
     def stop(self, model: str) -> None:
         """Run no further trial of a model."""
-        waiting = self._by_model[model].waiting
-        for group in [group for group in waiting if group[0] == model]:
-            del waiting[group]
+        for lane in self._lanes.values():
+            lane.waiting = {group: trials for group, trials in lane.waiting.items() if group[0] != model}
 
     def assign(self, workers: int) -> Assignment | None:
         """The next chunk for one of so many workers; None where it has to wait for another one to end."""
@@ -344,24 +286,26 @@ class ChunkQueue:
             return None
         lane = max(open_lanes, key=lambda lane: (lane.limiter.free / lane.limiter.max_concurrency, lane.left))
         limiter = lane.limiter
-        group = lane.next_group()
-        waiting = lane.waiting[group]
+        # The one with the most left, so that arms keep pace.
+        group, waiting = max(lane.waiting.items(), key=lambda item: len(item[1]))
         share = max(1, workers // len(busy))
         width = 1 if self.one_at_a_time else max(1, min(limiter.free, math.ceil(limiter.limit / share)))
-        size = self._size(group, width, math.ceil(lane.left / share))
-        crashes = self._crashes.get(waiting.first, 0) if self._crashes else 0
+        rate = self._rates.get(group)
+        size = FIRST_TRIALS * width if rate is None else int(rate * width * CHUNK_SECONDS)
+        size = max(1, min(MAX_CHUNK, max(width, size), max(width, math.ceil(lane.left / share)), len(waiting)))
+        crashes = self._crashes.get(waiting[0], 0)
         if crashes > 2:  # alone with its worker, a trial that kills it is found
             size = min(size, 8 if crashes == 3 else 1)
-        width = min(width, size, len(waiting))
-        lease = self.leases.grant(min(size, len(waiting)), workers)
+        width = min(width, size)
+        lease = self.leases.grant(size, workers)
         if lease is None:
             return None
-        trials = waiting.take(size)
+        trials = tuple(waiting.popleft() for _ in range(size))
         if not waiting:
             del lane.waiting[group]
         previous = {trial: self.job.previous[trial] for trial in trials if trial in self.job.previous}
         limiter.in_flight += width
-        chunk = Chunk(trials, width, CHUNK_SECONDS, lease, previous, dict(self._failures))
+        chunk = Chunk(trials, width, lease, previous, dict(self._failures))
         return Assignment(chunk, lane, group, time.monotonic())
 
     def pause(self) -> float:
@@ -404,12 +348,7 @@ class ChunkQueue:
 
     def _put_back(self, assignment: Assignment, trials: Sequence[Trial]) -> None:
         if trials:
-            assignment.lane.waiting.setdefault(assignment.group, Waiting()).put_back(trials)
-
-    def _size(self, group: Group, width: int, fair: int) -> int:
-        rate = self._rates.get(group)
-        trials = FIRST_TRIALS * width if rate is None else int(rate * width * CHUNK_SECONDS)
-        return max(1, min(MAX_CHUNK, max(width, trials), max(width, fair)))
+            assignment.lane.waiting.setdefault(assignment.group, deque()).extendleft(reversed(trials))
 
 
 def _lane_of(plan: Plan, model: str) -> str:
@@ -425,27 +364,15 @@ def _lane_of(plan: Plan, model: str) -> str:
 # Sharing the ceilings.
 
 
-@dataclass
-class _Sum:
-    """How much of each of the three that may have a ceiling."""
-
-    cost_usd: float = 0.0
-    tokens: float = 0
-    calls: float = 0
-
-    def add(self, lease: Ceilings, sign: int = 1) -> None:
-        for name in CEILINGS:
-            setattr(self, name, getattr(self, name) + sign * (getattr(lease, name) or 0))
-
-
 class LeaseBook:
+    """What workers may spend. Amounts are in dollars, tokens and calls, in this order."""
+
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.ceilings = ledger.ceilings
-        self._holders = 0
-        self._outstanding = _Sum()
-        self._lost = _Sum()
-        self._used = _Sum()  # for the trials that are settled
+        self._ceilings = np.array([math.inf if most is None else most for most in astuple(ledger.ceilings)])
+        self._leases: list[Ceilings] = []
+        self._lost = np.zeros(3)
+        self._used = np.zeros(3)  # for the trials that are settled
         self._trials = 0
 
     def grant(self, trials: int, workers: int) -> Ceilings | None:
@@ -454,29 +381,31 @@ class LeaseBook:
         CeilingReached when that is how it stays.
         """
         self.ledger.check()
-        shares = {name: self._share(name, trials, workers) for name in CEILINGS}
-        if all(share is None or share > 0 for share in shares.values()):
-            calls, tokens = shares["calls"], shares["tokens"]
+        total = self.ledger.total
+        spent = [total.cost_usd or 0.0, total.total_tokens, self.ledger.calls]
+        left = self._ceilings - spent - self._lost - sum(map(_amounts, self._leases), np.zeros(3))
+        cost, tokens, calls = np.minimum(left / (2 * workers), self._expected(trials)).tolist()
+        calls = min(float(left[2]), max(calls, 1.0))
+        if cost > 0 and tokens > 0 and calls >= 1:  # an estimate of what was lost has fractions
             lease = Ceilings(
-                shares["cost_usd"],
-                None if tokens is None else math.ceil(tokens),
-                None if calls is None else math.floor(calls),
+                None if math.isinf(cost) else cost,
+                None if math.isinf(tokens) else math.ceil(tokens),
+                None if math.isinf(calls) else math.floor(calls),
             )
-            self._holders += 1
-            self._outstanding.add(lease)
+            self._leases.append(lease)
             return lease
-        if self._holders:
+        if self._leases:
             return None
         raise CeilingReached("the ceiling is reached, with what workers that were lost may have spent")
 
     def settle(self, lease: Ceilings, calls: int, spent: Mapping[str, Usage], trials: int) -> None:
         """A worker is done with its lease: record what it used."""
-        self._return(lease)
+        self._leases.remove(lease)
         self.ledger.calls += calls
+        self._used[2] += calls
         for role, usage in spent.items():
             self.ledger.spent[role] = self.ledger.spent.get(role, NO_USAGE) + usage
-            self._used.add(Ceilings(usage.cost_usd, usage.total_tokens, 0))
-        self._used.calls += calls
+            self._used[:2] += (usage.cost_usd or 0.0, usage.total_tokens)
         self._trials += trials
 
     def settle_lost(self, lease: Ceilings, stored: Sequence[Result], in_flight: int) -> None:
@@ -486,32 +415,14 @@ class LeaseBook:
         judge = sum((result.judging for result in stored), NO_USAGE)
         self.settle(lease, calls, {"student": student, "judge": judge} if stored else {}, len(stored))
         total = student + judge
-        known = _Sum(total.cost_usd or 0.0, total.total_tokens, calls)
-        for name in CEILINGS:
-            unknown = max(0.0, (getattr(lease, name) or 0) - getattr(known, name))
-            if self._trials and (each := self._per_trial(name)):
-                unknown = min(unknown, UNCERTAINTY * each * in_flight)
-            setattr(self._lost, name, getattr(self._lost, name) + unknown)
+        unknown = _amounts(lease) - [total.cost_usd or 0.0, total.total_tokens, calls]
+        self._lost += np.maximum(0.0, np.minimum(unknown, self._expected(in_flight)))
 
-    def _per_trial(self, name: str) -> float:
-        return getattr(self._used, name) / self._trials
+    def _expected(self, trials: int) -> Floats:
+        """What so many trials may use at most, going by those that are settled."""
+        per_trial = self._used / max(1, self._trials)
+        return np.where(per_trial > 0, UNCERTAINTY * per_trial * trials, math.inf)
 
-    def _return(self, lease: Ceilings) -> None:
-        self._holders -= 1
-        self._outstanding.add(lease, -1)
-        if not self._holders:
-            self._outstanding = _Sum()  # exactly: fractions of dollars do not add up
 
-    def _share(self, name: str, trials: int, workers: int) -> float | None:
-        ceiling = getattr(self.ceilings, name)
-        if ceiling is None:
-            return None
-        total = self.ledger.total
-        spent = {"cost_usd": total.cost_usd or 0.0, "tokens": total.total_tokens, "calls": self.ledger.calls}[name]
-        left = ceiling - spent - getattr(self._outstanding, name) - getattr(self._lost, name)
-        if left <= 0 or (name == "calls" and left < 1):  # an estimate of what was lost has fractions
-            return 0
-        share = left / (2 * workers)
-        if self._trials and (each := self._per_trial(name)):
-            share = min(share, UNCERTAINTY * each * trials)
-        return min(left, max(share, 1)) if name == "calls" else share
+def _amounts(lease: Ceilings) -> Floats:
+    return np.array([amount or 0.0 for amount in astuple(lease)])

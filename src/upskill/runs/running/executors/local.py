@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 
 from upskill.errors import Paused
-from upskill.runs.planning.pending import pending_of
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.running.executors import Executor, Job, Session
 
@@ -64,7 +63,7 @@ class Local(Executor):
             try:
                 async with asyncio.TaskGroup() as group:
                     for lane, models in lanes.items():
-                        trials = pending_of(job.trials, models)
+                        trials = [trial for trial in job.trials if trial.model in models]
                         waiting = iter(trials)  # which the tasks of a lane share
                         for _ in range(min(len(trials), widths[lane])):
                             group.create_task(work(waiting))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pickle
 import socket
 import tempfile
 import time
@@ -87,7 +86,7 @@ class Ray(Executor):
         tasks, shown = _Tasks(cluster, queue, shared, session), set[str]()
         try:
             async for done in tasks.run():
-                for line in dict.fromkeys(done.messages):
+                for line in done.messages:
                     if line not in shown:
                         shown.add(line)
                         models.context.tell(line)
@@ -116,7 +115,7 @@ class _Tasks:
         self._shared = cluster.ray.put(shared)
         # Not tried again by Ray: what the lost worker may have spent has to be accounted for first.
         self._task: Any = cluster.ray.remote(_run).options(max_retries=0, name=NAME, **cluster.task_options)
-        self._running: dict[asyncio.Future[bytes], tuple[Assignment, Any]] = {}
+        self._running: dict[asyncio.Future[Done], tuple[Assignment, Any]] = {}
         self._crashes = 0  # in a row
 
     async def run(self) -> AsyncGenerator[Done]:
@@ -127,7 +126,7 @@ class _Tasks:
                 timeout = self.queue.pause() or None
                 ended, _ = await asyncio.wait(self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             else:
-                ended = set[asyncio.Future[bytes]]()
+                ended = set[asyncio.Future[Done]]()
                 await asyncio.sleep(self.queue.pause())
             settled = [self._settle(self._running.pop(future)[0], future) for future in ended]
             self._submit()  # first, so that nobody waits while results are counted
@@ -155,10 +154,10 @@ class _Tasks:
             reference = self._task.remote([self._shared], assignment.chunk)
             self._running[asyncio.wrap_future(reference.future())] = (assignment, reference)
 
-    def _settle(self, assignment: Assignment, future: asyncio.Future[bytes]) -> Done:
+    def _settle(self, assignment: Assignment, future: asyncio.Future[Done]) -> Done:
         exceptions = self.cluster.ray.exceptions
         try:
-            done: Done = pickle.loads(future.result())  # noqa: S301 - from a worker of ours
+            done = future.result()
         except exceptions.RayTaskError as error:
             if "No module named 'upskill" in str(error):
                 raise UsageError(
@@ -176,12 +175,12 @@ class _Tasks:
 
     def _requeue_lost(self, assignment: Assignment, how: str) -> Done:
         self._crashes += 1
+        self.cluster.recount()  # a node may be gone
         if self._crashes > MAX_CRASHES_IN_A_ROW:
             raise UsageError(
                 f"the workers of Ray have died {self._crashes} times in a row ({how})",
                 "Is there enough memory? What was finished is stored.",
             )
-        self.cluster.recount()
         keys = [self.plan.key(trial) for trial in assignment.chunk.trials]
         stored = list(self.session.scored(keys)) if self.session.store else None
         given_up = self.queue.requeue_lost(assignment, stored)
@@ -194,17 +193,14 @@ class _Tasks:
 _workers: dict[str, Worker] = {}  # by what it was told all chunks have in common; one at a time
 
 
-def _run(shared: list[Any], chunk: Chunk) -> bytes:
-    """What a process of Ray calls. A reference inside a list is not replaced by its object at every call.
-
-    Returns a `Done`, pickled here: Ray's own pickler, which could also send code, takes twice as long.
-    """
+def _run(shared: list[Any], chunk: Chunk) -> Done:
+    """What a process of Ray calls. A reference inside a list is not replaced by its object at every call."""
     reference = shared[0]
     if (worker := _workers.get(reference.hex())) is None:
         while _workers:
             _workers.popitem()[1].close()
         worker = _workers[reference.hex()] = Worker(import_ray().get(reference))
-    return pickle.dumps(worker.run(chunk), pickle.HIGHEST_PROTOCOL)
+    return worker.run(chunk)
 
 
 def import_ray() -> Any:
@@ -263,12 +259,15 @@ class Cluster:
         self.ray = import_ray()
         self.address = (address or os.environ.get("RAY_ADDRESS", "")).removeprefix("local")
         self.resources = resources
-        self._workers = 0
-        self._counted_at = 0.0
+        self.recount()
         if not self.ray.is_initialized():
             self._init()
         if not self.workers:
-            self._explain_misfit()
+            needs = {"trial_cpus": resources.cpus, "trial_gpus": resources.gpus, "trial_memory": resources.memory_mb}
+            stated = " ".join(f"{name} {value:g}" for name, value in needs.items() if value is not None)
+            if stated:
+                raise UsageError(f"no node of this Ray cluster has room for a trial with {stated}", "Ask for less.")
+            raise UsageError("no node of this Ray cluster has a CPU for trials")
 
     @property
     def task_options(self) -> dict[str, Any]:
@@ -286,8 +285,7 @@ class Cluster:
         return self._workers
 
     def recount(self) -> None:
-        """A node may be gone."""
-        self._counted_at = 0.0
+        self._workers, self._counted_at = 0, 0.0
 
     def other_machines(self) -> list[str]:
         """The names of nodes that are not on the machine of this process."""
@@ -316,11 +314,3 @@ class Cluster:
             where = f"cannot join the Ray cluster at {self.address}" if self.address else "cannot start Ray"
             raise UsageError(f"{where}: {str(error).strip()}", "`ray status` on one of its nodes says more.") from error
         logger.info("Ray has room for %d chunks", self.workers)
-
-    def _explain_misfit(self) -> None:
-        needs = self.resources
-        flags = {"trial_cpus": needs.cpus, "trial_gpus": needs.gpus, "trial_memory": needs.memory_mb}
-        stated = " ".join(f"{flag} {value:g}" for flag, value in flags.items() if value is not None)
-        if stated:
-            raise UsageError(f"no node of this Ray cluster has room for a trial with {stated}", "Ask for less.")
-        raise UsageError("no node of this Ray cluster has a CPU for trials")
