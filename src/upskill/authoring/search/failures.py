@@ -44,7 +44,7 @@ def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite |
         if run.plan.skill.visible_hash != skill.visible_hash or student.name not in run.models:
             continue
         try:
-            cases = Suite.parse({"cases": [case.to_dict() for case in run.plan.suite.cases]}, run.id).by_id
+            cases = Suite.parse({"cases": run.plan.suite.to_dict()["cases"]}, run.id).by_id
         except UsageError:  # it uses a check of a package that is no longer installed
             continue
         for failure in failures_in_run(store, run, cases, model=student.name):

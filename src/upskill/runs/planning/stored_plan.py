@@ -5,10 +5,12 @@ Beside the plan it says how the run is analyzed, which is no part of its trials 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any, Self, cast
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from upskill.agents import Bounds
 from upskill.errors import UsageError
@@ -19,6 +21,7 @@ from upskill.suites import Case, Suite
 from upskill.suites.suite import Part
 from upskill.verdicts.outcome import Scope
 
+T = TypeVar("T")
 MAX_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
 
 
@@ -44,12 +47,6 @@ class StoredSkill:
             body=skill.body,
             meta=meta.decode("utf-8", "replace") if len(meta) <= MAX_META else "",
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        stored = asdict(self)
-        if not self.meta:
-            del stored["meta"]
-        return stored
 
     def to_skill(self) -> Skill:
         """Its text and provenance; its hashes are those of the files that it had."""
@@ -92,35 +89,9 @@ class StoredCase:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     gpu: bool = False
 
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        known = {name: _frozen(stored[name]) for name in _CASE_FIELDS if name in stored}
-        return cls(**known)
-
-    def to_dict(self) -> dict[str, Any]:
-        always = {
-            "id": self.id,
-            "prompt": self.prompt,
-            "checks": [dict(check) for check in self.checks],
-            "held_out": self.held_out,
-        }
-        others = {name: _thawed(value) for name in _CASE_FIELDS if (value := getattr(self, name))}
-        return always | {name: value for name, value in others.items() if name not in always}
-
     @property
     def check_names(self) -> tuple[str, ...]:
         return tuple(next(iter(check), "") for check in self.checks)
-
-
-_CASE_FIELDS = tuple(each.name for each in fields(StoredCase))
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
-
-
-def _thawed(value: Any) -> Any:
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,32 +104,15 @@ class StoredSuite:
 
     @classmethod
     def of(cls, suite: Suite) -> StoredSuite:
-        return cls(
-            source=suite.source,
-            fingerprint=suite.fingerprint,
-            cases=tuple(StoredCase.from_dict(case.plain()) for case in suite.cases),
-            max_output_tokens=suite.max_output_tokens,
-            part=suite.part,
-        )
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        return cls(
-            source=stored.get("source", ""),
-            fingerprint=stored.get("fingerprint", ""),
-            cases=tuple(map(StoredCase.from_dict, stored["cases"])),
-            max_output_tokens=stored.get("max_output_tokens"),
-            part=Part(**stored["part"]) if stored.get("part") else None,
-        )
+        names = ("source", "fingerprint", "max_output_tokens", "part")
+        stored = {name: getattr(suite, name) for name in names}
+        return _adapter(cls).validate_python(stored | {"cases": [case.plain() for case in suite.cases]})
 
     def to_dict(self) -> dict[str, Any]:
-        stored = {
-            "source": self.source,
-            "fingerprint": self.fingerprint,
-            "cases": [case.to_dict() for case in self.cases],
-        }
-        limit = {"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {}
-        return stored | limit | ({"part": asdict(self.part)} if self.part else {})
+        """As a suite file has it, with where it is from."""
+        stored = _adapter(StoredSuite).dump_python(self, mode="json")
+        stored["cases"] = [_without_empty(case, _CASE_OPTIONS) for case in stored["cases"]]
+        return _without_empty(stored, ("max_output_tokens", "part"))
 
     @cached_property
     def by_id(self) -> dict[str, StoredCase]:
@@ -166,9 +120,9 @@ class StoredSuite:
 
     def to_suite(self) -> Suite:
         """The suite with its checks; without any where one of them is not installed here."""
-        limit = {"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {}
+        stored = {name: value for name, value in self.to_dict().items() if name in ("cases", "max_output_tokens")}
         try:
-            suite = Suite.parse({"cases": [case.to_dict() for case in self.cases], **limit}, self.source)
+            suite = Suite.parse(stored, self.source)
         except UsageError:
             cases = (Case(case.id, case.prompt, (), tags=case.tags, held_out=case.held_out) for case in self.cases)
             suite = Suite(tuple(cases), self.source)
@@ -187,16 +141,6 @@ class Analysis:
     stopped: Mapping[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
     warnings: tuple[str, ...] = ()
     registration: Mapping[str, Any] | None = None  # of a run that follows one: path, registered, results_before
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        return cls(**{each.name: _frozen(stored[each.name]) for each in fields(cls) if each.name in stored})
-
-    def to_dict(self) -> dict[str, Any]:
-        return {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
-
-
-_LEFT_OUT_WHEN_EMPTY = ("twins", "replay", "replay_of", "registered", "analysis", "spent_before")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,32 +194,15 @@ class StoredPlan:
         )
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        known: dict[str, Any] = {
-            each.name: _frozen(stored[each.name]) for each in fields(cls) if stored.get(each.name) is not None
-        }
-        bounds: dict[str, Any] = stored.get("bounds") or {}
-        known |= {
-            "skill": StoredSkill(**stored["skill"]),
-            "suite": StoredSuite.from_dict(stored["suite"]),
-            "models": tuple(Address(**model) for model in stored["models"]),
-            "judge": Address(**stored["judge"]) if stored.get("judge") else None,
-            "bounds": Bounds(**bounds),
-            "analysis": Analysis.from_dict(stored.get("analysis") or {}),
-        }
-        return cls(**known)
+    def from_dict(cls, stored: Mapping[str, Any]) -> StoredPlan:
+        return _adapter(cls).validate_python({name: value for name, value in stored.items() if value is not None})
 
     def to_dict(self) -> dict[str, Any]:
-        stored = {each.name: _thawed(getattr(self, each.name)) for each in fields(self)}
-        stored |= {
-            "skill": self.skill.to_dict(),
-            "suite": self.suite.to_dict(),
-            "models": [asdict(address) for address in self.models],
-            "judge": asdict(self.judge) if self.judge else None,
-            "bounds": asdict(self.bounds),
-            "analysis": self.analysis.to_dict() if self.analysis != Analysis() else None,
-        }
-        return {name: value for name, value in stored.items() if value or name not in _LEFT_OUT_WHEN_EMPTY}
+        stored = _adapter(StoredPlan).dump_python(self, mode="json", exclude={"suite"})
+        stored["skill"] = _without_empty(stored["skill"], ("meta",))
+        stored["suite"] = self.suite.to_dict()
+        stored["analysis"] = stored["analysis"] if self.analysis != Analysis() else None
+        return _without_empty(stored, _PLAN_OPTIONS)
 
     def to_plan(self) -> Plan:
         """The plan as far as it is stored: of the skill its text and provenance, of a reference skill nothing."""
@@ -296,3 +223,17 @@ class StoredPlan:
         )
         vars(plan)["twins"] = dict(self.twins)  # as they were found then
         return plan
+
+
+# What is not stored where it is empty.
+_CASE_OPTIONS = tuple(vars(StoredCase(id="", prompt="")).keys() - {"id", "prompt", "checks", "held_out"})
+_PLAN_OPTIONS = ("twins", "replay", "replay_of", "registered", "analysis", "spent_before")
+
+
+def _without_empty(stored: Mapping[str, Any], optional: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in stored.items() if value or name not in optional}
+
+
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)

@@ -26,7 +26,7 @@ from upskill.models.http.transport import Transport, acquire_transport
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.models.throttling import AdaptiveLimiter, forget_limiters, overload
-from upskill.runs.planning.plan import Judgement, Plan, Result, Trial
+from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.running.executors import Job
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, find_store, is_url
