@@ -78,7 +78,7 @@ def models() -> Iterator[str]:
     yield "|---|---|"
     yield f"| `local` | the embedded model `{next(iter(LOCAL_MODELS))}` |"
     for row in LOCAL_MODELS.values():
-        yield f"| `local:{row.name}` | {row.download_size / 1e6:,.0f} MB to download, {row.license}; {row.advice} |"
+        yield f"| `local:{row.name}` | {row.size / 1e6:,.0f} MB to download, {row.license}; {row.advice} |"
     yield "| `local:/path/to/model.gguf` | any other GGUF file |"
     yield "| `anthropic:MODEL` | Anthropic's messages API (`ANTHROPIC_API_KEY`) |"
     for endpoint in ENDPOINTS.values():

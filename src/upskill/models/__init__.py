@@ -16,6 +16,7 @@ A name as a person types it becomes an `Address`, a plain value; `open_model` tu
 - `cache`: replies that were paid for once; `cassette`: a file of them that travels
 - `ledger`: what was spent, and ceilings; `prices`: what tokens cost
 - `prompt`: reads prompt texts; `parsing`: reads JSON that servers send, quotes their errors
+- `program`: runs an installed program, and says which version it is
 """
 
 from __future__ import annotations

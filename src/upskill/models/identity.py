@@ -23,7 +23,7 @@ def identity_of(address: Address) -> list[object]:
     if address.provider == "scripted":
         return [_script_hash(Path(address.model))]
     if address.provider == "command" and (spec := AGENT_SPECS.get(address.endpoint)):
-        from upskill.models.command.program import program_version  # noqa: PLC0415 - only for programs
+        from upskill.models.program import program_version  # noqa: PLC0415 - only for programs
 
         return [program_version(spec.program)]
     return []

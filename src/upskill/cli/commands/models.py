@@ -41,7 +41,7 @@ def command(context: click.Context, as_json: bool) -> None:
     rows = [
         {
             "Name": Text(f"local:{row.name}"),
-            "Download": Text(_size(row.download_size)),
+            "Download": Text(_size(row.size)),
             "Memory": Text(_size(row.memory())),
             "License": Text(row.license),
             "State": Text(_state(row)),
@@ -89,7 +89,7 @@ def show_command(name: str, as_json: bool) -> None:
         "Can": row.can,
         "Cannot": row.cannot,
         "File": f"{row.size / 1e6:,.0f} MB, {'to be ' if state == 'absent' else ''}kept as {weights_path(row)}",
-        "Download": "; or ".join(f"{row.size_from(origin) / 1e6:,.0f} MB from {origin}" for origin in row.origins),
+        "Download": f"{row.size / 1e6:,.0f} MB from {row.source}",
         "Memory": f"about {_size(row.memory())} for each server, with a context of {row.context:,} tokens",
         "Speed": f"reads {speed.read:,.0f} and writes {speed.write:,.0f} tokens per second on this machine"
         if speed
@@ -152,7 +152,7 @@ def _facts(row: LocalModel) -> dict[str, Any]:
         "path": str(weights_path(row)),
         "size": row.size,
         "on_disk": bytes_on_disk(row),
-        "download_size": row.download_size,
+        "download_size": row.size,
         "memory": row.memory(),
         "context": row.context,
         "license": row.license,

@@ -5,7 +5,7 @@ API keys that this process may hold. The person's own settings (memory files, sk
 far as the program allows. Output limits, temperature and seeds are the agent's own.
 
 Which agents there are is in `skills/agent_specs.py`. `claude_code`, `codex` and `opencode` each have a `Command`: how
-the program is asked, and how its output is read. `program` runs one to its end, and says which version is installed.
+the program is asked, and how its output is read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 
 from upskill.errors import ModelError, UsageError, did_you_mean
 from upskill.models import Address, Model, ModelContext, Reply, Request, Unanswered
-from upskill.models.command.program import Invocation, ProcessResult, run_process
 from upskill.models.parsing import safe_excerpt, unanswered_stop
 from upskill.models.prices import price_for
+from upskill.models.program import Invocation, ProcessResult, run_process
 from upskill.models.throttling import CircuitBreaker
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 

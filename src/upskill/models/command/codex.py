@@ -8,8 +8,8 @@ from contextlib import suppress
 from upskill.errors import ModelError
 from upskill.models import Reply
 from upskill.models.command import Command, CommandRequest
-from upskill.models.command.program import Invocation, json_events
 from upskill.models.parsing import count_or_zero
+from upskill.models.program import Invocation, json_events
 from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 

