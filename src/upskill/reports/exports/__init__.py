@@ -2,8 +2,8 @@
 
 Kinds:
 
-- `csv`, `jsonl`, `parquet`: one row for each trial
-- `junit`, `markdown`: the reports of these names (`rendered`)
+- `csv`, `jsonl`: one row for each trial; `junit`, `markdown`: the reports of these names (`text_files`)
+- `parquet`: one row for each trial, with types
 - `inspect`: logs of inspect_ai, one for each model and arm
 - `skill-creator`: a workspace of Anthropic's skill-creator (`skill_creator`)
 - `upskill-runs`: the tree of Hugging Face's upskill (`upskill_runs`)
@@ -18,9 +18,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from upskill.outputs import whole_file, whole_folder
+from upskill.plain import as_list, as_mapping
 from upskill.registry import Registry
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
@@ -30,11 +31,11 @@ EXPORTS = Registry(
     "export format",
     "upskill.exports",
     {
-        "csv": "upskill.reports.exports.csv:EXPORT",
-        "jsonl": "upskill.reports.exports.jsonl:EXPORT",
+        "csv": "upskill.reports.exports.text_files:CSV",
+        "jsonl": "upskill.reports.exports.text_files:JSONL",
         "parquet": "upskill.reports.exports.parquet:EXPORT",
-        "junit": "upskill.reports.exports.rendered:JUNIT",
-        "markdown": "upskill.reports.exports.rendered:MARKDOWN",
+        "junit": "upskill.reports.exports.text_files:JUNIT",
+        "markdown": "upskill.reports.exports.text_files:MARKDOWN",
         "inspect": "upskill.reports.exports.inspect:EXPORT",
         "skill-creator": "upskill.reports.exports.skill_creator:EXPORT",
         "upskill-runs": "upskill.reports.exports.upskill_runs:EXPORT",
@@ -97,3 +98,12 @@ def file_name(text: str, number: int = 0) -> str:
     """Text that anybody may have chosen as part of a file's name; `number` keeps those apart that become alike."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:60] or "unnamed"
     return f"{plain}-{number}" if number else plain
+
+
+def clean(value: Any) -> Any:
+    """Plain data without halves of surrogate pairs, which many readers refuse: they become the text of their escape."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    if (fields := as_mapping(value)) is not None:
+        return {clean(name): clean(item) for name, item in fields.items()}
+    return value if (items := as_list(value)) is None else [clean(item) for item in items]

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from upskill.plain import as_list, as_mapping, digest
-from upskill.reports.exports import FolderExport, StoredRun, file_name
+from upskill.plain import digest
+from upskill.reports.exports import FolderExport, StoredRun, clean, file_name
 from upskill.runs.planning.plan import Result
-from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
-from upskill.traces import Step, Trace, Usage
+from upskill.runs.planning.stored_plan import StoredCase
+from upskill.traces import Trace, Usage
 from upskill.version import __version__
 
 VERSION = 2  # of the format
@@ -47,11 +47,12 @@ class _Log:
         self.scored: dict[str, list[int]] = {}  # by score: how many are right, and how many there are
         self.usage: dict[str, dict[str, Any]] = {}
         self.samples = self.errored = 0
+        self.plan = {"name": "upskill", "steps": [{"solver": f"upskill/{source.run.plan.agent}", "params": {}}]}
 
     def write(self, path: Path) -> None:
         spec = self._spec()
         with ZipFile(path, "w", ZIP_DEFLATED) as log, tempfile.TemporaryFile("w+", encoding="utf-8") as summaries:
-            _add(log, "_journal/start.json", {"version": VERSION, "eval": spec, "plan": self._plan()})
+            _add(log, "_journal/start.json", {"version": VERSION, "eval": spec, "plan": self.plan})
             self._write_samples(log, summaries)
             summaries.seek(0)
             with log.open(ZipInfo("summaries.json"), "w", force_zip64=True) as file:
@@ -83,7 +84,7 @@ class _Log:
             "eval_id": digest([run.id, self.model, self.arm]),
             "run_id": run.id,
             "created": run.created,
-            "task": f"{run.skill} ({self._arm})",
+            "task": f"{run.skill} ({self.source.baseline if self.arm == 'baseline' else self.arm})",
             "task_id": digest([run.skill, self.arm]),
             "task_version": plan.skill.fingerprint,
             "solver": f"upskill/{plan.agent}",
@@ -105,24 +106,17 @@ class _Log:
             "metadata": {"arm": self.arm, "skill": run.skill, "suite": plan.suite.fingerprint},
         }
 
-    @property
-    def _arm(self) -> str:
-        return self.source.baseline if self.arm == "baseline" else self.arm
-
-    def _plan(self) -> dict[str, Any]:
-        return {"name": "upskill", "steps": [{"solver": f"upskill/{self.source.run.plan.agent}", "params": {}}]}
-
     def _header(self, spec: dict[str, Any]) -> dict[str, Any]:
         run = self.source.run
-        wanted = len(self.source.cases) * run.plan.runs
+        planned = len(self.source.cases) * run.plan.runs
         names = sorted(self.scored, key=lambda name: name != OUTCOME)
         return {
             "version": VERSION,
-            "status": "success" if self.samples == wanted else "cancelled",
+            "status": "success" if self.samples == planned else "cancelled",
             "eval": spec,
-            "plan": self._plan(),
+            "plan": self.plan,
             "results": {
-                "total_samples": wanted,
+                "total_samples": planned,
                 "completed_samples": self.samples - self.errored,
                 "scores": [self._score(name) for name in names],
             },
@@ -159,14 +153,16 @@ OUTCOME = "outcome"  # the score that says whether the trial passed
 STOPS = {"length": "max_tokens", "context": "model_length", "refusal": "content_filter", "repetition": "max_tokens"}
 LIMITS = {"turns": "turn", "tokens": "token", "seconds": "time"}
 _PLAIN_ID = re.compile(r"[\w][\w .,:;()+=@#-]{0,150}")
-LONGEST = 1000  # characters of a text in a summary
+MAX_SUMMARY_TEXT = 1000  # characters of a text in a summary
 
 
 def sample(source: StoredRun, result: Result) -> dict[str, Any]:
     trial, trace = result.trial, result.trace
     plan = source.run.plan
     case = source.cases.get(trial.case) or StoredCase(id=trial.case, prompt="")
-    judge = plan.judge
+    stop = trace.stop if trace else ""
+    limit = getattr(plan.bounds, stop) if stop in LIMITS else None
+    judge, traceback = plan.judge, result.traceback or result.error
     used = {trial.model: usage(result.usage)}
     if judge and result.judging.total_tokens:
         add_usage(used, judge.name, usage(result.judging))
@@ -175,21 +171,19 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
         "arm": trial.arm,
         "seed": trial.seed,
         "held_out": case.held_out,
-    }
-    more = {
         "tags": list(case.tags),
         "cause": result.cause,
         "activated": result.activated,
         "leak": result.leak,
         **case.metadata,
     }
-    metadata |= {name: value for name, value in more.items() if value not in (None, "", [])}
+    metadata = {name: value for name, value in metadata.items() if value not in (None, "", [])}
     return {
         "id": sample_id(source, trial.case),
         "epoch": trial.seed - plan.seed + 1,
         "input": case.prompt,
         "target": case.reference or case.expected_output,
-        "messages": [*_asked(source, result, case), *(_messages(trace) if trace else ())],
+        "messages": [*_prompt_messages(source, result, case), *(_messages(trace) if trace else ())],
         "output": _output(result),
         "scores": _scores(result) if result.passed is not None else None,
         "metadata": metadata,
@@ -200,8 +194,10 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
         "total_time": result.seconds,
         "working_time": result.seconds,
         "uuid": result.key,
-        "error": _error(result) if result.passed is None else None,
-        "limit": _limit(trace, plan),
+        "error": {"message": result.error, "traceback": traceback, "traceback_ansi": traceback}
+        if result.passed is None
+        else None,
+        "limit": {"type": LIMITS[stop], "limit": limit} if limit else None,
     }
 
 
@@ -219,9 +215,9 @@ def summarise(written: Mapping[str, Any]) -> dict[str, Any]:
         name: {**score, "answer": _cut(score["answer"]), "explanation": _cut(score["explanation"])}
         for name, score in full.items()
     }
-    kept = ("id", "epoch", "metadata", "model_usage", "total_time", "working_time", "uuid")
+    copied = ("id", "epoch", "metadata", "model_usage", "total_time", "working_time", "uuid")
     return {
-        **{name: written[name] for name in kept},
+        **{name: written[name] for name in copied},
         "input": _cut(written["input"]),
         "target": _cut(written["target"]),
         "scores": scores or None,
@@ -233,7 +229,7 @@ def summarise(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_SUMMARY_TEXT else f"{text[:MAX_SUMMARY_TEXT]}..."
 
 
 def usage(used: Usage) -> dict[str, Any]:
@@ -250,24 +246,21 @@ def usage(used: Usage) -> dict[str, Any]:
 def add_usage(total: dict[str, dict[str, Any]], model: str, used: Mapping[str, Any]) -> None:
     """Add to what a model has used; a sum with an unknown price is unknown."""
     before = total.get(model)
-    total[model] = (
-        dict(used)
-        if before is None
-        else {
-            name: None if value is None or before[name] is None else before[name] + value
-            for name, value in used.items()
-        }
-    )
+    if before is None:
+        total[model] = dict(used)
+        return
+    sums = ((name, value, before[name]) for name, value in used.items())
+    total[model] = {name: None if None in (value, earlier) else earlier + value for name, value, earlier in sums}
 
 
-def _asked(source: StoredRun, result: Result, case: StoredCase) -> Iterator[dict[str, Any]]:
+def _prompt_messages(source: StoredRun, result: Result, case: StoredCase) -> Iterator[dict[str, Any]]:
     """What the student was told: the skill where it is in the prompt, and the task with its files."""
     plan = source.run.plan
     if plan.agent == "chat" and result.trial.arm == "skill":
         yield {"role": "system", "content": plan.skill.body}
     files = [f"{name}:\n```\n{text}\n```" for name, text in case.files.items()]
-    shown = files if plan.agent == "chat" else []
-    yield {"role": "user", "content": "\n\n".join([*shown, case.prompt]), "source": "input"}
+    in_prompt = files if plan.agent == "chat" else []
+    yield {"role": "user", "content": "\n\n".join([*in_prompt, case.prompt]), "source": "input"}
 
 
 def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
@@ -277,8 +270,16 @@ def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
         if step.kind == "thinking":
             thoughts.append({"type": "reasoning", "reasoning": step.text})
         elif step.kind == "tool":
-            yield _assistant(thoughts, "", trace.model) | {"tool_calls": [_call(number, step)]}
-            yield _tool_result(number, step)
+            call = {
+                "id": f"call-{number}",
+                "function": step.tool,
+                "arguments": dict(step.arguments),
+                "type": "function",
+            }
+            yield _assistant(thoughts, "", trace.model) | {"tool_calls": [call]}
+            error = {"type": "unknown", "message": step.output[:MAX_SUMMARY_TEXT]} if step.status == "error" else None
+            result = {"role": "tool", "content": step.output, "tool_call_id": call["id"], "function": step.tool}
+            yield result | ({"error": error} if error else {})
             thoughts = []
         elif step.kind == "assistant":
             yield _assistant(thoughts, step.text, trace.model)
@@ -292,15 +293,6 @@ def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
 def _assistant(thoughts: list[dict[str, Any]], text: str, model: str) -> dict[str, Any]:
     content = [*thoughts, {"type": "text", "text": text}] if thoughts else text
     return {"role": "assistant", "content": content, "source": "generate", "model": model}
-
-
-def _call(number: int, step: Step) -> dict[str, Any]:
-    return {"id": f"call-{number}", "function": step.tool, "arguments": dict(step.arguments), "type": "function"}
-
-
-def _tool_result(number: int, step: Step) -> dict[str, Any]:
-    said = {"role": "tool", "content": step.output, "tool_call_id": f"call-{number}", "function": step.tool}
-    return said | ({"error": {"type": "unknown", "message": step.output[:LONGEST]}} if step.status == "error" else {})
 
 
 def _output(result: Result) -> dict[str, Any]:
@@ -319,35 +311,15 @@ def _output(result: Result) -> dict[str, Any]:
 
 def _scores(result: Result) -> dict[str, Any]:
     answer = result.trace.answer if result.trace else ""
-    said = "; ".join(one.reason for one in result.judgements if one.decides and one.passed is not True)
-    scores = {OUTCOME: _score(result.passed is True, answer, said or "every check passed")}
-    for one in result.judgements:
-        name, number = one.check, 2
+    reasons = "; ".join(each.reason for each in result.judgements if each.decides and each.passed is not True)
+    scores = {OUTCOME: _score(result.passed is True, answer, reasons or "every check passed")}
+    for finding in result.judgements:
+        name, number = finding.check, 2
         while name in scores:
-            name, number = f"{one.check} {number}", number + 1
-        scores[name] = _score(one.passed, answer, one.reason) | {"metadata": {"decides": one.decides}}
+            name, number = f"{finding.check} {number}", number + 1
+        scores[name] = _score(finding.passed, answer, finding.reason) | {"metadata": {"decides": finding.decides}}
     return scores
 
 
 def _score(passed: bool, answer: str, why: str) -> dict[str, Any]:
     return {"value": "C" if passed else "I", "answer": answer, "explanation": why}
-
-
-def _error(result: Result) -> dict[str, Any]:
-    traceback = result.traceback or result.error
-    return {"message": result.error, "traceback": traceback, "traceback_ansi": traceback}
-
-
-def _limit(trace: Trace | None, plan: StoredPlan) -> dict[str, Any] | None:
-    stop = trace.stop if trace else ""
-    limit = getattr(plan.bounds, stop) if stop in LIMITS else None
-    return {"type": LIMITS[stop], "limit": limit} if limit else None
-
-
-def clean(value: Any) -> Any:
-    """Plain data without halves of surrogate pairs, which its reader refuses."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
-    if (fields := as_mapping(value)) is not None:
-        return {clean(name): clean(item) for name, item in fields.items()}
-    return value if (items := as_list(value)) is None else [clean(item) for item in items]

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 import pyarrow  # noqa: ICN001 - it has its usual name below
 from pyarrow.parquet import ParquetWriter
 
-from upskill.reports.exports import FileExport, StoredRun
+from upskill.reports.exports import FileExport, StoredRun, clean
 from upskill.reports.trial_rows import COLUMNS, trial_row
 
 pa: Any = pyarrow  # which says nothing of its types
@@ -26,21 +26,12 @@ def write(run: StoredRun, stream: BinaryIO) -> None:
     letters = 0
     with ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
         for result in run.results():
-            rows.append({name: _value(value) for name, value in trial_row(run.run, result).items()})
+            rows.append(clean(trial_row(run.run, result)))
             letters += sum(len(rows[-1][name]) for name in ("prompt", "answer", "findings"))
             if len(rows) == ROWS_AT_ONCE or letters > LETTERS_AT_ONCE:
-                writer.write_table(_table(rows))
+                writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
                 rows, letters = [], 0
-        writer.write_table(_table(rows))
-
-
-def _table(rows: list[dict[str, Any]]) -> Any:
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _value(value: Any) -> Any:
-    """Half a surrogate pair, which has no place in UTF-8, as its escape."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
 
 
 EXPORT = FileExport(write, ".parquet", is_text=False)

@@ -58,7 +58,6 @@ class _Pass:
     def plain(self) -> dict[str, Any]:
         mcp = sum(count for name, count in self.calls.items() if "__" in name)
         tool_seconds = min(self.seconds, self.tool_seconds)
-        said = f"{counted(self.errored, 'trial')} errored: {self.error}" if self.errored else None
         return {
             "stats": {
                 "conversation_span_ms": self.seconds * 1000,
@@ -80,7 +79,7 @@ class _Pass:
             "passed": bool(self.passed) and not self.failed and not self.errored,
             "assertions_passed": self.passed,
             "assertions_total": self.passed + self.failed,
-            "error_message": said,
+            "error_message": f"{counted(self.errored, 'trial')} errored: {self.error}" if self.errored else None,
         }
 
 
@@ -95,22 +94,18 @@ def write(source: StoredRun, folder: Path) -> None:
     order = sorted(passes, key=lambda key: (run.models.index(key[0]), key[1], list(RUN_TYPES).index(key[2])))
     results = [_result(run, batch, number, key, passes[key]) for number, key in enumerate(order, start=1)]
     for result in results:
-        place = folder / batch / f"run_{result['metadata']['run_number']}"
-        place.mkdir(parents=True)
-        _write(place / "run_metadata.json", result["metadata"])
-        _write(place / "run_result.json", result)
-    (folder / batch).mkdir(exist_ok=True)
-    _write(
-        folder / batch / "batch_summary.json",
-        {
-            "batch_id": batch,
-            "model": ", ".join(run.models),
-            "task": run.plan.skill.description or run.skill,
-            "total_runs": len(results),
-            "passed_runs": sum(result["passed"] for result in results),
-            "results": results,
-        },
-    )
+        subfolder = folder / batch / f"run_{result['metadata']['run_number']}"
+        _write(subfolder / "run_metadata.json", result["metadata"])
+        _write(subfolder / "run_result.json", result)
+    summary = {
+        "batch_id": batch,
+        "model": ", ".join(run.models),
+        "task": run.plan.skill.description or run.skill,
+        "total_runs": len(results),
+        "passed_runs": sum(result["passed"] for result in results),
+        "results": results,
+    }
+    _write(folder / batch / "batch_summary.json", summary)
 
 
 def _result(run: Run, batch: str, number: int, key: tuple[str, int, str], done: _Pass) -> dict[str, Any]:
@@ -133,6 +128,7 @@ def _result(run: Run, batch: str, number: int, key: tuple[str, int, str], done: 
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=2), encoding="utf-8")
 
 

@@ -1,0 +1,68 @@
+"""`csv` and `jsonl`: one row for each trial; `junit` and `markdown`: the reports of these names, of a stored run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import asdict
+from functools import partial
+from typing import BinaryIO
+
+from upskill.reports import REPORTS, Report, ReportContext
+from upskill.reports.exports import FileExport, StoredRun, clean
+from upskill.reports.trial_rows import COLUMNS, trial_row
+
+# What a spreadsheet takes for a formula, and would carry out.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _write_csv(run: StoredRun, stream: BinaryIO) -> None:
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for result in run.results():
+        writer.writerow(map(_cell, trial_row(run.run, result).values()))
+    text.flush()
+    text.detach()
+
+
+def _cell(value: object) -> object:
+    """Control characters as their escapes, and nothing that is a formula."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return value
+    plain = _CONTROL.sub(lambda control: repr(control[0])[1:-1], value.replace("\r\n", "\n"))
+    return f"'{plain}" if value.startswith(FORMULA) else plain
+
+
+def _write_jsonl(run: StoredRun, stream: BinaryIO) -> None:
+    """With findings and every step."""
+    for result in run.results():
+        row = trial_row(run.run, result)
+        case = run.cases.get(result.trial.case)
+        row["tags"] = list(case.tags) if case else []
+        row["findings"] = json.loads(row["findings"])
+        steps = map(asdict, result.trace.steps if result.trace else ())
+        row["steps"] = [{name: value for name, value in step.items() if value not in ("", {}, None)} for step in steps]
+        if result.traceback:
+            row["traceback"] = result.traceback
+        stream.write(json.dumps(clean(row), ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+
+def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
+    from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy comes with it
+
+    report: Report = REPORTS.load(kind)
+    text = report(evaluation_of(run.store, run.run), ReportContext(results=run.results))
+    assert isinstance(text, str)
+    stream.write(text.encode(errors="backslashreplace"))
+
+
+CSV = FileExport(_write_csv, ".csv")
+JSONL = FileExport(_write_jsonl, ".jsonl")
+JUNIT = FileExport(partial(_write_report, "junit"), ".xml")
+MARKDOWN = FileExport(partial(_write_report, "markdown"), ".md")
