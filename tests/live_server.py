@@ -78,7 +78,7 @@ def served(place: Path | str, port: int | None = 0) -> Generator[Live]:
     thread.start()
     try:
         with open_store(place) as store:
-            page = LivePage(store, str(place))
+            page = LivePage(store)
             context = serving(page, port)
             found = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(600)
             try:

@@ -19,7 +19,7 @@ from live_server import HOSTILE, Live, add_runs, run_now, served
 from test_store import PLAN, TRIALS, begin, result_of
 from upskill import Skill, Suite, open_store
 from upskill.reports import json as json_report
-from upskill.reports.live import pages, summaries
+from upskill.reports.live import pages, server
 from upskill.reports.live.watcher import Rate, Watcher
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Store
@@ -356,19 +356,15 @@ def test_the_page_of_a_skill_has_its_latest_runs_and_says_of_how_many(
 # Large runs.
 
 
-def test_a_large_run_is_computed_elsewhere_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = add_runs(tmp_path)
-    monkeypatch.setattr(summaries, "SMALL", 0)
-    asked = f"api/summary?run={ids['first']}"
-    with served(tmp_path / "runs") as live:
-        assert live.ask(asked).status == 202
-        assert live.ask(f"run/{ids['first']}").status == 200
-        while (answer := live.ask(asked)).status == 202:
+def test_a_large_run_is_summarized_while_pages_are_answered(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SMALL", 0)
+    path = f"api/summary?run={site.second}"
+    with served(site.place) as live:
+        assert live.ask(path).status == 202
+        assert live.ask(f"run/{site.second}").status == 200
+        while (answer := live.ask(path)).status == 202:
             pass
-        assert answer.json["run"]["id"] == ids["first"]
-    monkeypatch.setattr(summaries, "read_and_summarize", None)  # nobody computes anything any more
-    with served(tmp_path / "runs") as live:
-        assert live.ask(asked).json == answer.json
+        assert answer.json["run"]["id"] == site.second
 
 
 # What goes on.
@@ -547,7 +543,7 @@ def test_an_answer_is_compressed_and_sent_once(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_is_summarized_seldom_and_at_once_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(summaries, "RECOMPUTE_FACTOR", 1e9)
+    monkeypatch.setattr(server, "RECOMPUTE_FACTOR", 1e9)
     with open_store(tmp_path) as store, served(tmp_path) as live:
         run = begin(store)
         with store.claim(run):
@@ -558,24 +554,3 @@ def test_a_run_that_goes_on_is_summarized_seldom_and_at_once_when_it_ends(
             assert (answer.json["run"]["scored"], answer.headers["X-Stale"]) == (1, "1")
         answer = live.ask(f"api/summary?run={run.id}")
         assert (answer.json["run"]["scored"], answer.headers.get("X-Stale")) == (2, None)
-
-
-def test_nothing_is_written_to_the_store_of_a_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summaries, "SMALL", 0)
-    with open_store(tmp_path) as store, served(tmp_path) as live:
-        run = begin(store)
-
-        def computed() -> int:
-            while (answer := live.ask(f"api/summary?run={run.id}")).status == 202 or "X-Stale" in answer.headers:
-                pass
-            return answer.json["run"]["scored"]
-
-        with store.claim(run):
-            add(store, 0)
-            assert computed() == 1
-            assert store.summary(run) is None
-        add(store, 1)
-        assert computed() == 2
-        kept = store.summary(run)
-        assert kept
-        assert json.loads(kept[1])["run"]["scored"] == 2

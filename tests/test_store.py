@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 import textwrap
@@ -453,16 +452,6 @@ async def test_skills_and_scores_are_counted(store: Store) -> None:
     await add_all(store, run, [*results, *gone])
     assert store.scores(run, "one", "skill") == {"greet-1": (1, 2), "greet-2": (1, 2)}
     assert store.scores(run, "two", "skill") == {}
-
-
-def test_a_summary_is_kept_with_the_revision_that_it_is_of(store: Store) -> None:
-    run = begin(store)
-    assert store.summary(run) is None
-    store.keep_summary(run, 3, '{"half a pair": "\\ud800"}')
-    store.keep_summary(run, 4, '{"half a pair": "\ud800"}')
-    revision, document = store.summary(run) or (0, "")
-    assert revision == 4
-    assert json.loads(document) == {"half a pair": "\ud800"}
 
 
 async def test_what_a_person_says_of_an_answer_is_kept_and_can_be_changed(place: str) -> None:

@@ -52,32 +52,26 @@ COMMANDS = {
 }
 
 
-def _set_up_logging(context: click.Context, _: click.Parameter, given: int) -> int:
-    verbosity = max(given, context.meta.get("upskill.verbosity", 0))  # `upskill -v eval` and `upskill eval -v`
+def _set_up_logging(context: click.Context, _: click.Parameter, count: int) -> int:
+    verbosity = max(count, context.meta.get("upskill.verbosity", 0))  # `upskill -v eval` and `upskill eval -v`
     context.meta["upskill.verbosity"] = verbosity
-    wanted = os.environ.get("UPSKILL_LOG", "")
-    if verbosity or wanted or "upskill.cli.log" in sys.modules:
+    level = os.environ.get("UPSKILL_LOG", "")
+    if verbosity or level or "upskill.cli.log" in sys.modules:
         from upskill.cli.log import set_up_logging  # noqa: PLC0415 - logging, only for those who read it
 
-        set_up_logging(verbosity, wanted)
-    return given
-
-
-def _verbose_option() -> click.Option:
-    line = "Log on standard error what is done; -vv also what is sent and received. Secrets are redacted."
-    return click.Option(
-        ["-v", "--verbose"], count=True, expose_value=False, is_eager=True, callback=_set_up_logging, help=line
-    )
+        set_up_logging(verbosity, level)
+    return count
 
 
 def _add_verbose(command: click.Command) -> None:
     """Give a command and its own commands the option to log; one that has a `-v` of its own logs with that."""
+    line = "Log on standard error what is done; -vv also what is sent and received. Secrets are redacted."
     for each in (command, *getattr(command, "commands", {}).values()):
         own = next((param for param in each.params if param.name == "verbose"), None)
         if own is None:
-            each.params.append(_verbose_option())
-        else:
-            own.callback = _set_up_logging
+            own = click.Option(["-v", "--verbose"], count=True, expose_value=False, is_eager=True, help=line)
+            each.params.append(own)
+        own.callback = _set_up_logging
 
 
 class Commands(click.Group):
@@ -98,9 +92,7 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from upskill.errors import did_you_mean  # noqa: PLC0415 - only when something is wrong
 
-            raise click.UsageError(
-                f"no command is called {args[0]!r}. {did_you_mean(args[0], self.list_commands(ctx))}"
-            )
+            raise click.UsageError(f"no command is called {args[0]!r}. {did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -112,7 +104,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 START_PAGE = """\
@@ -157,10 +149,6 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors="replace")
     # Or pydantic looks through every installed package for plugins of its own.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    if "_UPSKILL_COMPLETE" in os.environ:
-        from upskill.cli.commands.completion import register  # noqa: PLC0415 - only when a shell asks
-
-        register()
     try:
         code = upskill.main(standalone_mode=False, prog_name="upskill")
     except click.exceptions.Exit as error:
@@ -168,13 +156,10 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.message)
         code = 0
-    except click.UsageError as error:
-        _say(error.format_message())
-        if error.ctx:
-            click.echo(f"  See `{error.ctx.command_path} --help`.", err=True)
-        code = 2
     except click.ClickException as error:
         _say(error.format_message())
+        if isinstance(error, click.UsageError) and error.ctx:
+            click.echo(f"  See `{error.ctx.command_path} --help`.", err=True)
         code = 2
     except (KeyboardInterrupt, click.Abort) as error:
         notes: list[str] = getattr(error.__cause__ or error, "__notes__", [])

@@ -5,20 +5,12 @@ What a command needs to know for that is imported when the person asks: completi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-    split_arg_string,
-)
+from click.shell_completion import CompletionItem, get_completion_class
 
 from upskill.cli.help import Command
 from upskill.installation import DISTRIBUTION
@@ -29,57 +21,16 @@ if TYPE_CHECKING:
 
 VARIABLE = "_UPSKILL_COMPLETE"  # as click makes it from the command's name
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
-# The words of click's own script, but for the line that is typed: bash takes `local:` for a word of its own.
-_BASH = """\
-_upskill_completion() {
-    local IFS=$'\\n' completion type value
-    COMPREPLY=()
-    for completion in $(env COMP_LINE="$COMP_LINE" COMP_POINT="$COMP_POINT" COMP_WORDBREAKS="$COMP_WORDBREAKS" \\
-        %(complete_var)s=bash_complete "$1" 2>/dev/null); do
-        IFS=',' read -r type value <<< "$completion"
-        case $type in
-            dir) compopt -o dirnames ;;
-            file) compopt -o default ;;
-            plain) COMPREPLY+=("$value") ;;
-        esac
-    done
-}
-complete -o nosort -F _upskill_completion %(prog_name)s
-"""
-
-
-class Bash(BashComplete):
-    source_template: ClassVar[str] = _BASH
-    _before_colon = ""  # what bash leaves alone of the word that is typed
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        typed = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
-        words = split_arg_string(typed)[1:]
-        incomplete = words.pop() if words and not typed[-1].isspace() else ""
-        if ":" in os.environ.get("COMP_WORDBREAKS", ""):
-            self._before_colon = incomplete[: incomplete.rfind(":") + 1]
-        return words, incomplete
-
-    def format_completion(self, item: CompletionItem) -> str:
-        return f"{item.type},{item.value.removeprefix(self._before_colon)}"
-
-
-SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": ZshComplete, "fish": FishComplete}
 _SECOND_NAME = {
-    "bash": f"complete -o nosort -F _upskill_completion {DISTRIBUTION}",
+    # Or bash takes `local:` for a word of its own.
+    "bash": f"complete -o nosort -F _upskill_completion {DISTRIBUTION}\nCOMP_WORDBREAKS=${{COMP_WORDBREAKS//:}}",
     "zsh": f"compdef _upskill_completion {DISTRIBUTION}",
     "fish": f"complete --command {DISTRIBUTION} --wraps upskill",
-}
-_WHERE = {
-    "bash": "~/.local/share/bash-completion/completions/upskill",
-    "zsh": "~/.zfunc/_upskill",
-    "fish": "~/.config/fish/completions/upskill.fish",
 }
 
 
 @click.command("completion", cls=Command)
-@click.argument("shell", type=click.Choice(tuple(SHELLS)))
+@click.argument("shell", type=click.Choice(tuple(_SECOND_NAME)))
 def command(shell: str) -> None:
     """Print a script that completes commands, options, models, agents, runs, cases and tags in SHELL.
 
@@ -88,15 +39,11 @@ def command(shell: str) -> None:
     eval "$(upskill completion zsh)"                                in ~/.zshrc
     upskill completion fish > ~/.config/fish/completions/upskill.fish
     """
-    group = click.get_current_context().find_root().command
-    click.echo(f"# Completes upskill in {shell}. Evaluate it when the shell starts, or keep it as {_WHERE[shell]}.")
-    click.echo(SHELLS[shell](group, {}, "upskill", VARIABLE).source().rstrip())
+    group, completion = click.get_current_context().find_root().command, get_completion_class(shell)
+    assert completion is not None
+    click.echo(f"# Completes upskill in {shell}. Evaluate it when the shell starts.")
+    click.echo(completion(group, {}, "upskill", VARIABLE).source().rstrip())
     click.echo(_SECOND_NAME[shell])
-
-
-def register() -> None:
-    """Answer bash with `Bash`; the other shells are served well by click."""
-    add_completion_class(Bash)
 
 
 # What can be typed. Nothing here may fail loudly: a person is in the middle of a line.
@@ -105,10 +52,10 @@ def register() -> None:
 def _completer(values: Callable[[click.Context], Iterable[str]]) -> Completer:
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            found = dict.fromkeys(values(context))
+            known = dict.fromkeys(values(context))
         except Exception:  # a damaged store, a suite that is being edited
             return []
-        return [CompletionItem(value) for value in found if value.startswith(incomplete)]
+        return [CompletionItem(value) for value in known if value.startswith(incomplete)]
 
     return complete
 
@@ -136,24 +83,13 @@ def _agents(_: click.Context) -> Iterable[str]:
 
 
 def _runs(context: click.Context) -> Iterable[str]:
-    from itertools import islice  # noqa: PLC0415
-
     from upskill.runs.stores import find_store  # noqa: PLC0415
     from upskill.settings import Settings  # noqa: PLC0415
 
     yield "last"
-    place = context.params.get("store") or Settings.load().store
-    if store := find_store(place):
+    if store := find_store(context.params.get("store") or Settings.load().store):
         with store:
             yield from [run.id for run in islice(store.runs(newest_first=True), 50)]
-
-
-def _cases(context: click.Context) -> Iterable[str]:
-    return (case.id for case in _known_cases(context))
-
-
-def _tags(context: click.Context) -> Iterable[str]:
-    return (tag for case in _known_cases(context) for tag in case.tags)
 
 
 def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
@@ -161,12 +97,12 @@ def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
     from upskill.runs.stores import find_store  # noqa: PLC0415
     from upskill.settings import Settings  # noqa: PLC0415
 
-    given = context.params
-    words = {each.name for each in context.command.params if isinstance(each, click.Argument)}
+    values = context.params
+    arguments = {each.name or "" for each in context.command.params if isinstance(each, click.Argument)}
     # With an option whose value is still to be typed, click has not told the words of the line apart yet.
-    first = next((str(given[name]) for name in words if given.get(name or "")), context.args[0] if context.args else "")
-    if "run" in words:
-        store = find_store(given.get("store") or Settings.load().store)
+    first = next((str(values[name]) for name in arguments if values.get(name)), next(iter(context.args), ""))
+    if "run" in arguments:
+        store = find_store(values.get("store") or Settings.load().store)
         if store is None:
             return []
         with store:
@@ -174,17 +110,16 @@ def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
     from upskill.skills import Skill  # noqa: PLC0415
     from upskill.suites import Suite  # noqa: PLC0415
 
-    suite = Suite.load(given["tests"]) if given.get("tests") else Suite.of(Skill.load(first))
+    suite = Suite.load(values["tests"]) if values.get("tests") else Suite.of(Skill.load(first))
     return suite.cases if suite else []
 
 
-complete_models, complete_targets, complete_agents = map(_completer, (_models, _targets, _agents))
-complete_runs, complete_cases, complete_tags = map(_completer, (_runs, _cases, _tags))
+complete_models, complete_targets, complete_agents, complete_runs = map(_completer, (_models, _targets, _agents, _runs))
+complete_cases = _completer(lambda context: (case.id for case in _known_cases(context)))
+complete_tags = _completer(lambda context: (tag for case in _known_cases(context) for tag in case.tags))
 
 _BY_FLAG: dict[str, Completer] = {
-    **dict.fromkeys(
-        ("--model", "--student", "--judge", "--teacher", "--test-writer", "--test-writer"), complete_models
-    ),
+    **dict.fromkeys(("--model", "--student", "--judge", "--teacher", "--test-writer"), complete_models),
     **dict.fromkeys(("--agent", "--teacher-agent"), complete_agents),
     "--to": complete_targets,
     "--case": complete_cases,

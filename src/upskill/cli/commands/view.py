@@ -15,7 +15,6 @@ from upskill.cli.help import Command
 from upskill.cli.options import open_existing_store, store_option
 from upskill.cli.run_names import find_run
 from upskill.runs.stores import Store
-from upskill.settings import Settings
 
 YIELDING = 15  # steps down in priority: a run that goes on beside it comes first
 
@@ -41,21 +40,20 @@ def command(run: str | None, port: int | None, no_browser: bool, store: str | No
     upskill view last            the last one
     upskill view --no-browser    on another machine, with the port forwarded
     """
-    place = store or Settings.load().store
-    with open_existing_store(place) as opened:
+    with open_existing_store(store) as opened:
         first = find_run(opened, run).id if run else ""
-        asyncio.run(_serve(opened, place, port, first, browser=not no_browser and _has_browser()))
+        asyncio.run(_serve(opened, port, first, browser=not no_browser and _has_browser()))
 
 
-async def _serve(store: Store, place: str, port: int | None, run: str, *, browser: bool) -> None:
+async def _serve(store: Store, port: int | None, run: str, *, browser: bool) -> None:
     from upskill.reports.live.server import LivePage, serving  # noqa: PLC0415 - aiohttp comes with it
 
-    page, ended = LivePage(store, place), asyncio.Event()
+    page, ended = LivePage(store), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with serving(page, port) as found:
-        address = page.address(found, run)
+    async with serving(page, port) as open_port:
+        address = page.address(open_port, run)
         click.echo(address)
         note("Open it in a browser on this machine; Ctrl-C ends it.")
         if browser:

@@ -28,7 +28,6 @@ from upskill.verdicts.firing import FIRES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
-FORMAT = 2  # of `summary`: a stored one of another format is computed again
 MAX_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
 MAX_PROMPT = 20_000
 WIDTHS = {"wide": 520, "narrow": 310}  # that pictures are drawn in
@@ -63,7 +62,6 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     document, view = json_report.plain(evaluation), view_of(evaluation)
     firing = _firing_metrics(evaluation)
     return {
-        "format": FORMAT,
         "upskill": __version__,
         "document": document,
         "run": {

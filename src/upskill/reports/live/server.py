@@ -14,8 +14,10 @@ import hashlib
 import hmac
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from secrets import token_urlsafe
@@ -27,6 +29,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from upskill.errors import UpskillError, UsageError
 from upskill.plain import as_mapping
+from upskill.reports.html.data import summary, to_json_bytes
 from upskill.reports.html.page import script, style
 from upskill.reports.live.pages import (
     RunRows,
@@ -39,9 +42,9 @@ from upskill.reports.live.pages import (
     skill_page,
     trial_at,
 )
-from upskill.reports.live.summaries import Summaries
 from upskill.reports.live.watcher import Watcher
 from upskill.runs.planning.plan import Arm, Trial
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.feedback import MAX_NOTE, MAX_SEED, export_feedback
 from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict
@@ -51,45 +54,49 @@ HOST = "127.0.0.1"
 PORT = 8321
 MAX_POST = 100_000  # bytes
 WORTH_COMPRESSING = 2_000  # bytes
+SMALL = 3_000  # results of a run that are summarized while the page waits
+RECOMPUTE_FACTOR = 24  # a run in progress is summarized again after so many times as long as it took, at least 1 s
+MAX_SUMMARIES = 100  # in memory
 SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the report, in this order
 
 
 class LivePage:
     """The pages of one store."""
 
-    def __init__(self, store: Store, location: str, token: str = "") -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
-        self.token = token or token_urlsafe(24)
+        self.token = token_urlsafe(24)
         self.rows: RunRows = {}
         self.watcher = Watcher(store)
-        self.summaries = Summaries(store, location)
+        self.summaries = Summaries(store)
 
     def address(self, port: int, run: str = "") -> str:
         return f"http://{HOST}:{port}/{self.token}/" + (f"run/{quote(run, safe='')}" if run else "")
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[make_guard(self.token)], client_max_size=MAX_POST)
-        start = "/{token}"
         for path in ("", "run/{run}", "skill/{skill}", "compare"):
-            app.router.add_get(f"{start}/{path}", self._page)
-        app.router.add_get(f"{start}/assets/{{name}}", self._asset)
-        app.router.add_get(f"{start}/events", self._events)
-        api = f"{start}/api"
-        app.router.add_get(f"{api}/overview", self._overview)
-        app.router.add_get(f"{api}/skill", self._skill)
-        app.router.add_get(f"{api}/compare", self._compare)
-        app.router.add_get(f"{api}/run", self._run)
-        app.router.add_get(f"{api}/summary", self._summary)
-        app.router.add_get(f"{api}/trials", self._trials)
-        app.router.add_get(f"{api}/trial", self._trial)
-        app.router.add_get(f"{api}/feedback.json", self._feedback)
-        app.router.add_post(f"{api}/feedback", self._add_feedback)
+            app.router.add_get(f"/{{token}}/{path}", self._page)
+        for path, handler in {
+            "assets/{name}": self._asset,
+            "events": self._events,
+            "api/overview": self._overview,
+            "api/skill": self._skill,
+            "api/compare": self._compare,
+            "api/run": self._run,
+            "api/summary": self._summary,
+            "api/trials": self._trials,
+            "api/trial": self._trial,
+            "api/feedback.json": self._feedback,
+        }.items():
+            app.router.add_get(f"/{{token}}/{path}", handler)
+        app.router.add_post("/{token}/api/feedback", self._add_feedback)
         app.on_shutdown.append(self._close)
         return app
 
     async def _close(self, _: web.Application) -> None:
         await self.watcher.close()
-        await self.summaries.close()
+        self.summaries.close()
 
     # Pages.
 
@@ -98,14 +105,11 @@ class LivePage:
         return web.Response(text=text, content_type="text/html")
 
     async def _asset(self, request: web.Request) -> web.Response:
-        kinds: dict[str, tuple[Callable[[], str], str]] = {
-            "page.css": (_style, "text/css"),
-            "page.js": (_script, "text/javascript"),
-        }
-        if request.match_info["name"] not in kinds:
-            raise web.HTTPNotFound(text="There is no such file.\n")
-        read, kind = kinds[request.match_info["name"]]
-        return web.Response(text=read(), content_type=kind)
+        if request.match_info["name"] == "page.css":
+            return web.Response(text=f"{style()}\n{_asset('live.css')}", content_type="text/css")
+        if request.match_info["name"] == "page.js":
+            return web.Response(text=_script(), content_type="text/javascript")
+        raise web.HTTPNotFound(text="There is no such file.\n")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
@@ -121,7 +125,6 @@ class LivePage:
     async def _overview(self, request: web.Request) -> web.Response:
         before = request.query.get("before", "")
         number = int(before) if before.isdecimal() and len(before) < 19 else None
-
         return await self._answer(request, overview, self.store, number, self.rows)
 
     async def _run(self, request: web.Request) -> web.Response:
@@ -130,23 +133,17 @@ class LivePage:
         return _json(row | {"seconds_left": self.watcher.seconds_left(run) if row["state"] == "running" else None})
 
     async def _skill(self, request: web.Request) -> web.Response:
-        width = request.query.get("width", "")
-        found = await asyncio.to_thread(
-            skill_page,
-            self.store,
-            request.query.get("skill", ""),
-            int(width) if width.isdecimal() and len(width) < 6 else 800,
-        )
-        if found is None:
+        name, width = request.query.get("skill", ""), request.query.get("width", "")
+        pixels = int(width) if width.isdecimal() and len(width) < 6 else 800
+        page = await asyncio.to_thread(skill_page, self.store, name, pixels)
+        if page is None:
             raise web.HTTPNotFound(text="No run is stored of a skill of this name.\n")
-        return _json(found)
+        return _json(page)
 
     async def _compare(self, request: web.Request) -> web.Response:
         before, after = await self._find_run(request, "before"), await self._find_run(request, "after")
-        models = (request.query.get("model", ""), request.query.get("other", ""))
-        return await self._answer(
-            request, comparison_page, self.store, before, after, models, request.query.get("arm", "")
-        )
+        model, other, arm = (request.query.get(name, "") for name in ("model", "other", "arm"))
+        return await self._answer(request, comparison_page, self.store, before, after, (model, other), arm)
 
     async def _summary(self, request: web.Request) -> web.Response:
         """What the page of a run is made from; `202` while it is computed for the first time."""
@@ -160,20 +157,13 @@ class LivePage:
         return response
 
     async def _trials(self, request: web.Request) -> web.Response:
-        run, after = await self._find_run(request), request.query.get("after")
-        try:
-            trial = trial_at(after) if after else None
-        except ValueError as error:
-            raise web.HTTPBadRequest(text=f"after: {error}\n") from error
-        return await self._answer(request, list_trials, self.store, run, TrialFilter.of(request.query), trial)
+        run = await self._find_run(request)
+        after = _find_key(request, "after") if request.query.get("after") else None
+        return await self._answer(request, list_trials, self.store, run, TrialFilter.of(request.query), after)
 
     async def _trial(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
-        try:
-            trial = trial_at(request.query.get("key", ""))
-        except ValueError as error:
-            raise web.HTTPBadRequest(text=f"key: {error}\n") from error
-        return await self._answer(request, find_trial, self.store, run, trial)
+        return await self._answer(request, find_trial, self.store, run, _find_key(request, "key"))
 
     async def _feedback(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
@@ -210,6 +200,53 @@ class LivePage:
         return _respond(request, json.dumps(await asyncio.to_thread(read, *arguments)).encode())
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the page of a run shows besides its trials."""
+
+    revision: int  # of the run, when it was read
+    document: bytes
+    expires: float  # not to be computed again before this time, while the run is in progress
+
+
+class Summaries:
+    """Summaries are computed from every result, beside the event loop and once for all pages."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, Summary] = {}
+        self._tasks: dict[str, asyncio.Task[Summary]] = {}
+
+    async def get(self, run: Run) -> Summary | None:
+        """The latest that is known; None while it is computed for the first time, of a large run."""
+        known, revision = self._known.get(run.id), await asyncio.to_thread(self._store.revision, run)
+        if known and known.revision == revision:
+            return known
+        if known and time.monotonic() < known.expires and await asyncio.to_thread(self._store.is_claimed, run):
+            return known  # whoever asked has to ask again
+        if run.id not in self._tasks:
+            self._tasks[run.id] = task = asyncio.create_task(self._compute(run.id, revision))
+            task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
+        is_small = run.passed + run.failed + run.errored <= SMALL
+        return await asyncio.shield(self._tasks[run.id]) if is_small else known
+
+    async def _compute(self, run: str, revision: int) -> Summary:
+        began = time.monotonic()
+        document = await asyncio.to_thread(self._read, run)
+        now = time.monotonic()
+        self._known[run] = computed = Summary(revision, document, now + max(1.0, RECOMPUTE_FACTOR * (now - began)))
+        if len(self._known) > MAX_SUMMARIES:
+            del self._known[next(iter(self._known))]
+        return computed
+
+    def _read(self, run: str) -> bytes:
+        return to_json_bytes(summary(evaluation_of(self._store, self._store.run(run))))
+
+    def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+
 @asynccontextmanager
 async def serving(page: LivePage, port: int | None = None) -> AsyncGenerator[int]:
     """Serve until the block ends; its port. None: the usual one, or any that is free. UsageError where it is taken."""
@@ -236,8 +273,15 @@ async def _listen(runner: web.AppRunner, port: int | None) -> int:
     return int(runner.addresses[0][1])
 
 
-def _json(found: object, status: int = 200) -> web.Response:
-    return web.Response(text=json.dumps(found), content_type="application/json", status=status)
+def _find_key(request: web.Request, name: str) -> Trial:
+    try:
+        return trial_at(request.query.get(name, ""))
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{name}: {error}\n") from error
+
+
+def _json(data: object, status: int = 200) -> web.Response:
+    return web.Response(text=json.dumps(data), content_type="application/json", status=status)
 
 
 def _respond(request: web.Request, body: bytes) -> web.Response:
@@ -249,11 +293,6 @@ def _respond(request: web.Request, body: bytes) -> web.Response:
     if len(body) > WORTH_COMPRESSING:
         response.enable_compression()
     return response
-
-
-@cache
-def _style() -> str:
-    return f"{style()}\n{_asset('live.css')}"
 
 
 @cache

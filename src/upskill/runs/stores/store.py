@@ -42,13 +42,11 @@ from upskill.runs.stores.tables import (
     REPLIES,
     RESULTS,
     RUNS,
-    SUMMARIES,
     to_json,
 )
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
-from upskill.version import __version__
 
 MAX_INTEGER = 2**63 - 1  # of a database
 ROWS_AT_ONCE = 32
@@ -231,16 +229,6 @@ class Store:
             revision,
         )
         return [row[0] for row in rows]
-
-    def summary(self, run: Run) -> tuple[int, str] | None:
-        """What this version of upskill kept as the summary of a run, and the revision that the run had then."""
-        query = "SELECT revision, document FROM summaries WHERE run = ? AND version = ?"
-        rows = self.database.rows(query, run.number, __version__)
-        return rows[0] if rows else None
-
-    def keep_summary(self, run: Run, revision: int, document: str) -> None:
-        row = {"run": run.number, "revision": revision, "version": __version__, "document": document}
-        self.database.execute(SUMMARIES.upsert(["revision", "version", "document"]), *SUMMARIES.encode(row))
 
     # Results.
 

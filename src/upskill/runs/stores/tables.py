@@ -247,7 +247,7 @@ FEEDBACK = Table(
     ),
     key=("run", "case_id", "model", "seed", "arm"),
 )
-# What was computed from all results of a run when it was at this revision.
+# Written by older versions; rows go with their runs.
 SUMMARIES = Table(
     "summaries",
     (_RUN, Column("revision", "integer"), Column("version"), Column("document")),
