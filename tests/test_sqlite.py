@@ -332,7 +332,7 @@ async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> No
         store.run(run.id)
         list(store.runs())
         store.latest_runs(10)
-        for read in (store.progress, store.revision, store.reviews, store.summary):
+        for read in (store.progress, store.revision, store.reviews):
             read(run)
         store.changed_runs(0)
         assert len(traced.queries) > 5
