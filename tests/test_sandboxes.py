@@ -59,6 +59,7 @@ def why_not(name: str) -> str:
 
 REFUSED = {name: why_not(name) for name in KINDS}
 WORKING = [name for name in KINDS if not REFUSED[name]]
+works = pytest.mark.skipif(set(WORKING) == {"none"}, reason="no sandbox works here")
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -67,17 +68,16 @@ def test_this_kind_works_here(name: str) -> None:
         pytest.skip(REFUSED[name])
 
 
-async def kind_called(name: str) -> SandboxBackend:
+def kind_called(name: str) -> SandboxBackend:
     """The kind of this name, where it works; elsewhere the test is skipped with the reason."""
-    try:
-        return (await choose_sandbox(name)).backend
-    except UsageError as error:
-        pytest.skip(error.message)
+    if REFUSED[name]:
+        pytest.skip(REFUSED[name])
+    return SANDBOXES.load(name)()
 
 
 @pytest.fixture(params=WORKING)
-async def kind(request: pytest.FixtureRequest, home: Path) -> SandboxBackend:
-    return await kind_called(request.param)
+def kind(request: pytest.FixtureRequest) -> SandboxBackend:
+    return kind_called(request.param)
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ async def sandbox(kind: SandboxBackend) -> AsyncGenerator[Sandbox]:
 
 
 @pytest.fixture
-async def bubblewrap(home: Path) -> AsyncGenerator[Sandbox]:
-    async with await (await kind_called("bubblewrap")).open(Setup()) as opened:
+async def bubblewrap() -> AsyncGenerator[Sandbox]:
+    async with await kind_called("bubblewrap").open(Setup()) as opened:
         yield opened
 
 
@@ -112,15 +112,29 @@ async def test_a_command_gives_its_code_and_both_streams(sandbox: Sandbox) -> No
     assert done.seconds > 0
 
 
-async def test_a_sequence_is_a_program_and_its_arguments(sandbox: Sandbox) -> None:
-    words = ["a b", "$HOME", "*", "'\"\\", "", "line\nbreak", "ünï", "-n"]
-    done = await sandbox.run(["printf", "<%s>", *words])
-    assert done.output == "".join(f"<{word}>" for word in words)
+WORDS = ["a b", "$HOME", "*", "'\"\\", "", "line\nbreak", "ünï", "-n"]
 
 
-async def test_text_is_a_line_of_bash(sandbox: Sandbox) -> None:
-    done = await sandbox.run("for x in a b; do\n  echo \"<$x>\"\ndone\ncat <(echo 'it''s')")
-    assert done.output == "<a>\n<b>\nits\n"
+async def test_commands_print_and_end_as_in_a_shell(sandbox: Sandbox) -> None:
+    """Text is a line of bash, a sequence is a program and its arguments."""
+    ends: list[tuple[str | list[str], int, str]] = [
+        (["printf", "<%s>", *WORDS], 0, "".join(f"<{word}>" for word in WORDS)),
+        ("for x in a b; do\n  echo \"<$x>\"\ndone\ncat <(echo 'it''s')", 0, "<a>\n<b>\nits\n"),
+        (["nonesuch"], 127, ""),
+        ("nonesuch", 127, ""),
+        (["/"], 126, ""),
+        ("echo \0", 126, ""),
+        ([], 126, ""),
+        ("kill -KILL $$", 137, ""),
+        ("kill -INT $$; echo no", 130, ""),
+        ("printf '\\377\\200ok'", 0, "\ufffd\ufffdok"),
+        ("echo '\ud800'", 0, "?\n"),
+        (f"# {'x' * 100_000}\necho end", 0, "end\n"),
+        ("\n" * 20_000 + "echo end", 0, "end\n"),  # quoted, it is more than a pipe holds
+    ]
+    for command, code, output in ends:
+        done = await sandbox.run(command)
+        assert (done.code, done.output) == (code, output), command
 
 
 async def test_a_command_starts_in_the_workspace_with_a_clean_environment(sandbox: Sandbox) -> None:
@@ -157,28 +171,6 @@ async def test_what_is_written_is_heard_as_it_comes(sandbox: Sandbox) -> None:
     assert done.output == "one\n"
 
 
-async def test_what_cannot_be_run_is_told_as_a_shell_tells_it(sandbox: Sandbox) -> None:
-    assert (await sandbox.run(["nonesuch"])).code == 127
-    assert (await sandbox.run("nonesuch")).code == 127
-    assert (await sandbox.run(["/"])).code == 126
-    assert (await sandbox.run("echo \0")).code == 126
-    assert (await sandbox.run([])).code == 126
-    assert (await sandbox.run("kill -KILL $$")).code == 137
-    assert (await sandbox.run("kill -INT $$; echo no")).code == 130
-
-
-async def test_what_is_not_text_is_shown_all_the_same(sandbox: Sandbox) -> None:
-    done = await sandbox.run("printf '\\377\\200ok'")
-    assert done.output == "\ufffd\ufffdok"
-    assert (await sandbox.run("echo '\ud800'")).output == "?\n"
-
-
-async def test_a_long_command_is_run_whole(sandbox: Sandbox) -> None:
-    assert (await sandbox.run(f"# {'x' * 100_000}\necho end")).output == "end\n"
-    # Quoted, it is more than a pipe holds.
-    assert (await sandbox.run("\n" * 120_000 + "echo end")).output == "end\n"
-
-
 async def test_files_stay_between_commands_and_not_between_sandboxes(kind: SandboxBackend) -> None:
     async with await kind.open(Setup()) as one, await kind.open(Setup()) as two:
         await one.run("echo mine > note; echo mine > ~/note; echo mine > $TMPDIR/note")
@@ -206,7 +198,7 @@ async def test_commands_of_one_sandbox_wait_for_each_other(sandbox: Sandbox) -> 
 
 
 async def run_too_long(sandbox: Sandbox, command: str, monkeypatch: pytest.MonkeyPatch) -> CommandResult:
-    """A command whose hour is over once it has said a word, however long it took to get there."""
+    """A command whose hour is long over once it has said a word, as after a machine was asleep."""
     begun = asyncio.Event()
 
     def note(*_: object) -> None:
@@ -216,8 +208,8 @@ async def run_too_long(sandbox: Sandbox, command: str, monkeypatch: pytest.Monke
     task = loop.create_task(sandbox.run(command, Limits(wall=3600), on_output=note))
     await begun.wait()
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "time", lambda: time.monotonic() + 3600)
-        patch.setattr(time, "perf_counter", lambda: clock() + 3600)
+        patch.setattr(loop, "time", lambda: time.monotonic() + 7200)
+        patch.setattr(time, "perf_counter", lambda: clock() + 7200)
         return await task
 
 
@@ -271,23 +263,6 @@ async def test_the_size_of_a_file_and_of_all_files_is_limited(kind: SandboxBacke
         assert sum(entry.size for entry in await sandbox.list()) < 100 * MiB
 
 
-async def test_who_comes_late_to_a_limit_ends_the_command_and_not_the_sandbox(
-    bubblewrap: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop, began = asyncio.get_running_loop(), asyncio.Event()
-
-    def note(*_: object) -> None:
-        began.set()
-
-    late = loop.create_task(bubblewrap.run("echo; sleep 600", Limits(wall=60), on_output=note))
-    await began.wait()
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "time", lambda: time.monotonic() + 3600)  # as after a machine was asleep
-        done = await late
-    assert (done.code, done.killed_why) == (137, "ran longer than 60 s")
-    assert (await bubblewrap.run("echo on")).output == "on\n"
-
-
 async def test_background_processes_do_not_keep_a_command_waiting(sandbox: Sandbox) -> None:
     done = await sandbox.run("sleep 7777 & echo started", Limits(wall=600))
     assert (done.code, done.output, done.timed_out) == (0, "started\n", False)
@@ -335,11 +310,8 @@ async def test_files_are_read_written_and_listed(sandbox: Sandbox) -> None:
     ]
     assert [entry.path for entry in await sandbox.list("a/b")] == ["a/b/c.sh", "a/b/data"]
     assert len(await sandbox.list(max_entries=3)) == 3
-
-
-async def test_what_a_student_may_change_is_what_was_placed(sandbox: Sandbox) -> None:
-    done = await sandbox.run("echo changed > given/note.txt && mkdir new && mv given new/ && rm -r new && ls | wc -l")
-    assert done.output == "0\n", done.error
+    done = await sandbox.run("echo changed > given/note.txt && mkdir new && mv given new/ && rm -r new && ls -A given")
+    assert "No such file" in done.error
 
 
 async def test_the_home_of_the_student_can_be_furnished(kind: SandboxBackend) -> None:
@@ -485,7 +457,7 @@ def running(mark: str) -> list[str]:
 async def test_a_start_that_is_given_up_leaves_no_process_even_one_that_would_outlive_bubblewrap(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = await kind_called("bubblewrap")
+    kind = kind_called("bubblewrap")
     with tempfile.TemporaryDirectory() as name:  # where another user may go, if we are root
         pipe, program = Path(name) / "pipe", Path(name) / "bwrap"
         os.mkfifo(pipe)
@@ -523,8 +495,8 @@ async def test_background_processes_run_on_until_they_are_cleared(bubblewrap: Sa
     assert (await bubblewrap.run("echo quiet")).output == "quiet\n"
 
 
-async def test_room_can_be_made_where_there_is_none_left(home: Path) -> None:
-    kind = await kind_called("bubblewrap")
+async def test_room_can_be_made_where_there_is_none_left() -> None:
+    kind = kind_called("bubblewrap")
     async with await kind.open(Setup(limits=Limits(disk=4 * MiB))) as sandbox:
         filled = await sandbox.run("head -c 3M /dev/zero >a; head -c 3M /dev/zero >/tmp/b; sleep 600")
         assert filled.killed_why == "wrote more than 4 MiB in all"
@@ -532,9 +504,9 @@ async def test_room_can_be_made_where_there_is_none_left(home: Path) -> None:
         assert (await sandbox.run("head -c 3M /dev/zero >a; sleep 600")).killed_why == filled.killed_why
 
 
-async def test_a_background_process_is_held_to_the_limits_between_commands(home: Path) -> None:
+async def test_a_background_process_is_held_to_the_limits_between_commands() -> None:
     limits = Limits(memory=100 * MiB)
-    async with await (await kind_called("bubblewrap")).open(Setup(limits=limits)) as sandbox:
+    async with await kind_called("bubblewrap").open(Setup(limits=limits)) as sandbox:
         grow = "import time\nopen('began', 'w')\nx = []\nwhile True:\n  x.append(b'x' * 1000000)\n  time.sleep(0.005)"
         await sandbox.write("grow.py", grow)
         await sandbox.run("for i in 1 2 3; do python3 grow.py & done", Limits(memory=100 * MiB))
@@ -559,7 +531,7 @@ async def test_a_student_cannot_speak_for_the_supervisor(bubblewrap: Sandbox) ->
     assert (await bubblewrap.run("echo fine")).output == "fine\n"
 
 
-async def test_the_one_door_is_served_from_outside(home: Path) -> None:
+async def test_the_one_door_is_served_from_outside() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello " + await reader.readline())
         await writer.drain()
@@ -567,7 +539,7 @@ async def test_the_one_door_is_served_from_outside(home: Path) -> None:
 
     port = unused_port()
     for name in ("bubblewrap", "landlock"):
-        async with await (await kind_called(name)).open(Setup(proxy_port=port)) as sandbox:
+        async with await kind_called(name).open(Setup(proxy_port=port)) as sandbox:
             assert sandbox.proxy_socket is not None
             async with await asyncio.start_server(greet, sock=sandbox.proxy_socket):
                 done = await sandbox.run(f"exec 3<>/dev/tcp/127.0.0.1/{port}; echo you >&3; cat <&3")
@@ -589,7 +561,7 @@ async def test_host_folders_can_be_shown_and_not_changed(home: Path) -> None:
     (home / "tool" / "say").write_text("#!/bin/sh\necho said\n", encoding="utf-8")
     (home / "tool" / "say").chmod(0o755)
     shown = {"/opt/tool": home / "tool", "/opt/one": home / "tool" / "say"}
-    async with await (await kind_called("bubblewrap")).open(Setup(readonly_mounts=shown)) as sandbox:
+    async with await kind_called("bubblewrap").open(Setup(readonly_mounts=shown)) as sandbox:
         assert (await sandbox.run("/opt/tool/say; /opt/one")).output == "said\nsaid\n"
         assert (await sandbox.run("echo x > /opt/tool/say || rm -f /opt/tool/say || echo x > /opt/tool/new")).code != 0
     assert (home / "tool" / "say").read_text(encoding="utf-8") == "#!/bin/sh\necho said\n"
@@ -624,19 +596,13 @@ async def test_every_command_is_logged_shortened_with_its_exit_code(
 # Choosing.
 
 
-async def test_the_first_kind_that_proves_itself_is_chosen_and_recorded(home: Path) -> None:
-    try:
-        chosen = await choose_sandbox()
-    except UsageError as error:
-        pytest.skip(error.message)
-    record = chosen.record()
+@works
+async def test_the_first_kind_that_proves_itself_is_chosen_and_recorded() -> None:
+    record = (await choose_sandbox()).record()
     assert record["name"] in upskill.sandboxes.PREFERENCE
     assert record["version"]
     assert set(record["passed"]) <= set(upskill.sandboxes.PROPERTIES)
     assert record["isolated"] is True
-    remembered = list((home.parent / "home" / ".cache" / "upskill" / "sandboxes").iterdir())
-    assert [path.name.split("-")[0] for path in remembered] == [chosen.name]
-    assert (await choose_sandbox()).passed == chosen.passed
 
 
 async def test_a_program_on_path_that_does_not_work_is_not_chosen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -654,19 +620,18 @@ async def test_a_program_on_path_that_does_not_work_is_not_chosen(home: Path, mo
         await choose_sandbox()
     for name in ("bubblewrap", "container", "seatbelt", "--sandbox none", "apt install bubblewrap"):
         assert name in none.value.hint
-    assert not (home.parent / "home" / ".cache" / "upskill").exists()  # a failure is not remembered
 
 
-async def test_what_came_before_the_chosen_kind_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await kind_called("landlock")
+async def test_what_came_before_the_chosen_kind_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind_called("landlock")
     monkeypatch.setattr(upskill.sandboxes, "PREFERENCE", ("seatbelt", "landlock"))
     chosen = await choose_sandbox()
     assert chosen.refused == {"seatbelt": "seatbelt: seatbelt is for macOS"}
     assert chosen.warning.startswith("the sandbox 'landlock' is a reduced one: no process, network and IPC namespaces")
 
 
-async def test_a_self_test_that_takes_too_long_is_told_as_that(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = await kind_called("bubblewrap")
+async def test_a_self_test_that_takes_too_long_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = kind_called("bubblewrap")
     monkeypatch.setattr(upskill.sandboxes, "PROBE_SECONDS", 0.2)
     monkeypatch.setattr(upskill.sandboxes, "PROPERTIES", {"home is hidden": "true", "patience": "sleep 600"})
     with pytest.raises(UsageError, match=r"its self-test was ended: it ran longer than 0\.2 s"):
@@ -691,25 +656,20 @@ def test_what_was_only_run_against_a_stand_in_is_marked_experimental() -> None:
     assert SandboxChoice("landlock", "Landlock 6", 0.0, (), reduced="no namespaces").label == "Landlock 6 (reduced)"
 
 
-async def test_a_kind_that_leaks_is_found_out(home: Path) -> None:
+async def test_a_kind_that_leaks_is_found_out() -> None:
     held = await upskill.sandboxes.probe(Leaky())
     assert {"home is hidden", "no network", "processes are hidden"}.isdisjoint(held)
     assert {"workspace can be written", "environment is clean"} <= set(held)
 
 
-async def test_none_is_only_ever_typed_and_warns(home: Path) -> None:
+async def test_none_is_only_ever_typed_and_warns() -> None:
     chosen = await choose_sandbox("none")
     assert not chosen.isolated
     assert "can read, change and send away everything" in chosen.warning
-    assert "none" not in upskill.sandboxes.PREFERENCE
+    assert set(SANDBOXES.table) == set(KINDS) == {"none", *upskill.sandboxes.PREFERENCE}
+    assert SandboxChoice("x", "1", 0.0, ()).warning == ""
     with pytest.raises(UsageError, match="no sandbox is called 'bublewrap'"):
         await choose_sandbox("bublewrap")
-
-
-def test_every_kind_is_in_the_table() -> None:
-    assert set(KINDS) == set(SANDBOXES.table)
-    assert set(upskill.sandboxes.PREFERENCE) == set(KINDS) - {"none"}
-    assert SandboxChoice("x", "1", 0.0, ()).warning == ""
 
 
 # The filter of system calls, run by hand.
@@ -997,7 +957,7 @@ def test_a_swapped_folder_is_not_followed(tmp_path: Path) -> None:
     folder = Folder(os.open(tmp_path / "inside", os.O_RDONLY), "/w")
     (tmp_path / "inside" / "d").rename(tmp_path / "inside" / "e")
     (tmp_path / "inside" / "d").symlink_to(tmp_path / "outside")
-    folder.link("l", "/etc/passwd")
+    (tmp_path / "inside" / "l").symlink_to("/etc/passwd")
     with pytest.raises(PermissionError, match="links are not followed"):
         folder.write("d/x", "x")
     with pytest.raises(PermissionError, match="links are not followed"):
@@ -1011,20 +971,7 @@ def test_a_swapped_folder_is_not_followed(tmp_path: Path) -> None:
 # The command.
 
 
-def available() -> bool:
-    try:
-        return asyncio.run(choose_sandbox()).isolated
-    except UsageError:
-        return False
-
-
-@pytest.fixture
-def works(home: Path) -> None:
-    if not available():
-        pytest.skip("no sandbox works here")
-
-
-@pytest.mark.usefixtures("works")
+@works
 def test_sandbox_runs_a_command_and_ends_with_its_code(upskill: Upskill, home: Path) -> None:
     done = upskill("doctor", "--", "bash", "-c", "echo out; echo err >&2; exit 7")
     assert (done.code, done.out, done.err) == (7, "out\n", "err\n")
@@ -1034,7 +981,7 @@ def test_sandbox_runs_a_command_and_ends_with_its_code(upskill: Upskill, home: P
     assert (done.code, done.err) == (137, "upskill: the command was ended: it ran longer than 0.3 s\n")
 
 
-@pytest.mark.usefixtures("works")
+@works
 def test_sandbox_copies_a_workspace_in_and_leaves_it_alone(upskill: Upskill, home: Path) -> None:
     (home / "work" / "sub").mkdir(parents=True)
     (home / "work" / "sub" / "a").write_text("a", encoding="utf-8")
@@ -1049,7 +996,7 @@ def test_sandbox_copies_a_workspace_in_and_leaves_it_alone(upskill: Upskill, hom
     assert "Give it room with --allow disk=SIZE." in done.err or done.code == 0
 
 
-@pytest.mark.usefixtures("works")
+@works
 def test_sandbox_in_json_is_one_document(upskill: Upskill) -> None:
     done = upskill("doctor", "--json", "--allow", "memory=200M", "--", "sh", "-c", "printf '\\033[2J'; exit 3")
     assert done.code == 3
@@ -1077,17 +1024,16 @@ def test_sandbox_none_warns_and_unknown_ones_are_refused(upskill: Upskill) -> No
         assert upskill("doctor", *wrong, "--", "true").code == 2
 
 
-@pytest.mark.usefixtures("works")
-def test_sandbox_shows_a_terminal_nothing_that_harms_it(home: Path) -> None:
-    (home / "place").mkdir()
-    (home / "place" / "a\x1b[2J").symlink_to("elsewhere")  # its name is told, as it is not copied
+@works
+def test_sandbox_shows_a_terminal_nothing_that_harms_it(upskill: Upskill, home: Path) -> None:
+    (home / "work").mkdir()
+    (home / "work" / "a\x1b[2J").symlink_to("elsewhere")  # its name is told, as it is not copied
     code = "printf '\\033]0;owned\\007\\033[2Jplain\\177'; printf '\\302\\233\\342\\200\\256' >&2"
-    seen = _on_a_terminal("doctor", "--workspace", "place", "--", "sh", "-c", code)
+    seen = _on_a_terminal("doctor", "--workspace", "work", "--", "sh", "-c", code)
     assert "\\x1b]0;owned\\x07\\x1b[2Jplain\\x7f" in seen
     assert "links are not followed: a\\x1b[2J" in seen
     seen += _on_a_terminal("doctor", "--json", "--", "sh", "-c", code)
-    seen += _on_a_terminal("doctor", "--", "\x1b[2Jcommand")
-    seen += _on_a_terminal("doctor", "--\x1b[2Joption")
+    seen += upskill("doctor", "--\x1b[2Joption").err
     assert "No such option '--\\x1b[2Joption'" in seen
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", seen)
 
@@ -1104,9 +1050,8 @@ def _on_a_terminal(*argv: str) -> str:
     return seen.decode()
 
 
+@works
 def test_the_benchmark_runs(home: Path) -> None:
-    if not available():
-        pytest.skip("no sandbox works here")
     line = [sys.executable, str(REPOSITORY / "bench" / "sandbox.py"), "--repeat", "3"]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert "| open, run `true` |" in done.stdout

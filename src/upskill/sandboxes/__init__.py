@@ -4,13 +4,13 @@ It is opened with files in its workspace (`Setup`), runs commands under limits (
 files without following a link, and stops. Commands start in the workspace, at `Sandbox.workspace`. They have no
 network, no home folder and no environment of the host, a read-only system and a private /tmp.
 
-Kinds (`SandboxBackend`), one module each:
+Kinds (`SandboxBackend`):
 
     bubblewrap    Linux, with namespaces (`supervisor.sh`: its process 1)
     container     docker or podman, if an engine answers; experimental
     landlock      Linux without namespaces, for use inside containers; reduced
     seatbelt      macOS; experimental
-    none          no protection at all: never chosen, only typed
+    none          no protection at all: never chosen, only typed (in `processes`)
 
 `choose_sandbox` probes them in order of preference and returns a `SandboxChoice`, plain data to be stored with the run.
 
@@ -24,24 +24,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import platform
 import re
 import shlex
-import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from socket import socket
+from socket import create_server, socket
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from upskill.errors import SandboxError, UpskillError, UsageError
-from upskill.plain import digest
 from upskill.registry import Registry
 
 SANDBOXES = Registry(
@@ -52,7 +48,7 @@ SANDBOXES = Registry(
         "container": "upskill.sandboxes.container:Container",
         "landlock": "upskill.sandboxes.landlock:Landlock",
         "seatbelt": "upskill.sandboxes.seatbelt:Seatbelt",
-        "none": "upskill.sandboxes.none:NoSandbox",
+        "none": "upskill.sandboxes.processes:NoSandbox",
     },
 )
 # Probed in this order. Kinds from other packages come after these, and `none` is never chosen.
@@ -363,7 +359,7 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
     limits = Limits(wall=PROBE_SECONDS, memory=256 * MiB, processes=32, file_size=MiB, disk=8 * MiB)
     with (
         tempfile.TemporaryDirectory(prefix=".upskill-", dir=home if os.access(home, os.W_OK) else None) as planted,
-        _listening() as listener,
+        create_server(("127.0.0.1", 0)) as listener,
     ):
         secret = Path(planted) / "secret"
         secret.write_text("secret\n", encoding="utf-8")
@@ -384,13 +380,6 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
     return held
 
 
-def _listening() -> socket:
-    listener = socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(1)
-    return listener
-
-
 def _start_time() -> str:
     """When this process was started, according to /proc; without /proc a space, which matches anything."""
     with suppress(OSError):
@@ -399,7 +388,7 @@ def _start_time() -> str:
 
 
 async def choose_sandbox(name: str | None = None) -> SandboxChoice:
-    """The kind of this name, or the first that passes its probe here. A passed probe is remembered until reboot."""
+    """The kind of this name, or the first that passes its probe here."""
     if name is not None:
         return await _verify(name, SANDBOXES.load(name)())
     refused: dict[str, str] = {}
@@ -427,37 +416,13 @@ async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
         version = await kind.version()
         if not kind.isolated:
             return SandboxChoice(name, version, 0.0, (), isolated=False)
-        proof = _proof_file(name, version)
-        proven = proof.read_text(encoding="utf-8").splitlines() if proof and proof.is_file() else []
-        held = tuple(proven) if proven else await probe(kind)
+        held = await probe(kind)
     except (UpskillError, OSError, ValueError) as error:
         raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
     missing = [each for each in PROPERTIES if each not in held and each not in kind.reduced]
     if missing:
         raise UsageError(f"{name}: it opens, but does not provide: {', '.join(missing)}", kind.fix)
-    if proof and not proven:
-        with suppress(OSError):
-            proof.parent.mkdir(parents=True, exist_ok=True)
-            proof.write_text("\n".join(held), encoding="utf-8")
     return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
-
-
-def _proof_file(name: str, version: str) -> Path | None:
-    """The file that says that this kind passed its probe in this boot, as this user. A failure is never stored."""
-    boot = _boot_id()
-    if not boot:
-        return None
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    key = digest([boot, name, version, os.getuid(), platform.release(), sys.version, sorted(PROPERTIES.items())])
-    return Path(root) / "upskill" / "sandboxes" / f"{name}-{key}"
-
-
-@cache
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
 
 
 def check_variable_name(name: str) -> None:

@@ -8,7 +8,6 @@ What it is given comes first, line by line; then the open sandbox, and `start_pr
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import resource
@@ -28,7 +27,6 @@ from typing import IO
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import (
-    MAX_ARGUMENT_BYTES,
     Capture,
     Limits,
     MiB,
@@ -76,28 +74,23 @@ def system_call_filter() -> bytes:
 @cache
 def _system_mounts() -> tuple[str, ...]:
     """The read-only system: /usr, the links into it, and a few files of /etc."""
-    arguments = ["--ro-bind", "/usr", "/usr", "--perms", "0755", "--dir", "/etc"]
+    arguments = [BIND, "/usr", "/usr", "--perms", "0755", "--dir", "/etc"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/") / name
         if path.is_symlink():
             arguments += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
-            arguments += ["--ro-bind", str(path), str(path)]
+            arguments += [BIND, str(path), str(path)]
     etc = Path("/etc")
     for path in (*(etc / name for name in ETC), *sorted(etc.glob("java-*-openjdk"))):
         if path.exists():
-            arguments += ["--ro-bind", str(path), str(path)]
+            arguments += [BIND, str(path), str(path)]
     return tuple(arguments)
-
-
-def gpu_arguments() -> list[str]:
-    """The NVIDIA devices, and the driver's libraries read-only where they are not below /usr."""
-    devices = [word for path in gpu_devices() for word in ("--dev-bind", str(path), str(path))]
-    return devices + [word for path in gpu_libraries() for word in (BIND, str(path), str(path))]
 
 
 def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
     """Everything that holds a student back, apart from limits and the filter of system calls."""
+    devices, libraries = (gpu_devices(), gpu_libraries()) if gpu else ((), ())
     arguments = [
         "--unshare-user",
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
@@ -109,7 +102,8 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
         *("--uid", "1000", "--gid", "1000", "--hostname", "sandbox"),
         *_system_mounts(),
         *("--proc", "/proc", "--dev", "/dev"),
-        *(gpu_arguments() if gpu else ()),
+        *(word for path in devices for word in ("--dev-bind", str(path), str(path))),
+        *(word for path in libraries for word in (BIND, str(path), str(path))),
     ]
     for folder in WRITABLE:  # a tmpfs without a size may take half of the machine's memory
         arguments += ["--perms", "1777" if folder in ("/tmp", "/dev/shm") else "0755"]  # noqa: S108
@@ -120,23 +114,17 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
 
 
 def mount_arguments(readonly_mounts: Mapping[str, Path], user: int | None) -> tuple[list[str], list[str]]:
-    """The arguments that mount these, and a command to put before `bwrap` that makes it run as this user, if any.
+    """The arguments that mount these, and a command to put before `bwrap` that makes it run as this user, if needed.
 
     What is mounted may lie where only root can go, and bubblewrap is not run as root. So root first binds it below
     /tmp, in a mount namespace of its own, and then becomes the user and bubblewrap.
     """
     paths = [str(path.absolute()) for path in readonly_mounts.values()]
-    if user is None or not paths:
-        arguments = [word for target, path in zip(readonly_mounts, paths, strict=True) for word in (BIND, path, target)]
-        return arguments, [] if user is None else _setpriv(user)
-    arguments = [word for index, target in enumerate(readonly_mounts) for word in (BIND, f"/tmp/{index}", target)]  # noqa: S108
-    return arguments, [sys.executable, "-I", "-S", "-c", STAGE, str(user), json.dumps(paths)]
-
-
-def _setpriv(user: int) -> list[str]:
-    """Cheaper than to have Python change the user, which would copy its whole memory map for that."""
-    program = shutil.which("setpriv", path="/usr/bin:/bin")
-    return [program, "--reuid", str(user), "--regid", str(user), "--clear-groups", "--"] if program else []
+    stage: list[str] = []
+    if user is not None and paths:
+        stage = [sys.executable, "-I", "-S", "-c", STAGE, str(user), json.dumps(paths)]
+        paths = [f"/tmp/{index}" for index in range(len(paths))]  # noqa: S108
+    return [word for target, path in zip(readonly_mounts, paths, strict=True) for word in (BIND, path, target)], stage
 
 
 def _start_bubblewrap(
@@ -154,7 +142,7 @@ def _start_bubblewrap(
 
     `command` may begin with further options, which come last.
     """
-    mounts, become_user = mount_arguments(setup.readonly_mounts, user)
+    mounts, stage = mount_arguments(setup.readonly_mounts, user)
     arguments = namespace_arguments(setup.limits, gpu=setup.gpu)
     with ExitStack() as cleanup:
 
@@ -173,9 +161,9 @@ def _start_bubblewrap(
             *(*mounts, *options, "--remount-ro", "/dev", "--remount-ro", "/"),
             *("--cap-drop", "ALL", "--seccomp", data(system_call_filter()), *command),
         ]
-        own_user = None if become_user else user
+        own_user = None if stage else user
         return subprocess.Popen(
-            [*become_user, _program(), *arguments],
+            [*stage, _program(), *arguments],
             stdin=streams[0],
             stdout=streams[1],
             stderr=streams[2],
@@ -284,7 +272,6 @@ def _program() -> str:
     return program
 
 
-@cache
 def _version(program: str) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env={}, timeout=60)
@@ -349,7 +336,6 @@ class BubblewrapSandbox(FolderSandbox):
             control, status = pipe("control", reads=False), pipe("status", reads=True)
             output, error = pipe("output", reads=True), pipe("error", reads=True)
             info = pipe("info", reads=True)
-            fcntl.fcntl(control, fcntl.F_SETPIPE_SZ, 4 * MAX_ARGUMENT_BYTES)  # most commands fit in as a whole
             bash = os.open("/bin/bash", os.O_RDONLY | os.O_CLOEXEC)
             cleanup.callback(os.close, bash)
             self._bwrap = _start_bubblewrap(
@@ -559,24 +545,21 @@ class BubblewrapSandbox(FolderSandbox):
             if self._bwrap is not None and not self._ended.done():
                 await asyncio.wait([self._ended], timeout=GRACE_SECONDS)
         finally:
-            self._close()
-
-    def _close(self) -> None:
-        if self._background_timer is not None:
-            self._background_timer.cancel()
-        for name in ("bwrap", "status", "output", "error"):
-            if name in self._descriptors:
-                self._loop.remove_reader(self._descriptors[name])
-        if self._bwrap is not None:
-            self._kill_bubblewrap()
-            if not self._ended.done():
-                self._ended.set_result(None)
-            self._bwrap.wait()
-            self._bwrap = None
-        for descriptor in self._descriptors.values():
-            os.close(descriptor)
-        self._descriptors.clear()
-        self._close_folders()
+            if self._background_timer is not None:
+                self._background_timer.cancel()
+            for name in ("bwrap", "status", "output", "error"):
+                if name in self._descriptors:
+                    self._loop.remove_reader(self._descriptors[name])
+            if self._bwrap is not None:
+                self._kill_bubblewrap()
+                if not self._ended.done():
+                    self._ended.set_result(None)
+                self._bwrap.wait()
+                self._bwrap = None
+            for descriptor in self._descriptors.values():
+                os.close(descriptor)
+            self._descriptors.clear()
+            self._close_folders()
 
 
 def _read_available(descriptor: int) -> bytes | None:

@@ -13,13 +13,13 @@ import os
 import secrets
 import shutil
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Capture, Entry, MiB, PreparedCommand, Sandbox, SandboxBackend, Setup, process_usage
+from upskill.sandboxes import Capture, Entry, MiB, PreparedCommand, Sandbox, SandboxBackend, Setup
 from upskill.sandboxes.files import Folder
+from upskill.sandboxes.processes import supervise
 
 ENGINES = ("docker", "podman")
 IMAGE = "python:3.12-slim"
@@ -141,10 +141,8 @@ class ContainerSandbox(Sandbox):
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if self._client is None or self._client.returncode is not None:
             raise SandboxError("the container has ended, so nothing can be run in it")
-        limits = command.limits
         # By name only: the client reads the values from its environment, where no list of processes shows them.
         named = [word for name in command.environment for word in ("--env", name)]
-        began = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
             *(self._engine, "exec", "--interactive", "--workdir", WORKSPACE, *named, self._name, *command.argv),
             stdin=subprocess.PIPE,
@@ -153,37 +151,18 @@ class ContainerSandbox(Sandbox):
             env={**os.environ, **command.environment},
             start_new_session=True,
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdin.write(command.stdin)
-        process.stdin.close()
-        pipes = [
-            asyncio.ensure_future(capture.read_from("output", process.stdout)),
-            asyncio.ensure_future(capture.read_from("error", process.stderr)),
-        ]
-        ended = asyncio.ensure_future(process.wait())
-        broken_limit = ""
+        return await supervise(process, command, capture, lambda _: "", self._end)
+
+    async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
         try:
-            while not ended.done() and not broken_limit:
-                left = limits.wall - (time.perf_counter() - began)
-                await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
-                if not ended.done() and time.perf_counter() - began >= limits.wall:
-                    broken_limit = f"ran longer than {limits.wall:g} s"
-                elif capture.full:
-                    broken_limit = f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
-            if broken_limit:
-                await self._end_all()
-            await asyncio.wait([ended, *pipes], timeout=ENGINE_TIMEOUT)
+            await self._end_all()
+            await asyncio.wait([ended], timeout=ENGINE_TIMEOUT)
         finally:
             if not ended.done():  # killing the client alone would leave the command running
                 await self._remove()
                 with suppress(ProcessLookupError):
                     process.kill()
-            for task in pipes:
-                task.cancel()
-            await asyncio.gather(ended, *pipes, return_exceptions=True)
-        return 137 if broken_limit else process.returncode or 0, broken_limit
+                await process.wait()
 
     async def _end_all(self) -> None:
         code, _, error = await _ask([self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], ENGINE_TIMEOUT)

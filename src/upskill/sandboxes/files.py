@@ -13,8 +13,8 @@ import os
 import pwd
 import secrets
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -58,127 +58,79 @@ class Folder:
 
     def parts(self, path: str) -> list[str]:
         """The names that a path consists of; PermissionError if it could lead out."""
-        shown = path.encode("utf-8", "replace").decode()
+        printed = path.encode("utf-8", "replace").decode()
         if "\0" in path:
-            raise OSError(errno.EINVAL, "a path cannot hold a NUL byte", shown)
+            raise OSError(errno.EINVAL, "a path cannot hold a NUL byte", printed)
         try:
             os.fsencode(path)
         except UnicodeEncodeError:
-            raise OSError(errno.EINVAL, "a path cannot hold half of a character", shown) from None
+            raise OSError(errno.EINVAL, "a path cannot hold half of a character", printed) from None
         if path == self.root or path.startswith(self.root + "/"):
             path = path[len(self.root) :].lstrip("/")
         elif path.startswith("/"):
-            raise PermissionError(errno.EPERM, f"leads out of {self.root}", shown)
+            raise PermissionError(errno.EPERM, f"leads out of {self.root}", printed)
         names = [name for name in path.split("/") if name not in ("", ".")]
         if ".." in names:
-            raise PermissionError(errno.EPERM, f"leads out of {self.root}", shown)
+            raise PermissionError(errno.EPERM, f"leads out of {self.root}", printed)
         if len(names) > MAX_DEPTH:
-            raise OSError(errno.ENAMETOOLONG, "too many folders deep", shown)
+            raise OSError(errno.ENAMETOOLONG, "too many folders deep", printed)
         return names
 
-    @contextmanager
-    def _as_owner(self) -> Generator[None]:
-        """Access files as the student: a tmpfs of another user namespace takes no files from root.
-
-        This is a property of the thread, so there must be no await inside.
-        """
-        if self.owner is None:
-            yield
-            return
-        library = ctypes.CDLL(None)
-        group, user = library.setfsgid(self.owner), library.setfsuid(self.owner)
-        try:
-            yield
-        finally:
-            library.setfsuid(user)
-            library.setfsgid(group)
-
     def read(self, path: str, max_bytes: int) -> bytes:
-        with self._as_owner():
-            return self._read(path, max_bytes)
+        *folders, name = self._named(path)
+        with self._enter(folders) as folder:
+            # Without O_NONBLOCK a FIFO would keep us waiting for a writer that never comes.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+            file = _opened(name, flags, folder, path)
+            try:
+                status = os.fstat(file)
+                if stat.S_ISDIR(status.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+                if not stat.S_ISREG(status.st_mode):
+                    raise PermissionError(errno.EPERM, "is not a regular file", path)
+                if status.st_size > max_bytes:
+                    message = f"has {status.st_size:,} bytes, and {max_bytes:,} are read at most"
+                    raise OSError(errno.EFBIG, message, path)
+                content = bytearray()
+                while chunk := os.read(file, min(CHUNK, max_bytes + 1 - len(content))):
+                    content += chunk
+                if len(content) > max_bytes:  # it grew while we read
+                    raise OSError(errno.EFBIG, f"has more than {max_bytes:,} bytes", path)
+                return bytes(content)
+            finally:
+                os.close(file)
 
     def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
         """Written under a temporary name and moved into place: what was there is replaced, never written into."""
         data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
-        with self._as_owner():
-            self._write(path, data, 0o755 if executable else 0o644)
-
-    def link(self, path: str, target: str) -> None:
         *folders, name = self._named(path)
-        with self._as_owner():
-            folder = self._enter(folders, make=True)
+        fresh = f".{secrets.token_hex(8)}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._enter(folders, make=True) as folder:
             try:
-                os.symlink(target, name, dir_fd=folder)
-            finally:
-                os.close(folder)
+                with os.fdopen(os.open(fresh, flags, 0o755 if executable else 0o644, dir_fd=folder), "wb") as file:
+                    file.write(data)
+                os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError as error:
+                with suppress(OSError):
+                    os.unlink(fresh, dir_fd=folder)
+                raise type(error)(error.errno, error.strerror, path) from None
 
     def list(self, path: str, max_entries: int) -> list[Entry]:
         names = self.parts(path)
         entries: list[Entry] = []
-        with self._as_owner():
-            folder = self._enter(names)
-            try:
-                self._walk(folder, "".join(name + "/" for name in names), entries, max_entries, len(names))
-            finally:
-                os.close(folder)
+        with self._enter(names) as folder:
+            self._walk(folder, "".join(name + "/" for name in names), entries, max_entries, len(names))
         return sorted(entries, key=lambda entry: entry.path)
-
-    def _read(self, path: str, max_bytes: int) -> bytes:
-        *folders, name = self._named(path)
-        folder = self._enter(folders)
-        try:
-            # Without O_NONBLOCK a FIFO would keep us waiting for a writer that never comes.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-            file = _opened(name, flags, folder, path)
-        finally:
-            os.close(folder)
-        try:
-            status = os.fstat(file)
-            if stat.S_ISDIR(status.st_mode):
-                raise IsADirectoryError(errno.EISDIR, "is a folder", path)
-            if not stat.S_ISREG(status.st_mode):
-                raise PermissionError(errno.EPERM, "is not a regular file", path)
-            if status.st_size > max_bytes:
-                raise OSError(errno.EFBIG, f"has {status.st_size:,} bytes, and {max_bytes:,} are read at most", path)
-            content = bytearray()
-            while chunk := os.read(file, min(CHUNK, max_bytes + 1 - len(content))):
-                content += chunk
-                if len(content) > max_bytes:  # it grew while we read
-                    raise OSError(errno.EFBIG, f"has more than {max_bytes:,} bytes", path)
-            return bytes(content)
-        finally:
-            os.close(file)
-
-    def _write(self, path: str, data: bytes, mode: int) -> None:
-        *folders, name = self._named(path)
-        folder = self._enter(folders, make=True)
-        fresh = f".{secrets.token_hex(8)}.new"
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = os.open(fresh, flags, mode, dir_fd=folder)
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(file, view) :]
-            finally:
-                os.close(file)
-            os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except OSError as error:
-            with suppress(OSError):
-                os.unlink(fresh, dir_fd=folder)
-            raise type(error)(error.errno, error.strerror, path) from None
-        finally:
-            os.close(folder)
 
     def _walk(self, folder: int, prefix: str, entries: list[Entry], max_entries: int, depth: int) -> None:
         with os.scandir(folder) as scanned:
             for entry in scanned:
                 if len(entries) >= max_entries:
                     return
-                status = None
-                with suppress(FileNotFoundError):  # deleted meanwhile
+                try:
                     status = entry.stat(follow_symlinks=False)
-                if status is None:
+                except FileNotFoundError:  # deleted meanwhile
                     continue
                 kind = _kind(status.st_mode)
                 entries.append(Entry(prefix + entry.name, kind, status.st_size if kind == "file" else 0))
@@ -197,36 +149,40 @@ class Folder:
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         return names
 
-    def _enter(self, names: list[str], *, make: bool = False) -> int:
-        """A descriptor of the last of these folders, each opened from the one before it."""
-        folder = os.open(".", FOLDER, dir_fd=self.descriptor)
-        for name in names:
-            try:
-                if make:
+    @contextmanager
+    def _enter(self, names: Sequence[str], *, make: bool = False) -> Generator[int]:
+        """A descriptor of the last of these folders, each opened from the one before it.
+
+        Files are accessed as the student: a tmpfs of another user namespace takes no files from root. The thread has
+        that property, so there must be no await inside.
+        """
+        library = ctypes.CDLL(None)
+        with ExitStack() as cleanup:
+            if self.owner is not None:
+                cleanup.callback(library.setfsgid, library.setfsgid(self.owner))
+                cleanup.callback(library.setfsuid, library.setfsuid(self.owner))
+            folder = self.descriptor
+            for name in (".", *names):
+                if make and name != ".":
                     with suppress(FileExistsError):
                         os.mkdir(name, 0o755, dir_fd=folder)
-                inner = _opened(name, FOLDER, folder, "/".join(names))
-            finally:
-                os.close(folder)
-            folder = inner
-        return folder
+                folder = _opened(name, FOLDER, folder, "/".join(names))
+                cleanup.callback(os.close, folder)
+            yield folder
 
 
 def _opened(name: str, flags: int, folder: int, path: str) -> int:
     try:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR) and _is_link(name, folder):
+        is_link = False
+        with suppress(OSError):
+            is_link = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR) and is_link:
             raise PermissionError(errno.EPERM, "is a link, and links are not followed", path) from None
         if error.errno == errno.ENXIO:  # a socket
             raise PermissionError(errno.EPERM, "is not a regular file", path) from None
         raise type(error)(error.errno, error.strerror, path) from None
-
-
-def _is_link(name: str, folder: int) -> bool:
-    with suppress(OSError):
-        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    return False
 
 
 def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
@@ -239,19 +195,15 @@ def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
 
 def folder_size(path: Path) -> int:
     """Bytes on disk below a folder, plus a little for every file; links are not followed."""
-    total = 0
-    waiting = [str(path)]
+    total, waiting = 0, [str(path)]
     while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    with suppress(OSError):
-                        status = entry.stat(follow_symlinks=False)
-                        total += status.st_blocks * 512 + 1024
-                        if stat.S_ISDIR(status.st_mode):
-                            waiting.append(entry.path)
-        except OSError:  # deleted meanwhile, or not readable
-            continue
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:  # deleted meanwhile, or not readable
+            for entry in entries:
+                with suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    total += status.st_blocks * 512 + 1024
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append(entry.path)
     return total
 
 

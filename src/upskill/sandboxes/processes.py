@@ -1,6 +1,7 @@
 """A sandbox made of a folder on the host and one process per command: what the kinds without namespaces share.
 
-Each kind wraps the command in a program that confines it. No process lives on between two commands.
+Each kind wraps the command in a program that confines it. No process lives on between two commands. `none` is here
+too: it has nothing of its own.
 """
 
 from __future__ import annotations
@@ -8,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from socket import socket
 from typing import Any
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Capture, Limits, PreparedCommand, Setup, process_usage
+from upskill.sandboxes import Capture, Limits, PreparedCommand, SandboxBackend, Setup, process_usage
 from upskill.sandboxes.files import Folder, FolderSandbox, folder_size
 
 
@@ -125,6 +127,85 @@ GRACE_SECONDS = 30.0 if process_usage.HAS_PROC else 5.0
 Wrap = Callable[[list[str], dict[str, str], Limits, Path], WrappedCommand]
 
 
+class NoSandbox(SandboxBackend):
+    """Commands run as you, in a folder of their own, and reach everything you can. Never chosen, only typed.
+
+    Limits, a clean environment and the end of every process still apply, as far as the command is not hostile.
+    """
+
+    name = "none"
+    isolated = False
+    shows_gpu = True  # it hides nothing
+
+    async def version(self) -> str:
+        return "no protection"
+
+    async def open(self, setup: Setup) -> ProcessSandbox:
+        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+            environment["PATH"] = os.environ.get("PATH", environment["PATH"])
+            if sys.platform == "linux":
+                return wrap_in_confine(argv, environment, limits, root / "workspace")
+            return wrap_in_shell(argv, limits)
+
+        return ProcessSandbox("none", setup, wrap)
+
+
+async def supervise(
+    process: asyncio.subprocess.Process,
+    command: PreparedCommand,
+    capture: Capture,
+    broken_limit: Callable[[int], str],
+    end: Callable[[asyncio.subprocess.Process, asyncio.Future[int]], Awaitable[None]],
+) -> tuple[int, str]:
+    """Feed a process, capture its output and hold it to the limits until it has ended.
+
+    `broken_limit` is asked each time we look, with how often that was; `end` ends the process and all it started.
+    Returns the exit code, and which limit was broken, if any.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    wall, began = command.limits.wall, time.perf_counter()
+    pipes = [
+        asyncio.ensure_future(capture.read_from("output", process.stdout)),
+        asyncio.ensure_future(capture.read_from("error", process.stderr)),
+        asyncio.ensure_future(_feed(process.stdin, command.stdin)),
+    ]
+    ended = asyncio.ensure_future(process.wait())
+    why, polls = "", 0
+    try:
+        while not ended.done():
+            left = wall - (time.perf_counter() - began)
+            await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
+            if ended.done():
+                break
+            polls += 1
+            if time.perf_counter() - began >= wall:
+                why = why or f"ran longer than {wall:g} s"
+            elif capture.full:
+                why = why or f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
+            else:
+                why = why or broken_limit(polls)
+            if why:
+                await end(process, ended)
+        await asyncio.wait(pipes, timeout=GRACE_SECONDS)
+    finally:
+        if not ended.done():
+            await end(process, ended)
+        for task in pipes:
+            task.cancel()
+        await asyncio.gather(*pipes, return_exceptions=True)
+    code = process.returncode or 0
+    return 137 if why else code if code >= 0 else 128 - code, why
+
+
+async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
+    if stdin is not None:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            stdin.write(data)
+            await stdin.drain()
+        stdin.close()
+
+
 class ProcessSandbox(FolderSandbox):
     def __init__(self, kind: str, setup: Setup, wrap: Wrap, *, user: int | None = None) -> None:
         super().__init__(setup)
@@ -168,7 +249,8 @@ class ProcessSandbox(FolderSandbox):
                 start_new_session=True,
                 pass_fds=wrapped.pass_fds,
             )
-            return await self._supervise(process, command, capture)
+            broken_limit = partial(self._broken_limit, process.pid, command.limits)
+            return await supervise(process, command, capture, broken_limit, self._end)
         except OSError as error:
             raise SandboxError(f"{wrapped.argv[0]} could not be started: {error}") from error
         finally:
@@ -186,48 +268,10 @@ class ProcessSandbox(FolderSandbox):
             "TMPDIR": str(self._root / "tmp"),
         }
 
-    async def _supervise(
-        self, process: asyncio.subprocess.Process, command: PreparedCommand, capture: Capture
-    ) -> tuple[int, str]:
-        """Feed it, capture its output and hold it to the limits until it has ended."""
-        assert process.stdout is not None
-        assert process.stderr is not None
-        limits, began = command.limits, time.perf_counter()
-        pipes = [
-            asyncio.ensure_future(capture.read_from("output", process.stdout)),
-            asyncio.ensure_future(capture.read_from("error", process.stderr)),
-            asyncio.ensure_future(_feed(process, command.stdin)),
-        ]
-        ended = asyncio.ensure_future(process.wait())
-        broken_limit, polls = "", 0
-        try:
-            while not ended.done():
-                left = limits.wall - (time.perf_counter() - began)
-                await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
-                if ended.done():
-                    break
-                polls += 1
-                if not broken_limit:
-                    broken_limit = self._broken_limit(process.pid, limits, time.perf_counter() - began, capture, polls)
-                if broken_limit:
-                    await self._end(process, ended)
-            await asyncio.wait(pipes, timeout=GRACE_SECONDS)
-        finally:
-            if not ended.done():
-                await self._end(process, ended)
-            for task in pipes:
-                task.cancel()
-            await asyncio.gather(*pipes, return_exceptions=True)
-        code = process.returncode or 0
-        return 137 if broken_limit else code if code >= 0 else 128 - code, broken_limit
-
-    def _broken_limit(self, process: int, limits: Limits, seconds: float, capture: Capture, polls: int) -> str:
-        if seconds >= limits.wall:
-            return f"ran longer than {limits.wall:g} s"
-        if capture.full:
-            return f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
-        if polls % 5 == 0 and folder_size(self._root) > self._setup.limits.disk:
-            return f"wrote more than {process_usage.format_size(self._setup.limits.disk)} in all"
+    def _broken_limit(self, process: int, limits: Limits, polls: int) -> str:
+        disk = self._setup.limits.disk
+        if polls % 5 == 0 and folder_size(self._root) > disk:
+            return f"wrote more than {process_usage.format_size(disk)} in all"
         return process_usage.exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
@@ -250,52 +294,12 @@ class ProcessSandbox(FolderSandbox):
         self._close()
 
     def _close(self) -> None:
+        """No process of the student's is left to interfere."""
         self._close_folders()
-        _remove(self._root)
-
-
-async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
-    if process.stdin is None:
-        return
-    with suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(data)
-        await process.stdin.drain()
-    process.stdin.close()
-
-
-def _remove(root: Path) -> None:
-    """Remove a folder with everything in it, however deep, and whatever rights the student took away.
-
-    No process of the student's is left to interfere.
-    """
-    with suppress(FileNotFoundError):
         try:
-            shutil.rmtree(root)
-        except (OSError, RecursionError):
-            _flatten(root)
-            root.rmdir()
-
-
-def _flatten(root: Path) -> None:
-    """Empty a folder. Folders within are moved up before they are emptied, so that no path gets too long."""
-    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        waiting, made = [""], 0
-        while waiting:
-            name = waiting.pop()
-            folder = os.open(name or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
-            try:
-                for entry in os.listdir(folder):  # noqa: PTH208 - of a descriptor
-                    if not stat.S_ISDIR(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode):
-                        os.unlink(entry, dir_fd=folder)
-                        continue
-                    made += 1
-                    os.chmod(entry, 0o700, dir_fd=folder)
-                    os.rename(entry, f".upskill-{made}", src_dir_fd=folder, dst_dir_fd=top)
-                    waiting.append(f".upskill-{made}")
-            finally:
-                os.close(folder)
-            if name:
-                os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(top)
+            shutil.rmtree(self._root)
+        except FileNotFoundError:
+            return
+        except (OSError, RecursionError):  # rights that the student took away, or folders too deep for Python
+            unlock = "find {0} -type d ! -perm -700 -execdir chmod 700 {{}} ';'; rm -rf {0}"
+            subprocess.run(["/bin/sh", "-c", unlock.format(shlex.quote(str(self._root)))], check=False)

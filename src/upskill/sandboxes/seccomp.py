@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from upskill.errors import SandboxError
 
@@ -177,11 +177,10 @@ def _for_call(number: int | None, body: list[Instruction]) -> list[Instruction]:
     return [] if number is None else [(EQUAL, 0, len(body), number), *body]
 
 
-def _one_of(values: Iterable[int], otherwise: int) -> list[Instruction]:
-    """Allow when what is loaded is one of these values."""
-    allowed = list(values)
-    tests = [(EQUAL, len(allowed) - at, 0, value) for at, value in enumerate(allowed)]
-    return [*tests, _return(ERRNO | otherwise), _return(ALLOW)]
+def _if_one_of(values: Sequence[int], answer: int, otherwise: int) -> list[Instruction]:
+    """Give the first answer when what is loaded is one of these values."""
+    tests = [(EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
+    return [*tests, _return(otherwise), _return(answer)]
 
 
 def build_filter(
@@ -220,9 +219,9 @@ def build_filter(
             lines += _for_call(numbers[column], [_return(answer)])
     lines += _for_call(CLONE[column], [_low(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), _return(refused), _return(ALLOW)])
     # The kernel reads only the low half of an ioctl's number, so the high half must not make a difference.
-    lines += _for_call(IOCTL[column], [_low(1), *_none_of(TERMINAL_INPUT, errno.EPERM)])
+    lines += _for_call(IOCTL[column], [_low(1), *_if_one_of(TERMINAL_INPUT, ERRNO | errno.EPERM, ALLOW)])
     # Limits of the own process only: those of process 1 keep it able to serve.
-    lines += _for_call(PRLIMIT64[column], [_low(0), *_one_of([0], errno.EPERM)])
+    lines += _for_call(PRLIMIT64[column], [_low(0), *_if_one_of([0], ALLOW, ERRNO | errno.EPERM)])
     lines += _for_call(
         SHMGET[column],
         [
@@ -235,27 +234,20 @@ def build_filter(
             _return(ALLOW),
         ],
     )
-    lines += _for_call(PERSONALITY[column], [_low(0), *_one_of(PERSONALITIES, errno.EPERM)])
+    lines += _for_call(PERSONALITY[column], [_low(0), *_if_one_of(PERSONALITIES, ALLOW, ERRNO | errno.EPERM)])
     lines += _for_call(SOCKET[column], _socket(families, streams_only=streams_only))
     return [*lines, _return(ALLOW)]
-
-
-def _none_of(values: Iterable[int], answer: int) -> list[Instruction]:
-    """Refuse when what is loaded is one of these values."""
-    refused = list(values)
-    tests = [(EQUAL, len(refused) - at, 0, value) for at, value in enumerate(refused)]
-    return [*tests, _return(ALLOW), _return(ERRNO | answer)]
 
 
 def _socket(families: tuple[int, ...], *, streams_only: bool) -> list[Instruction]:
     lines: list[Instruction] = []
     if NETLINK in families:  # addresses and routes of the own namespace: protocol 0
-        body = [_low(2), *_one_of([0], errno.EPROTONOSUPPORT)]
+        body = [_low(2), *_if_one_of([0], ALLOW, ERRNO | errno.EPROTONOSUPPORT)]
         lines += [_low(0), (EQUAL, 0, len(body), NETLINK), *body]
     if streams_only:
         lines += [_low(1), (AND, 0, 0, 0xF), (EQUAL, 1, 0, STREAM), _return(ERRNO | errno.EPROTONOSUPPORT)]
     plain = [family for family in families if family != NETLINK]
-    return [*lines, _low(0), *_one_of(plain, errno.EAFNOSUPPORT)]
+    return [*lines, _low(0), *_if_one_of(plain, ALLOW, ERRNO | errno.EAFNOSUPPORT)]
 
 
 def architecture_of(machine: str) -> tuple[int, int]:
