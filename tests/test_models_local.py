@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -27,11 +28,9 @@ from upskill.models.embedded.client import ServerProcess, is_repeating, written_
 from upskill.models.embedded.local import EmbeddedModel
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.weights import pull_weights
+from upskill.traces import Usage
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(sys.platform == "win32", reason="looks at processes the Unix way"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 SMALL = "local:smollm2-135m"
 SHIP = """Answer with these facts:
 The name of the ship is Aurora.
@@ -41,7 +40,7 @@ The cargo of the ship is cinnamon.
 """
 
 
-def request(question: str, *, system: str = SHIP, tokens: int = 16, seed: int | None = None) -> Request:
+def request(question: str, *, system: str = SHIP, tokens: int = 12, seed: int | None = None) -> Request:
     messages = (Message("system", system), Message("user", question))
     return Request(messages, tokens, temperature=0.0 if seed is None else 0.7, seed=seed)
 
@@ -84,45 +83,24 @@ def is_gone(pid: int) -> bool:
 
 async def test_it_answers_with_a_fact_from_the_system_prompt(local: EmbeddedModel) -> None:
     replies = [await local.reply(question) for question in QUESTIONS]
-    known = [word in reply.text for word, reply in zip(("Aurora", "Lisbon", "cinnamon"), replies, strict=True)]
-    assert sum(known) >= 2  # all three here; other processors round differently
+    facts = [word in reply.text for word, reply in zip(("Aurora", "Lisbon", "cinnamon"), replies, strict=True)]
+    assert sum(facts) >= 2  # all three here; other processors round differently
     reply = replies[1]
     assert reply.model == "smollm2-135m"
     assert reply.usage.cost_usd == 0.0
     assert reply.usage.input_tokens > 40
-    assert 0 < reply.usage.output_tokens <= 16
+    assert 0 < reply.usage.output_tokens <= 12
     assert reply.attempts == 1
+    assert replies[2].usage.cached_tokens > replies[2].usage.input_tokens / 2  # what two prompts share is read once
 
 
-async def test_what_two_prompts_share_is_read_once(local: EmbeddedModel) -> None:
-    await local.reply(QUESTIONS[0])
-    reply = await local.reply(QUESTIONS[2])
-    assert reply.usage.cached_tokens > reply.usage.input_tokens / 2
-
-
-async def test_another_process_that_is_asked_in_another_order_says_the_same(
-    local: EmbeddedModel, weights: Path
-) -> None:
-    stories = [request(f"Tell me about the {thing}.", tokens=24) for thing in ("captain", "port")]
-    asked = [*QUESTIONS, *stories]
-    first = [(await local.reply(one)).text for one in asked]
-    other = await opened(f"local:{weights}")
-    try:
-        assert (await process_of(other)).pid != (await process_of(local)).pid
-        second = [(await other.reply(one)).text for one in reversed(asked)]
-        assert second[::-1] == first
-        assert (await other.reply(asked[0])).model == weights.name
-    finally:
-        await other.close()
-
-
-async def test_a_seed_repeats_and_another_seed_differs(local: EmbeddedModel) -> None:
-    texts = [
-        (await local.reply(request("Invent a name for a ship.", system="", tokens=20, seed=seed))).text
-        for seed in (1, 2, 3, 1, 2, 3)
-    ]
-    assert texts[:3] == texts[3:]
-    assert len(set(texts)) > 1
+async def test_a_seed_repeats_another_differs_and_without_one_nothing_is_left_to_chance(local: EmbeddedModel) -> None:
+    asked = [request("Invent a name for a ship.", system="", tokens=10, seed=seed) for seed in (1, 2, 3, 1)]
+    asked += [replace(asked[0], temperature=None, seed=None, max_output_tokens=4)] * 2  # as judges and teachers ask
+    texts = [(await local.reply(each)).text for each in asked]
+    assert texts[0] == texts[3]
+    assert len(set(texts[:3])) > 1
+    assert texts[4] == texts[5]
 
 
 async def test_an_answer_with_a_schema_is_json_of_that_schema(local: EmbeddedModel) -> None:
@@ -133,54 +111,45 @@ async def test_an_answer_with_a_schema_is_json_of_that_schema(local: EmbeddedMod
         "required": ["port", "cargo"],
         "additionalProperties": False,
     }
-    reply = await local.reply(replace(request("The port and the cargo, as JSON.", tokens=60), schema=schema))
+    reply = await local.reply(replace(request("The port and the cargo, as JSON.", tokens=40), schema=schema))
     answer = json.loads(reply.text)
     assert set(answer) == {"port", "cargo"}
     assert len(answer["port"]) <= 12
     assert answer["cargo"] in cargoes
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-async def test_any_number_of_servers_and_any_order_give_the_same_answers(
-    local: EmbeddedModel, weights: Path, servers: int
-) -> None:
-    """Long system prompts and short ones, conversations, the same prompt twice, sampled and greedy."""
-    asked = [*QUESTIONS, *(replace(one, temperature=0.9, seed=5) for one in QUESTIONS)]
-    asked += [request("What is a ship?", system=system) for system in ("Be brief.", SHIP * 3, "")]
-    asked += [following(one, "And who is the captain?") for one in QUESTIONS[:2]]
-    alone = [(await local.reply(one)).text for one in asked]
-    other = await opened(f"local:{weights}", ModelContext(servers=servers))
-    try:
-        assert len(other.servers) == servers
-        order = [*range(len(asked)), 0, 3]
-        random.Random(servers).shuffle(order)
-        replies = await asyncio.gather(*(other.reply(asked[number]) for number in order))
-        assert [reply.text for reply in replies] == [alone[number] for number in order]
-        assert sum(server.is_running for server in other.servers) == servers
-    finally:
-        await other.close()
-
-
-def following(first: Request, question: str) -> Request:
-    """The next turn of a conversation, after an answer that nobody of this process gave."""
-    return replace(first, messages=(*first.messages, Message("assistant", "Aurora."), Message("user", question)))
-
-
-async def test_a_skill_is_read_once_for_all_servers(weights: Path) -> None:
+async def test_any_number_of_servers_and_any_order_give_the_same_answers(local: EmbeddedModel, weights: Path) -> None:
+    """System prompts and none, conversations, the same prompt twice, sampled and greedy; with states on disk or not."""
     read: list[tuple[int, int]] = []
     context = ModelContext(servers=2, reading=lambda _, done, total: read.append((done, total)))
-    model = await opened(SMALL, context)
+    first = [replace(each, max_output_tokens=4) for each in QUESTIONS[:2]]
+    answered = (Message("assistant", "Aurora."), Message("user", "And who is the captain?"))
+    asked = [*first, replace(first[0], temperature=0.9, seed=5), request("What is a ship?", system="", tokens=4)]
+    asked.append(replace(first[0], messages=(*first[0].messages, *answered)))
+    alone = [(await local.reply(each)).text for each in asked]
+    other = await opened(f"local:{weights}", context)
     try:
-        system = SHIP * 20
-        asked = [request(f"What is the {thing}?", system=system) for thing in ("name", "port", "cargo", "captain")]
-        replies = await asyncio.gather(*(model.reply(one) for one in asked))
+        assert len(other.servers) == 2
+        order = [*range(len(asked)), 0]
+        random.Random(2).shuffle(order)
+        replies = await asyncio.gather(*(other.reply(asked[number]) for number in order))
+        assert [reply.text for reply in replies] == [alone[number] for number in order]
+        assert replies[0].model == weights.name
+        assert all(server.is_running for server in other.servers)
+
+        read.clear()
+        long = [request(f"What is the {thing}?", system=SHIP * 5, tokens=1) for thing in ("name", "port", "cargo")]
+        replies = await asyncio.gather(*(other.reply(each) for each in long))
+        prompt = replies[0].usage.input_tokens
+        begun = [total for done, total in read if done == 0]
+        assert len([total for total in begun if total > prompt * 0.8]) == 1  # one server reads the skill for both
+        assert all(reply.usage.cached_tokens > 0.8 * reply.usage.input_tokens for reply in replies)
+
+        shutil.rmtree(other.states.folder)
+        assert [(await other.reply(each)).text for each in asked[:2]] == alone[:2]
     finally:
-        await model.close()
-    whole = replies[0].usage.input_tokens
-    begun = [total for done, total in read if done == 0]
-    assert len([total for total in begun if total > whole * 0.9]) == 1  # the system prompt, from its first token
-    assert all(reply.usage.cached_tokens > 0.9 * reply.usage.input_tokens for reply in replies)
-    assert not model.states.folder.exists()
+        await other.close()
+    assert not other.states.folder.exists()
 
 
 async def test_an_answer_that_repeats_itself_is_stopped(local: EmbeddedModel) -> None:
@@ -190,17 +159,6 @@ async def test_an_answer_that_repeats_itself_is_stopped(local: EmbeddedModel) ->
     assert is_repeating(reply.text)
     assert 0 < reply.usage.output_tokens < 300
     assert (await local.reply(QUESTIONS[0])).text  # the server was told to stop
-
-
-async def test_a_disk_that_takes_no_states_changes_no_answer(local: EmbeddedModel, weights: Path) -> None:
-    model = await opened(f"local:{weights}", ModelContext(servers=1))
-    try:
-        shutil.rmtree(model.states.folder)
-        assert [(await model.reply(one)).text for one in QUESTIONS] == [
-            (await local.reply(one)).text for one in QUESTIONS
-        ]
-    finally:
-        await model.close()
 
 
 async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: EmbeddedModel) -> None:
@@ -213,53 +171,22 @@ async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: E
     assert (await local.reply(QUESTIONS[0])).text
 
 
-async def test_an_answer_that_the_context_cuts_off_is_an_error(weights: Path) -> None:
-    model = EmbeddedModel(Address("local", "local", "small"), weights, Capacity(1, 256), ModelContext())
-    try:
-        with pytest.raises(
-            ModelError, match=r"context was full after \d+ tokens of the answer: the prompt takes 2\d\d"
-        ):
-            await model.reply(request("Tell a long story about a dog. " * 26, system="", tokens=200))
-    finally:
-        await model.close()
-
-
-async def test_without_a_seed_and_a_temperature_nothing_is_left_to_chance(local: EmbeddedModel) -> None:
-    """A judge and a teacher send neither."""
-    asked = replace(request("Invent a name for a ship.", tokens=20), temperature=None)
-    assert len({(await local.reply(asked)).text for _ in range(3)}) == 1
-
-
-async def test_a_server_that_dies_after_a_step_leaves_no_wrong_state(weights: Path) -> None:
-    model = await opened(f"local:{weights}", ModelContext(servers=1))
-    try:
-        expected = (await model.reply(QUESTIONS[0])).text
-        model.states.forget(next(iter(model.states)))
-        server, dies = model.servers[0], True
-        save = server.save
-
-        async def save_or_die(file: str) -> bool:
-            nonlocal dies
-            if dies:
-                dies = False
-                process = server.process
-                assert process is not None
-                os.kill(process.pid, signal.SIGKILL)
-                assert await process.wait_for_exit(within=600)
-            return await save(file)
-
-        server.save = save_or_die
-        with pytest.raises(ModelError, match="was killed by signal 9"):
-            await model.reply(QUESTIONS[0])
-        assert not list(model.states)
-        assert (await model.reply(QUESTIONS[0])).text == expected
-    finally:
-        await model.close()
+async def test_an_answer_that_the_context_cuts_off_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = EmbeddedModel(Address("local", "local", "small"), Path("x.gguf"), Capacity(1, 256), ModelContext())
+    (server,) = model.servers
+    cut = Reply("A long st", Usage(230, 26), stop="length")
+    for name, value in {"start": None, "restore": False, "save": False, "reply": cut}.items():
+        monkeypatch.setattr(server, name, AsyncMock(return_value=value))
+    with pytest.raises(
+        ModelError, match="context was full after 26 tokens of the answer: the prompt takes 230 tokens, and 256 fit"
+    ):
+        await model.reply(request("Tell a long story.", tokens=200))
+    await model.close()
 
 
 async def test_an_error_that_names_a_parameter_does_not_take_it_away(local: EmbeddedModel) -> None:
     schema = {"type": "object", "properties": {"temperature": {"type": "unknown"}}}
-    asked = request("Invent a name for a ship.", tokens=12, seed=3)
+    asked = request("Invent a name for a ship.", tokens=4, seed=3)
     before = (await local.reply(asked)).text
     for _ in local.servers:
         with pytest.raises(ModelError):
@@ -275,8 +202,43 @@ async def test_a_proxy_for_everything_else_is_not_asked(local: EmbeddedModel, mo
     assert (await local.reply(QUESTIONS[0])).text
 
 
-async def test_ctrl_c_is_for_us_and_not_for_the_server(local: EmbeddedModel) -> None:
-    assert os.getsid((await process_of(local)).pid) != os.getsid(0)
+async def test_a_server_that_dies_is_started_again_and_leaves_no_wrong_state(
+    local: EmbeddedModel, weights: Path
+) -> None:
+    model = await opened(f"local:{weights}", ModelContext(servers=1, retries=4))
+    question = replace(QUESTIONS[0], max_output_tokens=4)
+    expected = (await local.reply(question)).text
+    process = await process_of(model)
+    assert os.getsid(process.pid) != os.getsid(0)  # Ctrl-C is for us and not for the server
+    server, save = model.servers[0], model.servers[0].save
+
+    async def die(file: str) -> bool:
+        os.kill(process.pid, signal.SIGKILL)
+        assert await process.wait_for_exit(within=600)
+        return await save(file)
+
+    server.save = die
+    with pytest.raises(ModelError, match=r"the server of the local model \S+ was killed by signal 9") as caught:
+        await model.reply(question)
+    assert "The next call starts it again" in caught.value.hint
+    assert not caught.value.fatal
+    assert not model.states.sizes
+    server.save = save
+    assert (await model.reply(question)).text == expected
+    again = await process_of(model)
+    os.kill(again.pid, signal.SIGKILL)
+    assert await again.wait_for_exit(within=600)
+    assert (await model.reply(question)).text == expected  # dead before the call: nothing is lost
+
+    last = await process_of(model)
+    call = await asked_in_vain(model, last)
+    await model.close()
+    assert all(is_gone(each.pid) for each in (process, again, last))
+    with pytest.raises(ModelError, match="was closed before it answered"):
+        await call
+    with pytest.raises(ModelError, match="is closed"):
+        await model.reply(question)
+    await model.close()
 
 
 async def asked_in_vain(model: EmbeddedModel, process: ServerProcess) -> asyncio.Task[Reply]:
@@ -286,39 +248,6 @@ async def asked_in_vain(model: EmbeddedModel, process: ServerProcess) -> asyncio
     for _ in range(50):  # turns of the event loop, which is enough to send it however slow they are
         await asyncio.sleep(0.01)
     return call
-
-
-async def test_a_server_killed_in_mid_run_errors_that_call_and_serves_the_next(weights: Path) -> None:
-    model = await opened(SMALL, ModelContext(retries=4))
-    try:
-        process = await process_of(model)
-        call = await asked_in_vain(model, process)
-        os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(ModelError, match=r"the server of the local model \S+ was killed by signal 9") as caught:
-            await call
-        assert "The next call starts it again" in caught.value.hint
-        assert not caught.value.fatal
-        assert (await model.reply(QUESTIONS[0])).text
-        assert is_gone(process.pid)
-        again = await process_of(model)
-        os.kill(again.pid, signal.SIGKILL)
-        assert await again.wait_for_exit(within=600)
-        assert (await model.reply(QUESTIONS[0])).text  # dead before the call: nothing is lost
-    finally:
-        await model.close()
-
-
-async def test_close_leaves_no_process_and_ends_a_call_that_is_under_way(weights: Path) -> None:
-    model = await opened(SMALL)
-    process = await process_of(model)
-    call = await asked_in_vain(model, process)
-    await model.close()
-    assert is_gone(process.pid)
-    with pytest.raises(ModelError, match="local:smollm2-135m was closed before it answered"):
-        await call
-    with pytest.raises(ModelError, match="local:smollm2-135m is closed"):
-        await model.reply(QUESTIONS[0])
-    await model.close()
 
 
 async def test_a_start_that_is_given_up_leaves_no_process(weights: Path) -> None:
@@ -352,42 +281,22 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-async def test_the_server_dies_with_its_parent(weights: Path, how: signal.Signals) -> None:
+async def test_the_server_dies_with_its_parent(weights: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         assert not is_gone(child)
-        parent.send_signal(how)
-    for _ in range(60_000):
-        if is_gone(child) or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
-            return
+        parent.kill()
+    while not is_gone(child) and Path(f"/proc/{child}/stat").read_text().split()[2] != "Z":
         await asyncio.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    pytest.fail("the server outlived its parent")
-
-
-async def test_offline_without_weights_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UPSKILL_CACHE", str(tmp_path))
-    with pytest.raises(UsageError) as caught:
-        await opened(SMALL, ModelContext(offline=True))
-    assert "`offline` forbids" in caught.value.message
-    assert "`upskill models pull smollm2-135m`" in caught.value.hint
-
-
-async def test_an_unknown_local_name_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="no local model is called 'smollm2'") as caught:
-        await opened("local:smollm2")
-    assert "'smollm2-135m'" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "No such file or directory"),
-        (b"", "is not a GGUF file"),
         (b"PK\x03\x04 a zip", "is not a GGUF file"),
         (
             b"GGUF and then nonsense",
@@ -395,18 +304,13 @@ async def test_an_unknown_local_name_is_a_usage_error() -> None:
         ),
     ],
 )
-async def test_a_file_that_is_no_model_is_a_usage_error(tmp_path: Path, content: bytes | None, said: str) -> None:
+async def test_a_file_that_is_no_model_is_a_usage_error(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "x.gguf"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         await opened(f"local:{path}")
     assert str(path) in caught.value.message
-
-
-async def test_a_folder_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is a folder, not a file"):
-        await opened(f"local:{tmp_path}")
 
 
 async def test_without_the_runtime_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,26 +328,19 @@ LIST = Tool(
 
 
 async def test_the_default_model_calls_tools_and_goes_on_with_their_results(coder_weights: Path) -> None:
-    """The real Qwen2.5-Coder: a call of its own, the answer from the result, and the same again on another server."""
-    model = await opened("local", ModelContext(offline=True))
+    """The real Qwen2.5-Coder: a call of its own, and an answer to the result, whatever a model of this size says."""
+    model = await opened("local", ModelContext(offline=True, servers=1))
     assert model.weights == coder_weights
     system, user = Message("system", "You work with tools."), Message("user", "Which files are in the folder src?")
-    first = Request((system, user), 60, temperature=0.0, tools=(LIST,))
+    first = Request((system, user), 40, temperature=0.0, tools=(LIST,))
     try:
         reply = await model.reply(first)
         (call,) = reply.calls
         assert (call.name, reply.stop) == ("list_files", "tools")
         assert "src" in str(call.arguments["path"])
         turn = (Message("assistant", reply.text, calls=reply.calls), Message("tool", "kernel.cu", call_id=call.id))
-        second = replace(first, messages=(*first.messages, *turn))
-        answer = await model.reply(second)
-        assert answer.text or answer.calls  # what it makes of the result is up to a model of this size
-        (used,) = [server for server in model.servers if server.is_running]
-        await used.stop()  # whoever goes on has to read it all
-        model.states.close()
-        model.states.folder.mkdir()
-        repeated = await model.reply(second)
-        assert (repeated.text, repeated.calls) == (answer.text, answer.calls)
+        answer = await model.reply(replace(first, messages=(*first.messages, *turn), max_output_tokens=4))
+        assert answer.text or answer.calls
     finally:
         await model.close()
 

@@ -6,12 +6,11 @@ import json
 import math
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
 
+from upskill.errors import UsageError
 from upskill.models.embedded.local_models import (
     DEFAULT_LOCAL_MODEL,
     LOCAL_MODELS,
@@ -20,6 +19,8 @@ from upskill.models.embedded.local_models import (
     find_local_model,
 )
 from upskill.models.embedded.weight_files import cache_folder
+from upskill.outputs import whole_file
+from upskill.plain import read_json
 
 SHARE = 0.6  # of the memory that is free now
 MIN_CONTEXT = 4_096  # tokens
@@ -51,43 +52,30 @@ def _rounded(tokens: int) -> int:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """The cores that this process may use, as far as the CPU quota of a container goes."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return max(1, min(cores, _cores_of_container(cores)))
-
-
-def _cores_of_container(otherwise: int) -> int:
-    """The CPU quota of a container, which counting cores does not show."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return max(1, int(quota) // int(period))
-    except (OSError, ValueError):  # no container, or "max"
-        return otherwise
+    with suppress(OSError, ValueError):  # no container, or "max"
+        quota, period = _read_words("/sys/fs/cgroup/cpu.max")[:2]
+        cores = min(cores, int(quota) // int(period))
+    return max(1, cores)
 
 
 def available_memory() -> int:
     """Bytes that are free or can be freed at once; half of the memory where the system does not say."""
-    return min(_free_in_system(), _free_in_container())
+    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # of which other programs have the rest
+    with suppress(OSError, ValueError):
+        words = _read_words("/proc/meminfo")
+        free = int(words[words.index("MemAvailable:") + 1]) << 10
+    with suppress(OSError, ValueError):  # no container, or "max"
+        limit, used = (int(_read_words(f"/sys/fs/cgroup/memory.{name}")[0]) for name in ("max", "current"))
+        words = _read_words("/sys/fs/cgroup/memory.stat")
+        cached = int(words[words.index("file") + 1])  # can be freed at once
+        free = min(free, max(0, limit - used + cached))
+    return free
 
 
-def _free_in_system() -> int:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        pass
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # of which other programs have the rest
-
-
-def _free_in_container() -> int:
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
-        lines = Path("/sys/fs/cgroup/memory.stat").read_text(encoding="ascii").splitlines()
-        cached = next(int(line.split()[1]) for line in lines if line.startswith("file "))  # can be freed at once
-        return max(0, limit - used + cached)
-    except (OSError, ValueError, StopIteration):  # no container, or "max"
-        return sys.maxsize
+def _read_words(path: str) -> list[str]:
+    return Path(path).read_text(encoding="ascii").split()
 
 
 def larger_model(name: str) -> LocalModel | None:
@@ -113,23 +101,15 @@ def record_speed(file_name: str, read: float, write: float) -> None:
     if not all(math.isfinite(rate) and rate > 0 for rate in (read, write)):
         return
     best = measured_speed(file_name) or Speed(0, 0)  # a busy machine must not make a model look slow
-    rates = _load_speeds() | {
-        file_name: asdict(Speed(max(best.read, round(read, 1)), max(best.write, round(write, 1))))
-    }
-    path = _speed_file()
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="speed.", delete=False, encoding="utf-8") as new:
-            json.dump(rates, new, indent=2)
-        try:
-            Path(new.name).replace(path)
-        except OSError:
-            Path(new.name).unlink()
+    speed = Speed(max(best.read, round(read, 1)), max(best.write, round(write, 1)))
+    speeds = read_json(_speed_file()) | {file_name: asdict(speed)}
+    with suppress(UsageError), whole_file(_speed_file()) as file:
+        file.write(json.dumps(speeds, indent=2).encode())
 
 
 def measured_speed(file_name: str) -> Speed | None:
     try:
-        rates = _load_speeds()[file_name]
+        rates = read_json(_speed_file())[file_name]
         return Speed(float(rates["read"]), float(rates["write"]))
     except (KeyError, TypeError, ValueError):
         return None
@@ -137,11 +117,3 @@ def measured_speed(file_name: str) -> Speed | None:
 
 def _speed_file() -> Path:
     return cache_folder() / "speed.json"
-
-
-def _load_speeds() -> dict[str, Any]:
-    try:
-        speeds: Any = json.loads(_speed_file().read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return cast("dict[str, Any]", speeds) if isinstance(speeds, dict) else {}

@@ -10,12 +10,10 @@ import json
 import logging
 import os
 import re
-import subprocess
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -46,46 +44,46 @@ OnProgress = Callable[[int, int], None]  # tokens of a prompt that have been rea
 class ServerProcess:
     """The server's process. Its log is read here and not shown; it ends with this process, however that ends."""
 
-    def __init__(self, weights: Path, context: int, states: Path) -> None:
+    def __init__(self, child: asyncio.subprocess.Process, weights: Path) -> None:
         self.weights = weights
+        self.pid = child.pid
+        self._child = child
         self._was_ready = False
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._log_reader = asyncio.create_task(self._read_log())
+        logger.info("local model server starting: %s, pid %d", weights, self.pid)
+
+    @classmethod
+    async def start(cls, weights: Path, context: int, states: Path) -> ServerProcess:
         command = [sys.executable, "-P", "-m", "upskill.models.embedded.server"]
         command += ["--model", str(weights), "--context", str(context), "--states", str(states)]
-        # Started in the thread of the event loop: Linux ends the child together with the thread that started it.
-        self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        child = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
             env=os.environ | {"OMP_WAIT_POLICY": "passive"},
             start_new_session=True,  # Ctrl-C must not reach the server: we stop it when we are done
         )
-        logger.info("local model server starting: %s, pid %d", weights, self.pid)
-        self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._log_reader = threading.Thread(target=self._read_log, name="local model log", daemon=True)
-        self._log_reader.start()
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
+        return cls(child, weights)
 
     @property
     def is_running(self) -> bool:
-        return self._child.poll() is None
+        return self._child.returncode is None
 
     async def wait_until_ready(self) -> tuple[str, str]:
         """Its base URL and API key; ModelError when it ended instead."""
         assert self._child.stdout is not None
         try:
-            line = await asyncio.to_thread(self._child.stdout.readline)  # ends with the process at the latest
+            line = await self._child.stdout.readline()
         except BaseException:
-            self._child.kill()  # also unblocks the thread that waits for the line
+            self._child.kill()
             await self.stop()
             raise
         if not line:
             await self.wait_for_exit(within=END_TIMEOUT)
             await self.stop()
-            raise self.exit_error()
+            raise await self.exit_error()
         self._was_ready = True
         ready: Mapping[str, Any] = json.loads(line)
         logger.info("local model server ready: %s, pid %d, port %s", self.weights.name, self.pid, ready["port"])
@@ -93,32 +91,28 @@ class ServerProcess:
 
     async def wait_for_exit(self, *, within: float) -> bool:
         """Wait up to so many seconds for the process to end; whether it did."""
-        deadline = time.monotonic() + within
-        while self.is_running and time.monotonic() < deadline:  # noqa: ASYNC110  a process sends no event
-            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._child.wait(), within)
         return not self.is_running
 
     async def stop(self) -> None:
         assert self._child.stdin is not None
-        assert self._child.stdout is not None
         try:
             self._child.stdin.close()  # the server ends when its standard input does
             await self.wait_for_exit(within=STOP_TIMEOUT)
         finally:
             if self.is_running:
                 self._child.kill()
-            self._child.wait()
+            await self._child.wait()
             logger.info("local model server stopped: pid %d, exit code %s", self.pid, self._child.returncode)
-            self._log_reader.join(STOP_TIMEOUT)
-            self._child.stdout.close()
 
-    def exit_error(self) -> ModelError:
+    async def exit_error(self) -> ModelError:
         """The error for a reply that never came because the server died."""
-        self._log_reader.join(END_TIMEOUT)  # for its last lines
-        code = self._child.returncode
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        await asyncio.wait([self._log_reader], timeout=END_TIMEOUT)  # for its last lines
+        code = self._child.returncode or 0
+        end = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         return ModelError(
-            f"the server of the local model {self.weights.name} {how}{self._log_excerpt()}",
+            f"the server of the local model {self.weights.name} {end}{self._log_excerpt()}",
             "The next call starts it again. Did it run out of memory?" if code < 0 else "",
         )
 
@@ -131,14 +125,15 @@ class ServerProcess:
         if not self._was_ready:
             lines.sort(key=lambda line: not re.match(r"[\d.]+ E ", line))
         messages = list(dict.fromkeys(re.sub(r"^[\d.]+ E +", "", line) for line in lines))
-        shown = messages[-3:] if self._was_ready else messages[:3]
-        return ": " + safe_excerpt(" / ".join(shown), ()) if shown else ""
+        excerpt = messages[-3:] if self._was_ready else messages[:3]
+        return ": " + safe_excerpt(" / ".join(excerpt), ()) if excerpt else ""
 
-    def _read_log(self) -> None:
+    async def _read_log(self) -> None:
         assert self._child.stderr is not None
-        with self._child.stderr as log:
-            for line in log:
-                self._log.append(line.decode("utf-8", "replace").rstrip())
+        partial = b""
+        while chunk := await self._child.stderr.read(65_536):  # not by line: one may be longer than a stream takes
+            *lines, partial = (partial + chunk).split(b"\n")
+            self._log.extend(line.decode("utf-8", "replace").rstrip() for line in lines)
 
 
 class EmbeddedServer:
@@ -164,7 +159,7 @@ class EmbeddedServer:
         """Start it unless it runs. Only before a request: what a server that died knew cannot be gone on with."""
         if self.model is None or not self.is_running:
             await self.stop()
-            self.process = ServerProcess(self.weights, self.context_size, self.states)
+            self.process = await ServerProcess.start(self.weights, self.context_size, self.states)
             self._base_url, self._key = await self.process.wait_until_ready()
             self.model = StreamedModel(
                 self.address, ENDPOINT, f"{self._base_url}/v1", self._key, self.context, transport=self._transport
@@ -172,14 +167,14 @@ class EmbeddedServer:
 
     async def reply(self, request: Request, *, from_state: bool) -> Reply:
         """The answer to a prompt, which is read from the state in the slot or from its beginning."""
-        model, process = self._alive()
+        model, process = await self._alive()
         self.holds = ""
         model.from_state = from_state
         try:
             return await model.reply(request)
         except ModelError as error:
             if error.status is None and await process.wait_for_exit(within=10.0):
-                raise process.exit_error() from error
+                raise await process.exit_error() from error
             raise
 
     async def save(self, file: str) -> bool:
@@ -198,24 +193,22 @@ class EmbeddedServer:
         return (await self._post("/apply-template", body)).status == 200
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> Response:
-        self._alive()
+        await self._alive()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
         try:
             return await self._transport.send(f"{self._base_url}{path}", headers, Timeouts(), json.dumps(body).encode())
         except TransportError as error:
             raise ModelError(error.message) from error
 
-    def _alive(self) -> tuple[StreamedModel, ServerProcess]:
+    async def _alive(self) -> tuple[StreamedModel, ServerProcess]:
         if self.model is None or self.process is None:
             raise ModelError(f"{self.address.name} is closed")
         if not self.process.is_running:
-            raise self.process.exit_error()
+            raise await self.process.exit_error()
         return self.model, self.process
 
     async def stop(self) -> None:
-        model, process, self.model, self.process, self.holds = self.model, self.process, None, None, ""
-        if model is not None:
-            await model.close()
+        process, self.process, self.model, self.holds = self.process, None, None, ""
         if process is not None:
             await process.stop()
 
@@ -320,7 +313,7 @@ class StreamedTransport(Transport):
             if is_repeating(answer.tail):
                 answer.finish = "repetition"
                 break
-        return 200, answer.plain()
+        return 200, answer.as_document()
 
 
 class StreamedAnswer:
@@ -329,7 +322,7 @@ class StreamedAnswer:
     TAIL = 2_000  # characters at its end that are looked at for repetition
 
     def __init__(self) -> None:
-        self.text: list[str] = []
+        self.text = ""
         self.calls: dict[int, dict[str, Any]] = {}
         self.tail = ""
         self.finish = ""
@@ -342,45 +335,34 @@ class StreamedAnswer:
         for choice in map(dict_or_empty, list_or_empty(event.get("choices"))):
             self.finish = str(choice.get("finish_reason") or self.finish)
             delta = dict_or_empty(choice.get("delta"))
-            self._add_text(delta.get("content"), self.text)
-            for piece in map(dict_or_empty, list_or_empty(delta.get("tool_calls"))):
-                self._add_call(piece)
-
-    def _add_text(self, piece: object, into: list[str]) -> None:
-        if isinstance(piece, str) and piece:
-            into.append(piece)
+            piece = str(delta.get("content") or "")
+            self.text += piece
+            for call_piece in map(dict_or_empty, list_or_empty(delta.get("tool_calls"))):
+                piece += self._add_call(call_piece)
             self.tail = (self.tail + piece)[-self.TAIL :]
 
-    def _add_call(self, piece: Mapping[str, Any]) -> None:
-        call = self.calls.setdefault(int(piece.get("index", 0)), {"id": "", "name": "", "arguments": list[str]()})
+    def _add_call(self, piece: Mapping[str, Any]) -> str:
+        """Add a piece of a call; returns what it adds to the arguments."""
+        empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        call = self.calls.setdefault(int(piece.get("index", 0)), empty)
         function = dict_or_empty(piece.get("function"))
+        arguments = str(function.get("arguments") or "")
         call["id"] = str(piece.get("id") or call["id"])
-        call["name"] = str(function.get("name") or call["name"])
-        self._add_text(function.get("arguments"), call["arguments"])
+        call["function"]["name"] = str(function.get("name") or call["function"]["name"])
+        call["function"]["arguments"] += arguments
+        return arguments
 
-    def plain(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self.text)}
+    def as_document(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
         if self.calls:
-            message["tool_calls"] = [
-                {
-                    "id": call["id"],
-                    "type": "function",
-                    "function": {"name": call["name"], "arguments": "".join(call["arguments"])},
-                }
-                for _, call in sorted(self.calls.items())
-            ]
-        usage = self.usage or self._usage_so_far()
+            message["tool_calls"] = [call for _, call in sorted(self.calls.items())]
+        usage = self.usage
+        if not usage:  # it was stopped, and the server states its usage only at the end
+            cached, read, written = (int(self.timings.get(name, 0)) for name in ("cache_n", "prompt_n", "predicted_n"))
+            details = {"cached_tokens": cached}
+            usage = {"prompt_tokens": cached + read, "completion_tokens": written, "prompt_tokens_details": details}
         choices = [{"index": 0, "message": message, "finish_reason": self.finish}]
         return {"choices": choices, "usage": usage, "timings": self.timings}
-
-    def _usage_so_far(self) -> dict[str, Any]:
-        """Of an answer that was stopped: the server states its usage only at the end."""
-        cached, read, written = (int(self.timings.get(field, 0)) for field in ("cache_n", "prompt_n", "predicted_n"))
-        return {
-            "prompt_tokens": cached + read,
-            "completion_tokens": written,
-            "prompt_tokens_details": {"cached_tokens": cached},
-        }
 
 
 async def _events(content: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from upskill.models import Address, Model, ModelContext, Reply, Request, Unanswe
 from upskill.models.embedded.capacity import Capacity, capacity_for, record_speed, usable_cores
 from upskill.models.embedded.client import EmbeddedServer
 from upskill.models.embedded.local_models import find_local_model
-from upskill.models.embedded.weight_files import check_gguf
+from upskill.models.embedded.weight_files import find_gguf
 from upskill.models.embedded.weights import pull_weights
 from upskill.plain import compact, counted, digest_text
 
@@ -50,8 +50,8 @@ async def open_model(address: Address, context: ModelContext) -> Model:
             f"{address.name!r} needs the package xllamacpp, which is not installed",
             f"Run `{add_extra('local')}`.",
         )
-    if is_file_name(address.model):
-        path, context_size, token_bytes = _check_file(address.model), DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES
+    if address.model.endswith(".gguf") or "/" in address.model or address.model.startswith("~"):
+        path, context_size, token_bytes = find_gguf(address.model), DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES
         name = path.name
     else:
         row = find_local_model(address.model)
@@ -72,11 +72,6 @@ async def open_model(address: Address, context: ModelContext) -> Model:
             raise UsageError(f"{path} cannot be used: {error.message}", error.hint) from error
         raise
     return model
-
-
-def is_file_name(name: str) -> bool:
-    """Whether a local model's name means a file rather than a row of the table."""
-    return name.endswith(".gguf") or "/" in name or os.sep in name or name.startswith("~")
 
 
 class EmbeddedModel:
@@ -138,7 +133,7 @@ class EmbeddedModel:
         async with self._turn:
             if self._closed:
                 raise ModelError(f"{self.address.name} is closed")
-            server = max(self._idle, key=lambda one: one.is_running)
+            server = max(self._idle, key=lambda each: each.is_running)
             self._idle.remove(server)
             try:
                 await server.start()
@@ -150,33 +145,28 @@ class EmbeddedModel:
         """Have a server read the beginning of a prompt, as far as it was not read before; whether there is one."""
         steps = steps_to(request) if self._in_steps else []
         names = [state_name(step) for step in steps]
-        done = 0
-        for number in range(len(steps), 0, -1):
-            if await self._restore(server, names[number - 1]):
-                done = number
-                break
+        done = len(steps)
+        while done and not await self._restore(server, names[done - 1]):
+            done -= 1
         for number in range(done, len(steps)):
-            async with self.states.being_read(names[number]):  # others that need it wait, and get it from a file
-                if not await self._restore(server, names[number]):
-                    await self._read(server, steps[number], names[number], first=number == 0)
+            name = names[number]
+            async with self.states.being_read(name):  # others that need it wait, and get it from a file
+                if not await self._restore(server, name):
+                    await server.reply(steps[number], from_state=number > 0)
+                    self._note_speed(server)
+                    if await server.save(name):
+                        self.states.add(name)
+                    server.holds = name
         return bool(steps)
-
-    async def _read(self, server: EmbeddedServer, step: Request, name: str, *, first: bool) -> None:
-        await server.reply(step, from_state=not first)
-        self._note_speed(server)
-        if await server.save(name):
-            self.states.add(name)
-        server.holds = name
 
     async def _restore(self, server: EmbeddedServer, name: str) -> bool:
         if server.holds == name:
             return True
-        if name not in self.states:
+        if not self.states.use(name):
             return False
         if not await server.restore(name):
             self.states.forget(name)
             return False
-        self.states.use(name)
         server.holds = name
         return True
 
@@ -203,12 +193,6 @@ class EmbeddedModel:
         )
 
 
-def _check_file(name: str) -> Path:
-    path = Path(name).expanduser()
-    check_gguf(path)
-    return path.resolve()
-
-
 def steps_to(request: Request) -> list[Request]:
     """The beginnings of a request's prompt that are read one after the other, each with no answer."""
     messages = request.messages
@@ -229,58 +213,38 @@ class SavedStates:
     def __init__(self) -> None:
         _remove_leftovers()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{STATES_PREFIX}{os.getpid()}-"))
-        self._sizes: dict[str, int] = {}  # the least recently used first
+        self.sizes: dict[str, int] = {}  # the least recently used first
         self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._sizes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._sizes))
 
     def being_read(self, name: str) -> asyncio.Lock:
         """Held while a server reads what others wait for."""
         return self._reading.setdefault(name, asyncio.Lock())
 
-    def use(self, name: str) -> None:
-        if name in self._sizes:
-            self._sizes[name] = self._sizes.pop(name)
+    def use(self, name: str) -> bool:
+        """Whether there is such a state, which is now the most recently used."""
+        if name in self.sizes:
+            self.sizes[name] = self.sizes.pop(name)
+        return name in self.sizes
 
     def add(self, name: str) -> None:
         with suppress(FileNotFoundError):  # someone removed it already
-            self._sizes[name] = (self.folder / name).stat().st_size
-        for oldest in list(self._over_budget()):
-            self.forget(oldest)
+            self.sizes[name] = (self.folder / name).stat().st_size
+        while len(self.sizes) > 1 and sum(self.sizes.values()) > MAX_STATE_BYTES:
+            self.forget(next(iter(self.sizes)))
 
     def forget(self, name: str) -> None:
-        self._sizes.pop(name, None)
+        self.sizes.pop(name, None)
         (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _over_budget(self) -> Iterator[str]:
-        total = sum(self._sizes.values())
-        for name, size in list(self._sizes.items())[:-1]:
-            if total <= MAX_STATE_BYTES:
-                return
-            total -= size
-            yield name
-
 
 def _remove_leftovers() -> None:
     """Remove what processes that were killed have left. A state that is missed is only read again."""
     for folder in Path(tempfile.gettempdir()).glob(f"{STATES_PREFIX}*"):
-        with suppress(ValueError, OSError):
-            if not _is_alive(int(folder.name.removeprefix(STATES_PREFIX).partition("-")[0])):
+        with suppress(ValueError, OSError):  # also that of somebody else's process
+            try:
+                os.kill(int(folder.name.removeprefix(STATES_PREFIX).partition("-")[0]), 0)
+            except ProcessLookupError:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's
-        pass
-    return True

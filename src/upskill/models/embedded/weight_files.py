@@ -25,23 +25,15 @@ MAX_WEIGHTS_BYTES = 10**12
 GENERATION = 2  # one thread, prompts read in fixed steps
 
 
-def _expanded(folder: str) -> Path:
-    try:
-        return Path(folder).expanduser()
-    except RuntimeError as error:
-        raise UsageError(f"{folder} is no folder: {error}", "Set UPSKILL_CACHE to the folder you mean.") from error
-
-
 def cache_folder() -> Path:
     """`UPSKILL_CACHE`, or the cache folder of this system."""
-    own, common = os.environ.get("UPSKILL_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    if own:
-        return _expanded(own)
-    if common:
-        return _expanded(common) / "upskill"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "upskill"
-    return Path.home() / ".cache" / "upskill"
+    if folder := os.environ.get("UPSKILL_CACHE"):
+        try:
+            return Path(folder).expanduser()
+        except RuntimeError as error:
+            raise UsageError(f"{folder} is no folder: {error}", "Set UPSKILL_CACHE to the folder you mean.") from error
+    common = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or common).expanduser() / "upskill"
 
 
 def weights_path(model: LocalModel) -> Path:
@@ -54,12 +46,14 @@ def sibling(path: Path, ending: str) -> Path:
     return path.with_name(f"{path.name}.{ending}")
 
 
-def check_gguf(path: Path) -> None:
-    """UsageError unless a person's own weights are a GGUF file of a plausible size."""
+def find_gguf(name: str) -> Path:
+    """The file of a person's own weights; UsageError unless it is a GGUF file of a plausible size."""
+    path = Path(name).expanduser()
     hint = "local:/path/to/model.gguf takes a GGUF file; `upskill models` lists the models that have a name."
     with open_input(path, most=MAX_WEIGHTS_BYTES, hint=hint) as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise UsageError(f"{path} is not a GGUF file: it does not begin with the letters GGUF")
+    return path.resolve()
 
 
 def weights_state(model: LocalModel) -> WeightsState:
@@ -162,9 +156,7 @@ def weights_identity(address: Address) -> list[object]:
     name = address.model or DEFAULT_LOCAL_MODEL
     if row := LOCAL_MODELS.get(name):
         return [GENERATION, row.sha256 or row.file]
-    path = Path(name).expanduser()
     try:
-        check_gguf(path)
-        return [GENERATION, known_sha256(path)]
+        return [GENERATION, known_sha256(find_gguf(name))]
     except (OSError, UsageError):  # the model cannot be opened either, and whoever opens it says why
         return [GENERATION, name]
