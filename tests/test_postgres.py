@@ -131,7 +131,7 @@ async def test_a_server_that_stays_away_is_an_error_that_says_so(
                 with pytest.raises(StoreError, match=r"Connection refused|No such file|terminating") as caught:
                     work()
                 assert "resumes" in caught.value.hint
-            with pytest.raises(StoreError, match="results cannot be saved"):
+            with pytest.raises(StoreError, match="cannot be written"):
                 await store.add_result(run, result_of(TRIALS[0]))
         assert "connection lost, trying again" in caplog.text
         assert PASSWORD not in caplog.text
@@ -143,7 +143,7 @@ async def test_a_server_that_stays_away_is_an_error_that_says_so(
 
 
 async def test_a_stream_that_breaks_in_the_middle_is_an_error_and_not_a_shorter_stream(own: PostgresServer) -> None:
-    large = replace(PLAN, runs=200)
+    large = replace(PLAN, runs=60)
     with open_store(own.new_place()) as store:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large) for trial in large.trials()])
@@ -159,7 +159,7 @@ async def test_a_stream_that_breaks_in_the_middle_is_an_error_and_not_a_shorter_
 async def test_a_store_that_is_closed_closes_the_connections_of_streams_that_nobody_read_to_their_end(
     place: str,
 ) -> None:
-    large = replace(PLAN, runs=200)
+    large = replace(PLAN, runs=60)
     with open_store(place) as store:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large) for trial in large.trials()])
@@ -218,22 +218,22 @@ async def test_many_processes_open_a_new_store_and_write_the_same_trials_at_once
         from dataclasses import replace
         from test_store import PLAN, add_all, begin, result_of
         from upskill import open_store
-        plan = replace(PLAN, runs=50)
+        plan = replace(PLAN, runs=10)
 
         async def main(place, number):
             with open_store(place) as store:
                 run = begin(store, plan)
                 trials = list(plan.trials())[:: 1 if number % 2 else -1]
-                for start in range(0, len(trials), 37):
+                for start in range(0, len(trials), 17):
                     passed = [None, True, False][number % 3]
-                    await add_all(store, run, [result_of(t, passed, plan=plan) for t in trials[start : start + 37]])
+                    await add_all(store, run, [result_of(t, passed, plan=plan) for t in trials[start : start + 17]])
 
         asyncio.run(main(sys.argv[1], int(sys.argv[3])))
     """
     argv = [sys.executable, "-c", textwrap.dedent(program), place, str(Path(__file__).parent)]
-    processes = [subprocess.Popen([*argv, str(number)]) for number in range(4)]
-    assert [process.wait() for process in processes] == [0] * 4
-    plan = replace(PLAN, runs=50)
+    processes = [subprocess.Popen([*argv, str(number)]) for number in range(3)]
+    assert [process.wait() for process in processes] == [0] * 3
+    plan = replace(PLAN, runs=10)
     with open_store(place) as store:
         (run,) = store.runs()
         assert (run.passed + run.failed, run.errored) == (len(plan), 0)
@@ -252,19 +252,6 @@ async def test_the_same_trial_twice_in_one_commit_is_stored_by_the_rules(place: 
         assert list(store.results(run)) == [same[1]]
         await asyncio.gather(*(store.add_reply("key", "one", text) for text in ("1", "2", "3")))
         assert store.reply("key") == "3"
-
-
-async def test_writers_do_not_wait_for_somebody_who_deletes_much(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_store, "NOTE_MILLISECONDS", 1)
-    with open_store(place) as store, database(place) as db:
-        run = begin(store)
-        before = store.revision(run)
-        with db.transaction():
-            db.execute("UPDATE revisions SET revision = revision WHERE run = 0")
-            await store.add_result(run, result_of(TRIALS[0]))  # or it would be waited for until the end of this block
-            assert (store.run(run.id).passed, store.revision(run)) == (1, before)
-        await store.add_reply("key", "one", "{}")  # with whatever is written next
-        assert store.revision(run) == store.revision() > before
 
 
 # New, old and newer.
@@ -447,21 +434,9 @@ def _holds_no_password(done: Done) -> None:
 
 def test_a_killed_eval_resumes_from_the_server_and_asks_nothing_twice(home: Path, place: str) -> None:
     skill = write_skill(home / "greeter", cases=20)
-    gate = Gate(hashed_answer, 50)
+    gate = Gate(hashed_answer, 20)
     with serving(gate) as server:
-        command = (
-            "eval",
-            skill,
-            "-m",
-            "student",
-            "--base-url",
-            server.url,
-            "--repeats",
-            5,
-            "--concurrency",
-            4,
-            "--json",
-        )
+        command = ("eval", skill, "-m", "student", "--base-url", server.url, "--concurrency", 4, "--json")
         with start(*command, "--store", place, "--set", "cache=false") as process:
             while gate.left > -4:  # until all of the four that may wait do, and so no other call is on its way
                 assert process.poll() is None
@@ -476,9 +451,9 @@ def test_a_killed_eval_resumes_from_the_server_and_asks_nothing_twice(home: Path
         assert done.code == 0
         with open_store(place) as store:
             (run,) = store.runs()
-            assert (run.finished, run.trials) == (True, 200)
+            assert (run.finished, run.trials) == (True, 40)
             assert kept <= set(store.scored(run))
-        assert len(server.requests) - asked == 200 - len(kept)
+        assert len(server.requests) - asked == 40 - len(kept)
         _holds_no_password(done)
 
 

@@ -130,7 +130,7 @@ class _Run:
                         self.executor.open(self.plan, store.address)
                     self.events.started(self.plan, run, missing)
                     if missing:
-                        store.check_damage()
+                        store.database.check_damage()
                     if options.preregister and registration is None:
                         registration = self._register(options.preregister, len(self.plan) - len(missing))
                 if registration:

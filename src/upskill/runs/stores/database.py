@@ -12,8 +12,10 @@ from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from upskill.errors import StoreError
+from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
 
 T = TypeVar("T")
+ROWS_AT_ONCE = 100  # that are read, where there may be many
 
 
 class ConnectionLost(StoreError):
@@ -31,15 +33,11 @@ class Transaction(Protocol):
 class Database(ABC):
     errored_results: ClassVar[str]  # the table of results, read by the index of those that errored
 
-    @property
-    @abstractmethod
-    def location(self) -> str | None:
-        """To be shown, without a password; None for memory."""
-
-    @property
-    @abstractmethod
-    def address(self) -> str | None:
-        """What opens the same database in another process; may hold a password. None for memory."""
+    def __init__(self, location: str | None, address: str | None) -> None:
+        self.location = location  # to be shown, without a password; None for memory
+        # What opens the same database in another process; may hold a password. None for memory.
+        self.address = address
+        self._writer = GroupWriter(self._commit, f"{location}")
 
     @abstractmethod
     def rows(self, query: str, *values: Any) -> list[Any]: ...
@@ -53,23 +51,14 @@ class Database(ABC):
         """May raise ConnectionLost: see `transact`."""
 
     @abstractmethod
-    def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
-        """Done when it is committed, together with what others write."""
-
-    @abstractmethod
-    def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
-        """The same without waiting: it is committed with the next write that somebody waits for, at the latest."""
-
-    @abstractmethod
     def claim(self, run: int) -> AbstractContextManager[bool]:
         """Whether the run with this number is ours until the end of the block; False: another process has it."""
 
     @abstractmethod
     def is_claimed(self, run: int) -> bool: ...
 
-    @abstractmethod
-    def check_damage(self) -> None:
-        """StoreError when the database is damaged."""
+    def check_damage(self) -> None:  # noqa: B027 - most look after that themselves
+        """StoreError when the database is damaged, as far as a quick look tells."""
 
     @abstractmethod
     def integrity_problems(self) -> list[str]:
@@ -81,6 +70,23 @@ class Database(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
+        """Done when it is committed, together with what others write."""
+        return self._writer.write(statement, values)
+
+    def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
+        """The same without waiting: it is committed with the next write that somebody waits for, at the latest."""
+        self._writer.write_later(statement, values)
+
+    def _commit(self, writes: list[Write]) -> None:
+        """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
+
+        def write_all(db: Transaction) -> None:
+            for statement, rows in by_statement(writes):
+                db.executemany(statement, rows)
+
+        self.transact(write_all)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Do this in a transaction; again, when the connection was lost."""

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -20,8 +20,7 @@ from urllib.parse import parse_qsl, urlencode
 from upskill.errors import StoreError, UsageError
 from upskill.installation import add_extra
 from upskill.runs.stores.addresses import without_password
-from upskill.runs.stores.database import ConnectionLost, Database, Transaction
-from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.database import ROWS_AT_ONCE, ConnectionLost, Database, Transaction
 from upskill.runs.stores.tables import postgres_schema
 
 try:
@@ -40,8 +39,6 @@ DEFAULT_SCHEMA = "upskill"
 PATIENCE = 300.0  # seconds that a server which answered before may be away
 OPENING_PATIENCE = 30.0  # seconds for one that is starting, or has too many clients
 MAX_PAUSE = 5.0
-ROWS_AT_ONCE = 128
-NOTE_MILLISECONDS = 1000
 MAX_IDLE = 8  # connections
 FULL_HINT = "Free some space on the server, then run the same command again: it resumes from what was saved."
 
@@ -78,18 +75,16 @@ class PostgresDatabase(Database):
     errored_results = "results"
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        self._url = url
-        self._location = without_password(url)
+        super().__init__(without_password(url), url)
         self._parameters, self.schema = parse_url(url)
         self._idle: list[Connection] = []
         self._streaming: set[Connection] = set()
         self._closed = False
         self._claims: dict[int, Connection] = {}  # by the number of the run
-        self._writing: Connection | None = None
-        self._unnoted: set[int] = set()  # runs that have changed, by their numbers
+        self._has_reconnected = False  # since the claims were last known to be ours
         db = self._retry("cannot be reached", self._connect, opening=True)
         try:
-            self._location = _location_of(db, self.schema, self._parameters)
+            self.location = _location_of(db, self.schema, self._parameters)
             self.exists = self._prepare(db, create=create)
         except psycopg.Error as error:
             db.close()
@@ -100,30 +95,18 @@ class PostgresDatabase(Database):
             db.close()
             raise
         self._put(db)
-        self._group = GroupWriter(self._commit, self._location)
 
     def _prepare(self, db: Connection, *, create: bool) -> bool:
         """False where there is no store, and it was not to be made."""
         if db.info.server_version < MIN_SERVER:
-            raise UsageError(f"{self._location}: is older than PostgreSQL {MIN_SERVER // 10000}", "Upgrade the server.")
+            raise UsageError(f"{self.location}: is older than PostgreSQL {MIN_SERVER // 10000}", "Upgrade the server.")
         if (encoding := db.info.parameter_status("server_encoding")) != "UTF8":
             hint = "Make one that can hold every text: createdb --encoding UTF8 --template template0 NAME."
-            raise UsageError(f"{self._location}: the database holds {encoding} and not UTF8", hint)
+            raise UsageError(f"{self.location}: the database holds {encoding} and not UTF8", hint)
         if not create and not _version(db, self.schema):
             return False
-        _migrate(db, self.schema, self._location)
+        _migrate(db, self.schema, str(self.location))
         return True
-
-    @property
-    def location(self) -> str | None:
-        return self._location
-
-    @property
-    def address(self) -> str | None:
-        return self._url
-
-    def check_damage(self) -> None:
-        """The server looks after its files; `upskill store check` reads everything."""
 
     def integrity_problems(self) -> list[str]:
         invalid = self.rows(
@@ -145,22 +128,18 @@ class PostgresDatabase(Database):
                 db.execute(f"VACUUM (ANALYZE) {table}".encode())
 
     def close(self) -> None:
-        try:
-            self._group.close()
-            if self._writing and not self._writing.closed:
-                with suppress(psycopg.Error):
-                    self._note_changes(self._writing)
-        finally:
-            self._closed = True
-            self._close_idle()
-            # A stream that nobody reads to its end has a connection, too, for as long as somebody holds it.
-            for db in (*self._streaming, *([self._writing] if self._writing else ())):
-                db.close()
+        self._writer.close()
+        self._closed = True
+        self._close_idle()
+        # A stream that nobody reads to its end has a connection, too, for as long as somebody holds it.
+        for db in self._streaming:
+            db.close()
 
     # Connections.
 
     def _connect(self) -> Connection:
         db = psycopg.connect(**self._parameters, autocommit=True)
+        self._has_reconnected = True
         try:
             # How soon the server notices that a machine is gone, and gives up its claims.
             db.execute(
@@ -234,7 +213,7 @@ class PostgresDatabase(Database):
         secrets = (self._parameters.get("password"), self._parameters.get("sslpassword"), os.environ.get("PGPASSWORD"))
         for secret in filter(None, secrets):
             text = text.replace(str(secret), "***")
-        return f"{self._location}: {activity}: {text}"
+        return f"{self.location}: {activity}: {text}"
 
     # Reading.
 
@@ -286,6 +265,9 @@ class PostgresDatabase(Database):
         def begin() -> Connection:
             db = self._take()
             try:
+                if self._has_reconnected:
+                    self._renew_claims()
+                    self._has_reconnected = False
                 db.execute("BEGIN")
                 db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(self.schema, "transaction"),))
             except BaseException:
@@ -306,59 +288,6 @@ class PostgresDatabase(Database):
             db.close()
             raise
         self._put(db)
-
-    def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
-        return self._group.write(statement, values)
-
-    def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
-        self._group.write_later(statement, values)
-
-    def _commit(self, writes: list[Write]) -> None:
-        """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
-
-        def commit() -> None:
-            db = self._writing_connection()
-            try:
-                with db.transaction():
-                    for statement, rows in by_statement(writes):
-                        # In one order everywhere, or two writers could wait for each other.
-                        _Statements(db).executemany(statement, sorted(rows, key=lambda row: row[:2]))
-                        if statement.startswith("INSERT INTO results "):
-                            self._unnoted |= {row[0] for row in rows}
-                self._note_changes(db)
-            except BaseException:
-                db.close()
-                raise
-
-        self._retry("results cannot be saved", commit)
-
-    def _writing_connection(self) -> Connection:
-        if self._writing is None or self._writing.closed:
-            db = self._connect()
-            try:
-                db.execute("SET upskill.group_writer TO 'on'")
-                self._renew_claims()
-            except BaseException:
-                db.close()
-                raise
-            self._writing = db
-        return self._writing
-
-    def _note_changes(self, db: Connection) -> None:
-        """Note which runs have changed. Somebody may be deleting a large run and keep us from it: then it is noted with
-        the next commit, and nobody who writes waits."""
-        if not self._unnoted:
-            return
-        runs = ",".join(map(str, sorted(self._unnoted)))
-        try:
-            db.execute(  # not durable by itself: what it speaks of is
-                f"BEGIN; SET LOCAL synchronous_commit TO off; SET LOCAL lock_timeout TO {NOTE_MILLISECONDS};"
-                f"SELECT note_changes('{{{runs}}}'); COMMIT".encode()
-            )
-        except errors.LockNotAvailable:
-            db.execute("ROLLBACK")
-        else:
-            self._unnoted.clear()
 
     # Claims.
 
@@ -413,7 +342,7 @@ class PostgresDatabase(Database):
                 if not self._try_claim(self._claims[run], run):
                     self._claims[run].close()  # and so it is asked for again before anything is written
                     raise StoreError(
-                        f"{self._location}: another process took over the run while the connection was lost",
+                        f"{self.location}: another process took over the run while the connection was lost",
                         "Wait for it, then run the same command again.",
                     ) from None
 

@@ -12,15 +12,14 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from upskill.errors import StoreError, UsageError
 from upskill.plain import compact
-from upskill.runs.stores.database import Database, Transaction
-from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
+from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction
 from upskill.runs.stores.tables import (
     COUNTED,
     PROGRESS,
@@ -32,12 +31,10 @@ from upskill.runs.stores.tables import (
 )
 
 FILE = "upskill.db"
-CHECKED = ".checked"  # beside the file: how it looked when it was last found whole
 VERSION = 14  # of the tables; the steps in `migrate` say what came with which
-LOCK_SECONDS = 30.0  # to wait for another process that holds the file
+LOCK_SECONDS = 120.0  # to wait for another process that holds the file
 CLAIM_ATTEMPTS = 3
-ROWS_AT_ONCE = 32
-MAX_CHECKED = 1_000_000_000  # bytes; of a larger file, damage is noticed where it is read
+MAX_CHECKED = 200_000_000  # bytes; of a larger file, damage is noticed where it is read
 DISK_FULL_HINT = "Free some disk space, then run the same command again: it resumes from what was saved."
 
 
@@ -54,8 +51,8 @@ class SqliteDatabase(Database):
 
     def __init__(self, folder: Path | None, *, may_be_read_only: bool = False) -> None:
         self.path = folder / FILE if folder is not None else None
-        self._read_only_uri = ""  # of a file that cannot be written
-        self._copy: sqlite3.Connection | None = None  # of such a file that an older version wrote
+        # Whether everyone who reads has a connection of their own; there is only one to what is in memory.
+        self._is_file = folder is not None
         try:
             if self.path and not may_be_read_only:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,27 +71,7 @@ class SqliteDatabase(Database):
         self._file_identity = _file_identity(self._absolute_path) if self._is_file else None
         self._lock = threading.Lock()  # held while writing
         self._read_lock = threading.Lock() if self._is_file else self._lock
-        self._writer = GroupWriter(self._commit, str(self.path))
-        self._damage = ""
-        self._check: threading.Thread | None = None
-        self._checked_state = ""  # how the file looked when a check of it began that found it whole
-        is_small = self._is_file and self.path and self.path.stat().st_size <= MAX_CHECKED
-        if is_small and not self._is_as_checked():
-            self._check = threading.Thread(target=self._look_for_damage, name="store check", daemon=True)
-            self._check.start()
-
-    @property
-    def location(self) -> str | None:
-        return str(self.path) if self.path else None
-
-    @property
-    def address(self) -> str | None:
-        return str(self.path.parent.resolve()) if self.path else None
-
-    @property
-    def _is_file(self) -> bool:
-        """Whether everyone who reads has a connection of their own; there is only one to what is in memory."""
-        return self.path is not None and self._copy is None
+        super().__init__(str(self.path) if self.path else None, str(self.path.parent.resolve()) if self.path else None)
 
     # Connections.
 
@@ -105,27 +82,23 @@ class SqliteDatabase(Database):
             is_read_only = any(words in str(error) for words in ("readonly", "unable to open", "read-only"))
             if not may_be_read_only or not is_read_only:
                 raise
-        # With the files that a writer left beside it, SQLite can read it as it is; without them, as one that stays so.
+        # With the log that a writer left beside it, SQLite can read it as it is; without one, as a file that stays so.
         assert self.path is not None
         log = self.path.with_name(f"{FILE}-wal")
         has_no_log = not log.exists() or not log.stat().st_size
-        self._read_only_uri = f"{self.path.resolve().as_uri()}?mode=ro{'&immutable=1' if has_no_log else ''}"
-        db = self._connect()
-        if _version(db) == VERSION:
-            return db
-        self._copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        with closing(db):
-            db.backup(self._copy)
-        migrate(self._copy, str(self.path))
-        return self._copy
+        uri = f"{self.path.resolve().as_uri()}?mode=ro{'&immutable=1' if has_no_log else ''}"
+        copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        with closing(sqlite3.connect(uri, uri=True)) as db:
+            db.backup(copy)
+        migrate(copy, str(self.path))
+        copy.execute("PRAGMA query_only = ON")
+        self._is_file = False
+        return copy
 
     def _connect(self) -> sqlite3.Connection:
-        file = self._read_only_uri or self.path or ":memory:"
         db = sqlite3.connect(
-            file, timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None, uri=bool(self._read_only_uri)
+            self.path or ":memory:", timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None
         )
-        if self._read_only_uri:
-            return db
         try:
             _switch_to_wal(db)
             db.execute("PRAGMA synchronous = FULL")
@@ -141,62 +114,24 @@ class SqliteDatabase(Database):
 
     def close(self) -> None:
         self._writer.close()
-        if self._check:
-            self._check.join()
         self._reader.close()
         self._db.close()
-        self._remember_check()
 
     # Damage.
 
     def check_damage(self) -> None:
-        """Wait for the check of the whole file that began when it was opened; StoreError if it is damaged."""
-        if self._check:
-            self._check.join()
-            self._check = None
-        if self._damage:
-            raise _damaged(self.path, self._damage)
+        is_small = self._absolute_path is None or self._absolute_path.stat().st_size <= MAX_CHECKED
+        if is_small and (problems := self.integrity_problems("quick_check(1)")):
+            raise _damaged(self.path, problems[0])
 
-    def integrity_problems(self) -> list[str]:
-        with self._reading(), self._read_lock:
-            problems = [row[0] for row in self._reader.execute("PRAGMA integrity_check(20)")]
+    def integrity_problems(self, check: str = "integrity_check(20)") -> list[str]:
+        problems = [row[0] for row in self.rows(f"PRAGMA {check}")]
         return [] if problems == ["ok"] else problems
 
     def compact(self) -> None:
         with suppress(sqlite3.OperationalError), self._lock:  # somebody else is reading or writing
             self._db.execute("VACUUM")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _look_for_damage(self) -> None:
-        assert self.path is not None
-        try:
-            state = _file_state(self.path)[0]
-            with closing(self._connect()) as db:
-                answer = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-            self._damage = "" if answer == "ok" else str(answer)
-            self._checked_state = state if answer == "ok" else ""
-        except OSError:
-            return
-        except sqlite3.DatabaseError as error:
-            self._damage = "" if isinstance(error, sqlite3.OperationalError) else str(error)
-
-    def _is_as_checked(self) -> bool:
-        assert self.path is not None
-        note = self.path.with_name(CHECKED)
-        try:
-            state, latest = _file_state(self.path)
-            # In one tick of the file system's clock a file may change twice and look the same.
-            return note.read_text(encoding="utf-8") == state and latest < note.stat().st_mtime_ns
-        except (OSError, UnicodeDecodeError):
-            return False
-
-    def _remember_check(self) -> None:
-        """A file that was found whole and has not changed since need not be read again."""
-        if not self._checked_state or self.path is None:
-            return
-        with suppress(OSError):  # a medium that cannot be written, a folder that is gone: then it is checked again
-            if _file_state(self.path)[0] == self._checked_state:
-                self.path.with_name(CHECKED).write_text(self._checked_state, encoding="utf-8")
 
     # Reading.
 
@@ -245,25 +180,6 @@ class SqliteDatabase(Database):
                 yield self._db
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot be written: {error}", DISK_FULL_HINT) from error
-
-    def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
-        return self._writer.write(statement, values)
-
-    def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
-        self._writer.write_later(statement, values)
-
-    def _commit(self, writes: list[Write]) -> None:
-        for attempt in range(5):
-            try:
-                with self._lock, _transaction(self._db):
-                    for statement, rows in by_statement(writes):
-                        self._db.executemany(statement, rows)
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or attempt == 4:
-                    raise StoreError(f"{self.path}: results cannot be saved: {error}", DISK_FULL_HINT) from error
-                time.sleep(0.2 * (attempt + 1))
-            else:
-                return
 
     # Claims: a lock file for each run, which the system releases when its process ends, however it ends.
 
@@ -416,14 +332,6 @@ def _file_identity(path: Path | None) -> tuple[int, int] | None:
     except OSError:
         return None
     return (status.st_dev, status.st_ino) if status else None
-
-
-def _file_state(path: Path) -> tuple[str, int]:
-    """The sizes and times of a database and of a log beside it that is not empty, and the latest of the times."""
-    files = (path, path.with_name(f"{path.name}-wal"))
-    states = [state for state in (file.stat() for file in files if file.exists()) if state.st_size]
-    text = "\n".join(f"{file.st_size} {file.st_mtime_ns} {file.st_ctime_ns}" for file in states)
-    return text, max((file.st_mtime_ns for file in states), default=0)
 
 
 def _damaged(path: Path | None, message: str) -> StoreError:

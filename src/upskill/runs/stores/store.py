@@ -20,7 +20,7 @@ from uuid import uuid4
 from upskill.errors import UsageError, did_you_mean
 from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
-from upskill.runs.stores.database import Database, Transaction, chunks, marks
+from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction, chunks, marks
 from upskill.runs.stores.rows import (
     Batch,
     Candidate,
@@ -49,7 +49,6 @@ from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 
 MAX_INTEGER = 2**63 - 1  # of a database
-ROWS_AT_ONCE = 32
 RUNS_SEARCHED = 20  # of a skill, for results that can be used again
 _SPENDERS = (
     ("student", "input_tokens + output_tokens + earlier_tokens", "cost_usd + earlier_cost_usd"),
@@ -81,20 +80,8 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-
-    @property
-    def location(self) -> str | None:
-        """Where it is, to be shown; None for memory, which forgets everything at the end."""
-        return self.database.location
-
-    @property
-    def address(self) -> str | None:
-        """What `open_store` takes to open the same store in another process; may hold a password. None for memory."""
-        return self.database.address
-
-    def check_damage(self) -> None:
-        """StoreError when what is stored is damaged; called before anything is paid for."""
-        self.database.check_damage()
+        self.location = database.location
+        self.address = database.address
 
     def close(self) -> None:
         """Write what is waiting, then close. What was acknowledged is safe without this."""
@@ -103,10 +90,8 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-        if not any(raised) or isinstance(raised[1], UsageError):  # which may have come of damage
-            self.check_damage()
 
     # Runs.
 

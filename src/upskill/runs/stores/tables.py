@@ -400,11 +400,7 @@ def postgres_schema() -> Iterator[str]:
 
 
 def _postgres_counting() -> Iterator[str]:
-    """Triggers that count results.
-
-    The group writer says which runs have changed after its commit, so that writers wait for each other no longer than
-    that takes; whoever else writes says it here.
-    """
+    """Triggers that count results, and note which runs have changed."""
     names = ", ".join(COUNTED)
     changes = ", ".join(f"{name} = known.{name} + excluded.{name}" for name in COUNTED)
 
@@ -424,9 +420,7 @@ def _postgres_counting() -> Iterator[str]:
             f"{name}() RETURNS trigger",
             f"""
                 {counting}
-                IF coalesce(current_setting('upskill.group_writer', true), '') <> 'on' THEN
-                    PERFORM note_changes(ARRAY(SELECT DISTINCT run FROM {tables[0].lower()}_rows));
-                END IF;
+                PERFORM note_changes(ARRAY(SELECT DISTINCT run FROM {tables[0].lower()}_rows));
                 RETURN NULL;
             """,  # noqa: S608 - only fixed text
         )
