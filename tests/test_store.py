@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, cast
 
@@ -112,13 +112,6 @@ def together(work: Callable[[int], None], count: int) -> None:
 # Results.
 
 
-async def test_an_acknowledged_result_is_there_for_others_before_the_store_is_closed(place: str) -> None:
-    with open_store(place) as store, open_store(place) as other:
-        run = begin(store)
-        await store.add_result(run, result_of(TRIALS[0]))
-        assert set(other.scored(run)) == {TRIALS[0]}
-
-
 async def test_another_process_opens_it_by_its_place_and_finds_what_is_scored_by_key(place: str) -> None:
     results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
     with open_store(place) as store:
@@ -146,18 +139,15 @@ async def test_results_and_outcomes_are_the_same_as_what_was_added(store: Store)
     }
 
 
-@pytest.mark.parametrize("first", [True, False, None])
-@pytest.mark.parametrize("later", [True, False, None])
-async def test_a_scored_result_never_changes_and_an_errored_one_gives_way(
-    store: Store, first: bool | None, later: bool | None
-) -> None:
-    run = begin(store)
-    await store.add_result(run, result_of(TRIALS[0], first, answer="first"))
-    assert len(set(store.scored(run))) == (first is not None)
-    await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
-    stays = first is not None
-    expected = result_of(TRIALS[0], first if stays else later, answer="first" if stays else "later")
-    assert list(store.results(run)) == [expected]
+async def test_a_scored_result_never_changes_and_an_errored_one_gives_way(store: Store) -> None:
+    for first, later in product([True, False, None], repeat=2):
+        run = begin(store, fresh=True)
+        await store.add_result(run, result_of(TRIALS[0], first, answer="first"))
+        assert len(set(store.scored(run))) == (first is not None)
+        await store.add_result(run, result_of(TRIALS[0], later, answer="later"))
+        stays = first is not None
+        expected = result_of(TRIALS[0], first if stays else later, answer="first" if stays else "later")
+        assert list(store.results(run)) == [expected]
 
 
 async def test_results_can_be_asked_for_by_case_and_model(store: Store) -> None:
@@ -242,25 +232,25 @@ async def test_a_reply_that_nobody_waited_for_can_be_forgotten_at_once(store: St
 
 async def test_a_result_that_cannot_be_kept_is_an_error_and_the_next_one_is_kept(store: Store) -> None:
     run = begin(store)
-    with pytest.raises(StoreError, match="cannot be saved"):
+    with pytest.raises(StoreError, match=r"cannot be (saved|written)"):
         await store.add_result(run, replace(result_of(TRIALS[0]), usage=Usage(2**70)))
     await store.add_result(run, result_of(TRIALS[0]))
     assert len(set(store.scored(run))) == 1
 
 
-async def test_two_thousand_results_at_once_are_all_kept(place: str) -> None:
-    large = replace(PLAN, runs=334)
-    trials = list(large.trials())[:2000]
+async def test_more_results_at_once_than_fit_into_a_commit_are_all_kept(place: str) -> None:
+    large = replace(PLAN, runs=200)
+    trials = list(large.trials())
     with open_store(place) as store:
         run = begin(store, large)
         await add_all(store, run, [result_of(trial, plan=large) for trial in trials])
         with open_store(place) as other:
             assert set(other.scored(run)) == set(trials)
-            assert other.run(run.id).passed == 2000
+            assert other.run(run.id).passed == len(trials)
 
 
 async def test_two_processes_may_write_to_one_store_at_once(place: str) -> None:
-    large = replace(PLAN, runs=50)
+    large = replace(PLAN, runs=20)
     trials = list(large.trials())
     with open_store(place) as one, open_store(place) as two:
         run, found = one.start_run(large, "0")
@@ -301,27 +291,27 @@ async def fill(store: Store, count: int) -> Run:
 
 
 async def test_a_long_run_is_read_row_by_row(store: Store) -> None:
-    run = await fill(store, 6_000)
-    for read, limit in ((store.results, 2_000_000), (store.outcomes, 600_000)):  # all would be 20 MB and 2 MB
+    run = await fill(store, 2_000)
+    for read, limit in ((store.results, 2_000_000), (store.outcomes, 600_000)):  # all would be 7 MB and 800 KB
         tracemalloc.start()
-        assert sum(1 for _ in read(run)) == 6_000
+        assert sum(1 for _ in read(run)) == 2_000
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < limit
 
 
 async def test_results_can_be_written_and_read_while_others_are_iterated(store: Store) -> None:
-    run = await fill(store, 2000)
+    run = await fill(store, 500)
     results, outcomes, runs = store.results(run), store.outcomes(run), store.runs()
     assert (next(results).passed, next(outcomes).passed, next(runs)) == (True, True, store.run(run.id))
-    for trial in islice(LONG.trials(), 2000, 2100):
+    for trial in islice(LONG.trials(), 500, 550):
         await store.add_result(run, result_of(trial, plan=LONG))
         next(results)
-    assert store.run(run.id).passed == len(set(store.scored(run))) == 2100
+    assert store.run(run.id).passed == len(set(store.scored(run))) == 550
     store.delete_run(begin(store))
     # Whether what was added meanwhile is among them is left open.
-    assert 2000 <= 101 + sum(1 for _ in results) <= 2100
-    assert 2000 <= 1 + sum(1 for _ in outcomes) <= 2100
+    assert 500 <= 51 + sum(1 for _ in results) <= 550
+    assert 500 <= 1 + sum(1 for _ in outcomes) <= 550
     assert list(runs) == []
 
 
@@ -488,14 +478,6 @@ def test_the_same_plan_is_the_same_run_until_someone_wants_a_fresh_one(store: St
     assert store.find_run(PLAN) == latest
 
 
-def test_a_fresh_run_never_takes_the_name_of_another(store: Store) -> None:
-    first, second = begin(store), begin(store, fresh=True)
-    store.delete_run(first)
-    third = begin(store, fresh=True)
-    assert third.id not in (first.id, second.id)
-    assert [run.id for run in store.runs()] == [second.id, third.id]
-
-
 async def test_deleting_a_run_deletes_its_results_and_no_others(store: Store) -> None:
     first, second = begin(store), begin(store, fresh=True)
     await store.add_result(first, result_of(TRIALS[0]))
@@ -503,6 +485,9 @@ async def test_deleting_a_run_deletes_its_results_and_no_others(store: Store) ->
     store.delete_run(first)
     assert list(store.results(first)) == []
     assert len(list(store.results(second))) == 1
+    third = begin(store, fresh=True)  # which does not take the name of another
+    assert [run.id for run in store.runs()] == [second.id, third.id]
+    assert third.id not in (first.id, second.id)
 
 
 async def test_a_run_is_finished_when_every_trial_is_scored(store: Store) -> None:
@@ -551,37 +536,29 @@ def test_settings_of_an_analysis_are_stored_with_the_plan(store: Store) -> None:
 
 
 def test_a_second_process_is_turned_away_from_a_run_that_is_being_worked_on(place: str) -> None:
-    with open_store(place) as store:
+    with open_store(place) as store, open_store(place) as other:
         run = begin(store)
-        with store.claim(run):
-            said = _claim_elsewhere(place)
-            assert said == f"another process is already working on the run {run.id}"
-        assert _claim_elsewhere(place) == "claimed"
+        assert not other.is_claimed(run)
+        with store.claim(run), store.claim(begin(store, fresh=True)):  # other runs can be worked on at the same time
+            assert other.is_claimed(run)
+            assert _claim_elsewhere(place, run.id) == f"another process is already working on the run {run.id}"
+        assert not other.is_claimed(run)
+        assert _claim_elsewhere(place, run.id) == "claimed"
 
 
-def _claim_elsewhere(place: str) -> str:
+def _claim_elsewhere(place: str, run: str) -> str:
     program = """
         import sys
         from upskill import UsageError, open_store
         with open_store(sys.argv[1]) as store:
             try:
-                with store.claim(store.run("last")):
+                with store.claim(store.run(sys.argv[2])):
                     print("claimed")
             except UsageError as error:
                 print(error)
     """
-    argv = [sys.executable, "-c", textwrap.dedent(program), place]
+    argv = [sys.executable, "-c", textwrap.dedent(program), place, run]
     return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout.strip()
-
-
-def test_others_see_who_is_being_worked_on(place: str) -> None:
-    with open_store(place) as store, open_store(place) as other:
-        run = begin(store)
-        assert not other.is_claimed(run)
-        with store.claim(run):
-            assert other.is_claimed(run)
-            assert "already working on" in _claim_elsewhere(place)
-        assert not other.is_claimed(run)
 
 
 def test_a_claim_ends_with_an_error_too(store: Store) -> None:
@@ -592,11 +569,6 @@ def test_a_claim_ends_with_an_error_too(store: Store) -> None:
         pass
 
 
-def test_other_runs_can_be_worked_on_at_the_same_time(place: str) -> None:
-    with open_store(place) as store, store.claim(begin(store)), store.claim(begin(store, fresh=True)):
-        pass
-
-
 def test_of_many_who_claim_a_run_at_once_only_one_has_it_at_a_time(place: str) -> None:
     with open_store(place) as store:
         run = begin(store)
@@ -604,7 +576,7 @@ def test_of_many_who_claim_a_run_at_once_only_one_has_it_at_a_time(place: str) -
         most: list[int] = []
 
         def claim(number: int) -> None:
-            for _ in range(300):
+            for _ in range(50):
                 try:
                     with store.claim(run):
                         inside.append(number)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from upskill.agents.chat import chat_request
 from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
-from upskill.runs.planning.plan import Arm, Plan, Trial, task_of
+from upskill.runs.planning.plan import Plan, Trial, task_of
 from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
@@ -20,7 +19,10 @@ USUAL_ANSWER_TOKENS = 30  # tokens, where a case has no reference answer to go b
 CASE_TOKENS, CASES_PROMPT = 400, 1600  # of a test case with its answers, and of the examples in the prompt
 # Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
 TOOLS, TURN, RESULT = 700, 300, 500
-FEWEST_TURNS = 2  # one that does something, and one that answers
+MIN_TURNS = 2  # one that does something, and one that answers
+JUDGE_PROMPT, JUDGE_REPLY = 300, (60, 1024)
+
+KnownPrices = Prices | Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,29 @@ class CostEstimate:
             raise _unknown_price(self.unknown[0])
 
 
-def check_prices(addresses: Iterable[Address], prices: Prices | Mapping[str, Mapping[str, float]]) -> None:
+class _Sums:
+    """Adds up the low and the high end of an estimate."""
+
+    def __init__(self, addresses: Iterable[Address | None], known_prices: KnownPrices) -> None:
+        self.prices = {address: price_for(address, known_prices) for address in addresses if address}
+        self.calls = 0
+        self.tokens = [0, 0]
+        self.cost_usd = [0.0, 0.0]
+
+    def add(
+        self, end: int, address: Address, times: int, input_size: int, output_size: int, share: float = 1.0
+    ) -> None:
+        """Add so many calls to the low end (0) or the high end (1); of the price, a share is paid."""
+        self.tokens[end] += times * (input_size + output_size)
+        self.cost_usd[end] += times * share * (self.prices[address].cost(input_size, output_size) or 0.0)
+
+    def estimate(self, *, acts: bool) -> CostEstimate:
+        unknown = tuple(address.name for address, price in self.prices.items() if not price.is_known)
+        (least, most), (low, high) = self.tokens, self.cost_usd
+        return CostEstimate(self.calls, (least, most), (low, high), unknown, acts=acts)
+
+
+def check_prices(addresses: Iterable[Address], prices: KnownPrices) -> None:
     """UsageError when the price of one of these is unknown: then no ceiling in dollars can be kept."""
     for address in addresses:
         if not price_for(address, prices).is_known:
@@ -64,7 +88,7 @@ def _unknown_price(model: str) -> UsageError:
 def estimate(
     plan: Plan,
     trials: Iterable[Trial],
-    known_prices: Prices | Mapping[str, Mapping[str, float]],
+    known_prices: KnownPrices,
     *,
     student_share: float = 1.0,
 ) -> CostEstimate:
@@ -72,50 +96,35 @@ def estimate(
 
     `student_share` is what students pay of the list price; a judge pays all of it.
     """
-    models = (*plan.models, *([plan.judge] if plan.judge else []))
-    prices = {address.name: price_for(address, known_prices) for address in models}
+    sums = _Sums((*plan.models, plan.judge), known_prices)
     inputs: dict[tuple[str, str], int] = {}
-    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
-
-    def add_turns(times: int, model: str, input_size: int, answer: int) -> None:
-        nonlocal calls, low_tokens, high_tokens, low, high
-        price, used, share = prices[model], 0, times * student_share
-        for turn in range(plan.bounds.turns):
-            context = input_size + TOOLS + turn * (TURN + RESULT)
-            output_size = answer if turn == FEWEST_TURNS - 1 else min(TURN, plan.max_output_tokens)
-            cost = share * (price.cost(context, output_size) or 0.0)
-            if turn < FEWEST_TURNS:
-                calls, low_tokens, low = calls + times, low_tokens + times * (context + output_size), low + cost
-            high_tokens, high, used = (
-                high_tokens + times * (context + output_size),
-                high + cost,
-                used + context + output_size,
-            )
-            if plan.bounds.tokens is not None and used >= plan.bounds.tokens:
-                break
-
-    def add(times: int, model: str, input_size: int, short: int, long: int, share: float = 1.0) -> None:
-        nonlocal calls, low_tokens, high_tokens, low, high
-        calls += times
-        low_tokens += times * (input_size + short)
-        high_tokens += times * (input_size + long)
-        low += times * share * (prices[model].cost(input_size, short) or 0.0)
-        high += times * share * (prices[model].cost(input_size, long) or 0.0)
-
     for (model, case_id, arm), times in Counter((trial.model, trial.case, trial.arm) for trial in trials).items():
-        case, trial = plan.suite.by_id[case_id], Trial(model, case_id, cast("Arm", arm), plan.seed)
+        case, trial, address = plan.suite.by_id[case_id], Trial(model, case_id, arm, plan.seed), plan.addresses[model]
         if (case_id, arm) not in inputs:
             inputs[case_id, arm] = input_tokens(chat_request(task_of(plan, trial)))
         input_size, answer = inputs[case_id, arm], estimate_tokens(case.reference) or USUAL_ANSWER_TOKENS
         if plan.acts:
-            add_turns(times, model, input_size, answer)
+            used = 0
+            for turn in range(plan.bounds.turns):
+                context = input_size + TOOLS + turn * (TURN + RESULT)
+                output_size = answer if turn == MIN_TURNS - 1 else min(TURN, plan.max_output_tokens)
+                if turn < MIN_TURNS:
+                    sums.calls += times
+                    sums.add(0, address, times, context, output_size, student_share)
+                sums.add(1, address, times, context, output_size, student_share)
+                used += context + output_size
+                if plan.bounds.tokens is not None and used >= plan.bounds.tokens:
+                    break
         else:
-            add(times, model, input_size, answer, plan.output_limit(trial), student_share)
+            sums.calls += times
+            sums.add(0, address, times, input_size, answer, student_share)
+            sums.add(1, address, times, input_size, plan.output_limit(trial), student_share)
         if plan.judge:
-            asks = sum(named.check.asks for named in case.checks)
-            add(times * asks, plan.judge.name, input_size + 300 + answer, 60, 1024)
-    unknown = tuple(name for name, price in prices.items() if not price.is_known)
-    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=plan.acts)
+            asked = times * sum(named.check.asks for named in case.checks)
+            sums.calls += asked
+            for end, reply in enumerate(JUDGE_REPLY):
+                sums.add(end, plan.judge, asked, input_size + JUDGE_PROMPT + answer, reply)
+    return sums.estimate(acts=plan.acts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,27 +144,19 @@ def estimate_search(
     teacher: Address,
     writer: Address,
     student: Address | None,
-    known_prices: Prices | Mapping[str, Mapping[str, float]],
+    known_prices: KnownPrices,
     size: SearchSize,
 ) -> CostEstimate:
     """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
 
     The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
     """
-    prices = {
-        address: price_for(address, known_prices) for address in (teacher, writer, student) if address is not None
-    }
-    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+    sums = _Sums((teacher, writer, student), known_prices)
 
     def add(address: Address, least: int, most: int, input_size: int, output_size: int) -> None:
-        nonlocal calls, low_tokens, high_tokens, low, high
-        cost = prices[address].cost(input_size, output_size) or 0.0
-        calls += most
-        low_tokens, high_tokens = (
-            low_tokens + least * (input_size + output_size),
-            high_tokens + most * (input_size + output_size),
-        )
-        low, high = low + least * cost, high + most * cost
+        sums.calls += most
+        for end, times in enumerate((least, most)):
+            sums.add(end, address, times, input_size, output_size)
 
     prompt = size.material + size.tokens + 800
     add(teacher, size.drafts, 2 * (size.drafts + size.attempts), prompt, 2 * size.tokens)
@@ -163,29 +164,28 @@ def estimate_search(
         add(writer, 1, 3, prompt + CASES_PROMPT, CASE_TOKENS * size.cases)
     if student is not None:
         # An agent that acts takes some turns, each of which repeats what came before.
-        turns, overhead, answer = (FEWEST_TURNS, TOOLS + RESULT, TURN) if size.acts else (1, 60, 100)
+        turns, overhead, answer = (MIN_TURNS, TOOLS + RESULT, TURN) if size.acts else (1, 60, 100)
         cases = size.cases * turns
         add(student, cases, cases * (1 + size.attempts + size.drafts), size.tokens + overhead, answer)
         add(student, cases, cases, overhead, answer)
         add(student, 0, size.confirming * turns, size.tokens + overhead, answer)
-    unknown = tuple(address.name for address, price in prices.items() if not price.is_known)
-    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown, acts=size.acts)
+    return sums.estimate(acts=size.acts)
 
 
 def estimate_writing(
     writer: Address,
-    prices: Prices | Mapping[str, Mapping[str, float]],
+    prices: KnownPrices,
     *,
     material: int,
     items: int,
     each: int = CASE_TOKENS,
 ) -> CostEstimate:
     """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
-    input_size, output_size = material + 800 + CASES_PROMPT, each * items
-    cost = price_for(writer, prices).cost(input_size, output_size)
-    tokens = input_size + output_size
-    unknown = (writer.name,) if cost is None else ()
-    return CostEstimate(3, (tokens, 3 * tokens), (cost or 0.0, 3 * (cost or 0.0)), unknown)
+    sums = _Sums([writer], prices)
+    sums.calls = 3
+    for end, times in enumerate((1, 3)):
+        sums.add(end, writer, times, material + 800 + CASES_PROMPT, each * items)
+    return sums.estimate(acts=False)
 
 
 def input_tokens(request: Request) -> int:

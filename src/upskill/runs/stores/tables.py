@@ -420,7 +420,9 @@ def _postgres_counting() -> Iterator[str]:
             f"{name}() RETURNS trigger",
             f"""
                 {counting}
-                PERFORM note_changes(ARRAY(SELECT DISTINCT run FROM {tables[0].lower()}_rows));
+                IF EXISTS (SELECT 1 FROM {tables[0].lower()}_rows) THEN
+                    PERFORM note_changes(ARRAY(SELECT DISTINCT run FROM {tables[0].lower()}_rows));
+                END IF;
                 RETURN NULL;
             """,  # noqa: S608 - only fixed text
         )
