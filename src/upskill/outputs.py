@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -15,27 +15,25 @@ from upskill.errors import UsageError
 
 @contextmanager
 def whole_file(path: str | Path) -> Generator[BinaryIO]:
-    """A file to write into, which gets its name once everything is in it.
+    """A file to write into, which gets its name once everything is in it, and the rights of the one it replaces.
 
     A link is replaced, not followed; whatever else is no regular file is refused.
     """
     target = Path(path)
     if target.exists() and not target.is_symlink() and not target.is_file():
         raise UsageError(f"{target}: is not a file that can be replaced", "Name another place.")
-    with _said(target):
+    with _write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644 & ~_umask()
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
-    fresh = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-        with _said(target):
-            fresh.chmod(0o644 & ~_umask())
+        fresh = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+            fresh.chmod(mode)
             fresh.replace(target)
-    except OSError as error:  # of whoever writes: the disk is full, say
-        raise _cannot_write(target, error) from error
-    finally:
-        fresh.unlink(missing_ok=True)
+        finally:
+            fresh.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -50,19 +48,37 @@ def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
         raise UsageError(
             f"{target}: {refusal}", "Name a folder that is not there yet, or an export that nobody has changed."
         )
-    with _said(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name[:50]}.", dir=target.parent))
-    try:
+    with replaced_folder(target) as fresh:
         yield fresh
-        with _said(target):
-            (fresh / marker).touch()  # the last: whatever is newer is somebody else's
-            fresh.chmod(0o755 & ~_umask())
-            _put_in_place(fresh, target)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        (fresh / marker).touch()  # the last: whatever is newer is somebody else's
+        fresh.chmod(0o755 & ~_umask())
+
+
+@contextmanager
+def replaced_folder(target: Path, carry: Callable[[Path, Path], None] | None = None) -> Generator[Path]:
+    """An empty folder to fill, which then takes the place of whatever has its name.
+
+    `carry` may move something from the old one into the new one.
+    """
+    with _write_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name[:50]}.", dir=target.parent))
+        fresh, old = work / "new", work / "old"
+        try:
+            fresh.mkdir()
+            yield fresh
+            if os.path.lexists(target):
+                target.rename(old)
+            fresh.rename(target)
+            if carry and os.path.lexists(old):
+                carry(old, target)
+        except BaseException:  # Ctrl-C, too: the old folder comes back before anything else happens
+            if os.path.lexists(old) and not os.path.lexists(target):
+                old.rename(target)
+            if not os.path.lexists(old):
+                shutil.rmtree(work, ignore_errors=True)
+            raise
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _not_ours(target: Path, marker: str) -> str:
@@ -80,30 +96,12 @@ def _not_ours(target: Path, marker: str) -> str:
     return ""
 
 
-def _put_in_place(fresh: Path, target: Path) -> None:
-    if not target.is_dir():
-        fresh.rename(target)
-        return
-    old = fresh.with_name(f"{fresh.name}.old")
-    target.rename(old)
-    try:
-        fresh.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
 @contextmanager
-def _said(target: Path) -> Generator[None]:
+def _write_errors(target: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise _cannot_write(target, error) from error
-
-
-def _cannot_write(target: Path, error: OSError) -> UsageError:
-    return UsageError(f"{target}: cannot be written: {error.strerror or error}", "Nothing was changed.")
+        raise UsageError(f"{target}: cannot be written: {error.strerror or error}", "Nothing was changed.") from error
 
 
 def _umask() -> int:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -53,9 +53,11 @@ def is_deep(value: object) -> bool:
     """Whether lists and objects lie so deep in each other that not all that handles them would come back."""
     level = [value]
     for _ in range(DEEPEST):
-        lists = (item for each in level for item in as_list(each) or ())
-        level = [*lists, *(item for each in level for item in (as_mapping(each) or {}).values())]
-    return bool(level)
+        lists = (item for each in level for item in list_or_empty(each))
+        level = [*lists, *(item for each in level for item in dict_or_empty(each).values())]
+        if not level:
+            return False
+    return True
 
 
 def fields_of(value: object) -> dict[str, Any]:
@@ -66,30 +68,13 @@ def fields_of(value: object) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-@cache
-def json_writer() -> Callable[[object], bytes]:
-    """Writes plain data, and dataclasses of it, as compact JSON, several times as fast as the standard library.
-
-    ValueError for half of a surrogate pair, which models do say.
-    """
-    from pydantic_core import to_json  # noqa: PLC0415 - not needed to read a skill
-
-    return to_json
-
-
-@cache
-def json_reader() -> Callable[[bytes | str], Any]:
-    """Reads JSON fast; what it refuses, with a ValueError, the standard library may still read."""
-    from pydantic_core import from_json  # noqa: PLC0415 - not needed to read a skill
-
-    return from_json
-
-
 def compact(value: object) -> str:
     """Plain data, and dataclasses of it, as JSON without spaces: a trial writes kilobytes of it."""
+    from pydantic_core import to_json  # noqa: PLC0415 - fast, and not needed to read a skill
+
     try:
-        return json_writer()(value).decode()
-    except ValueError:
+        return to_json(value).decode()
+    except ValueError:  # half of a surrogate pair, which models do say
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_of)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from upskill.errors import UsageError
+from upskill.outputs import replaced_folder
 
 MANIFEST = "SKILL.md"
 MAX_MANIFEST_BYTES = 1_000_000  # a body of this size is over 200,000 tokens
@@ -104,9 +103,8 @@ def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> Skill
 def find_manifest(files: Iterable[SkillFile], where: str) -> SkillFile:
     """SKILL.md under the name that it has; if it is a link, with the data of the file it leads to."""
     for name in (MANIFEST, "skill.md"):
-        found = find_file(files, name)
-        if found:
-            return replace(found, path=name)
+        if manifest := find_file(files, name):
+            return replace(manifest, path=name)
     raise UsageError(f"{where}: has no {MANIFEST}", "A skill is a folder with a SKILL.md in it.")
 
 
@@ -125,8 +123,7 @@ def find_file(files: Iterable[SkillFile], path: str) -> SkillFile | None:
             waiting += link.link.split("/")[::-1]
         else:
             at /= part
-    found = by_path.get(str(at))
-    return found if not waiting else None
+    return None if waiting else by_path.get(str(at))
 
 
 def decode_text(file: SkillFile, where: str) -> str:
@@ -151,63 +148,18 @@ def hash_files(files: Iterable[SkillFile]) -> str:
 
 def write_folder(target: Path, files: Iterable[SkillFile], empty_folders: Iterable[str]) -> None:
     """Write all files, or none: an existing folder is replaced once everything is written."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {describe_error(error)}") from error
-    try:
+    with replaced_folder(target, _keep_git_folders) as fresh:
         for file in files:
-            _write(fresh / file.path, file)
+            path = fresh / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if file.link:
+                path.symlink_to(file.link)
+            else:
+                path.write_bytes(file.data)
+                path.chmod(0o755 if file.executable else 0o644)
         for empty in empty_folders:
             (fresh / empty).mkdir(parents=True, exist_ok=True)
         fresh.chmod(0o755)
-        _replace_folder(fresh, target)
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {describe_error(error)}", "Nothing was changed.") from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def replace_file(target: Path, data: bytes) -> None:
-    """Write a file, all of it or nothing, with the rights it had."""
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    fresh = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        fresh.chmod(mode)
-        fresh.replace(target)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-
-
-def _write(path: Path, file: SkillFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if file.link:
-        path.symlink_to(file.link)
-        return
-    path.write_bytes(file.data)
-    path.chmod(0o755 if file.executable else 0o644)
-
-
-def _replace_folder(fresh: Path, target: Path) -> None:
-    if not os.path.lexists(target):
-        fresh.rename(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    try:
-        target.rename(old / "old")
-        fresh.rename(target)
-    except BaseException:  # Ctrl-C, too: the old folder comes back before anything else happens
-        if os.path.lexists(old / "old"):
-            (old / "old").rename(target)
-        old.rmdir()
-        raise
-    _keep_git_folders(old / "old", target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _keep_git_folders(old: Path, new: Path) -> None:
@@ -216,9 +168,9 @@ def _keep_git_folders(old: Path, new: Path) -> None:
         return
     for folder, folders, files in os.walk(old):
         if ".git" in (*folders, *files):
-            place = new / Path(folder).relative_to(old)
-            place.mkdir(parents=True, exist_ok=True)
-            (Path(folder) / ".git").rename(place / ".git")
+            parent = new / Path(folder).relative_to(old)
+            parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / ".git").rename(parent / ".git")
             folders[:] = [name for name in folders if name != ".git"]
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.outputs import whole_file
 from upskill.plain import read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
-from upskill.skills.files import replace_file
 from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill
 
 KEPT = ".upskill-kept"  # beside the skills: what was replaced
@@ -106,9 +106,6 @@ def _recorded(root: Path) -> dict[str, str]:
 def _record(root: Path, skill: Skill) -> None:
     before = _recorded(root)
     record = before | {skill.name: skill.fingerprint}
-    if record == before:
-        return
-    try:
-        replace_file(root / RECORD, (json.dumps(record, indent=2, sort_keys=True) + "\n").encode())
-    except OSError as error:
-        raise UsageError(f"{root / RECORD}: cannot be written: {error.strerror or error}") from error
+    if record != before:
+        with whole_file(root / RECORD) as file:
+            file.write((json.dumps(record, indent=2, sort_keys=True) + "\n").encode())

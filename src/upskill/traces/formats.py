@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from io import BufferedReader, RawIOBase, TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.installation import add_extra
 from upskill.plain import as_list, as_mapping
 from upskill.traces import FORMATS, Trace
-from upskill.traces.values import parse_line
+from upskill.traces.values import Row, parse_line
 
 SAMPLE_BYTES = 1_000_000  # the first line of a Codex session alone may have 60,000
 MAX_SAMPLE_ROWS = 50
@@ -63,11 +63,11 @@ class Sample:
         return self.data.decode("utf-8-sig", "replace")
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         lines = self.text.split("\n")
         if not self.whole and len(lines) > 1:
             lines.pop()  # cut in the middle
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for line in lines:
             rows += parse_line(line) if line.strip().startswith("{") else []
             if len(rows) >= MAX_SAMPLE_ROWS:
@@ -88,6 +88,11 @@ class Sample:
     @property
     def document(self) -> object:
         return None if len(self.rows) > 1 else self._parsed[0]
+
+    @property
+    def values(self) -> list[Any]:
+        """The first JSON values: of the lines, of a list, or the one that the file is."""
+        return list(self.rows) if self.document is None else as_list(self.document) or [self.document]
 
     @property
     def outline(self) -> str:
@@ -122,13 +127,13 @@ def split_path(path: Path) -> tuple[Path, str]:
     return (path.parent, path.name) if inside else (path, "")
 
 
-def open_trace(path: Path, most: int = MAX_TRACE_BYTES) -> BinaryIO:
+def open_trace(path: Path, limit: int = MAX_TRACE_BYTES) -> BinaryIO:
     """A file of at most this many bytes, decompressed if need be."""
     file = split_path(path)[0]
-    stream = open_input(file, most=most, hint=HINT)
+    stream = open_input(file, most=limit, hint=HINT)
     packed = stream.read(len(ZSTD)) == ZSTD
     stream.seek(0)
-    return cast("BinaryIO", BufferedReader(_Unpacked(file, stream, most), 100_000)) if packed else stream
+    return _unpack(file, stream) if packed else stream
 
 
 def read_text(path: Path) -> str:
@@ -150,44 +155,22 @@ def text_lines(path: Path) -> Iterator[str]:
         raise UsageError(f"{path}: {error.strerror or error}") from error
 
 
-class _Unpacked(RawIOBase):
-    """What a file that was compressed with Zstandard unpacks to, up to a limit."""
-
-    def __init__(self, path: Path, stream: BinaryIO, most: int) -> None:
-        self.path, self.stream, self.left = path, stream, most
+def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
+    """What a file that was compressed with Zstandard unpacks to."""
+    with stream:
         try:
-            self.unpacked: Any = _open_zstd(stream)
+            zstandard: Any = import_module("zstandard")
+            data = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(MAX_DOCUMENT_BYTES)
         except ImportError as error:
-            stream.close()
             raise UsageError(
                 f"{path}: is compressed with Zstandard, and the package zstandard, which reads that, is not installed",
                 f"Run `{add_extra('zstd')}`, or unpack it first: zstd -d '{path}'.",
             ) from error
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self.unpacked.read(len(buffer))
-        except Exception as error:  # each of the two libraries has its own
-            raise UsageError(f"{self.path}: cannot be unpacked: {error}", "Was it copied whole?") from error
-        self.left -= len(data)
-        if self.left < 0:
-            raise UsageError(f"{self.path}: unpacks to more than can be read", "Is this the right file?")
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self.stream.close()
-        super().close()
-
-
-def _open_zstd(stream: BinaryIO) -> Any:
-    try:
-        return import_module("compression.zstd").ZstdFile(stream)  # since Python 3.14
-    except ImportError:
-        return import_module("zstandard").ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        except Exception as error:  # the library's own, which is loaded here alone
+            raise UsageError(f"{path}: cannot be unpacked: {error}", "Was it copied whole?") from error
+    if len(data) == MAX_DOCUMENT_BYTES:
+        raise UsageError(f"{path}: unpacks to more than can be read at once", f"Unpack it first: zstd -d '{path}'.")
+    return BytesIO(data)
 
 
 def load_document(path: Path) -> object:
@@ -209,13 +192,11 @@ def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
     chosen: Format = FORMATS.load(name)
     trace = chosen.read(sample.path)
     if not trace.steps:
-        why = (
-            "; ".join(dict.fromkeys(trace.warnings))
-            or f"it consists of {sample.outline}, and tells nothing that was said or done"
-        )
-        told = "read as" if format else "taken for"
+        nothing = f"it consists of {sample.outline}, and tells nothing that was said or done"
+        why = "; ".join(dict.fromkeys(trace.warnings)) or nothing
+        how = "read as" if format else "taken for"
         raise UsageError(
-            f"{path}: has no step in it. It was {told} {name} ({chosen.title}): {why}",
+            f"{path}: has no step in it. It was {how} {name} ({chosen.title}): {why}",
             "`--format NAME` of `upskill trace show` reads it as another format: " + ", ".join(FORMATS.names()) + ".",
         )
     return trace

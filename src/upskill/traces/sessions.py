@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -39,8 +40,8 @@ _BY_NAME = {name: spec for spec in SESSION_AGENTS.values() for name in (spec.tra
 def find_sessions(agent: str = "", environment: Mapping[str, str] = os.environ) -> list[Session]:
     """The sessions of one agent or of all, latest first."""
     specs = [_find_agent(agent)] if agent else SESSION_AGENTS.values()
-    found = list(chain.from_iterable(_sessions_of(spec, environment) for spec in specs))
-    return sorted(found, key=lambda session: (-session.changed, str(session.path)))
+    sessions = chain.from_iterable(_sessions_of(spec, environment) for spec in specs)
+    return sorted(sessions, key=lambda session: (-session.changed, str(session.path)))
 
 
 def _find_agent(name: str, otherwise: str = "") -> AgentSpec:
@@ -54,7 +55,7 @@ def _find_agent(name: str, otherwise: str = "") -> AgentSpec:
 
 def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     """The file behind what a person typed: a path, or `claude-code:last`, `codex:SESSION`, …"""
-    agent, colon, wanted = name.partition(":")
+    agent, colon, session_name = name.partition(":")
     if not colon or agent not in _BY_NAME:
         if Path(name).exists() or Path(name).parent.is_file():
             return Path(name)
@@ -65,8 +66,8 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
         )
     spec = _find_agent(agent)
     sessions = find_sessions(agent, environment)
-    latest = wanted in (LAST, "")
-    fitting = [session for session in sessions if latest or wanted in session.name]
+    latest = session_name in (LAST, "")
+    fitting = [session for session in sessions if latest or session_name in session.name]
     if not sessions:
         raise UsageError(
             f"{spec.title} has no sessions in {spec.folder_in(environment)}",
@@ -74,12 +75,12 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
         )
     if not fitting:
         raise UsageError(
-            f"{spec.title} has no session called {wanted!r}",
+            f"{spec.title} has no session called {session_name!r}",
             f"The latest is {spec.trace_format}:{LAST} ({sessions[0].name}); `upskill trace list` shows more.",
         )
-    exact = [session for session in fitting if session.name == wanted]
+    exact = [session for session in fitting if session.name == session_name]
     if not latest and not exact and len(fitting) > 1:
-        raise UsageError(f"{len(fitting)} sessions of {spec.title} fit {wanted!r}", "Write more of its name.")
+        raise UsageError(f"{len(fitting)} sessions of {spec.title} fit {session_name!r}", "Write more of its name.")
     known: Format = FORMATS.load(spec.trace_format)
     by_people = (session for session in fitting if latest and known.is_main and known.is_main(session.path))
     return next(by_people, (exact or fitting)[0]).path
@@ -92,31 +93,15 @@ def load_trace(name: str) -> Trace:
 
 def _sessions_of(spec: AgentSpec, environment: Mapping[str, str]) -> Iterator[Session]:
     folder = spec.folder_in(environment)
-    for pattern in spec.session_files:
-        for path in _glob(folder, pattern):
-            try:
-                info = path.stat()
-            except OSError:  # deleted meanwhile
-                continue
+    for path in chain.from_iterable(folder.glob(pattern) for pattern in spec.session_files):
+        with suppress(OSError):  # deleted meanwhile
+            info = path.stat()
             if info.st_size:
                 yield Session(spec.trace_format, path, info.st_mtime)
-    if spec.session_database and (database := folder / spec.session_database).is_file():
-        yield from _sessions_in_database(spec.trace_format, database)
-
-
-def _glob(folder: Path, pattern: str) -> list[Path]:
-    try:
-        return list(folder.glob(pattern))
-    except OSError:
-        return []
-
-
-def _sessions_in_database(agent: str, database: Path) -> Iterator[Session]:
-    known: Format = FORMATS.load(agent)
-    if known.sessions is None:
+    database = folder / spec.session_database
+    if not spec.session_database or not database.is_file():
         return
-    try:
-        for session_id, changed, _ in known.sessions(database):
-            yield Session(agent, database / session_id, changed)
-    except UsageError:
-        return  # another program's file, or an unknown version: its sessions can still be exported
+    known: Format = FORMATS.load(spec.trace_format)
+    with suppress(UsageError):  # another program's file, or an unknown version: its sessions can still be exported
+        for session_id, changed, _ in known.sessions(database) if known.sessions else ():
+            yield Session(spec.trace_format, database / session_id, changed)

@@ -9,40 +9,44 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list
 from upskill.traces import Status, Step, StepKind, Trace, Usage
 from upskill.traces.formats import Sample, open_trace, split_path
 from upskill.traces.values import (
+    Row,
+    as_row,
     block_text,
     content_text,
-    get_dict,
-    get_dicts,
-    get_str,
+    is_object,
     parse_arguments,
     parse_line,
     seconds_between,
 )
 
 MAX_WARNINGS = 5
-UNKNOWN_COST = Usage()
 
 
 class TraceBuilder:
-    """The steps of a session so far. A result finds its call by id, wherever in the file it is."""
+    """The steps of a session so far. A result finds its call by id, wherever in the file it is.
+
+    What is added happened at the time `at`, and was done by `subagent` if that is not empty: a reader sets both when
+    it comes to a line.
+    """
 
     def __init__(self, path: Path, agent: str) -> None:
         self.path = path
         self.agent = agent
+        self.at = self.subagent = ""
         self.steps: list[Step] = []
         self.ids: list[str] = []  # one for each step: the id of a call, or empty
-        self.usage = UNKNOWN_COST
+        self.usage = Usage()
         self.model = self.cwd = self.session = self.stop = self.started = ""
         self.malformed = 0
         self.warnings: list[str] = []
         self._open: dict[str, deque[int]] = {}  # calls without a result yet
         self._last: dict[str, int] = {}  # the latest call of each id
 
-    def read_lines(self, path: Path | None = None) -> Iterator[dict[str, Any]]:
+    def read_lines(self, path: Path | None = None) -> Iterator[Row]:
         """The JSON objects of a file, line by line. Anything else is counted, reported and skipped."""
         try:
             with open_trace(path or self.path) as stream:
@@ -62,21 +66,21 @@ class TraceBuilder:
         document = Sample.open(self.path).document
         return list(self.read_lines()) if document is None else as_list(document) or [document]
 
-    def read_branch(self, name: str, parent: str) -> list[dict[str, Any]]:
+    def read_branch(self, name: str, parent: str) -> list[Row]:
         """The JSON objects on the way to the last one, in a file whose lines form a tree; the others are reported.
 
         `name` and `parent` are the fields with the ids. All of them, if the way does not lead back to the beginning.
         """
         rows = list(self.read_lines())
-        above = {get_str(row, name): get_str(row, parent) for row in rows if get_str(row, name) and parent in row}
-        kept: set[str] = set()
-        at = next((get_str(row, name) for row in reversed(rows) if get_str(row, name) in above), "")
-        while at in above and at not in kept:
-            kept.add(at)
+        above = {row.text(name): row.text(parent) for row in rows if row.text(name) and parent in row}
+        branch: set[str] = set()
+        at = next((row.text(name) for row in reversed(rows) if row.text(name) in above), "")
+        while at in above and at not in branch:
+            branch.add(at)
             at = above[at]
         if at:
             return rows
-        chosen = [row for row in rows if get_str(row, name) not in above or get_str(row, name) in kept]
+        chosen = [row for row in rows if row.text(name) not in above or row.text(name) in branch]
         if len(chosen) < len(rows):
             self.warn(f"{len(rows) - len(chosen)} lines belong to turns that were taken back, and were left out")
         return chosen
@@ -107,106 +111,90 @@ class TraceBuilder:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(warning)
 
-    def add_text(self, kind: StepKind, text: str, *, at: str = "", agent: str = "") -> None:
+    def add_text(self, kind: StepKind, text: str) -> None:
         if text.strip():
-            self._add(Step(kind, text, at=at, agent=agent), "")
+            self._add("", kind, text=text)
 
-    def add_call(self, call_id: str, tool: str, arguments: object, *, at: str = "", agent: str = "") -> None:
-        number = self._add(Step("tool", tool=tool, arguments=parse_arguments(arguments), at=at, agent=agent), call_id)
-        self._open.setdefault(call_id, deque()).append(number)
-        self._last[call_id] = number
+    def add_call(self, call_id: str, tool: str, arguments: object) -> None:
+        self._open.setdefault(call_id, deque()).append(len(self.steps))
+        self._last[call_id] = len(self.steps)
+        self._add(call_id, "tool", tool=tool, arguments=parse_arguments(arguments))
+
+    def add_done(
+        self, tool: str, arguments: object, output: str, status: Status, *, call_id: str = "", **more: Any
+    ) -> None:
+        """Add a call together with its result."""
+        self._last[call_id] = len(self.steps)
+        arguments = parse_arguments(arguments)
+        self._add(call_id, "tool", tool=tool, arguments=arguments, output=output, status=status, **more)
 
     def has_call(self, call_id: str) -> bool:
         return bool(call_id) and call_id in self._last
 
     def add_result(
-        self,
-        call_id: str,
-        output: str,
-        status: Status = "unknown",
-        *,
-        tool: str = "",
-        at: str = "",
-        seconds: float | None = None,
-        agent: str = "",
+        self, call_id: str, output: str, status: Status = "unknown", *, tool: str = "", seconds: float | None = None
     ) -> None:
         waiting = self._open.get(call_id)
         if not waiting:
-            if call_id in self._last and self.steps[self._last[call_id]].output == output:
-                return  # reported twice
             before = self.steps[self._last[call_id]] if call_id in self._last else None
-            name = tool or (before.tool if before else "")
-            self._add(
-                Step("tool", tool=name, output=output, status=status, seconds=seconds, at=at, agent=agent), call_id
-            )
+            if before is None or before.output != output:  # else it is reported twice
+                tool = tool or (before.tool if before else "")
+                self._add(call_id, "tool", tool=tool, output=output, status=status, seconds=seconds)
             return
         number = waiting.popleft()
         call = self.steps[number]
         if seconds is None:
-            seconds = call.seconds if call.seconds is not None else seconds_between(call.at, at)
+            seconds = call.seconds if call.seconds is not None else seconds_between(call.at, self.at)
         # An earlier line may have had more of the output.
         output = call.output if len(call.output) > len(output) else output
         status = call.status if status == "unknown" else status
         self.steps[number] = replace(call, output=output, status=status, seconds=seconds)
 
     def extend_call(
-        self,
-        call_id: str,
-        *,
-        status: Status | None = None,
-        output: str | None = None,
-        seconds: float | None = None,
+        self, call_id: str, *, status: Status | None = None, output: str = "", seconds: float | None = None
     ) -> None:
         """Add to a call what another line knows about it; the longer output wins."""
-        if call_id not in self._last:
-            return
-        step = self.steps[self._last[call_id]]
-        if output is not None and len(output) > len(step.output):
-            step = replace(step, output=output)
-        if status is not None:
-            step = replace(step, status=status)
-        if seconds is not None:
-            step = replace(step, seconds=seconds)
-        self.steps[self._last[call_id]] = step
+        if call_id in self._last:
+            step = self.steps[self._last[call_id]]
+            self.steps[self._last[call_id]] = replace(
+                step,
+                output=max(step.output, output, key=len),
+                status=status or step.status,
+                seconds=step.seconds if seconds is None else seconds,
+            )
 
-    def add_content(
-        self, role: str, content: object, *, at: str = "", agent: str = "", status: Status = "ok", system: bool = False
-    ) -> None:
+    def add_content(self, role: str, content: object, *, status: Status = "ok") -> None:
         """Add a message: text, or blocks of text, thinking, tool calls and results.
 
         `status` is that of results which do not say whether they are errors.
         """
-        kind: StepKind = "system" if system else _kind_of(role)
+        kind = _kind_of(role)
         blocks = as_list(content)
         for item in [content] if blocks is None else blocks:
-            block = as_mapping(item)
-            if block is None:
-                self.add_text(kind, content_text(item), at=at, agent=agent)
+            if not is_object(item):
+                self.add_text(kind, content_text(item))
                 continue
-            name = get_str(block, "type")
+            block = as_row(item)
+            name = block.text("type")
             if name in ("thinking", "reasoning", "redacted_thinking"):
-                self.add_text("thinking", get_str(block, "thinking") or get_str(block, "text"), at=at, agent=agent)
+                self.add_text("thinking", block.text("thinking", "text"))
             elif name in ("tool_use", "server_tool_use", "mcp_tool_use", "tool-call"):
-                call_id = get_str(block, "id") or get_str(block, "toolCallId")
-                tool = get_str(block, "name") or get_str(block, "toolName")
                 arguments = block.get("input") if "input" in block else block.get("args")
-                self.add_call(call_id, tool, arguments, at=at, agent=agent)
+                self.add_call(block.text("id", "toolCallId"), block.text("name", "toolName"), arguments)
             elif name.endswith(("tool_result", "tool-result")):
                 is_error = block.get("is_error")
                 known: Status = status if is_error is None else "error" if is_error is True else "ok"
-                call_id = get_str(block, "tool_use_id") or get_str(block, "toolCallId")
                 result = block.get("content") if "content" in block else block.get("result")
-                self.add_result(call_id, content_text(result), known, at=at, agent=agent)
+                self.add_result(block.text("tool_use_id", "toolCallId"), content_text(result), known)
             else:
-                self.add_text(kind, block_text(block), at=at, agent=agent)
+                self.add_text(kind, block_text(block))
 
-    def add_tool_calls(self, message: dict[str, Any], *, at: str = "") -> None:
+    def add_tool_calls(self, message: Row) -> None:
         """Add the calls of a message as OpenAI's API writes them."""
-        for call in get_dicts(message, "tool_calls"):
-            function = get_dict(call, "function") or get_dict(call, "custom") or call
+        for call in message.children("tool_calls"):
+            function = call.child("function", "custom") or call
             arguments = function.get("arguments", function.get("input"))
-            name = get_str(function, "name") or get_str(function, "function")
-            self.add_call(get_str(call, "id"), name, arguments, at=at)
+            self.add_call(call.text("id"), function.text("name", "function"), arguments)
 
     def add_subagent(self, after: str, other: TraceBuilder) -> None:
         """Insert a sub-agent's steps after the call that started it, or at the end."""
@@ -239,10 +227,9 @@ class TraceBuilder:
             warnings=tuple(self.warnings),
         )
 
-    def _add(self, step: Step, call_id: str) -> int:
-        self.steps.append(step)
+    def _add(self, call_id: str, kind: StepKind, **fields: Any) -> None:
+        self.steps.append(Step(kind, at=self.at, agent=self.subagent, **fields))
         self.ids.append(call_id)
-        return len(self.steps) - 1
 
 
 def _kind_of(role: str) -> StepKind:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,75 +15,72 @@ _SHOWS = re.compile(r"(?:sudo )?(?:cat|less|more|head|tail|grep|rg|awk|sed|journ
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:?|\(?exit (?:code|status):?) (-?\d+)\)?\s*$", re.M | re.I)
 
 
-def get_dict(row: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return dict_or_empty(row.get(key))
+class Row(dict[str, Any]):
+    """A JSON object in which any field may be missing, or of another type than expected."""
+
+    def text(self, *names: str) -> str:
+        """The first of these fields that is a text, and not an empty one."""
+        values = (self.get(name) for name in names)
+        return next((value for value in values if value and isinstance(value, str)), "")
+
+    def child(self, *names: str) -> Row:
+        """The first of these fields that is an object, and not an empty one."""
+        children = (as_row(self.get(name)) for name in names)
+        return next((child for child in children if child), Row())
+
+    def array(self, name: str) -> list[Any]:
+        return list_or_empty(self.get(name))
+
+    def children(self, name: str) -> list[Row]:
+        """The objects in a list; an empty one for anything else in it."""
+        return [as_row(item) for item in self.array(name)]
+
+    def count(self, names: str) -> int:
+        """Of several names, separated by spaces, the sum."""
+        values = (self.get(name) for name in names.split())
+        return sum(value for value in values if type(value) is int and value > 0)
+
+    def number(self, name: str) -> float | None:
+        return float_or_none(self.get(name))
 
 
-def get_list(row: Mapping[str, Any], key: str) -> list[Any]:
-    return list_or_empty(row.get(key))
+def is_object(value: object) -> bool:
+    return isinstance(value, dict)
 
 
-def get_dicts(row: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The objects in a list; an empty one for anything else in it."""
-    return [dict_or_empty(item) for item in get_list(row, key)]
-
-
-def get_str(row: Mapping[str, Any], key: str) -> str:
-    return str_or_empty(row.get(key))
-
-
-def get_count(row: Mapping[str, Any], key: str) -> int:
-    value = row.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def get_float(row: Mapping[str, Any], key: str) -> float | None:
-    return float_or_none(row.get(key))
-
-
-def str_or_empty(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def as_row(value: object) -> Row:
+    return Row(dict_or_empty(value))
 
 
 def float_or_none(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def sum_counts(row: Mapping[str, Any], names: str) -> int:
-    return sum(get_count(row, name) for name in names.split())
-
-
 def read_usage(
-    row: Mapping[str, Any], sent: str, received: str, cached: str = "", reasoning: str = "", cost: float | None = None
+    row: Row, sent: str, received: str, cached: str = "", reasoning: str = "", cost: float | None = None
 ) -> Usage:
     """Tokens by the names of their fields; several names, separated by spaces, are added up."""
-    return Usage(
-        input_tokens=sum_counts(row, sent),
-        output_tokens=sum_counts(row, received),
-        cached_tokens=sum_counts(row, cached),
-        reasoning_tokens=sum_counts(row, reasoning),
-        cost_usd=cost,
-    )
+    return Usage(row.count(sent), row.count(received), row.count(cached), row.count(reasoning), cost)
 
 
-def anthropic_usage(row: Mapping[str, Any], cost: float | None = None) -> Usage:
+def anthropic_usage(row: Row, cost: float | None = None) -> Usage:
     sent = "input_tokens cache_creation_input_tokens cache_read_input_tokens"
     return read_usage(row, sent, "output_tokens", "cache_read_input_tokens", cost=cost)
 
 
-def parse_object(line: str) -> dict[str, Any] | None:
+def parse_object(line: str) -> Row | None:
     try:
-        value = as_mapping(json.loads(line))
+        value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return None if is_deep(value) else value
+    return as_row(value) if is_object(value) and not is_deep(value) else None
 
 
-def parse_line(line: str) -> list[dict[str, Any]]:
+def parse_line(line: str) -> list[Row]:
     """The JSON objects of a line: one, or several if a program was stopped before it ended a line; none if broken."""
     if (row := parse_object(line)) is not None:
         return [row]
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     text, decoder = line.strip(), json.JSONDecoder()
     while text.startswith("{"):
         try:
@@ -93,7 +89,7 @@ def parse_line(line: str) -> list[dict[str, Any]]:
             return []
         if is_deep(value):
             return []
-        rows.append(dict_or_empty(value))
+        rows.append(as_row(value))
         text = text[end:].lstrip()
     return [] if text else rows
 
@@ -106,9 +102,9 @@ def content_text(value: object) -> str:
         return ""
     blocks = as_list(value)
     if blocks is not None and all(isinstance(block, str) or _is_block(block) for block in blocks):
-        return "\n".join(block if isinstance(block, str) else block_text(dict_or_empty(block)) for block in blocks)
-    if (block := as_mapping(value)) is not None and _is_block(block):
-        return block_text(block)
+        return "\n".join(block if isinstance(block, str) else block_text(as_row(block)) for block in blocks)
+    if _is_block(value):
+        return block_text(as_row(value))
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -117,13 +113,13 @@ def _is_block(value: object) -> bool:
     return isinstance(block.get("type"), str) or (isinstance(block.get("text"), str) and len(block) == 1)
 
 
-def block_text(block: Mapping[str, Any]) -> str:
+def block_text(block: Row) -> str:
     for key in ("text", "thinking", "refusal"):
         if isinstance(block.get(key), str):
             return block[key]
     if isinstance(block.get("content"), (str, list)):
         return content_text(block["content"])
-    kind = get_str(block, "type")
+    kind = block.text("type")
     if kind in ("image", "image_url", "input_image", "document", "file", "input_file", "audio", "input_audio"):
         return f"[{kind}]"
     return json.dumps(block, ensure_ascii=False, default=str)
@@ -131,36 +127,27 @@ def block_text(block: Mapping[str, Any]) -> str:
 
 def parse_arguments(value: object) -> dict[str, Any]:
     """A call's arguments: an object, an object written as text, or any text as `input`."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        parsed = parse_object(value)
+        value = value if parsed is None else parsed
     if (arguments := as_mapping(value)) is not None:
         return arguments
-    if isinstance(value, str):
-        if (arguments := parse_object(value) if value.lstrip().startswith("{") else None) is not None:
-            return arguments
-        return {"input": value} if value else {}
-    return {} if value is None else {"input": value}
+    return {} if value in (None, "") else {"input": value}
 
 
 def seconds_between(begin: str, end: str) -> float | None:
-    first, last = _seconds_since_epoch(begin), _seconds_since_epoch(end)
-    if first is None or last is None or last < first:
-        return None
-    return round(last - first, 3)
-
-
-def _seconds_since_epoch(at: str) -> float | None:
     try:
-        return datetime.fromisoformat(at).timestamp() if at else None
+        seconds = datetime.fromisoformat(end).timestamp() - datetime.fromisoformat(begin).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
+    return round(seconds, 3) if seconds >= 0 else None
 
 
 def iso_time(milliseconds: object) -> str:
     """A time in milliseconds since 1970 as the other formats write it."""
     value = float_or_none(milliseconds)
-    if not value:
-        return ""
     try:
-        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds") if value else ""
     except (ValueError, OverflowError, OSError):
         return ""
 

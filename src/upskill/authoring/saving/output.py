@@ -15,8 +15,8 @@ from upskill.authoring.saving import versions
 from upskill.authoring.saving.provenance import FILE, Provenance
 from upskill.authoring.saving.versions import edited_by_hand, record_version
 from upskill.errors import UpskillError, UsageError
+from upskill.outputs import whole_file
 from upskill.skills import Skill
-from upskill.skills.files import replace_file
 
 
 def as_name(text: str) -> str:
@@ -153,10 +153,9 @@ def replace_manifest(skill: Skill, folder: Path) -> Path:
     name = next(file.path for file in skill.files if file.path.lower() == "skill.md")
     target = (folder / name).resolve()
     recorded = not edited_by_hand(Skill.load(folder))
-    try:
-        replace_file(target, skill.read(name) or b"")
-        if recorded:
-            replace_file((folder / FILE).resolve(), record_version(Skill.load(folder)).read(FILE) or b"")
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    with whole_file(target) as file:
+        file.write(skill.read(name) or b"")
+    if recorded:
+        with whole_file((folder / FILE).resolve()) as file:
+            file.write(record_version(Skill.load(folder)).read(FILE) or b"")
     return folder

@@ -37,7 +37,7 @@ def detects(sample: Sample) -> bool:
 
 
 def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "aider")
+    reader = _Reader(path, "aider")
     text = read_text(path).replace("\r\n", "\n")
     heads = list(_BEGAN.finditer(text))
     names = ["beginning", *(f"{head[1]}T{head[2]}" for head in heads)]
@@ -45,24 +45,24 @@ def read(path: Path) -> Trace:
     chats = {name: text[start:end] for name, start, end in zip(names, starts, ends, strict=True)}
     # Many are started and left without a word.
     used = {name: chat for name, chat in chats.items() if f"\n{_USER}" in "\n" + chat} or chats
-    name = builder.choose_session(list(used), "chats", latest=True)
-    builder.started = name if heads else ""
-    _Reader(builder, used[name]).read()
-    return builder.build()
+    name = reader.choose_session(list(used), "chats", latest=True)
+    reader.started = name if heads else ""
+    reader.read(used[name])
+    return reader.build()
 
 
-class _Reader:
-    def __init__(self, builder: TraceBuilder, text: str) -> None:
-        self.builder = builder
-        self.text = text
+class _Reader(TraceBuilder):
+    who = ""
+    cost: float | None = None
+    command = ""  # that was run last, if it may still get its output
+
+    def __init__(self, path: Path, agent: str) -> None:
+        super().__init__(path, agent)
         self.lines: list[str] = []
-        self.who = ""
         self.counts = [0, 0]
-        self.cost: float | None = None
-        self.command = ""  # that was run last, if it may still get its output
 
-    def read(self) -> None:
-        for who, line in self.marked():
+    def read(self, text: str) -> None:
+        for who, line in _marked_lines(text):
             if who != self.who and (line.strip() or who != _ASSISTANT):
                 self.flush()
                 self.who = who
@@ -72,39 +72,7 @@ class _Reader:
             self.lines.append(line)
         self.flush()
         if any(self.counts):
-            self.builder.usage = Usage(*self.counts, cost_usd=self.cost)
-
-    def marked(self) -> Iterator[tuple[str, str]]:
-        """The lines, each with who wrote it.
-
-        Those of the person and of the program end in two spaces, unless an editor took them away. Where the program
-        says several at once, as the output of a command, only the first is marked, and the last ends in two spaces.
-        """
-        lines = self.text.split("\n")
-        strict = re.search(rf"^{_USER}.*  $", self.text, re.M) is not None
-        who = ""
-        until = -1
-        for number, line in enumerate(lines):
-            if number <= until:
-                yield _PROGRAM, line.rstrip()
-                continue
-            ends, answering = line.endswith("  ") or not strict, who == _ASSISTANT
-            if line.startswith(_USER.strip()) and ends:
-                who = _USER
-            elif line.startswith(_PROGRAM.strip()) and ends:
-                who = _PROGRAM
-            elif line.startswith("> Tokens:") or (line.startswith(_PROGRAM) and not answering):
-                later = range(number + 1, len(lines))
-                mark = next((n for n in later if lines[n].startswith((_USER, _PROGRAM))), len(lines))
-                ending = [n for n in range(number + 1, mark) if lines[n].endswith("  ")]
-                # What a command printed may have such lines too.
-                until = (ending[0] if line.startswith("> Tokens:") else ending[-1]) if ending else number
-                who = _PROGRAM
-            elif line.strip():
-                who = _ASSISTANT
-            elif who == _USER:
-                who = ""
-            yield who or _ASSISTANT, line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line
+            self.usage = Usage(*self.counts, cost_usd=self.cost)
 
     def flush(self) -> None:
         text, who = "\n".join(self.lines).strip("\n"), self.who
@@ -116,18 +84,18 @@ class _Reader:
         else:
             if text.strip():
                 self.command = ""
-            self.builder.add_text("assistant", text)
+            self.add_text("assistant", text)
 
     def user(self, text: str) -> None:
         self.command = ""
         if typed := _TYPED.fullmatch(text.strip()):
             self.run(typed[1])
         else:
-            self.builder.add_text("system" if text.lstrip().startswith(BY_PROGRAM) else "user", text)
+            self.add_text("system" if text.lstrip().startswith(BY_PROGRAM) else "user", text)
 
     def run(self, command: str) -> None:
-        self.command = f"command {len(self.builder.steps)}"
-        self.builder.add_call(self.command, "shell", {"command": command})
+        self.command = f"command {len(self.steps)}"
+        self.add_call(self.command, "shell", {"command": command})
 
     def program(self, text: str) -> None:
         """What the program says: what it did, what a command printed, what it cost."""
@@ -135,13 +103,11 @@ class _Reader:
         for line in [*text.split("\n"), ""]:
             edited, running, tokens = _EDITED.fullmatch(line), _RUNNING.fullmatch(line), _TOKENS.search(line)
             if model := _MODEL.match(line):
-                self.builder.model = model[1]
+                self.model = model[1]
             if edited or running or tokens:
                 self.note(lines)
             if edited:
-                call = f"edit {len(self.builder.steps)}"
-                self.builder.add_call(call, "edit", {"path": edited[1]})
-                self.builder.add_result(call, line, "ok")
+                self.add_done("edit", {"path": edited[1]}, line, "ok")
             elif running:
                 self.run(running[1])
             elif tokens:
@@ -157,10 +123,43 @@ class _Reader:
         text = "\n".join(line for line in lines if not _QUESTION.match(line)).strip("\n")
         lines.clear()
         if text.strip() and self.command:
-            self.builder.add_result(self.command, text, exit_status(text))
+            self.add_result(self.command, text, exit_status(text))
             self.command = ""
         else:
-            self.builder.add_text("system", text)
+            self.add_text("system", text)
+
+
+def _marked_lines(text: str) -> Iterator[tuple[str, str]]:
+    """The lines, each with who wrote it.
+
+    Those of the person and of the program end in two spaces, unless an editor took them away. Where the program
+    says several at once, as the output of a command, only the first is marked, and the last ends in two spaces.
+    """
+    lines = text.split("\n")
+    strict = re.search(rf"^{_USER}.*  $", text, re.M) is not None
+    who = ""
+    until = -1
+    for number, line in enumerate(lines):
+        if number <= until:
+            yield _PROGRAM, line.rstrip()
+            continue
+        ends, answering = line.endswith("  ") or not strict, who == _ASSISTANT
+        if line.startswith(_USER.strip()) and ends:
+            who = _USER
+        elif line.startswith(_PROGRAM.strip()) and ends:
+            who = _PROGRAM
+        elif line.startswith("> Tokens:") or (line.startswith(_PROGRAM) and not answering):
+            later = range(number + 1, len(lines))
+            mark = next((n for n in later if lines[n].startswith((_USER, _PROGRAM))), len(lines))
+            ending = [n for n in range(number + 1, mark) if lines[n].endswith("  ")]
+            # What a command printed may have such lines too.
+            until = (ending[0] if line.startswith("> Tokens:") else ending[-1]) if ending else number
+            who = _PROGRAM
+        elif line.strip():
+            who = _ASSISTANT
+        elif who == _USER:
+            who = ""
+        yield who or _ASSISTANT, line.removeprefix(who).rstrip() if who in (_USER, _PROGRAM) else line
 
 
 def _number(digits: str, thousands: str) -> int:

@@ -11,71 +11,58 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_mapping, dict_or_empty
 from upskill.traces import Status, Step, Trace, Usage
 from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import (
-    content_text,
-    exit_status,
-    get_count,
-    get_dict,
-    get_dicts,
-    get_float,
-    get_list,
-    get_str,
-    read_usage,
-)
+from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
 from upskill.version import __version__
 
 STATUS: dict[str, Status] = {"ok": "ok", "error": "error", "unknown": "unknown"}
 
 
 def detects(sample: Sample) -> bool:
-    document = as_mapping(sample.document)
-    if document is None or not isinstance(document.get("steps"), list):
-        return False
-    return get_str(document, "schema_version").upper().startswith("ATIF") or "agent" in document
+    document = as_row(sample.document)
+    known = document.text("schema_version").upper().startswith("ATIF") or "agent" in document
+    return known and isinstance(document.get("steps"), list)
 
 
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "atif")
-    document = dict_or_empty(load_document(path))
-    agent_info = get_dict(document, "agent")
-    builder.agent = get_str(agent_info, "name") or "atif"
-    builder.model = get_str(agent_info, "model_name")
-    builder.session = get_str(document, "session_id")
-    extra = get_dict(document, "extra")
-    builder.stop, builder.cwd = get_str(extra, "stop"), get_str(extra, "cwd")
-    for item in get_list(document, "steps"):
-        if (step := as_mapping(item)) is None:
-            builder.skip(f"step {len(builder.steps) + 1} is not an object")
+    document = as_row(load_document(path))
+    agent_info = document.child("agent")
+    builder.agent = agent_info.text("name") or "atif"
+    builder.model = agent_info.text("model_name")
+    builder.session = document.text("session_id")
+    extra = document.child("extra")
+    builder.stop, builder.cwd = extra.text("stop"), extra.text("cwd")
+    for item in document.array("steps"):
+        if is_object(item):
+            _read_step(builder, as_row(item))
         else:
-            _read_step(builder, step)
-    builder.usage = _total(get_dict(document, "final_metrics"), builder.usage)
-    return replace(builder.build(), turns=get_count(extra, "turns"))
+            builder.skip(f"step {len(builder.steps) + 1} is not an object")
+    builder.usage = _total(document.child("final_metrics"), builder.usage)
+    return replace(builder.build(), turns=extra.count("turns"))
 
 
-def _read_step(builder: TraceBuilder, step: dict[str, Any]) -> None:
-    at, source = get_str(step, "timestamp"), get_str(step, "source")
-    extra = get_dict(step, "extra")
-    agent = get_str(extra, "agent")
-    builder.add_text("thinking", content_text(step.get("reasoning_content")), at=at, agent=agent)
-    builder.add_content(source, step.get("message"), at=at, agent=agent)
-    builder.model = get_str(step, "model_name") or builder.model
+def _read_step(builder: TraceBuilder, step: Row) -> None:
+    extra = step.child("extra")
+    builder.at, builder.subagent = step.text("timestamp"), extra.text("agent")
+    builder.add_text("thinking", content_text(step.get("reasoning_content")))
+    builder.add_content(step.text("source"), step.get("message"))
+    builder.model = step.text("model_name") or builder.model
     ids: list[str] = []
-    for call in get_dicts(step, "tool_calls"):
-        ids.append(get_str(call, "tool_call_id"))
-        builder.add_call(ids[-1], get_str(call, "function_name"), call.get("arguments"), at=at, agent=agent)
-    for result in get_dicts(get_dict(step, "observation"), "results"):
-        call_id = get_str(result, "source_call_id")
-        if not call_id and ids:
-            call_id = ids[0]  # an observation without a call is that of the step's first
+    for call in step.children("tool_calls"):
+        ids.append(call.text("tool_call_id"))
+        builder.add_call(ids[-1], call.text("function_name"), call.get("arguments"))
+    builder.at = ""  # of the results it is not known
+    for result in step.child("observation").children("results"):
+        # An observation without a call is that of the step's first.
+        call_id = result.text("source_call_id") or next(iter(ids), "")
         output = content_text(result.get("content"))
-        status = STATUS.get(get_str(extra, "status")) or exit_status(output)
-        builder.add_result(call_id, output, status, seconds=get_float(extra, "seconds"), agent=agent)
-    used = get_dict(step, "metrics")
-    cost = get_float(used, "cost_usd")
+        status = STATUS.get(extra.text("status")) or exit_status(output)
+        builder.add_result(call_id, output, status, seconds=extra.number("seconds"))
+    used = step.child("metrics")
+    cost = used.number("cost_usd")
     step_usage = read_usage(used, "prompt_tokens", "completion_tokens", "cached_tokens", cost=cost)
     if not builder.usage.total_tokens:
         builder.usage = step_usage
@@ -83,13 +70,13 @@ def _read_step(builder: TraceBuilder, step: dict[str, Any]) -> None:
         builder.usage += step_usage
 
 
-def _total(final: dict[str, Any], summed: Usage) -> Usage:
-    cost = get_float(final, "total_cost_usd")
-    reasoning = get_count(get_dict(final, "extra"), "reasoning_tokens")
+def _total(final: Row, summed: Usage) -> Usage:
+    cost = final.number("total_cost_usd")
+    reasoning = final.child("extra").count("reasoning_tokens")
     return Usage(
-        get_count(final, "total_prompt_tokens") or summed.input_tokens,
-        get_count(final, "total_completion_tokens") or summed.output_tokens,
-        get_count(final, "total_cached_tokens") or summed.cached_tokens,
+        final.count("total_prompt_tokens") or summed.input_tokens,
+        final.count("total_completion_tokens") or summed.output_tokens,
+        final.count("total_cached_tokens") or summed.cached_tokens,
         reasoning,
         summed.cost_usd if cost is None else cost,
     )

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from upskill.plain import dict_or_empty, list_or_empty, read_json
+from upskill.plain import list_or_empty, read_json
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import anthropic_usage, content_text, get_dict, get_float, get_str, read_usage
+from upskill.traces.values import Row, anthropic_usage, as_row, content_text, read_usage
 
 # What the program itself writes into the user's turns.
 PROGRAM_PREFIXES = (
-    "<local-command-",
-    "<command-name>",
-    "<command-message>",
-    "<system-reminder>",
-    "Caveat: The messages below",
+    *("<local-command-", "<command-name>", "<command-message>", "<system-reminder>", "Caveat: The messages below"),
 )
 IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
 
@@ -26,7 +21,7 @@ IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some 
 def detects(sample: Sample) -> bool:
     return any(
         row.get("type") in ("user", "assistant", "system", "summary", "result", "queue-operation", "attachment")
-        and (any(name in row for name in IDS) or "content" in get_dict(row, "message"))
+        and (any(name in row for name in IDS) or "content" in row.child("message"))
         and row.get("type") != "tool_call"
         for row in sample.rows
     )
@@ -35,13 +30,9 @@ def detects(sample: Sample) -> bool:
 def read(path: Path) -> Trace:
     builder = _read_file(path)
     for file in sorted((path.with_suffix("") / "subagents").glob("*.jsonl")):
-        builder.add_subagent(_started_by(file), _read_file(file, file.stem))
+        call_id = as_row(read_json(file.with_suffix(".meta.json"))).text("toolUseId")
+        builder.add_subagent(call_id, _read_file(file, file.stem))
     return builder.build()
-
-
-def _started_by(file: Path) -> str:
-    """The id of the call that started a sub-agent."""
-    return get_str(read_json(file.with_suffix(".meta.json")), "toolUseId")
 
 
 def _read_file(path: Path, agent: str = "") -> TraceBuilder:
@@ -50,64 +41,63 @@ def _read_file(path: Path, agent: str = "") -> TraceBuilder:
     used: dict[str, Usage] = {}
     for row in builder.read_lines():
         # A resumed session may repeat lines.
-        if (uuid := get_str(row, "uuid")) and uuid in seen:
+        if (uuid := row.text("uuid")) and uuid in seen:
             continue
         seen.add(uuid)
-        builder.session = builder.session or get_str(row, "sessionId") or get_str(row, "session_id")
-        builder.cwd = builder.cwd or get_str(row, "cwd")
-        at = get_str(row, "timestamp")
-        subagent = agent or _agent_of(row)
-        kind, message = row.get("type"), get_dict(row, "message")
+        builder.session = builder.session or row.text("sessionId", "session_id")
+        builder.cwd = builder.cwd or row.text("cwd")
+        builder.at, builder.subagent = row.text("timestamp"), agent or _agent_of(row)
+        kind, message = row.get("type"), row.child("message")
         if kind == "user":
-            _read_user(builder, row, message, at, subagent)
+            _read_user(builder, row, message)
         elif kind == "assistant":
-            builder.add_content("assistant", message.get("content"), at=at, agent=subagent)
-            builder.model = get_str(message, "model") or builder.model
-            builder.stop = get_str(message, "stop_reason") or builder.stop
+            builder.add_content("assistant", message.get("content"))
+            builder.model = message.text("model") or builder.model
+            builder.stop = message.text("stop_reason") or builder.stop
             # Each block of a message is a line of its own, with the usage of the whole message.
-            usage = anthropic_usage(get_dict(message, "usage"), get_float(row, "costUSD"))
-            used[get_str(message, "id") or f"line {len(seen)}"] = usage
+            usage = anthropic_usage(message.child("usage"), row.number("costUSD"))
+            used[message.text("id") or f"line {len(seen)}"] = usage
         elif kind == "attachment":
-            attachment = get_dict(row, "attachment")
+            attachment = row.child("attachment")
             if attachment.get("type") == "queued_command":  # typed while the agent was working
-                builder.add_text("user", content_text(attachment.get("prompt")), at=at, agent=subagent)
+                builder.add_text("user", content_text(attachment.get("prompt")))
         elif kind == "system":
-            builder.add_text("system", get_str(row, "content"), at=at, agent=subagent)
-            builder.model = builder.model or get_str(row, "model")
+            builder.add_text("system", row.text("content"))
+            builder.model = builder.model or row.text("model")
         elif kind == "result":
-            builder.stop = get_str(row, "stop_reason") or get_str(row, "subtype") or builder.stop
+            builder.stop = row.text("stop_reason", "subtype") or builder.stop
             used = {"": _total(row)}
     counted = [usage for usage in used.values() if usage.total_tokens]
     builder.usage = sum(counted, NO_USAGE) if counted else builder.usage
     return builder
 
 
-def _agent_of(row: dict[str, Any]) -> str:
+def _agent_of(row: Row) -> str:
     if row.get("isSidechain") is True or row.get("parent_tool_use_id"):
-        return get_str(row, "agentId") or get_str(row, "parent_tool_use_id") or "sidechain"
+        return row.text("agentId", "parent_tool_use_id") or "sidechain"
     return ""
 
 
-def _read_user(builder: TraceBuilder, row: dict[str, Any], message: dict[str, Any], at: str, agent: str) -> None:
+def _read_user(builder: TraceBuilder, row: Row, message: Row) -> None:
     content = message.get("content")
     by_program = any(row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary"))
-    if isinstance(content, str) and content.lstrip().startswith(PROGRAM_PREFIXES):
-        by_program = True
-    builder.add_content("user", content, at=at, agent=agent, system=by_program)
+    if isinstance(content, str):
+        by_program = by_program or content.lstrip().startswith(PROGRAM_PREFIXES)
+    builder.add_content("system" if by_program else "user", content)
     # The model may have seen only a part of the output.
-    result = dict_or_empty(row.get("toolUseResult") or row.get("tool_use_result"))
+    result = as_row(row.get("toolUseResult") or row.get("tool_use_result"))
     if isinstance(result.get("stdout"), str):
-        full = "\n".join(filter(None, [result["stdout"], get_str(result, "stderr")]))
+        full = "\n".join(filter(None, [result["stdout"], result.text("stderr")]))
         for block in list_or_empty(content):
-            builder.extend_call(get_str(dict_or_empty(block), "tool_use_id"), output=full)
+            builder.extend_call(as_row(block).text("tool_use_id"), output=full)
 
 
-def _total(row: dict[str, Any]) -> Usage:
+def _total(row: Row) -> Usage:
     """The usage of the whole session, sub-agents included, from the last line of a stream."""
-    cost = get_float(row, "total_cost_usd")
-    models = [dict_or_empty(usage) for usage in get_dict(row, "modelUsage").values()]
+    cost = row.number("total_cost_usd")
+    models = [as_row(usage) for usage in row.child("modelUsage").values()]
     if not models:
-        return anthropic_usage(get_dict(row, "usage"), cost)
+        return anthropic_usage(row.child("usage"), cost)
     sent = "inputTokens cacheCreationInputTokens cacheReadInputTokens"
     usages = [read_usage(usage, sent, "outputTokens", "cacheReadInputTokens") for usage in models]
     return replace(sum(usages, NO_USAGE), cost_usd=cost)

@@ -5,26 +5,13 @@ from __future__ import annotations
 import glob
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.plain import list_or_empty
 from upskill.traces import Status, StepKind, Trace, Usage
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import (
-    content_text,
-    exit_status,
-    get_count,
-    get_dict,
-    get_float,
-    get_str,
-    parse_arguments,
-    parse_object,
-    read_usage,
-    status_of,
-)
+from upskill.traces.values import Row, as_row, content_text, exit_status, parse_object, read_usage, status_of
 
 ROLLOUT = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 STREAM = ("thread.started", "turn.started", "item.started", "item.completed", "turn.completed")
@@ -34,6 +21,7 @@ PROGRAM_PREFIXES = (
     *("<skill>", "<skills_instructions>", "<subagent_notification>", "# AGENTS.md instructions"),
 )
 STREAM_KINDS: dict[str, StepKind] = {"agent_message": "assistant", "reasoning": "thinking", "user_message": "user"}
+REFUSALS = ("unsupported ", "failed to parse ", "exec_command failed", "apply_patch verification")
 STATUSES: dict[str, Status] = {"completed": "ok", "failed": "error", "declined": "error"}
 # "Chunk ID: 9e5f71\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n" and its older forms.
 _ENVELOPE = re.compile(r"\A(?=Chunk ID: |Exit code: |Wall time: )(?:[A-Z][\w ]*: [^\n]*\n|Process [^\n]*\n)+?Output:\n")
@@ -45,44 +33,41 @@ def detects(sample: Sample) -> bool:
         (row.get("type") in ROLLOUT and "payload" in row)
         or row.get("type") in STREAM
         or (row.get("record_type") == "state")
-        or ("msg" in row and "id" in row and isinstance(dict_or_empty(row["msg"]).get("type"), str))
+        or ("msg" in row and "id" in row and isinstance(as_row(row["msg"]).get("type"), str))
         for row in sample.rows
     )
 
 
 def is_main(path: Path) -> bool:
     """Whether a person started the session, rather than another agent."""
-    return not any(_spawned(get_dict(row, "payload")) for row in Sample.open(path).rows[:1])
+    return not any(_spawned(row.child("payload")) for row in Sample.open(path).rows[:1])
 
 
-def _spawned(meta: dict[str, Any]) -> dict[str, Any]:
+def _spawned(meta: Row) -> Row:
     """What is told of the sub-agent that a session is of; empty for a person's session."""
-    source = get_dict(meta, "source")
+    source = meta.child("source")
     kind = source.get("subagent", source.get("subAgent"))
-    return dict_or_empty(dict_or_empty(kind).get("thread_spawn")) or ({"agent_role": str(kind)} if kind else {})
+    return as_row(kind).child("thread_spawn") or (Row(agent_role=str(kind)) if kind else Row())
 
 
 def read(path: Path) -> Trace:
     return _read_file(path, {path}).build()
 
 
-def _read_file(path: Path, seen: set[Path], agent: str = "") -> TraceBuilder:
+def _read_file(path: Path, seen: set[Path], thread: str = "") -> TraceBuilder:
     """A session, and after the calls that started them the sessions of its sub-agents, which are files beside it."""
-    builder = TraceBuilder(path, "codex")
-    reader = _Reader(builder)
-    for row in builder.read_lines():
+    reader = _Reader(path, thread)
+    for row in reader.read_lines():
         reader.row(row)
-    if agent:
-        builder.steps = [replace(step, agent=reader.nickname or agent) for step in builder.steps]
-    for call, thread in reader.spawned.items():
-        for file in sorted(path.parent.parent.glob(f"*/rollout-*{glob.escape(thread)}.jsonl*")):
-            if file not in seen and len(thread) >= 8:
+    for call, other_thread in reader.spawned.items():
+        for file in sorted(path.parent.parent.glob(f"*/rollout-*{glob.escape(other_thread)}.jsonl*")):
+            if file not in seen and len(other_thread) >= 8:
                 seen.add(file)
-                other = _read_file(file, seen, thread)
-                _drop_copied(builder, other)
-                builder.add_subagent(call, other)
+                other = _read_file(file, seen, other_thread)
+                _drop_copied(reader, other)
+                reader.add_subagent(call, other)
                 break
-    return builder
+    return reader
 
 
 def _drop_copied(builder: TraceBuilder, other: TraceBuilder) -> None:
@@ -95,199 +80,172 @@ def _drop_copied(builder: TraceBuilder, other: TraceBuilder) -> None:
     del other.steps[:copied], other.ids[:copied]
 
 
-class _Reader:
-    def __init__(self, builder: TraceBuilder) -> None:
-        self.builder = builder
-        self.nickname = ""
+class _Reader(TraceBuilder):
+    def __init__(self, path: Path, thread: str = "") -> None:
+        super().__init__(path, "codex")
+        self.subagent = thread
         self.spawned: dict[str, str] = {}  # the threads of sub-agents, by the call that started them
         # The same turn comes as an item and as an event, in either order.
         self.unmatched = {"item": Counter[tuple[str, str]](), "event": Counter[tuple[str, str]]()}
 
-    def row(self, row: dict[str, Any]) -> None:
-        builder = self.builder
-        kind, payload, at = row.get("type"), get_dict(row, "payload"), get_str(row, "timestamp")
+    def row(self, row: Row) -> None:
+        kind, payload, self.at = row.get("type"), row.child("payload"), row.text("timestamp")
         if kind == "session_meta":
-            self.meta(payload, at)
+            if self.subagent and not self.session:  # that of the session it was forked from may follow
+                self.subagent = _spawned(payload).text("agent_nickname", "agent_role") or self.subagent
+            self.session = self.session or payload.text("id")
+            self.cwd = self.cwd or payload.text("cwd")
+            self.started = self.started or payload.text("timestamp") or self.at
         elif kind == "turn_context":
-            builder.model = get_str(payload, "model") or builder.model
-            builder.cwd = builder.cwd or get_str(payload, "cwd")
+            self.model = payload.text("model") or self.model
+            self.cwd = self.cwd or payload.text("cwd")
         elif kind == "response_item":
-            self.item(payload, at)
+            self.item(payload)
         elif kind == "event_msg":
-            self.event(payload, at)
+            self.event(payload)
         elif kind == "compacted":
-            builder.add_text("system", get_str(payload, "message"), at=at)
-        elif kind in STREAM or kind == "error":
-            self.stream(row)
+            self.add_text("system", payload.text("message"))
+        elif kind == "thread.started":
+            self.session = row.text("thread_id")
+        elif kind == "turn.completed":
+            self.usage = _usage(row.child("usage"))  # of the whole thread so far
+            self.stop = "end"
+        elif kind == "error":
+            self.add_text("system", f"error: {row.text('message')}")
+        elif kind in ("item.started", "item.completed"):
+            self.streamed(row.child("item"), done=kind == "item.completed")
         elif "msg" in row:  # `codex exec --json` of 2025
-            self.event(dict_or_empty(row["msg"]), at)
+            self.event(row.child("msg"))
         elif isinstance(kind, str):  # sessions of 2025: items without a wrapping
-            self.item(row, at)
+            self.item(row)
 
-    def meta(self, payload: dict[str, Any], at: str) -> None:
-        builder = self.builder
-        if not builder.session:  # that of the session it was forked from may follow
-            spawned = _spawned(payload)
-            self.nickname = get_str(spawned, "agent_nickname") or get_str(spawned, "agent_role")
-        builder.session = builder.session or get_str(payload, "id")
-        builder.cwd = builder.cwd or get_str(payload, "cwd")
-        builder.started = builder.started or get_str(payload, "timestamp") or at
-
-    def item(self, payload: dict[str, Any], at: str) -> None:
-        kind = get_str(payload, "type")
+    def item(self, payload: Row) -> None:
+        kind = payload.text("type")
         if kind == "message" or (not kind and "role" in payload):
-            role, text = get_str(payload, "role"), content_text(payload.get("content"))
-            if role == "user" and text.lstrip().startswith(PROGRAM_PREFIXES):
-                self.builder.add_text("system", text, at=at)
-            elif role in ("user", "assistant"):
-                self.turn("item", role, text, at)
+            role, text = payload.text("role"), content_text(payload.get("content"))
+            if role == "assistant" or (role == "user" and not text.lstrip().startswith(PROGRAM_PREFIXES)):
+                self.turn("item", "user" if role == "user" else "assistant", text)
             else:
-                self.builder.add_text("system", text, at=at)
+                self.add_text("system", text)
         elif kind == "reasoning":
             parts = [content_text(payload.get("summary")), content_text(payload.get("content"))]
-            self.turn("item", "thinking", "\n".join(filter(None, parts)), at)
+            self.turn("item", "thinking", "\n".join(filter(None, parts)))
         elif kind.endswith("_output"):
-            self.output(get_str(payload, "call_id"), payload.get("output"), at)
+            self.output(payload.text("call_id"), payload.get("output"))
         elif kind.endswith("_call"):
-            self.call(kind, payload, at)
+            self.call(kind, payload)
 
-    def turn(self, source: str, role: str, text: str, at: str) -> None:
+    def turn(self, source: str, kind: StepKind, text: str) -> None:
         other = self.unmatched["event" if source == "item" else "item"]
-        if other[role, text] > 0:
-            other[role, text] -= 1
-            return
-        self.unmatched[source][role, text] += 1
-        if role == "thinking":
-            self.builder.add_text("thinking", text, at=at)
+        if other[kind, text] > 0:
+            other[kind, text] -= 1
         else:
-            self.builder.add_text("user" if role == "user" else "assistant", text, at=at)
+            self.unmatched[source][kind, text] += 1
+            self.add_text(kind, text)
 
-    def call(self, kind: str, payload: dict[str, Any], at: str) -> None:
-        call_id = get_str(payload, "call_id") or get_str(payload, "id")
-        if self.builder.has_call(call_id):  # an event came first
+    def call(self, kind: str, payload: Row) -> None:
+        call_id = payload.text("call_id", "id")
+        if self.has_call(call_id):  # an event came first
             return
-        tool = get_str(payload, "name") or kind.removesuffix("_call")
+        tool = payload.text("name") or kind.removesuffix("_call")
         arguments: object = payload.get("arguments", payload.get("input", payload.get("action")))
-        self.builder.add_call(call_id, tool, arguments, at=at)
         if kind == "web_search_call" or (kind == "local_shell_call" and not payload.get("call_id")):
-            self.builder.add_result(call_id, "", "ok" if payload.get("status") == "completed" else "unknown")
+            status: Status = "ok" if payload.get("status") == "completed" else "unknown"
+            self.add_done(tool, arguments, "", status, call_id=call_id)
+        else:
+            self.add_call(call_id, tool, arguments)
 
-    def output(self, call_id: str, output: object, at: str) -> None:
+    def output(self, call_id: str, output: object) -> None:
         text, status, seconds = _unwrap_output(output)
-        thread = get_str(parse_arguments(text), "agent_id") if text.startswith("{") else ""
-        if thread and self.builder.has_call(call_id):
+        thread = (parse_object(text) or Row()).text("agent_id") if text.startswith("{") else ""
+        if thread and self.has_call(call_id):
             self.spawned.setdefault(call_id, thread)
-        self.builder.add_result(call_id, text, status, at=at, seconds=seconds)
+        self.add_result(call_id, text, status, seconds=seconds)
 
-    def event(self, payload: dict[str, Any], at: str) -> None:
-        kind, builder = get_str(payload, "type"), self.builder
+    def event(self, payload: Row) -> None:
+        kind = payload.text("type")
         if kind in ("user_message", "agent_message"):
-            self.turn("event", "user" if kind == "user_message" else "assistant", get_str(payload, "message"), at)
+            self.turn("event", "user" if kind == "user_message" else "assistant", payload.text("message"))
         elif kind == "agent_reasoning":
-            self.turn("event", "thinking", get_str(payload, "text"), at)
+            self.turn("event", "thinking", payload.text("text"))
         elif kind == "token_count":
-            total = get_dict(get_dict(payload, "info"), "total_token_usage") or payload
-            if "input_tokens" in total:
-                builder.usage = _usage(total)
+            total = payload.child("info").child("total_token_usage") or payload
+            self.usage = _usage(total) if "input_tokens" in total else self.usage
         elif kind == "session_configured":
-            builder.model = get_str(payload, "model") or builder.model
-            builder.session = builder.session or get_str(payload, "session_id")
+            self.model = payload.text("model") or self.model
+            self.session = self.session or payload.text("session_id")
         elif kind in ("exec_command_begin", "mcp_tool_call_begin", "patch_apply_begin"):
-            self.begin(kind, payload, at)
+            self.begin(kind, payload)
         elif kind in ("exec_command_end", "mcp_tool_call_end", "patch_apply_end"):
-            self.end(payload, at)
+            self.end(payload)
         elif kind == "collab_agent_spawn_end":
-            self.spawned[get_str(payload, "call_id")] = get_str(payload, "new_thread_id")
+            self.spawned[payload.text("call_id")] = payload.text("new_thread_id")
         elif kind == "item_completed":
-            self.completed(get_dict(payload, "item"))
+            self.completed(payload.child("item"))
         elif kind in ("turn_aborted", "error", "stream_error"):
-            message = get_str(payload, "message") or get_str(payload, "reason")
-            builder.add_text("system", f"{kind.replace('_', ' ')}: {message}", at=at)
+            self.add_text("system", f"{kind.replace('_', ' ')}: {payload.text('message', 'reason')}")
 
-    def begin(self, kind: str, payload: dict[str, Any], at: str) -> None:
-        call_id = get_str(payload, "call_id")
-        if self.builder.has_call(call_id):
-            return
-        invocation = get_dict(payload, "invocation")
-        tool = get_str(invocation, "tool") or ("apply_patch" if kind.startswith("patch") else "shell")
-        arguments = {key: payload[key] for key in ("command", "cwd", "changes") if key in payload}
-        self.builder.add_call(call_id, tool, invocation.get("arguments") if invocation else arguments, at=at)
+    def begin(self, kind: str, payload: Row) -> None:
+        call_id = payload.text("call_id")
+        if not self.has_call(call_id):
+            invocation = payload.child("invocation")
+            tool = invocation.text("tool") or ("apply_patch" if kind.startswith("patch") else "shell")
+            arguments = {key: payload[key] for key in ("command", "cwd", "changes") if key in payload}
+            self.add_call(call_id, tool, invocation.get("arguments") if invocation else arguments)
 
-    def end(self, payload: dict[str, Any], at: str) -> None:
-        call_id = get_str(payload, "call_id")
+    def end(self, payload: Row) -> None:
+        call_id = payload.text("call_id")
         status = status_of(payload.get("exit_code", payload.get("success")))
-        streams = [get_str(payload, "stdout"), get_str(payload, "stderr")]
-        output = get_str(payload, "aggregated_output") or "\n".join(filter(None, streams))
+        streams = [payload.text("stdout"), payload.text("stderr")]
+        output = payload.text("aggregated_output") or "\n".join(filter(None, streams))
         if "result" in payload:
             output = content_text(payload["result"])
-        if not self.builder.has_call(call_id):
-            self.builder.add_call(call_id, "shell", {}, at=at)
+        if not self.has_call(call_id):
+            self.add_call(call_id, "shell", {})
         # The output that the model saw may still follow.
-        self.builder.extend_call(call_id, output=output, status=status if status != "unknown" else None)
+        self.extend_call(call_id, output=output, status=status if status != "unknown" else None)
 
-    def completed(self, item: dict[str, Any]) -> None:
+    def completed(self, item: Row) -> None:
         """What the program itself recorded of a call: the whole output, and how the command ended."""
-        call_id = get_str(item, "id")
-        status = STATUSES.get(get_str(item, "status"))
-        duration = get_dict(item, "duration")
-        seconds = get_count(duration, "secs") + get_count(duration, "nanos") / 1e9 if duration else None
-        self.builder.extend_call(
-            call_id, status=status, output=get_str(item, "aggregated_output") or None, seconds=seconds
-        )
+        duration = item.child("duration")
+        seconds = duration.count("secs") + duration.count("nanos") / 1e9 if duration else None
+        status, output = STATUSES.get(item.text("status")), item.text("aggregated_output")
+        self.extend_call(item.text("id"), status=status, output=output, seconds=seconds)
 
-    def stream(self, row: dict[str, Any]) -> None:
-        builder, kind = self.builder, row.get("type")
-        if kind == "thread.started":
-            builder.session = get_str(row, "thread_id")
-        elif kind == "turn.completed":
-            builder.usage = _usage(get_dict(row, "usage"))  # of the whole thread so far
-            builder.stop = "end"
-        elif kind == "error":
-            builder.add_text("system", f"error: {get_str(row, 'message')}")
-        elif kind in ("item.started", "item.completed"):
-            self.streamed(get_dict(row, "item"), done=kind == "item.completed")
-
-    def streamed(self, item: dict[str, Any], *, done: bool) -> None:
-        builder, call_id, kind = self.builder, get_str(item, "id"), get_str(item, "type")
-        if kind in ("agent_message", "reasoning", "user_message", "error"):
-            text = get_str(item, "text") or get_str(item, "message")
-            if done and kind == "error":
-                builder.add_text("system", f"error: {text}")
-            elif done:
-                builder.add_text(STREAM_KINDS[kind], text)
+    def streamed(self, item: Row, *, done: bool) -> None:
+        call_id, kind, text = item.text("id"), item.text("type"), item.text("text", "message")
+        if kind == "error" or kind in STREAM_KINDS:
+            if done:
+                self.add_text(STREAM_KINDS.get(kind, "system"), f"error: {text}" if kind == "error" else text)
             return
-        outcome = ("aggregated_output", "exit_code", "status", "result", "error")
-        if not builder.has_call(call_id):
-            tool = get_str(item, "tool") or kind
-            arguments = {key: value for key, value in item.items() if key not in (*outcome, "id", "type", "tool")}
-            builder.add_call(call_id, tool, parse_arguments(item["arguments"]) if "arguments" in item else arguments)
+        if not self.has_call(call_id):
+            other = ("aggregated_output", "exit_code", "status", "result", "error", "id", "type", "tool")
+            arguments = {key: value for key, value in item.items() if key not in other}
+            self.add_call(call_id, item.text("tool") or kind, item.get("arguments", arguments))
         if done:
             status: Status = "error" if item.get("status") in ("failed", "declined") or item.get("error") else "ok"
-            output = get_str(item, "aggregated_output") or content_text(item.get("result") or item.get("error"))
-            builder.add_result(call_id, output, status)
+            output = item.text("aggregated_output") or content_text(item.get("result") or item.get("error"))
+            self.add_result(call_id, output, status)
 
 
 def _unwrap_output(output: object) -> tuple[str, Status, float | None]:
     """A tool's output without what Codex wraps around it, and the status and seconds found there."""
-    data = as_mapping(output)
-    if data is None and isinstance(output, str) and output.startswith('{"output"'):
-        data = parse_object(output)
-    if data is not None and ("output" in data or "content" in data):
-        metadata = get_dict(data, "metadata")
+    data = as_row(output)
+    if isinstance(output, str) and output.startswith('{"output"'):
+        data = parse_object(output) or data
+    if "output" in data or "content" in data:
+        metadata = data.child("metadata")
         status = status_of(metadata.get("exit_code", data.get("success")))
-        return content_text(data.get("output", data.get("content"))), status, get_float(metadata, "duration_seconds")
+        return content_text(data.get("output", data.get("content"))), status, metadata.number("duration_seconds")
     text = content_text(list_or_empty(output) or output)
     envelope = _ENVELOPE.match(text)
     if envelope is None:
-        refused = text.startswith(
-            ("unsupported ", "failed to parse ", "exec_command failed", "apply_patch verification")
-        )
-        return text, "error" if refused else "unknown", None
+        return text, "error" if text.startswith(REFUSALS) else "unknown", None
     wall = _WALL.search(envelope[0])
     return text[envelope.end() :], exit_status(envelope[0]), float(wall[1]) if wall else None
 
 
-def _usage(data: dict[str, Any]) -> Usage:
+def _usage(data: Row) -> Usage:
     return read_usage(data, "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
 

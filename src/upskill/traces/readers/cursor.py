@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-from upskill.plain import as_list, dict_or_empty
+from upskill.plain import as_list
 from upskill.traces import Status, Trace
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_dict, get_str, iso_time, read_usage, status_of
+from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, status_of
 
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.S)
 _TOOL = "ToolCall"
@@ -18,7 +17,7 @@ _TOOL = "ToolCall"
 
 def detects(sample: Sample) -> bool:
     return any(
-        ("role" in row and "content" in get_dict(row, "message") and "type" not in row)
+        ("role" in row and "content" in row.child("message") and "type" not in row)
         or (row.get("type") == "tool_call" and isinstance(row.get("tool_call"), dict))
         for row in sample.rows
     )
@@ -28,24 +27,24 @@ def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "cursor")
     builder.session = path.stem
     for row in builder.read_lines():
-        at = get_str(row, "timestamp") or iso_time(row.get("timestamp_ms"))
-        kind, message = get_str(row, "type"), get_dict(row, "message")
-        role = get_str(row, "role") or get_str(message, "role")
+        builder.at = row.text("timestamp") or iso_time(row.get("timestamp_ms"))
+        kind, message = row.text("type"), row.child("message")
+        role = row.text("role") or message.text("role")
         if kind == "tool_call":
-            _read_call(builder, row, at)
+            _read_call(builder, row)
         elif kind == "thinking":
-            builder.add_text("thinking", get_str(row, "text"), at=at)
+            builder.add_text("thinking", row.text("text"))
         elif kind == "result":
-            builder.stop = get_str(row, "subtype")
+            builder.stop = row.text("subtype")
             sent = "inputTokens cacheWriteTokens cacheReadTokens"
-            builder.usage = read_usage(get_dict(row, "usage"), sent, "outputTokens", "cacheReadTokens")
+            builder.usage = read_usage(row.child("usage"), sent, "outputTokens", "cacheReadTokens")
         elif kind == "system":
-            builder.model = get_str(row, "model")
-            builder.cwd = get_str(row, "cwd")
-            builder.session = get_str(row, "session_id") or builder.session
+            builder.model = row.text("model")
+            builder.cwd = row.text("cwd")
+            builder.session = row.text("session_id") or builder.session
         elif role:
             content = message.get("content", row.get("content"))
-            builder.add_content(role, _strip_tags(content) if role == "user" else content, at=at, status="unknown")
+            builder.add_content(role, _strip_tags(content) if role == "user" else content, status="unknown")
     return builder.build()
 
 
@@ -56,46 +55,42 @@ def _strip_tags(content: object) -> object:
     if (blocks := as_list(content)) is None:
         return content
     return [
-        block | {"text": _strip_tags(block["text"])}
-        if isinstance((block := dict_or_empty(item)).get("text"), str)
-        else item
+        block | {"text": _strip_tags(block["text"])} if isinstance((block := as_row(item)).get("text"), str) else item
         for item in blocks
     ]
 
 
-def _read_call(builder: TraceBuilder, row: dict[str, Any], at: str) -> None:
-    tool_call = get_dict(row, "tool_call")
-    call_id = get_str(row, "call_id") or get_str(tool_call, "toolCallId")
+def _read_call(builder: TraceBuilder, row: Row) -> None:
+    tool_call = row.child("tool_call")
+    call_id = row.text("call_id") or tool_call.text("toolCallId")
     name = next((key for key in tool_call if key.endswith(_TOOL)), "function" if "function" in tool_call else "")
-    call = get_dict(tool_call, name)
-    tool = name.removesuffix(_TOOL)
-    if name == "function":
-        tool = get_str(call, "name")
-    if not builder.has_call(call_id) or not call_id:
+    call = tool_call.child(name)
+    tool = call.text("name") if name == "function" else name.removesuffix(_TOOL)
+    if not builder.has_call(call_id):
         if row.get("subtype") not in ("started", "completed"):
             return
-        builder.add_call(call_id, tool, call.get("args", call.get("arguments")), at=at)
+        builder.add_call(call_id, tool, call.get("args", call.get("arguments")))
     if row.get("subtype") != "completed":
         return
     result = call.get("result")
-    outcomes = dict_or_empty(result)
+    outcomes = as_row(result)
     status: Status = "unknown"
     for name in ("success", "error", "failure", "rejected"):
         if name in outcomes:
             status = "ok" if name == "success" else "error"
             result = outcomes[name]
             break
-    exit_code = dict_or_empty(result).get("exitCode")
+    exit_code = as_row(result).get("exitCode")
     if isinstance(exit_code, int):
         status = status_of(exit_code)
-    builder.add_result(call_id, _output(result), status, at=at)
+    builder.add_result(call_id, _output(result), status)
 
 
 def _output(result: object) -> str:
-    fields = dict_or_empty(result)
-    streams = [get_str(fields, name) for name in ("stdout", "stderr", "interleavedOutput") if get_str(fields, name)]
-    if streams:
-        return "\n".join(dict.fromkeys(streams))
+    fields = as_row(result)
+    streams = [fields.text(name) for name in ("stdout", "stderr", "interleavedOutput")]
+    if any(streams):
+        return "\n".join(dict.fromkeys(filter(None, streams)))
     for name in ("content", "errorMessage", "message", "diffString"):
         if isinstance(fields.get(name), str):
             return fields[name]

@@ -6,48 +6,43 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
+from upskill.plain import as_list, list_or_empty
 from upskill.traces import Status, Trace
 from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, has_parts, parts_usage, response_output
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import (
-    content_text,
-    exit_status,
-    get_dict,
-    get_dicts,
-    get_list,
-    get_str,
-    read_usage,
-    str_or_empty,
-)
+from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
 
 
 def detects(sample: Sample) -> bool:
     if any(_is_event(row) or ("sessionId" in row and "projectHash" in row) for row in sample.rows):
         return True
-    document = as_mapping(sample.document) or {}
+    document = as_row(sample.document)
     if "projectHash" in document and isinstance(document.get("messages"), list):
         return True
-    return any(has_parts(dict_or_empty(message)) for message in _contents_in(sample.document, sample.rows)[:20])
+    return _has_contents(sample)
 
 
-def _contents_in(document: object, rows: list[dict[str, Any]]) -> list[Any]:
+def _has_contents(sample: Sample) -> bool:
+    return any(has_parts(as_row(message)) for message in _contents_in(sample.document, sample.rows)[:20])
+
+
+def _contents_in(document: object, rows: list[Row]) -> list[Any]:
     """The messages of a request to the API, of a checkpoint, or one a line."""
-    fields = as_mapping(document)
-    if fields is None:
-        return as_list(document) or [dict_or_empty(row.get("content", row)) for row in rows]
+    if not is_object(document):
+        return as_list(document) or [row.get("content", row) for row in rows]
+    fields = as_row(document)
     for name in ("contents", "history", "clientHistory"):
-        if contents := get_list(fields, name):
-            return [*contents, *_candidates(get_dict(fields, "response") or fields)]
+        if contents := fields.array(name):
+            return [*contents, *_candidates(fields.child("response") or fields)]
     return _candidates(fields) or [fields]
 
 
-def _candidates(answer: dict[str, Any]) -> list[Any]:
-    return [candidate.get("content") for candidate in get_dicts(answer, "candidates")]
+def _candidates(answer: Row) -> list[Any]:
+    return [candidate.get("content") for candidate in answer.children("candidates")]
 
 
-def _is_event(row: dict[str, Any]) -> bool:
+def _is_event(row: Row) -> bool:
     kind = row.get("type")
     if kind == "tool_use":
         return "tool_name" in row
@@ -63,102 +58,90 @@ def read(path: Path) -> Trace:
     sample = Sample.open(path)
     if any(_is_event(row) for row in sample.rows):
         _read_stream(builder)
-    elif any(has_parts(dict_or_empty(message)) for message in _contents_in(sample.document, sample.rows)[:20]):
+    elif _has_contents(sample):
         _read_contents(builder, sample.document)
     elif len(sample.rows) > 1:
         _read_chat_lines(builder)
     else:
-        chat = dict_or_empty(load_document(path))
+        chat = as_row(load_document(path))
         _read_metadata(builder, chat)
-        _read_chat(builder, get_dicts(chat, "messages"))
+        _read_chat(builder, chat.children("messages"))
     return builder.build()
 
 
 def _read_contents(builder: TraceBuilder, document: object) -> None:
-    fields = as_mapping(document) or {}
-    builder.model = get_str(fields, "modelVersion") or get_str(fields, "model")
+    fields = as_row(document)
+    builder.model = fields.text("modelVersion", "model")
     instruction = fields.get("systemInstruction", fields.get("system_instruction"))
-    add_parts(
-        builder, as_mapping(instruction) or {"parts": [instruction] * isinstance(instruction, str)}, kind="system"
-    )
+    add_parts(builder, "system", Row(parts=[instruction]) if isinstance(instruction, str) else as_row(instruction))
     for item in _contents_in(document, [] if document is not None else list(builder.read_lines())):
-        message = dict_or_empty(item)
-        add_parts(builder, message, kind="assistant" if message.get("role") == "model" else "user")
-    answer = get_dict(fields, "response") or fields
-    builder.usage = parts_usage(get_dict(answer, "usageMetadata"))
+        message = as_row(item)
+        add_parts(builder, "assistant" if message.get("role") == "model" else "user", message)
+    answer = fields.child("response") or fields
+    builder.usage = parts_usage(answer.child("usageMetadata"))
 
 
 def _read_stream(builder: TraceBuilder) -> None:
     pieces: list[str] = []  # of one turn
-    began = ""
-
-    def flush() -> None:
-        nonlocal began
-        builder.add_text("assistant", "".join(pieces), at=began)
-        pieces.clear()
-        began = ""
-
     for row in builder.read_lines():
-        kind, at = row.get("type"), get_str(row, "timestamp")
+        kind, at = row.get("type"), row.text("timestamp")
         if kind == "message" and row.get("role") == "assistant" and row.get("delta") is True:
-            began = began or at
+            builder.at = builder.at if pieces else at
             pieces.append(content_text(row.get("content")))
             continue
-        flush()
+        builder.add_text("assistant", "".join(pieces))
+        pieces.clear()
+        builder.at = at
         if kind == "init":
-            builder.session, builder.model = get_str(row, "session_id"), get_str(row, "model")
-            builder.started = at
+            builder.session, builder.model, builder.started = row.text("session_id"), row.text("model"), at
         elif kind == "message":
-            builder.add_content(get_str(row, "role"), row.get("content"), at=at)
+            builder.add_content(row.text("role"), row.get("content"))
         elif kind == "tool_use":
-            builder.add_call(get_str(row, "tool_id"), get_str(row, "tool_name"), row.get("parameters"), at=at)
+            builder.add_call(row.text("tool_id"), row.text("tool_name"), row.get("parameters"))
         elif kind == "tool_result":
-            output = content_text(row.get("output")) or get_str(get_dict(row, "error"), "message")
-            status = _status(get_str(row, "status"), output)
-            builder.add_result(get_str(row, "tool_id"), output, status, at=at)
+            output = content_text(row.get("output")) or row.child("error").text("message")
+            builder.add_result(row.text("tool_id"), output, _status(row.text("status"), output))
         elif kind == "error":
-            builder.add_text("system", f"{get_str(row, 'severity') or 'error'}: {get_str(row, 'message')}", at=at)
+            builder.add_text("system", f"{row.text('severity') or 'error'}: {row.text('message')}")
         elif kind == "result":
-            builder.usage = read_usage(get_dict(row, "stats"), "input_tokens", "output_tokens", "cached")
-            builder.stop = get_str(row, "status")
-    flush()
+            builder.usage = read_usage(row.child("stats"), "input_tokens", "output_tokens", "cached")
+            builder.stop = row.text("status")
+    builder.add_text("assistant", "".join(pieces))
 
 
 def _read_chat_lines(builder: TraceBuilder) -> None:
     """A chat that grows by lines: a message may be written again once more of it is known."""
-    messages: dict[str, dict[str, Any]] = {}
+    messages: dict[str, Row] = {}
     for row in builder.read_lines():
         if "$set" in row:
-            _read_metadata(builder, dict_or_empty(row["$set"]))
+            _read_metadata(builder, as_row(row["$set"]))
         elif "projectHash" in row:
             _read_metadata(builder, row)
         elif "type" in row:
-            messages[get_str(row, "id") or str(len(messages))] = row
+            messages[row.text("id") or str(len(messages))] = row
     _read_chat(builder, messages.values())
 
 
-def _read_metadata(builder: TraceBuilder, metadata: dict[str, Any]) -> None:
-    builder.session = get_str(metadata, "sessionId") or builder.session
-    builder.started = get_str(metadata, "startTime") or builder.started
-    folders = get_list(metadata, "directories")
-    builder.cwd = builder.cwd or (str_or_empty(folders[0]) if folders else "")
+def _read_metadata(builder: TraceBuilder, metadata: Row) -> None:
+    builder.session = metadata.text("sessionId") or builder.session
+    builder.started = metadata.text("startTime") or builder.started
+    for folder in metadata.array("directories")[:1]:
+        builder.cwd = builder.cwd or (folder if isinstance(folder, str) else "")
 
 
-def _read_chat(builder: TraceBuilder, messages: Iterable[dict[str, Any]]) -> None:
+def _read_chat(builder: TraceBuilder, messages: Iterable[Row]) -> None:
     for message in messages:
-        kind, at = get_str(message, "type"), get_str(message, "timestamp")
-        for thought in get_dicts(message, "thoughts"):
-            parts = [get_str(thought, name) for name in ("subject", "description")]
-            builder.add_text("thinking", "\n".join(filter(None, parts)), at=at)
-        builder.add_content(kind, message.get("content"), at=at)
-        for call in get_dicts(message, "toolCalls"):
-            call_id = get_str(call, "id")
-            builder.add_call(call_id, get_str(call, "name"), call.get("args"), at=get_str(call, "timestamp") or at)
+        at = builder.at = message.text("timestamp")
+        for thought in message.children("thoughts"):
+            parts = [thought.text(name) for name in ("subject", "description")]
+            builder.add_text("thinking", "\n".join(filter(None, parts)))
+        builder.add_content(message.text("type"), message.get("content"))
+        for call in message.children("toolCalls"):
+            builder.at = call.text("timestamp") or at
             output = _response_text(call.get("result")) or content_text(call.get("resultDisplay"))
-            status = _status(get_str(call, "status"), output)
-            builder.add_result(call_id, output, status)
-        builder.model = get_str(message, "model") or builder.model
-        used = get_dict(message, "tokens")
+            builder.add_done(call.text("name"), call.get("args"), output, _status(call.text("status"), output))
+        builder.model = message.text("model") or builder.model
+        used = message.child("tokens")
         builder.usage += read_usage(used, "input tool", "output thoughts", "cached", "thoughts")
 
 
@@ -172,7 +155,7 @@ def _response_text(result: object) -> str:
     """The text in a list of function responses."""
     texts: list[str] = []
     for item in list_or_empty(result) or ([result] if result is not None else []):
-        response = dict_or_empty(get_dict(dict_or_empty(item), "functionResponse").get("response"))
+        response = as_row(item).child("functionResponse").child("response")
         texts.append(response_output(response)[0] if response else content_text(item))
     return "\n".join(texts)
 

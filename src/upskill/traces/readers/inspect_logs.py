@@ -10,8 +10,8 @@ import zlib
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.plain import as_list, as_mapping, dict_or_empty
-from upskill.traces.values import get_dict, get_dicts
+from upskill.plain import as_list, as_mapping
+from upskill.traces.values import Row, as_row
 
 ARCHIVE = b"PK\x03\x04"
 ATTACHMENT = "attachment://"
@@ -29,30 +29,30 @@ def unpack_log(data: bytes, where: str) -> dict[str, Any]:
                 raise UsageError(f"{where}: is a zip archive without samples of inspect_ai", HINT)
             if sum(file.file_size for file in members) > MAX_UNPACKED:
                 raise UsageError(f"{where}: is larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT)
-            samples = [dict_or_empty(json.loads(archive.read(file))) for file in members]
+            samples = [as_row(json.loads(archive.read(file))) for file in members]
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
         raise UsageError(f"{where}: cannot be unpacked: {error}", HINT) from error
     return {"eval": {}, "samples": sorted(samples, key=_order)}
 
 
-def _order(sample: dict[str, Any]) -> tuple[int, str, str]:
+def _order(sample: Row) -> tuple[int, str, str]:
     """By id, numbers as numbers, then by epoch."""
     name = str(sample.get("id", ""))
     return (int(name) if name.isdecimal() and len(name) < 19 else 0, name, str(sample.get("epoch", "")))
 
 
-def samples_of(log: object) -> list[dict[str, Any]]:
+def samples_of(log: object) -> list[Row]:
     """The samples of a log, with the long texts that it keeps apart put back in; empty if it is not one."""
-    fields = dict_or_empty(log)
-    samples = get_dicts(fields, "samples") if "eval" in fields else []
+    fields = as_row(log)
+    samples = fields.children("samples") if "eval" in fields else []
     return [
-        sample | {name: _put_back(sample[name], get_dict(sample, "attachments")) for name in LONG if name in sample}
+        Row(sample | {name: _put_back(sample[name], sample.child("attachments")) for name in LONG if name in sample})
         for sample in samples
         if "input" in sample and "target" in sample
     ]
 
 
-def _put_back(value: Any, texts: dict[str, Any]) -> Any:
+def _put_back(value: Any, texts: Row) -> Any:
     if isinstance(value, str) and value.startswith(ATTACHMENT):
         return texts.get(value.removeprefix(ATTACHMENT), value)
     if (items := as_list(value)) is not None:

@@ -51,24 +51,24 @@ def _speaker(line: str) -> tuple[str, str] | None:
 
 
 def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "markdown")
-    reader = _Reader(builder)
+    reader = _Reader(path, "markdown")
     for line in text_lines(path):
         reader.line(line)
     reader.flush()
-    return builder.build()
+    return reader.build()
 
 
-class _Reader:
+class _Reader(TraceBuilder):
     """Collects lines until someone else speaks, or until a command begins."""
 
-    def __init__(self, builder: TraceBuilder) -> None:
-        self.builder = builder
-        self.kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
+    kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
+    tool, command = "shell", ""
+    fence = ""  # the fence of the block we are in
+    block: Literal["console", "output", "text"] = "text"
+
+    def __init__(self, path: Path, agent: str) -> None:
+        super().__init__(path, agent)
         self.lines: list[str] = []
-        self.tool, self.command = "shell", ""
-        self.fence = ""  # the fence of the block we are in
-        self.block: Literal["console", "output", "text"] = "text"
 
     def line(self, line: str) -> None:
         if (fence := _FENCE.match(line)) and self._read_fence(fence):
@@ -134,11 +134,9 @@ class _Reader:
     def flush(self, next_kind: StepKind | None = None) -> None:
         text = "\n".join(self.lines).strip("\n")
         if self.command:
-            number = str(len(self.builder.steps))
-            self.builder.add_call(number, self.tool, {"command": self.command})
-            self.builder.add_result(number, text, typed_status(self.command, text))
+            self.add_done(self.tool, {"command": self.command}, text, typed_status(self.command, text))
         elif self.kind is not None:
-            self.builder.add_text(self.kind, text)
+            self.add_text(self.kind, text)
         self.lines, self.tool, self.command, self.kind = [], "shell", "", next_kind
 
 

@@ -5,24 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty
-from upskill.traces import Trace, Usage
+from upskill.plain import as_list
+from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, load_document
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import (
-    content_text,
-    float_or_none,
-    get_dict,
-    get_dicts,
-    get_float,
-    get_list,
-    get_str,
-    iso_time,
-    read_usage,
-    status_of,
-)
+from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, status_of
 
 _BLOCK = re.compile(r"^```(?:mswea_bash_command|bash)[ \t]*\n(.*?)\n```[ \t]*$", re.S | re.M)
 _CODE = re.compile(r"<returncode>\s*(-?\d+)\s*</returncode>")
@@ -37,90 +25,83 @@ REFUSALS = ("Please always provide EXACTLY ONE action", "Tool call error", "Form
 
 
 def detects(sample: Sample) -> bool:
-    document = sample.document
-    fields = as_mapping(document) or {}
-    if get_str(fields, "trajectory_format").startswith("mini-swe-agent") or "mini_version" in get_dict(fields, "info"):
+    document = as_row(sample.document)
+    if document.text("trajectory_format").startswith("mini-swe-agent") or "mini_version" in document.child("info"):
         return True
-    messages = [dict_or_empty(item) for item in (as_list(document) or get_list(fields, "messages"))[:20]]
+    messages = [as_row(item) for item in (as_list(sample.document) or document.array("messages"))[:20]]
     return any(
         message.get("role") == "user" and _CODE.match(content_text(message.get("content"))) for message in messages
     )
 
 
 def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "mini-swe-agent")
+    reader = _Reader(path, "mini-swe-agent")
     document = load_document(path)
-    fields = as_mapping(document) or {}
-    info = get_dict(fields, "info")
-    config = get_dict(info, "config")
-    builder.model = get_str(get_dict(config, "model"), "model_name")
-    builder.cwd = get_str(get_dict(config, "environment"), "cwd")
-    builder.session = get_str(fields, "instance_id")
-    builder.stop = get_str(info, "exit_status")
-    reader = _Reader(builder)
-    for item in as_list(document) or get_list(fields, "messages"):
-        reader.message(dict_or_empty(item))
-    cost = get_float(get_dict(info, "model_stats"), "instance_cost")
-    builder.usage = replace(reader.usage, cost_usd=cost if reader.usage.total_tokens else None)
-    return builder.build()
+    fields = as_row(document)
+    info = fields.child("info")
+    config = info.child("config")
+    reader.model = config.child("model").text("model_name")
+    reader.cwd = config.child("environment").text("cwd")
+    reader.session = fields.text("instance_id")
+    reader.stop = info.text("exit_status")
+    for item in as_list(document) or fields.array("messages"):
+        reader.message(as_row(item))
+    cost = info.child("model_stats").number("instance_cost")
+    reader.usage = replace(reader.usage, cost_usd=cost if reader.usage.total_tokens else None)
+    return reader.build()
 
 
-class _Reader:
-    def __init__(self, builder: TraceBuilder) -> None:
-        self.builder = builder
+class _Reader(TraceBuilder):
+    number = 0
+
+    def __init__(self, path: Path, agent: str) -> None:
+        super().__init__(path, agent)
         self.waiting: list[str] = []  # calls without a result
-        self.number = 0
-        self.usage = Usage()
 
-    def message(self, message: dict[str, Any]) -> None:
-        role, text = get_str(message, "role"), content_text(message.get("content"))
-        extra = get_dict(message, "extra")
-        seconds = float_or_none(extra.get("timestamp"))
-        at = iso_time(seconds * 1000) if seconds else ""
+    def message(self, message: Row) -> None:
+        role, text = message.text("role"), content_text(message.get("content"))
+        extra = message.child("extra")
+        self.at = iso_time((extra.number("timestamp") or 0) * 1000)
         if role == "assistant":
-            self.answer(message, text, at)
+            self.answer(message, text)
         elif self.waiting and role == "user" and (rejected := _REJECTED.match(text)):
             for call in self.waiting:
-                self.builder.add_result(call, text.removesuffix(rejected[1]).strip(), "error", at=at)
+                self.add_result(call, text.removesuffix(rejected[1]).strip(), "error")
             self.waiting.clear()
-            self.builder.add_text("user", rejected[1], at=at)
+            self.add_text("user", rejected[1])
         elif self.waiting and role in ("user", "tool", "exit"):
-            call = get_str(message, "tool_call_id")
+            call = message.text("tool_call_id")
             self.waiting.remove(call if call in self.waiting else (call := self.waiting[0]))
-            self.result(call, extra, text, at)
+            self.result(call, extra, text)
         elif role == "exit" or extra.get("interrupt_type") == "FormatError" or text.lstrip().startswith(REFUSALS):
-            self.builder.add_text("system", text, at=at)
+            self.add_text("system", text)
         else:
-            self.builder.add_content(role, message.get("content"), at=at)
+            self.add_content(role, message.get("content"))
 
-    def answer(self, message: dict[str, Any], text: str, at: str) -> None:
-        extra = get_dict(message, "extra")
-        usage = get_dict(get_dict(extra, "response"), "usage")
-        counts = usage | get_dict(usage, "prompt_tokens_details")
+    def answer(self, message: Row, text: str) -> None:
+        extra = message.child("extra")
+        usage = extra.child("response").child("usage")
+        counts = Row(usage | usage.child("prompt_tokens_details"))
         self.usage += read_usage(counts, "prompt_tokens", "completion_tokens", "cached_tokens")
-        self.builder.add_text("thinking", get_str(message, "reasoning_content"), at=at)
-        calls = self.calls_of(message)
-        if not calls and len(blocks := list(_BLOCK.finditer(text))) == 1:
-            calls = [("", "bash", {"command": blocks[0][1]})]
-        if not get_list(message, "tool_calls") and calls:
-            text = _BLOCK.sub("", text)  # the command is told by its call
-        self.builder.add_text("assistant", text.strip("\n"), at=at)
+        self.add_text("thinking", message.text("reasoning_content"))
+        calls: list[tuple[str, str, object]] = []
+        for call in message.children("tool_calls"):
+            function = call.child("function")
+            calls.append((call.text("id"), function.text("name"), function.get("arguments")))
+        if not calls:
+            for action in extra.children("actions"):
+                calls.append((action.text("tool_call_id"), "bash", {"command": action.text("command")}))
+            if not calls and len(blocks := _BLOCK.findall(text)) == 1:
+                calls = [("", "bash", {"command": blocks[0]})]
+            if calls:
+                text = _BLOCK.sub("", text)  # the command is told by its call
+        self.add_text("assistant", text.strip("\n"))
         for call_id, tool, arguments in calls:
             self.number += 1
             self.waiting.append(call_id or f"command {self.number}")
-            self.builder.add_call(self.waiting[-1], tool, arguments, at=at)
+            self.add_call(self.waiting[-1], tool, arguments)
 
-    def calls_of(self, message: dict[str, Any]) -> list[tuple[str, str, object]]:
-        calls: list[tuple[str, str, object]] = []
-        for call in get_dicts(message, "tool_calls"):
-            function = get_dict(call, "function")
-            calls.append((get_str(call, "id"), get_str(function, "name"), function.get("arguments")))
-        return calls or [
-            (get_str(action, "tool_call_id"), "bash", {"command": get_str(action, "command")})
-            for action in get_dicts(get_dict(message, "extra"), "actions")
-        ]
-
-    def result(self, call: str, extra: dict[str, Any], text: str, at: str) -> None:
+    def result(self, call: str, extra: Row, text: str) -> None:
         code, output = extra.get("returncode"), text
         if (written := _CODE.search(text)) and not isinstance(code, int):
             code = int(written[1])
@@ -128,7 +109,7 @@ class _Reader:
             output = extra["raw_output"]
         elif written and (inside := _OUTPUT.search(text)):
             output = inside[1]
-        self.builder.add_result(call, output, status_of(code), at=at)
+        self.add_result(call, output, status_of(code))
 
 
 FORMAT = Format("mini-swe-agent trajectory", read, detects)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty
+from upskill.plain import as_list
 from upskill.traces import Status, Trace
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_dict, get_float, get_list, get_str, read_usage, status_of
+from upskill.traces.values import Row, as_row, content_text, is_object, read_usage, status_of
 
 KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "SystemPromptEvent", "AgentErrorEvent")
 # Actions that are told, not done: what the program notes about itself.
@@ -20,23 +20,21 @@ NOTES = ("system", "recall", "change_agent_state", "condensation", "condensation
 
 
 def detects(sample: Sample) -> bool:
-    document = sample.document
-    rows = as_list(document) or ([document] if document is not None else sample.rows)
-    return any(map(_is_event, (event for row in rows[:20] for event in _events_in(row))))
+    return any(_is_event(event) for row in sample.values[:20] for event in _events_in(row))
 
 
 def _events_in(row: object) -> list[Any]:
     """The events of an evaluated task, or the row itself if it is one."""
-    fields = as_mapping(row)
+    fields = as_row(row)
     for name in ("history", "trajectory", "events"):
-        if fields is not None and isinstance(fields.get(name), list):
+        if isinstance(fields.get(name), list):
             # Once, an action and its observation came in pairs.
-            return [event for item in get_list(fields, name) for event in as_list(item) or [item]]
+            return [event for item in fields.array(name) for event in as_list(item) or [item]]
     return as_list(row) or [row]
 
 
 def _is_event(value: object) -> bool:
-    event = dict_or_empty(value)
+    event = as_row(value)
     if event.get("kind") in KINDS:
         return True
     told = isinstance(event.get("action"), str) and isinstance(event.get("args"), dict)
@@ -47,80 +45,76 @@ def _is_event(value: object) -> bool:
 def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "openhands")
     rows = builder.read_values()
-    tasks = [row for row in rows if as_mapping(row) is not None and not _is_event(row)]
+    tasks = [as_row(row) for row in rows if is_object(row) and not _is_event(row)]
     if tasks:
         rows = [_choose(builder, tasks)]
     for event in (event for row in rows for event in _events_in(row)):
-        _read_event(builder, dict_or_empty(event))
+        _read_event(builder, as_row(event))
     return builder.build()
 
 
-def _choose(builder: TraceBuilder, tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    names = [get_str(task, "instance_id") for task in tasks]
+def _choose(builder: TraceBuilder, tasks: list[Row]) -> Row:
+    names = [task.text("instance_id") for task in tasks]
     task = tasks[names.index(builder.choose_session(names, "tasks"))]
-    builder.session = get_str(task, "instance_id")
-    builder.model = get_str(get_dict(get_dict(task, "metadata"), "llm_config"), "model")
-    _read_usage(builder, get_dict(task, "metrics"))
+    builder.session = task.text("instance_id")
+    builder.model = task.child("metadata").child("llm_config").text("model")
+    _read_usage(builder, task.child("metrics"))
     return task
 
 
-def _read_usage(builder: TraceBuilder, metrics: dict[str, Any]) -> None:
-    if used := get_dict(metrics, "accumulated_token_usage"):
-        cost = get_float(metrics, "accumulated_cost")
+def _read_usage(builder: TraceBuilder, metrics: Row) -> None:
+    if used := metrics.child("accumulated_token_usage"):
+        cost = metrics.number("accumulated_cost")
         builder.usage = read_usage(used, "prompt_tokens", "completion_tokens", "cache_read_tokens", cost=cost)
 
 
-def _read_event(builder: TraceBuilder, event: dict[str, Any]) -> None:
-    at = get_str(event, "timestamp")
-    _read_usage(builder, get_dict(event, "llm_metrics"))
+def _read_event(builder: TraceBuilder, event: Row) -> None:
+    builder.at = event.text("timestamp")
+    _read_usage(builder, event.child("llm_metrics"))
     if event.get("kind") is not None and not isinstance(event.get("action"), str):
-        _read_present(builder, event, at)
+        _read_present(builder, event)
     elif isinstance(event.get("action"), str):
-        _read_action(builder, event, at)
+        _read_action(builder, event)
     elif isinstance(event.get("observation"), str):
-        _read_observation(builder, event, at)
+        _read_observation(builder, event)
 
 
 # The first generation: an action has an id, and its observation names that as its cause.
 
 
-def _read_action(builder: TraceBuilder, event: dict[str, Any], at: str) -> None:
-    name, arguments = get_str(event, "action"), get_dict(event, "args")
-    called = get_dict(event, "tool_call_metadata")
-    builder.model = get_str(get_dict(called, "model_response"), "model") or builder.model
+def _read_action(builder: TraceBuilder, event: Row) -> None:
+    name, arguments = event.text("action"), event.child("args")
+    called = event.child("tool_call_metadata")
+    builder.model = called.child("model_response").text("model") or builder.model
     if name == "message":
-        text = get_str(arguments, "content") or get_str(event, "content") or get_str(event, "message")
-        builder.add_text("user" if event.get("source") == "user" else "assistant", text, at=at)
+        text = arguments.text("content") or event.text("content", "message")
+        builder.add_text("user" if event.get("source") == "user" else "assistant", text)
     elif name == "system":
-        builder.add_text("system", get_str(arguments, "content") or get_str(event, "message"), at=at)
+        builder.add_text("system", arguments.text("content") or event.text("message"))
     elif name == "finish":
-        text = get_str(arguments, "final_thought") or get_str(arguments, "thought") or get_str(event, "message")
-        builder.add_text("assistant", text, at=at)
+        builder.add_text("assistant", arguments.text("final_thought", "thought") or event.text("message"))
         builder.stop = "finish"
     elif name == "think":
-        builder.add_text("thinking", get_str(arguments, "thought"), at=at)
+        builder.add_text("thinking", arguments.text("thought"))
     elif name not in NOTES and event.get("source") != "environment":
-        builder.add_text("assistant", get_str(arguments, "thought"), at=at)
-        call_arguments = {
-            key: value for key, value in arguments.items() if key != "thought" and value not in ("", None)
-        }
-        tool = get_str(called, "function_name") or name
-        builder.add_call(_id_of(event.get("id")), tool, call_arguments, at=at)
+        builder.add_text("assistant", arguments.text("thought"))
+        given = {key: value for key, value in arguments.items() if key != "thought" and value not in ("", None)}
+        builder.add_call(_id_of(event.get("id")), called.text("function_name") or name, given)
 
 
-def _read_observation(builder: TraceBuilder, event: dict[str, Any], at: str) -> None:
-    name, extras, cause = get_str(event, "observation"), get_dict(event, "extras"), _id_of(event.get("cause"))
-    text = get_str(event, "content")
+def _read_observation(builder: TraceBuilder, event: Row) -> None:
+    name, extras, cause = event.text("observation"), event.child("extras"), _id_of(event.get("cause"))
+    text = event.text("content")
     if name == "agent_state_changed" or (name in (*NOTES, "think") and not builder.has_call(cause)):
         return
     if name in ("error", "user_rejected") and not builder.has_call(cause):
-        builder.add_text("system", text, at=at)
+        builder.add_text("system", text)
         return
-    code = get_dict(extras, "metadata").get("exit_code", extras.get("exit_code"))
+    code = extras.child("metadata").get("exit_code", extras.get("exit_code"))
     status: Status = "error" if name == "error" or event.get("success") is False else "unknown"
     if isinstance(code, int) and code != -1:  # -1: it is still running
         status = status_of(code)
-    builder.add_result(cause, text, status, tool=name, at=at)
+    builder.add_result(cause, text, status, tool=name)
 
 
 def _id_of(value: object) -> str:
@@ -130,47 +124,43 @@ def _id_of(value: object) -> str:
 # The present generation.
 
 
-def _read_present(builder: TraceBuilder, event: dict[str, Any], at: str) -> None:
-    kind = get_str(event, "kind")
-    call = get_str(event, "tool_call_id")
+def _read_present(builder: TraceBuilder, event: Row) -> None:
+    kind, call, tool = event.text("kind"), event.text("tool_call_id"), event.text("tool_name")
     if kind == "MessageEvent":
-        message = get_dict(event, "llm_message")
-        builder.add_text("thinking", get_str(message, "reasoning_content"), at=at)
-        role = get_str(message, "role") or ("user" if event.get("source") == "user" else "assistant")
-        builder.add_content(role, message.get("content"), at=at)
+        message = event.child("llm_message")
+        builder.add_text("thinking", message.text("reasoning_content"))
+        role = message.text("role") or ("user" if event.get("source") == "user" else "assistant")
+        builder.add_content(role, message.get("content"))
     elif kind == "SystemPromptEvent":
-        builder.add_text("system", content_text(event.get("system_prompt")), at=at)
+        builder.add_text("system", content_text(event.get("system_prompt")))
     elif kind == "ActionEvent":
-        builder.add_text("thinking", get_str(event, "reasoning_content"), at=at)
-        _read_present_action(builder, event, call, at)
-    elif kind in ("ObservationEvent", "UserRejectObservation") and event.get("tool_name") not in (
-        "finish",
-        "think",
-    ):
-        seen = get_dict(event, "observation")
-        output = content_text(seen.get("content", seen.get("output"))) or get_str(event, "rejection_reason")
+        builder.add_text("thinking", event.text("reasoning_content"))
+        _read_present_action(builder, event, call)
+    elif kind in ("ObservationEvent", "UserRejectObservation") and tool not in ("finish", "think"):
+        seen = event.child("observation")
+        output = content_text(seen.get("content", seen.get("output"))) or event.text("rejection_reason")
         code, failed = seen.get("exit_code"), seen.get("is_error", seen.get("error"))
         status: Status = "error" if failed or kind != "ObservationEvent" else "ok" if failed is False else "unknown"
         if isinstance(code, int) and code != -1:
             status = status_of(code)
-        builder.add_result(call, output, status, tool=get_str(event, "tool_name"), at=at)
+        builder.add_result(call, output, status, tool=tool)
     elif kind == "AgentErrorEvent":
-        builder.add_result(call, get_str(event, "error"), "error", tool=get_str(event, "tool_name"), at=at)
+        builder.add_result(call, event.text("error"), "error", tool=tool)
 
 
-def _read_present_action(builder: TraceBuilder, event: dict[str, Any], call: str, at: str) -> None:
-    action, tool = get_dict(event, "action"), get_str(event, "tool_name")
-    builder.add_text("assistant", content_text(event.get("thought") or ""), at=at)
+def _read_present_action(builder: TraceBuilder, event: Row, call: str) -> None:
+    action, tool = event.child("action"), event.text("tool_name")
+    builder.add_text("assistant", content_text(event.get("thought") or ""))
     arguments = {key: value for key, value in action.items() if key != "kind" and value is not None}
     if not arguments:  # it could not be understood, so only what the model wrote is there
-        arguments = get_dict(event, "tool_call").get("arguments") or arguments
+        arguments = event.child("tool_call").get("arguments") or arguments
     if tool == "finish":
-        builder.add_text("assistant", get_str(action, "message"), at=at)
+        builder.add_text("assistant", action.text("message"))
         builder.stop = "finish"
     elif tool == "think":
-        builder.add_text("thinking", get_str(action, "thought"), at=at)
+        builder.add_text("thinking", action.text("thought"))
     else:
-        builder.add_call(call or get_str(event, "id"), tool or get_str(action, "kind"), arguments, at=at)
+        builder.add_call(call or event.text("id"), tool or action.text("kind"), arguments)
 
 
 FORMAT = Format("OpenHands trajectory", read, detects)

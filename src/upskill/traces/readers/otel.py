@@ -9,25 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
+from upskill.plain import as_list, is_deep, list_or_empty
 from upskill.traces import Status, StepKind, Trace, Usage
 from upskill.traces.formats import Format, Sample, read_text
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import (
-    content_text,
-    get_count,
-    get_dict,
-    get_list,
-    get_str,
-    iso_time,
-    parse_arguments,
-    seconds_between,
-)
+from upskill.traces.values import Row, as_row, content_text, is_object, iso_time, parse_arguments, seconds_between
 
 _SPAN = re.compile(r'"span_?id"', re.I)
 _GENAI = re.compile(r'"(?:gen_ai|llm|openinference)\.')
@@ -36,6 +27,12 @@ _NUMBERED = re.compile(
 )
 ROLES: dict[str, StepKind] = {"user": "user", "human": "user", "assistant": "assistant", "model": "assistant"}
 MAX_BROKEN = 20  # pieces, each of which takes as long as the whole file to be found broken
+COUNTS = (
+    ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
+)
+NESTED = ("resourceSpans", "resource_spans", "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "spans")
 MODEL_CALLS = ("chat", "generate_content", "text_completion", "completion")
 
 
@@ -47,36 +44,18 @@ def detects(sample: Sample) -> bool:
 
 
 def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "otel")
-    spans = sorted((span for value in _load(builder) for span in _spans_in(value)), key=lambda span: span.begin)
-    traces = list(dict.fromkeys(span.trace for span in spans if span.told))
+    reader = _Reader(path, "otel")
+    spans = sorted((span for value in reader.load() for span in _spans_in(value)), key=lambda span: span.begin)
+    traces = list(dict.fromkeys(span.trace for span in spans if span.is_genai))
     if traces:
-        builder.session = builder.choose_session(traces, "traces", latest=True)
-        spans = [span for span in spans if span.trace == builder.session]
-    reader = _Reader(builder)
+        reader.session = reader.choose_session(traces, "traces", latest=True)
+        spans = [span for span in spans if span.trace == reader.session]
     for span in spans:
         reader.span(span)
-    if not any(step.kind == "assistant" for step in builder.steps):
+    if not any(step.kind == "assistant" for step in reader.steps):
         for span in reversed(spans):  # only the agent as a whole was recorded
             reader.messages(span, "output")
-    return builder.build()
-
-
-def _load(builder: TraceBuilder) -> Iterator[object]:
-    """The JSON values in a file, one a line or one after the other."""
-    text = read_text(builder.path)
-    decoder, at = json.JSONDecoder(), 0
-    while (begin := re.compile(r"[\[{]").search(text, at)) is not None:
-        try:
-            value, at = decoder.raw_decode(text, begin.start())
-        except (ValueError, RecursionError):
-            builder.skip(f"what begins in line {text.count(chr(10), 0, begin.start()) + 1} is not whole JSON")
-            at = text.find("\n", begin.start())
-            if at < 0 or builder.malformed == MAX_BROKEN:
-                return
-            continue
-        if not is_deep(value):
-            yield value
+    return reader.build()
 
 
 @dataclass(frozen=True)
@@ -86,30 +65,28 @@ class _Span:
     begin: str
     end: str
     failed: bool
-    attributes: Mapping[str, Any]
-    events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[tuple[str, Mapping[str, Any]]])
+    attributes: Row
+    events: list[tuple[str, Row]]
 
     @property
-    def told(self) -> bool:
+    def is_genai(self) -> bool:
         """Whether it tells of a model or a tool."""
         names = (*self.attributes, *(name for _, attributes in self.events for name in attributes))
         return bool(self.operation) or any(name.startswith(("gen_ai.", "llm.")) for name in names)
 
     @property
     def operation(self) -> str:
-        told = self.attributes.get("gen_ai.operation.name") or self.attributes.get("llm.request.type")
+        name = self.attributes.get("gen_ai.operation.name") or self.attributes.get("llm.request.type")
         kind = self.attributes.get("openinference.span.kind") or self.attributes.get("traceloop.span.kind")
-        if told:
-            return str(told)
+        if name:
+            return str(name)
         return {"TOOL": "execute_tool", "LLM": "chat", "AGENT": "invoke_agent"}.get(str(kind).upper(), "")
 
     def first(self, *names: str) -> Any:
         """The first of these attributes that is there, on the span or on one of its events."""
-        for told in (self.attributes, *(attributes for _, attributes in self.events)):
-            for name in names:
-                if told.get(name) not in (None, ""):
-                    return told[name]
-        return None
+        places = (self.attributes, *(attributes for _, attributes in self.events))
+        values = (attributes.get(name) for attributes in places for name in names)
+        return next((value for value in values if value not in (None, "")), None)
 
 
 def _spans_in(value: object) -> Iterator[_Span]:
@@ -117,15 +94,8 @@ def _spans_in(value: object) -> Iterator[_Span]:
         for item in items:
             yield from _spans_in(item)
         return
-    fields = dict_or_empty(value)
-    for name in (
-        "resourceSpans",
-        "resource_spans",
-        "scopeSpans",
-        "scope_spans",
-        "instrumentationLibrarySpans",
-        "spans",
-    ):
+    fields = as_row(value)
+    for name in NESTED:
         if isinstance(fields.get(name), list):
             yield from _spans_in(fields[name])
             return
@@ -133,11 +103,10 @@ def _spans_in(value: object) -> Iterator[_Span]:
         yield _span(fields)
 
 
-def _span(fields: dict[str, Any]) -> _Span:
-    context = get_dict(fields, "context")
+def _span(fields: Row) -> _Span:
+    context = fields.child("context")
     status = fields.get("status")
-    code = dict_or_empty(status).get("code", dict_or_empty(status).get("status_code", status))
-    events = [dict_or_empty(event) for event in get_list(fields, "events")]
+    code = as_row(status).get("code", as_row(status).get("status_code", status))
     return _Span(
         str(fields.get("spanId") or fields.get("span_id") or context.get("span_id") or ""),
         str(fields.get("traceId") or fields.get("trace_id") or context.get("trace_id") or ""),
@@ -145,38 +114,35 @@ def _span(fields: dict[str, Any]) -> _Span:
         _time(fields, "endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime"),
         code == 2 or "ERROR" in str(code).upper(),
         _attributes(fields.get("attributes")),
-        [(get_str(event, "name"), _attributes(event.get("attributes"))) for event in events],
+        [(event.text("name"), _attributes(event.get("attributes"))) for event in fields.children("events")],
     )
 
 
-def _time(fields: dict[str, Any], *names: str) -> str:
+def _time(fields: Row, *names: str) -> str:
     value: Any = next((fields[name] for name in names if fields.get(name)), "")
     if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
         return iso_time(int(value) / 1e6)  # nanoseconds
     return value if isinstance(value, str) else ""
 
 
-def _attributes(value: object) -> dict[str, Any]:
+def _attributes(value: object) -> Row:
     """Attributes as a mapping; OTLP writes a list of keys and typed values."""
     if (pairs := as_list(value)) is None:
-        return dict_or_empty(value)
-    found = [dict_or_empty(pair) for pair in pairs]
-    return {get_str(pair, "key"): _typed(pair.get("value")) for pair in found if "key" in pair}
+        return as_row(value)
+    return Row((pair.text("key"), _typed(pair.get("value"))) for pair in map(as_row, pairs) if "key" in pair)
 
 
 def _typed(value: object) -> Any:
-    fields = as_mapping(value)
-    if fields is None:
-        return value
+    fields = as_row(value)
     for name in ("stringValue", "boolValue", "doubleValue"):
         if name in fields:
             return fields[name]
     if "intValue" in fields:
         return int(fields["intValue"]) if str(fields["intValue"]).lstrip("-").isdecimal() else fields["intValue"]
     if "arrayValue" in fields:
-        return [_typed(item) for item in get_list(get_dict(fields, "arrayValue"), "values")]
+        return [_typed(item) for item in fields.child("arrayValue").array("values")]
     if "kvlistValue" in fields:
-        return _attributes(get_list(get_dict(fields, "kvlistValue"), "values"))
+        return _attributes(fields.child("kvlistValue").array("values"))
     return value
 
 
@@ -191,94 +157,98 @@ def _parsed(value: object) -> object:
     return value
 
 
-class _Reader:
-    def __init__(self, builder: TraceBuilder) -> None:
-        self.builder = builder
-        self.told = Counter[str]()  # messages so far
+class _Reader(TraceBuilder):
+    instructions = ""
+
+    def __init__(self, path: Path, agent: str) -> None:
+        super().__init__(path, agent)
+        self.seen = Counter[str]()  # messages so far
         self.waiting: dict[str, tuple[str, dict[str, Any]]] = {}  # calls without a result: tool, arguments
-        self.instructions = ""
+
+    def load(self) -> Iterator[object]:
+        """The JSON values in a file, one a line or one after the other."""
+        text = read_text(self.path)
+        decoder, at = json.JSONDecoder(), 0
+        while (begin := re.compile(r"[\[{]").search(text, at)) is not None:
+            try:
+                value, at = decoder.raw_decode(text, begin.start())
+            except (ValueError, RecursionError):
+                self.skip(f"what begins in line {text.count(chr(10), 0, begin.start()) + 1} is not whole JSON")
+                at = text.find("\n", begin.start())
+                if at < 0 or self.malformed == MAX_BROKEN:
+                    return
+                continue
+            if not is_deep(value):
+                yield value
 
     def span(self, span: _Span) -> None:
-        builder, operation = self.builder, span.operation
+        operation, self.at = span.operation, span.begin
         if operation == "execute_tool" or (not operation and span.attributes.get("gen_ai.tool.name")):
             self.tool(span)
             return
-        if not span.told:
+        if not span.is_genai:
             return
         instructions = content_text(_contents(_parsed(span.first("gen_ai.system_instructions"))))
         if instructions != self.instructions:
-            builder.add_text("system", instructions, at=span.begin)
+            self.add_text("system", instructions)
             self.instructions = instructions
         self.messages(span, "input")
         if operation in MODEL_CALLS or not operation:
-            builder.model = str(
-                span.first("gen_ai.response.model", "gen_ai.request.model", "llm.model_name") or builder.model
-            )
+            model = span.first("gen_ai.response.model", "gen_ai.request.model", "llm.model_name")
+            self.model = str(model or self.model)
             self.messages(span, "output")
             reasons = as_list(span.first("gen_ai.response.finish_reasons"))
-            builder.stop = str(reasons[0]) if reasons else builder.stop
-            self.count(span.attributes)
-
-    def count(self, told: Mapping[str, Any]) -> None:
-        numbers = [
-            next((count for name in names if (count := get_count(told, name))), 0)
-            for names in (
-                ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-                ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-                ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
-            )
-        ]
-        self.builder.usage = self.builder.usage + Usage(*numbers)
+            self.stop = str(reasons[0]) if reasons else self.stop
+            counts = [next((n for name in names if (n := span.attributes.count(name))), 0) for names in COUNTS]
+            self.usage += Usage(*counts)
 
     def messages(self, span: _Span, side: str) -> None:
         here = Counter[str]()
+        self.at = span.begin if side == "input" else span.end
         for item in _messages(span, side):
-            message = dict_or_empty(item)
+            message = as_row(item)
             key = json.dumps([message.get("role"), message.get("parts", message.get("content"))], default=str)
             here[key] += 1
-            if side == "output" or here[key] > self.told[key]:
-                self.told[key] += 1
-                self.message(message, span.begin if side == "input" else span.end)
+            if side == "output" or here[key] > self.seen[key]:
+                self.seen[key] += 1
+                self.message(message)
 
-    def message(self, message: dict[str, Any], at: str) -> None:
-        role = get_str(message, "role")
+    def message(self, message: Row) -> None:
+        role = message.text("role")
         kind = ROLES.get(role, "system")
         parts = list_or_empty(message.get("parts", message.get("content")))
         if not parts:
             content = content_text(message.get("content", message.get("parts")))
             if role == "tool":
-                self.result(get_str(message, "tool_call_id") or get_str(message, "id"), content, at)
+                self.result(message.text("tool_call_id", "id"), content)
             else:
-                self.builder.add_text(kind, content, at=at)
+                self.add_text(kind, content)
         for item in parts:
-            part = dict_or_empty(item)
-            name = get_str(part, "type")
+            part = as_row(item)
+            name = part.text("type")
             if name in ("tool_call", "tool_use"):
-                self.call(get_str(part, "id"), get_str(part, "name"), part.get("arguments", part.get("input")), at)
+                self.call(part.text("id"), part.text("name"), part.get("arguments", part.get("input")))
             elif name in ("tool_call_response", "tool_result"):
                 output = next((part[key] for key in ("response", "result", "content") if key in part), "")
-                self.result(get_str(part, "id") or get_str(part, "tool_use_id"), content_text(output), at)
+                self.result(part.text("id", "tool_use_id"), content_text(output))
             else:
                 shown = "thinking" if name in ("reasoning", "thinking") else kind
-                self.builder.add_text(shown, content_text(_contents([item])), at=at)
-        for item in get_list(message, "tool_calls"):
-            call = dict_or_empty(item)
-            function = get_dict(call, "function") or call
-            self.call(get_str(call, "id"), get_str(function, "name"), function.get("arguments"), at)
+                self.add_text(shown, content_text(_contents([item])))
+        for call in message.children("tool_calls"):
+            function = call.child("function") or call
+            self.call(call.text("id"), function.text("name"), function.get("arguments"))
 
-    def call(self, call_id: str, tool: str, arguments: object, at: str) -> None:
-        if not self.builder.has_call(call_id):
-            call_id = call_id or f"call {len(self.builder.steps)}"
-            self.builder.add_call(call_id, tool, arguments, at=at)
+    def call(self, call_id: str, tool: str, arguments: object) -> None:
+        if not self.has_call(call_id):
+            call_id = call_id or f"call {len(self.steps)}"
+            self.add_call(call_id, tool, arguments)
             self.waiting[call_id] = (tool, parse_arguments(arguments))
 
-    def result(self, call_id: str, output: str, at: str) -> None:
+    def result(self, call_id: str, output: str) -> None:
         call_id = call_id or next(iter(self.waiting), "")
-        if call_id in self.waiting:
-            self.builder.add_result(call_id, output, at=at)
-            del self.waiting[call_id]
-        elif not self.builder.has_call(call_id):
-            self.builder.add_result(call_id, output, at=at)
+        if call_id in self.waiting or not self.has_call(call_id):
+            self.add_result(call_id, output)
+            self.waiting.pop(call_id, None)
 
     def tool(self, span: _Span) -> None:
         """What a tool did: its own span knows more than the messages around it."""
@@ -291,16 +261,16 @@ class _Reader:
             call_id = next(iter(same or of_tool), span.id)
         output = span.first("gen_ai.tool.call.result", "gen_ai.tool.message", "output.value", "traceloop.entity.output")
         if output is None:
-            told = [
-                get_str(attributes, "content") for event, attributes in span.events if event == "gen_ai.tool.message"
-            ]
-            output = told[0] if told else span.first("exception.message") if span.failed else ""
-        if not self.builder.has_call(call_id):
-            self.builder.add_call(call_id, name, _parsed(arguments), at=span.begin)
+            events = (attributes for name, attributes in span.events if name == "gen_ai.tool.message")
+            message = next(events, None)
+            failure = span.first("exception.message") if span.failed else ""
+            output = failure if message is None else message.text("content")
+        if not self.has_call(call_id):
+            self.add_call(call_id, name, _parsed(arguments))
         self.waiting.pop(call_id, None)
         status: Status = "error" if span.failed else "ok"
-        seconds = seconds_between(span.begin, span.end)
-        self.builder.add_result(call_id, content_text(_parsed(output)), status, tool=name, seconds=seconds)
+        seconds, self.at = seconds_between(span.begin, span.end), ""
+        self.add_result(call_id, content_text(_parsed(output)), status, tool=name, seconds=seconds)
 
 
 def _messages(span: _Span, side: str) -> list[Any]:
@@ -327,12 +297,11 @@ def _messages(span: _Span, side: str) -> list[Any]:
     ]
 
 
-def _choice(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    message = dict_or_empty(_parsed(attributes.get("message")))
-    told = message or {
-        name: _parsed(attributes[name]) for name in ("content", "tool_calls", "id") if name in attributes
-    }
-    return {name: value for name, value in told.items() if name != "role"}
+def _choice(attributes: Row) -> dict[str, Any]:
+    message = as_row(_parsed(attributes.get("message")))
+    names = ("content", "tool_calls", "id")
+    fields = message or {name: _parsed(attributes[name]) for name in names if name in attributes}
+    return {name: value for name, value in fields.items() if name != "role"}
 
 
 def _contents(value: object) -> object:
@@ -341,9 +310,7 @@ def _contents(value: object) -> object:
     if parts is None:
         return value
     return [
-        {"type": "text", "text": content_text(part["content"])}
-        if (part := as_mapping(item)) and "content" in part
-        else item
+        {"type": "text", "text": content_text(item["content"])} if is_object(item) and "content" in item else item
         for item in parts
     ]
 

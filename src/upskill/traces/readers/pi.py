@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from upskill.plain import dict_or_empty
 from upskill.traces import Trace, Usage
 from upskill.traces.formats import Format, Sample
 from upskill.traces.trace_builder import TraceBuilder
-from upskill.traces.values import content_text, get_dict, get_dicts, get_float, get_list, get_str, read_usage, status_of
+from upskill.traces.values import Row, as_row, content_text, read_usage, status_of
 
 OWN_ROLES = ("toolResult", "bashExecution")
 
@@ -17,14 +15,14 @@ OWN_ROLES = ("toolResult", "bashExecution")
 def detects(sample: Sample) -> bool:
     return any(
         (row.get("type") == "session" and "cwd" in row and "id" in row)
-        or (row.get("type") in ("message", "message_end") and _is_own(get_dict(row, "message")))
+        or (row.get("type") in ("message", "message_end") and _is_own(row.child("message")))
         for row in sample.rows
     )
 
 
-def _is_own(message: dict[str, Any]) -> bool:
+def _is_own(message: Row) -> bool:
     return message.get("role") in OWN_ROLES or any(
-        block.get("type") == "toolCall" for block in get_dicts(message, "content")
+        block.get("type") == "toolCall" for block in message.children("content")
     )
 
 
@@ -32,50 +30,49 @@ def read(path: Path) -> Trace:
     builder = TraceBuilder(path, "pi")
     builder.usage = Usage(cost_usd=0.0)
     for row in builder.read_branch("id", "parentId"):
-        kind, at = row.get("type"), get_str(row, "timestamp")
+        kind, builder.at = row.get("type"), row.text("timestamp")
         if kind == "session":
-            builder.session, builder.cwd, builder.started = get_str(row, "id"), get_str(row, "cwd"), at
-            builder.model = get_str(row, "modelId") or builder.model
+            builder.session, builder.cwd, builder.started = row.text("id"), row.text("cwd"), builder.at
+            builder.model = row.text("modelId") or builder.model
         elif kind == "model_change":
-            builder.model = get_str(row, "modelId") or builder.model
+            builder.model = row.text("modelId") or builder.model
         elif kind in ("message", "message_end"):
-            _read_message(builder, get_dict(row, "message"), at)
+            _read_message(builder, row.child("message"))
         elif kind in ("compaction", "branch_summary"):
-            builder.add_text("system", get_str(row, "summary"), at=at)
+            builder.add_text("system", row.text("summary"))
         elif kind == "custom_message":
-            builder.add_text("system", content_text(row.get("content")), at=at)
+            builder.add_text("system", content_text(row.get("content")))
     return builder.build()
 
 
-def _read_message(builder: TraceBuilder, message: dict[str, Any], at: str) -> None:
-    role, content = get_str(message, "role"), message.get("content")
+def _read_message(builder: TraceBuilder, message: Row) -> None:
+    role, content = message.text("role"), message.get("content")
     if role == "toolResult":
         failed = message.get("isError")
         status = status_of(not failed if isinstance(failed, bool) else None)
-        call, tool = get_str(message, "toolCallId"), get_str(message, "toolName")
-        builder.add_result(call, content_text(content), status, tool=tool, at=at)
+        call, tool = message.text("toolCallId"), message.text("toolName")
+        builder.add_result(call, content_text(content), status, tool=tool)
     elif role == "bashExecution":  # typed by the person, after "!"
-        call = f"typed {len(builder.steps)}"
-        builder.add_call(call, "bash", {"command": get_str(message, "command")}, at=at)
-        builder.add_result(call, get_str(message, "output"), status_of(message.get("exitCode")))
+        command, status = {"command": message.text("command")}, status_of(message.get("exitCode"))
+        builder.add_done("bash", command, message.text("output"), status)
     elif role == "assistant":
-        for item in get_list(message, "content"):
-            block = dict_or_empty(item)
+        for item in message.array("content"):
+            block = as_row(item)
             if block.get("type") == "toolCall":
-                builder.add_call(get_str(block, "id"), get_str(block, "name"), block.get("arguments"), at=at)
+                builder.add_call(block.text("id"), block.text("name"), block.get("arguments"))
             else:
-                builder.add_content("assistant", [item], at=at)
-        if failed := get_str(message, "errorMessage"):
-            builder.add_text("system", f"error: {failed}", at=at)
-        builder.model = get_str(message, "model") or builder.model
-        builder.stop = get_str(message, "stopReason") or builder.stop
-        used = get_dict(message, "usage")
-        cost = get_float(get_dict(used, "cost"), "total")
+                builder.add_content("assistant", [item])
+        if failed := message.text("errorMessage"):
+            builder.add_text("system", f"error: {failed}")
+        builder.model = message.text("model") or builder.model
+        builder.stop = message.text("stopReason") or builder.stop
+        used = message.child("usage")
+        cost = used.child("cost").number("total")
         builder.usage += read_usage(used, "input cacheWrite cacheRead", "output", "cacheRead", cost=cost)
     elif role == "user":
-        builder.add_content("user", content, at=at)
+        builder.add_content("user", content)
     else:  # of an extension, or a summary
-        builder.add_text("system", get_str(message, "summary") or content_text(content), at=at)
+        builder.add_text("system", message.text("summary") or content_text(content))
 
 
 FORMAT = Format("Pi session", read, detects)

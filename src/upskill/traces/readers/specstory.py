@@ -41,27 +41,26 @@ def detects(sample: Sample) -> bool:
 
 
 def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "specstory")
-    reader = _Reader(builder)
+    reader = _Reader(path, "specstory")
     for line in text_lines(path):
         reader.line(line)
     reader.end()
-    return builder.build()
+    return reader.build()
 
 
-class _Reader:
+class _Reader(TraceBuilder):
     """Collects lines until somebody else speaks, or a thought or a tool's block begins or ends."""
 
-    def __init__(self, builder: TraceBuilder) -> None:
-        self.builder = builder
-        self.kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
-        self.block = ""  # "think", "tool" or "bare"
-        self.tool = ("", "")  # its type and name
-        self.fence = ""  # what opened the code block of a text or a bare block, until it is closed
-        self.depth = 0  # of tools' blocks: an output may be a history itself
-        self.quoted: int | None = None  # the first line of a block or fence that looks like somebody's turn
+    kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
+    block = ""  # "think", "tool" or "bare"
+    tool = ("", "")  # its type and name
+    fence = ""  # what opened the code block of a text or a bare block, until it is closed
+    depth = 0  # of tools' blocks: an output may be a history itself
+    quoted: int | None = None  # the first line of a block or fence that looks like somebody's turn
+
+    def __init__(self, path: Path, agent: str) -> None:
+        super().__init__(path, agent)
         self.lines: list[str] = []
-        self.at = self.agent = ""
 
     def line(self, line: str) -> None:
         turn, tool = _TURN.match(line), _TOOL.match(line)
@@ -80,7 +79,7 @@ class _Reader:
             self.add_line(line)
         elif self.kind is None:
             if found := _SESSION.match(line):
-                self.builder.session = found[2]
+                self.session = found[2]
         elif tool:
             self.begin_block("tool", line, (tool[1], tool[2]))
         elif line.startswith("<think>"):
@@ -122,13 +121,13 @@ class _Reader:
 
     def begin_turn(self, turn: re.Match[str]) -> None:
         self.kind = "user" if turn[1] == "User" else "assistant"
-        self.agent = "sidechain" if turn[2] else ""
+        self.subagent = "sidechain" if turn[2] else ""
         about = turn[3] or ""
         time = _TIME.search(about)
         self.at = f"{time[1]}T{time[2]}" if time else ""
         model = about[: time.start()].strip() if time else about
-        if self.kind == "assistant" and model and not self.agent:
-            self.builder.model = model.partition(",")[0].removeprefix("model ")
+        if self.kind == "assistant" and model and not self.subagent:
+            self.model = model.partition(",")[0].removeprefix("model ")
 
     def begin_block(self, block: str, line: str, tool: tuple[str, str] = ("", "")) -> None:
         self.flush()
@@ -142,15 +141,15 @@ class _Reader:
         block, self.block, self.lines = self.block, "", []
         self.fence, self.quoted = "", None
         if block in ("tool", "bare"):
-            self.add_call(text)
+            self.add_block(text)
         elif block == "think":
-            self.builder.add_text("thinking", _TAGS.sub("", text).strip(), at=self.at, agent=self.agent)
+            self.add_text("thinking", _TAGS.sub("", text).strip())
         elif self.kind is not None:
             text = re.sub(r"\n---\s*$", "", text.rstrip()).strip("\n")
             by_program = self.kind == "user" and text.lstrip().startswith(PROGRAM_PREFIXES)
-            self.builder.add_text("system" if by_program else self.kind, text, at=self.at, agent=self.agent)
+            self.add_text("system" if by_program else self.kind, text)
 
-    def add_call(self, text: str) -> None:
+    def add_block(self, text: str) -> None:
         told = _SUMMARY.search(text) or re.match(r"Tool use: \*\*\w+\*\*[ \t]*([^\n]*)", text)
         extra = told[1] if told else ""
         body = _TAGS.sub("", text[told.end() :] if told else text)
@@ -159,9 +158,7 @@ class _Reader:
         shell = self.tool[0] == "shell" or self.tool[1].lower() in ("bash", "shell", "exec_command", "shell_command")
         arguments = _command(extra, prose, blocks) if shell else _arguments(extra, prose, blocks)
         output = "\n".join(content for language, content in blocks if language in ("", "text", "output", "console"))
-        call = str(len(self.builder.steps))
-        self.builder.add_call(call, self.tool[1], arguments, at=self.at, agent=self.agent)
-        self.builder.add_result(call, output, exit_status(output))
+        self.add_done(self.tool[1], arguments, output, exit_status(output))
 
 
 def _command(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[str, Any]:

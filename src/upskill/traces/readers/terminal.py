@@ -79,9 +79,7 @@ def _add(builder: TraceBuilder, command: str, output: list[str], footer: str = "
         code = _CODE.search(footer)
         text = "\n".join(output).strip("\n")
         status = typed_status(command, text) if code is None else status_of(int(code[1]))
-        number = str(len(builder.steps))
-        builder.add_call(number, "shell", {"command": command})
-        builder.add_result(number, text, status)
+        builder.add_done("shell", {"command": command}, text, status)
     output.clear()
 
 

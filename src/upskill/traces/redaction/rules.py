@@ -94,6 +94,10 @@ def _is_password(value: str) -> bool:
     return is_secret_field(value) and not _CODE.search(value)
 
 
+def _password(hints: str, pattern: str, is_secret: Callable[[str], bool] = _is_password) -> Rule:
+    return _rule("password", hints, pattern, is_secret)
+
+
 def _is_bare_password(value: str) -> bool:
     """A password without quotes: a plain word is more likely a variable."""
     return _is_password(value) and bool(re.search(r"[\d!@#%^&*+?]", value)) and not value.startswith(("/", ".", "~"))
@@ -238,16 +242,14 @@ URLS_AND_HEADERS = (
 
 def _flag(hints: str, programs: str, flag: str, value: str = _VALUE) -> Rule:
     """A password that a program takes after a flag."""
-    return _rule("password", hints, rf"\b(?:{programs})\b[^\n|;]{{0,300}}?\s{flag}{value}", _is_password)
+    return _password(hints, rf"\b(?:{programs})\b[^\n|;]{{0,300}}?\s{flag}{value}")
 
 
 # These also find secrets in lists of arguments, such as `["--password", "…"]`.
 COMMAND_LINES = (
-    _rule(
-        "password",
+    _password(
         "-u --user",
         r"\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s(?:-u|--user)[ =][\"']?[^\s:\"']+:(?P<value>[^\s\"']+)",
-        _is_password,
     ),
     _flag("mysql maria", r"mysql\w*|mariadb[\w-]*", "-p"),
     _flag("redis valkey keydb", r"(?:redis|valkey|keydb)-cli", r"(?:-a|--pass)\s+"),
@@ -277,44 +279,34 @@ COMMAND_LINES = (
         _is_random,
     ),
     _rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
-    _rule("password", "sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@", _is_password),
-    _rule(
-        "password",
-        "chpasswd",
-        r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd",
-        _is_password,
-    ),
-    _rule("password", "chpasswd", r"\bchpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s:\"']{4,})", _is_password),
-    _rule("password", "securestring", rf"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}", _is_password),
-    _rule(
-        "password",
+    _password("sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@"),
+    _password("chpasswd", r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd"),
+    _password("chpasswd", r"\bchpasswd\s*<<<\s*[\"']?[\w.-]+:(?P<value>[^\s:\"']{4,})"),
+    _password("securestring", rf"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}"),
+    _password(
         "<<<",
         r"\b(?:kinit|\w*passwd|su|cryptsetup|secret-tool|pass\s+insert|secrets?\s+put|env\s+add)\b"
         rf"[^\n|;]{{0,200}}<<<\s*{_VALUE}",
-        _is_password,
     ),
-    _rule(
-        "password",
+    _password(
         "sudo -stdin",
         rf"\b(?:echo|printf)\s+(?:-n\s+)?{_VALUE}(?(quote)[\"'])\s*\|\s*(?:sudo\s+(?:-\w+\s+)*-\w*S|[^\n|]{{0,200}}--?pass\w{{0,10}}-stdin)",
-        _is_password,
     ),
     # Flags that are named after what they take, whatever the program.
-    _rule("password", "pass pwd token secret", rf"(?i)\s--?[\w-]{{0,40}}?{NAME}\s*\\\n\s*{_VALUE}", _is_password),
-    _rule("password", "pass", rf"\s-pass(?:in|out)?[ =][\"']?pass:{_VALUE}", _is_password),
-    _rule("password", _HINTS, rf"(?i)\s--?(?!ask)[\w-]{{0,40}}?{NAME}s?[ =]{_QUOTED}", _is_password),
-    _rule(
-        "password",
+    _password("pass pwd token secret", rf"(?i)\s--?[\w-]{{0,40}}?{NAME}\s*\\\n\s*{_VALUE}"),
+    _password("pass", rf"\s-pass(?:in|out)?[ =][\"']?pass:{_VALUE}"),
+    _password(_HINTS, rf"(?i)\s--?(?!ask)[\w-]{{0,40}}?{NAME}s?[ =]{_QUOTED}"),
+    _password(
         "pass pwd",
         rf"(?i)\s--?(?!ask)[\w-]*?(?:{LONG_NAME}|{SHORT_NAME})[ =](?P<value>[^\s\"']{{4,}})",
         _is_bare_password,
     ),
-    _rule("password", "pass pwd", rf"(?i)\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})", _is_password),
-    _rule("password", "pass pwd", rf"(?i)\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word),
+    _password("pass pwd", rf"(?i)\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})"),
+    _password("pass pwd", rf"(?i)\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word),
     _rule("secret", _HINTS, rf"(?i)\s--?[\w-]{{0,40}}?{NAME}[ =](?!id=)(?P<value>[^\s\"'|;&]{{8,}})", _is_random),
     _rule("secret", "token key", rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed),
     _rule("secret", "token key", rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed),
-    _rule("password", "--from-literal", rf"(?i)--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}", _is_password),
+    _password("--from-literal", rf"(?i)--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}"),
     _rule("secret", "--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", _is_mixed),
     _rule("pin", "--pin", r"(?i)\s--pin(?:-?code)?[ =](?P<value>\d{4,8})\b"),
     # `moorctl token set VALUE`, `config set api.token VALUE`, `secret set NAME --body VALUE`, `secrets set NAME=VALUE`
@@ -337,13 +329,12 @@ COMMAND_LINES = (
         rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
         _is_password,
     ),
-    _rule("password", "http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
-    _rule("password", "net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
-    _rule("password", "net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", _is_mixed),
-    _rule("password", "bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", _is_mixed),
+    _password("http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
+    _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
+    _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", _is_mixed),
+    _password("bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", _is_mixed),
     # `setx NAME VALUE`, `env:set NAME VALUE`, and a Dockerfile's `ENV NAME VALUE`
-    _rule(
-        "password",
+    _password(
         _HINTS,
         r"(?im)(?:\bsetx\s+(?:/m\s+)?|\benv:set\s+|(?:^|[\"'])[ \t]*(?-i:ENV)\s+)"
         rf"\w{{0,40}}?(?:{NAME}|_PASS)[ \t]+(?!=){_VALUE}",
@@ -356,15 +347,13 @@ _IDENTIFIED = r"(?i)\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)
 _TO_THE_END = r"[ \t]*:[ \t]+(?P<value>[A-Za-z][\w-]{3,40})[ \t]*(?:#.*)?$(?!\s*[})\]])"
 # SQL, markup, pairs of a name and a value, settings without a sign between name and value, calls and assignments.
 FILES = (
-    _rule("password", "identified", rf"{_IDENTIFIED}{_QUOTED}", _is_password),
-    _rule("password", "identified", rf"{_IDENTIFIED}(?P<value>[^\s\"'`;]{{4,}})", _is_mixed),
-    _rule("password", "password", r"(?i)\bPASSWORD(?:\s*=\s*N?|\s+|\s*\(\s*)'(?P<value>[^'\n]{4,})'", _is_password),
-    _rule("password", "set", r"(?i)\bSET\s+PASSWORD\s+FOR\s+\S+\s*=\s*'(?P<value>[^'\n]{4,})'", _is_password),
-    _rule(
-        "password",
+    _password("identified", rf"{_IDENTIFIED}{_QUOTED}"),
+    _password("identified", rf"{_IDENTIFIED}(?P<value>[^\s\"'`;]{{4,}})", _is_mixed),
+    _password("password", r"(?i)\bPASSWORD(?:\s*=\s*N?|\s+|\s*\(\s*)'(?P<value>[^'\n]{4,})'"),
+    _password("set", r"(?i)\bSET\s+PASSWORD\s+FOR\s+\S+\s*=\s*'(?P<value>[^'\n]{4,})'"),
+    _password(
         "pass pwd",
         rf"(?i)<[\w.:-]{{0,40}}{LONG_NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{4,}})</",
-        _is_password,
     ),
     _rule(
         "secret",
@@ -372,68 +361,47 @@ FILES = (
         rf"(?i)<[\w.:-]{{0,40}}{NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{8,}})</",
         _is_random,
     ),
-    _rule(
-        "password",
+    _password(
         _HINTS,
         rf"(?i)\b(?:name|key|id)\s*=\s*[\"'][\w.:-]{{0,40}}{NAME}[\"'](?:\s+value\s*=\s*[\"']|\s*>)(?P<value>[^\"'<>\n]{{4,}})",
-        _is_password,
     ),
-    _rule(
-        "password",
+    _password(
         _HINTS,
         rf"(?i)\b(?:name|key)[\"']?\s*[:=]\s*[\"']?[\w.-]{{0,40}}{NAME}[\"']?\s*,?\s*[\"']?value[\"']?\s*[:=]\s*{_VALUE}",
-        _is_password,
     ),
-    _rule(
-        "password",
-        "variable",
-        rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}",
-        _is_password,
-    ),
-    _rule("password", "password", r"\blogin\s+\S+\s+password\s+(?P<value>\S+)", is_secret_field),
-    _rule(
-        "password",
-        _HINTS,
-        rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)",
-        _is_password,
-    ),
-    _rule(
-        "password",
+    _password("variable", rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}"),
+    _password("password", r"\blogin\s+\S+\s+password\s+(?P<value>\S+)", is_secret_field),
+    _password(_HINTS, rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)"),
+    _password(
         "pass pwd",
         rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}",
         _is_word_or_mixed,
     ),
     _rule("secret", "token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", _is_mixed),
-    _rule(
-        "password",
+    _password(
         "pass pwd",
         rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])",
         _is_word_or_mixed,
     ),
-    _rule(
-        "password",
+    _password(
         "requirepass masterauth bindpw rootpw auth-pass",
         rf"(?m)^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
-        _is_password,
     ),
-    _rule(
-        "password",
+    _password(
         "password",
         r"(?i)password(?<!get.password)(?<!getpassword)(?<!hash.password)\(\s*(?P<quote>[\"'])(?P<value>[^\"'\n]{4,})(?P=quote)\s*\)",
         _is_mixed,
     ),
-    _rule(
-        "password",
+    _password(
         "auth login credential",
         r"(?i)(?:\blogin|\bauth\w{0,20}|BasicAuth\w{0,20}|\bcredentials?)\s*=?\s*[(\[]\s*([\"'])[^\"'\n]*\1\s*,\s*"
         r"(?P<quote>[\"'])(?P<value>[^\"'\n]{4,})(?P=quote)",
-        _is_password,
     ),
-    _rule("password", "pass pwd", rf"(?i){LONG_NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}{_QUOTED}", _is_password),
-    _rule("password", "pass pwd", rf"(?i){LONG_NAME}s?\d?\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password),
-    _rule("password", "pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})", _is_password),
-    _rule("password", "pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed),
-    _rule("password", "pass pw", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
+    _password("pass pwd", rf"(?i){LONG_NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}{_QUOTED}"),
+    _password("pass pwd", rf"(?i){LONG_NAME}s?\d?\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password),
+    _password("pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})"),
+    _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed),
+    _password("pass pw", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
     _rule(
         "secret",
         _HINTS,
@@ -454,19 +422,18 @@ _PIN = r"(?P<value>\d{4,8})\b(?!\s*(?:char|letter|bit|byte|digit|word|time|secon
 PROSE = (
     _rule("pin", "pin pass", rf"(?i)\b(?:pin|passcode|password)(?:\s+(?:code|number))?(?:{_IS}|:\s+){_PIN}"),
     _rule("pin", "pin", rf"\bPIN(?:\s+code)?\s+{_PIN}"),
-    _rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", _is_mixed),
-    _rule("password", "pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}", _is_password),
-    _rule("password", "pass", rf"(?i)\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed),
-    _rule("password", "pass", rf"(?i)\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}", _is_password),
-    _rule(
-        "password",
+    _password("pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", _is_mixed),
+    _password("pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}"),
+    _password("pass", rf"(?i)\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed),
+    _password("pass", rf"(?i)\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}"),
+    _password(
         "passe contra senha пароль 密码 密碼 パスワード",
         rf"(?i)(?:mot\s+de\s+passe|contraseña|senha|пароль|密[码碼]|パスワード)\s*[:：]\s*{_WORD}",
         _is_mixed,
     ),
-    _rule("password", _HINTS, rf"{_USE}{_QUOTED}{_AS}", _is_password),
-    _rule("password", _HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", _is_mixed),
-    _rule("password", "credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed),
+    _password(_HINTS, rf"{_USE}{_QUOTED}{_AS}"),
+    _password(_HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", _is_mixed),
+    _password("credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed),
     _rule(
         "secret",
         "key token secret",
