@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import sqlite3
+import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,116 +16,60 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import REPOSITORY, Upskill
 from upskill.errors import UsageError
-from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage
+from upskill.plain import fields_of
+from upskill.traces import FORMATS, Status, Step, Trace, Usage
 from upskill.traces.formats import detect_format, read_trace
 from upskill.traces.readers import atif
 from upskill.traces.sessions import find_sessions, find_trace
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "traces"
-# file -> format, tool calls of which failed, user turns
-EXPECTED: dict[str, tuple[str, int, int, int]] = {
-    "claude_code/orchard.jsonl": ("claude-code", 6, 1, 2),
-    "claude_code/orchard-stream.jsonl": ("claude-code", 5, 1, 0),
-    "claude_code/helper.jsonl": ("claude-code", 4, 1, 1),
-    "claude_code/tarn.jsonl": ("claude-code", 44, 23, 3),
-    "codex/orchard.jsonl": ("codex", 6, 5, 2),
-    "codex/fruit.jsonl": ("codex", 5, 1, 1),
-    "codex/fruit-exec.jsonl": ("codex", 5, 1, 0),
-    "opencode/orchard.json": ("opencode", 6, 1, 2),
-    "opencode/year.json": ("opencode", 3, 1, 1),
-    "opencode/year-run.jsonl": ("opencode", 3, 1, 0),
-    "cursor/lighthouse.jsonl": ("cursor", 4, 0, 2),
-    "cursor/lighthouse-stream.jsonl": ("cursor", 3, 1, 1),
-    "gemini/tide-stream.jsonl": ("gemini", 3, 1, 1),
-    "gemini/session-2026-03-02T10-00-7c1e.json": ("gemini", 2, 1, 2),
-    "gemini/contents.json": ("gemini", 3, 1, 2),
-    "copilot/events.jsonl": ("copilot", 4, 1, 1),
-    "pi/2026-05-06T08-41-00-000Z_0c1d.jsonl": ("pi", 3, 1, 1),
-    "qwen/9ac9.jsonl": ("qwen-code", 2, 1, 1),
-    "claude_ai/conversations.json": ("claude-ai", 2, 1, 3),
-    "aider/.aider.chat.history.md": ("aider", 4, 0, 2),
-    "specstory/2026-01-16_16-26-02Z-which-lamp.md": ("specstory", 6, 1, 1),
-    "otel/bridge.jsonl": ("otel", 2, 1, 1),
-    "terminal/typescript": ("terminal", 5, 0, 0),
-    "terminal/window.txt": ("terminal", 3, 0, 0),
-    "swe_agent/bell.traj": ("swe-agent", 5, 0, 1),
-    "swe_agent/bell-calls.traj": ("swe-agent", 3, 0, 1),
-    "swe_agent/demonstration.traj": ("swe-agent", 3, 0, 1),
-    "mini_swe_agent/kettle.traj.json": ("mini-swe-agent", 4, 1, 1),
-    "mini_swe_agent/kettle-calls.traj.json": ("mini-swe-agent", 4, 1, 1),
-    "openhands/output.jsonl": ("openhands", 3, 1, 1),
-    "openhands/trajectory.json": ("openhands", 3, 1, 1),
-    "openhands/events.jsonl": ("openhands", 3, 2, 1),
-    "atif/trajectory.json": ("atif", 3, 1, 1),
-    "atif/kesh.json": ("atif", 50, 26, 1),
-    "messages/openai.json": ("messages", 2, 0, 1),
-    "messages/anthropic.json": ("messages", 1, 0, 1),
-    "messages/lines.jsonl": ("messages", 1, 0, 1),
-    "markdown/chat.md": ("markdown", 2, 1, 2),
-    "markdown/terminal.txt": ("markdown", 2, 0, 1),
-}
+AS_READ = REPOSITORY / "tests" / "fixtures" / "traces_as_read"
+FILES = sorted(path.relative_to(FIXTURES).as_posix() for path in FIXTURES.glob("*/*") if path.is_file())
 
 
 def asked(trace: Trace) -> list[str]:
     return [step.text for step in trace.steps if step.kind == "user" and not step.agent]
 
 
-def test_every_fixture_is_expected() -> None:
-    files = {path.relative_to(FIXTURES).as_posix() for path in FIXTURES.glob("*/*") if path.is_file()}
-    assert files == set(EXPECTED)
-    assert {name for name, *_ in EXPECTED.values()} | {"inspect"} == set(FORMATS.table)  # that: test_suite_formats
+def load(name: str) -> Any:
+    return json.loads((FIXTURES / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_file_is_known_by_its_content_and_read_whole(name: str, tmp_path: Path) -> None:
-    kind, calls, failed, turns = EXPECTED[name]
-    anonymous = tmp_path / "trace"
-    shutil.copy(FIXTURES / name, anonymous)
-    assert detect_format(anonymous) == kind
-    trace = read_trace(FIXTURES / name)
-    assert len(trace.calls) == calls
-    assert sum(step.status == "error" for step in trace.calls) == failed
-    assert len(asked(trace)) == turns
-    assert (trace.malformed, trace.warnings) == (0, ())
-    assert trace.source == str(FIXTURES / name)
-    assert trace.answer or kind == "terminal"
-    assert trace.goal == (asked(trace) or [""])[0].strip()
+def load_lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FIXTURES / name).read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_session_of_claude_code_keeps_all_that_is_known() -> None:
-    trace = read_trace(FIXTURES / "claude_code/orchard.jsonl")
-    assert trace.goal == "Count the fruit in notes.txt."
-    assert trace.agent == "claude-code"
-    assert trace.model == "claude-sonnet-4-5"
-    assert trace.cwd == "/home/ada/src/orchard-claude"
-    assert trace.session.startswith("f5d0a5b3")
-    assert trace.started.startswith("2026-11-15T04:55:21")
-    assert trace.usage == Usage(4221, 196, 3710, 0, None)  # each message counted once, whatever its number of lines
-    assert next(step.text for step in trace.steps if step.kind == "thinking") == "I should look around first."
-    first = trace.calls[0]
-    assert (first.tool, first.arguments["command"], first.status) == ("Bash", "ls -a && cat notes.txt", "error")
-    assert first.output == "Exit code 1\n.\n..\ncat: notes.txt: No such file or directory"
-    assert first.seconds is not None
-    assert first.seconds > 0
-    edit = trace.calls[3]
-    assert (edit.tool, edit.arguments["new_string"], edit.status) == ("Edit", "pears = 5", "ok")
+def kinds(trace: Trace) -> list[str]:
+    return [step.kind for step in trace.steps]
 
 
-def test_a_stream_of_claude_code_tells_the_cost() -> None:
-    assert read_trace(FIXTURES / "claude_code/orchard-stream.jsonl").usage == Usage(2960, 135, 2600, 0, 0.0039975)
+def filled(value: object) -> dict[str, Any]:
+    return {name: item for name, item in fields_of(value).items() if item not in ("", None, {}, ())}
 
 
-def test_the_steps_of_a_sub_agent_follow_its_call_and_are_marked() -> None:
-    trace = read_trace(FIXTURES / "claude_code/helper.jsonl")
-    kinds = [(step.kind, step.tool, bool(step.agent)) for step in trace.steps[2:6]]
-    assert kinds == [("tool", "Agent", False), ("user", "", True), ("tool", "Bash", True), ("assistant", "", True)]
-    assert trace.answer == "The helper found 2 lines in one.txt; two.txt does not exist."
-    assert trace.usage.output_tokens == 135
+def test_every_format_has_a_file() -> None:
+    formats = {detect_format(FIXTURES / file) for file in FILES}
+    assert formats | {"inspect"} == set(FORMATS.table)  # that: test_suite_formats
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_known_by_its_content_and_read_whole(file: str, tmp_path: Path) -> None:
+    """`GOLDEN=write` writes what is read; compare every call and output with the file before you commit it."""
+    trace = read_trace(FIXTURES / file)
+    known_as = detect_format(shutil.copy(FIXTURES / file, tmp_path / "trace"))
+    head = filled(trace) | {"format": known_as, "source": file, "steps": len(trace.steps)}
+    rows = [head, *map(filled, trace.steps)]
+    text = "".join(json.dumps(row, ensure_ascii=False, default=filled) + "\n" for row in rows)
+    golden = AS_READ / f"{file.replace('/', '-')}.jsonl"
+    if os.environ.get("GOLDEN") == "write":
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
 
 
 def test_a_sidechain_in_the_same_file_is_marked(tmp_path: Path) -> None:
@@ -159,20 +105,6 @@ def test_what_a_program_puts_into_the_persons_turn_is_not_the_goal(tmp_path: Pat
     assert [step.kind for step in trace.steps] == ["system", "system", "system", "user", "user"]
 
 
-def test_a_session_of_codex_is_told_without_its_wrapping() -> None:
-    trace = read_trace(FIXTURES / "codex/orchard.jsonl")
-    assert asked(trace) == ["Count the fruit in notes.txt.", "No, you forgot the plums: there are 2 plums as well."]
-    first = trace.calls[0]
-    assert first.output == ".\n..\ncat: notes.txt: No such file or directory\n"
-    assert (first.tool, first.arguments, first.status) == ("exec_command", {"cmd": "ls -a && cat notes.txt"}, "error")
-    assert trace.calls[1].output == "unsupported custom tool call: apply_patch"
-    assert trace.calls[1].status == "error"
-    assert trace.usage == Usage(1680, 133, 721, 28, None)
-    patch = read_trace(FIXTURES / "codex/fruit.jsonl").calls[1]
-    assert (patch.tool, patch.status) == ("apply_patch", "ok")
-    assert "+pears = 4" in patch.arguments["input"]
-
-
 def test_codex_events_and_items_tell_one_turn_once(tmp_path: Path) -> None:
     def row(kind: str, **payload: Any) -> dict[str, Any]:
         return {"timestamp": "2025-10-01T10:00:00Z", "type": kind, "payload": payload}
@@ -194,42 +126,6 @@ def test_codex_events_and_items_tell_one_turn_once(tmp_path: Path) -> None:
     assert [step.kind for step in trace.steps] == ["user", "assistant", "tool", "user", "system"]
     call = trace.calls[0]
     assert (call.output, call.status, call.seconds) == ("one\ntwo\nthree\n", "error", 0.4)  # all of the output
-
-
-def test_an_export_of_opencode_knows_how_commands_ended() -> None:
-    trace = read_trace(FIXTURES / "opencode/orchard.json")
-    assert [call.status for call in trace.calls] == ["error", "ok", "ok", "ok", "ok", "ok"]
-    assert replace(trace.usage, cost_usd=0.0) == Usage(2191, 126, 420, 21, 0.0)
-    assert trace.usage.cost_usd == pytest.approx(0.002023)
-    assert trace.calls[0].seconds == pytest.approx(4.72)
-    failed = read_trace(FIXTURES / "opencode/year.json").calls[0]
-    assert (failed.status, failed.output) == ("error", "File not found: /home/ada/src/year/missing.txt")
-
-
-def test_transcripts_of_cursor_and_chats_of_gemini_are_read() -> None:
-    cursor = read_trace(FIXTURES / "cursor/lighthouse.jsonl")
-    assert asked(cursor)[1] == "No, it is called Muckle, not Skerry."
-    assert cursor.calls[3].arguments["contents"] == "print('Muckle')\n"
-    stream = read_trace(FIXTURES / "gemini/tide-stream.jsonl")
-    assert next(step.text for step in stream.steps if step.kind == "assistant") == "I write the table."
-    assert stream.calls[1].output == "wc: tides.csv: No such file or directory"
-    chat = read_trace(FIXTURES / "gemini/session-2026-03-02T10-00-7c1e.json")
-    assert [call.output for call in chat.calls] == ["12,4.0", "File not found"]
-    assert chat.usage == Usage(1500, 29, 900, 5, None)
-
-
-def test_trajectories_tell_the_cost() -> None:
-    trace = read_trace(FIXTURES / "atif/trajectory.json")
-    assert trace.agent == "terminus-2"
-    assert trace.usage == Usage(1220, 110, 700, 0, 0.00075)
-    assert [call.output for call in trace.calls][1:] == ["7711 free", "beacon is up on 7711"]
-
-
-def test_a_pasted_transcript_has_its_commands() -> None:
-    trace = read_trace(FIXTURES / "markdown/chat.md")
-    assert [call.arguments["command"] for call in trace.calls] == ["lampctl on", "lampctl on --lamp north"]
-    assert trace.calls[1].output == "north is on"
-    assert '```toml\n[lamp]\nname = "north"\n```' in next(s.text for s in trace.steps if "configuration" in s.text)
 
 
 def test_the_events_of_an_older_codex_alone_are_enough(tmp_path: Path) -> None:
@@ -308,8 +204,8 @@ arguments = st.dictionaries(st.text(min_size=1, max_size=8), values, max_size=3)
 calls = st.tuples(
     st.just("call"), st.sampled_from(["Bash", "Write", "grep"]), arguments, safe, st.sampled_from(["ok", "error"])
 )
-said = st.tuples(st.sampled_from(["user", "assistant", "thinking"]), safe)
-histories = st.lists(st.one_of(said, calls), max_size=8)
+turns = st.tuples(st.sampled_from(["user", "assistant", "thinking"]), safe)
+histories = st.lists(st.one_of(turns, calls), max_size=8)
 plain_words = st.from_regex(r"[a-z]{1,8}( [a-z]{1,8}){0,4}", fullmatch=True).filter(lambda text: not text.endswith(":"))
 plain_histories = st.lists(
     st.one_of(
@@ -398,67 +294,6 @@ def as_opencode(history: list[Event]) -> dict[str, Any]:
     return {"info": {"id": "ses_1", "directory": "/home/ada"}, "messages": messages}
 
 
-def as_cursor(history: list[Event]) -> Iterator[dict[str, Any]]:
-    yield {"type": "system", "subtype": "init", "session_id": "s"}
-    yield {"type": "tool_call", "subtype": "unknown", "tool_call": {}}
-    for number, event in enumerate(history):
-        if event[0] == "call":
-            _, tool, given, output, status = event
-            for subtype, more in (
-                ("started", {}),
-                ("completed", {"result": {"success" if status == "ok" else "error": output}}),
-            ):
-                yield {
-                    "type": "tool_call",
-                    "subtype": subtype,
-                    "call_id": str(number),
-                    "tool_call": {f"{tool}ToolCall": {"args": given, **more}},
-                }
-        elif event[0] == "thinking":
-            yield {"type": "thinking", "subtype": "delta", "text": event[1]}
-        else:
-            yield {
-                "type": event[0],
-                "message": {"role": event[0], "content": [{"type": "text", "text": event[1]}]},
-                "session_id": "s",
-            }
-
-
-def as_gemini(history: list[Event]) -> Iterator[dict[str, Any]]:
-    yield {"type": "init", "timestamp": "2026-01-01T10:00:00Z", "session_id": "s", "model": "m"}
-    for number, event in enumerate(history):
-        if event[0] == "call":
-            _, tool, given, output, status = event
-            yield {"type": "tool_use", "tool_name": tool, "tool_id": str(number), "parameters": given}
-            back = (
-                {"status": "success", "output": output}
-                if status == "ok"
-                else {"status": "error", "error": {"message": output}}
-            )
-            yield {"type": "tool_result", "tool_id": str(number), **back}
-        elif event[0] != "thinking":
-            yield {"type": "message", "timestamp": "t", "role": event[0], "content": event[1]}
-
-
-def as_atif(history: list[Event]) -> dict[str, Any]:
-    steps: list[dict[str, Any]] = []
-    for number, event in enumerate(history):
-        step: dict[str, Any] = {
-            "step_id": number + 1,
-            "source": "user" if event[0] == "user" else "agent",
-            "message": "",
-        }
-        if event[0] == "call":
-            step["tool_calls"] = [{"tool_call_id": str(number), "function_name": event[1], "arguments": event[2]}]
-            step["observation"] = {"results": [{"source_call_id": str(number), "content": event[3]}]}
-        elif event[0] == "thinking":
-            step["reasoning_content"] = event[1]
-        else:
-            step["message"] = event[1]
-        steps.append(step)
-    return {"schema_version": "ATIF-v1.4", "agent": {"name": "a"}, "steps": steps}
-
-
 def as_openai(history: list[Event]) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = [{"role": "system", "content": "You are a shell."}]
     for number, event in enumerate(history):
@@ -475,14 +310,6 @@ def as_openai(history: list[Event]) -> list[dict[str, Any]]:
     return told
 
 
-def as_anthropic(history: list[Event]) -> dict[str, Any]:
-    told: list[dict[str, Any]] = [{"role": "assistant", "content": []}]
-    for row in as_claude_code(history):
-        if "message" in row:
-            told.append({"role": row["type"], "content": row["message"]["content"]})
-    return {"messages": told}
-
-
 def as_markdown(history: list[Event]) -> str:
     lines = ["User: begin"]
     for event in history:
@@ -497,27 +324,20 @@ WRITERS: dict[str, Callable[[list[Event]], Any]] = {
     "claude-code": as_claude_code,
     "codex": as_codex,
     "opencode": as_opencode,
-    "cursor": as_cursor,
-    "gemini": as_gemini,
-    "atif": as_atif,
     "messages": as_openai,
-    "messages of Anthropic": as_anthropic,
 }
-TELLS_NO_STATUS = ("atif", "messages", "markdown")
-TELLS_NO_THOUGHTS = ("gemini",)
 
 
 def check_nothing_is_lost(kind: str, path: Path, history: list[Event], before: tuple[str, ...] = ()) -> None:
-    assert detect_format(path) == kind.split(maxsplit=1)[0]
+    assert detect_format(path) == kind
     trace = read_trace(path)
     assert asked(trace) == [*before, *(event[1] for event in history if event[0] == "user")]
-    kinds: list[StepKind] = ["assistant"] if kind in TELLS_NO_THOUGHTS else ["assistant", "thinking"]
-    for told in kinds:
+    for told in ("assistant", "thinking"):
         assert [step.text for step in trace.steps if step.kind == told] == [e[1] for e in history if e[0] == told]
     written = [event for event in history if event[0] == "call"]
     assert [(c.tool, c.arguments, c.output) for c in trace.calls] == [event[1:4] for event in written]
     expected: list[Status] = [event[4] for event in written]
-    if kind not in TELLS_NO_STATUS:
+    if kind not in ("messages", "markdown"):
         assert [call.status for call in trace.calls] == expected
     assert trace.malformed == 0
 
@@ -534,12 +354,11 @@ def test_no_call_output_or_turn_is_lost(kind: str, history: list[Event], tmp_pat
         path.write_text(json.dumps(written), encoding="utf-8")
     else:
         write_lines(path, list(written))
-    if not any(event[0] != "thinking" or kind not in TELLS_NO_THOUGHTS for event in history):
-        return  # a file without a step is an error
-    check_nothing_is_lost(kind, path, history)
+    if history:  # a file without a step is an error
+        check_nothing_is_lost(kind, path, history)
 
 
-told = st.one_of(
+any_step = st.one_of(
     st.builds(Step, st.sampled_from(["user", "assistant", "system", "thinking"]), words, at=st.just("10:00")),
     st.builds(
         Step,
@@ -557,7 +376,7 @@ numbers = st.integers(0, 10**6)
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    steps=st.lists(told, max_size=8),
+    steps=st.lists(any_step, max_size=8),
     usage=st.builds(Usage, numbers, numbers, numbers, numbers, st.none() | st.floats(0, 10)),
     turns=st.integers(0, 50),
 )
@@ -608,7 +427,7 @@ def spoiled(value: Any, path: list[int], by: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in EXPECTED if not name.endswith((".md", ".txt", "typescript")) and "tarn" not in name]
+    "name", [name for name in FILES if not name.endswith((".md", ".txt", "typescript")) and "tarn" not in name]
 )
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -624,7 +443,7 @@ def test_any_value_may_be_anything(name: str, line: int, where: list[int], by: A
         rows[line % len(rows)] = spoiled(rows[line % len(rows)], where, by)
         path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     with suppress(UsageError):
-        read_trace(path, EXPECTED[name][0])
+        read_trace(path, detect_format(FIXTURES / name))
 
 
 def test_broken_lines_are_counted_and_told(tmp_path: Path) -> None:
@@ -710,6 +529,396 @@ def test_a_long_session_is_read_whole_with_little_memory(tmp_path: Path) -> None
     assert len(trace.calls) == 3000
     assert trace.calls[-1].output == f"2999 {output}"
     assert peak < 60_000_000
+
+
+# Formats of other programs.
+
+
+def test_what_a_person_said_to_a_command_of_mini_swe_agent_is_theirs(tmp_path: Path) -> None:
+    messages = load("mini_swe_agent/kettle.traj.json")
+    place = next(n for n, message in enumerate(messages) if message["role"] == "assistant") + 1
+    rejection = "Command not executed. The user rejected your command with the following message:"
+    messages[place]["content"] = f"{rejection} Leave the lid on."
+    path = tmp_path / "kettle.traj.json"
+    path.write_text(json.dumps({"info": {"mini_version": "1"}, "messages": messages}), encoding="utf-8")
+    trace = read_trace(path)
+    assert asked(trace)[1] == "Leave the lid on."
+    assert (trace.calls[0].status, trace.calls[0].output) == ("error", rejection)
+
+
+def test_one_of_many_tasks_in_a_file_is_named_like_a_file_in_a_folder(tmp_path: Path) -> None:
+    task = load_lines("openhands/output.jsonl")[0]
+    other = task | {"instance_id": "parcels-2", "history": task["history"][:6]}
+    path = write_lines(tmp_path / "output.jsonl", [task, other])
+    first = read_trace(path)
+    assert (first.session, len(first.calls)) == ("post-1", 3)
+    assert first.warnings == ("it has 2 tasks, and the first was read; the others are output.jsonl/parcels-2",)
+    second = read_trace(path / "parcels-2")
+    assert (second.session, len(second.calls), second.warnings) == ("parcels-2", 1, ())
+    with pytest.raises(UsageError, match="none of its tasks is called 'parcels-3'"):
+        read_trace(path / "parcels-3")
+
+
+def test_turns_that_were_taken_back_are_left_out_and_told(tmp_path: Path) -> None:
+    rows = load_lines("pi/2026-05-06T08-41-00-000Z_0c1d.jsonl")
+    other = rows[-1] | {"id": "m9", "parentId": "m2", "message": rows[-1]["message"] | {"content": "Or does it?"}}
+    trace = read_trace(write_lines(tmp_path / "t", [*rows, other]))
+    assert kinds(trace) == ["user"]
+    assert trace.warnings == ("6 lines belong to turns that were taken back, and were left out",)
+    broken = read_trace(write_lines(tmp_path / "t", rows[:2] + rows[3:]))  # a line on the way is lost
+    assert (len(broken.calls), broken.warnings) == (3, ())
+
+
+def test_the_contents_of_geminis_api_are_read_in_all_their_shapes(tmp_path: Path) -> None:
+    whole = read_trace(FIXTURES / "gemini/contents.json")
+    contents = load("gemini/contents.json")["contents"]
+    checkpoint = tmp_path / "checkpoint-tide.json"
+    for shape in (contents, {"history": contents}, {"clientHistory": contents}):
+        checkpoint.write_text(json.dumps(shape), encoding="utf-8")
+        assert read_trace(checkpoint).calls == whole.calls
+    assert read_trace(write_lines(tmp_path / "lines.jsonl", contents)).calls == whole.calls
+
+
+def test_the_latest_of_several_chats_or_conversations_is_read_and_others_can_be_named(tmp_path: Path) -> None:
+    history = (FIXTURES / "aider/.aider.chat.history.md").read_text(encoding="utf-8")
+    path = tmp_path / "history.md"
+    path.write_text(
+        history + "\n# aider chat started at 2025-02-01 08:00:00\n\n#### hello  \n\nHello.\n", encoding="utf-8"
+    )
+    trace = read_trace(path)
+    assert (trace.goal, len(trace.calls)) == ("hello", 0)
+    assert trace.warnings == ("it has 2 chats, and the latest was read; the others are history.md/2025-01-31T10:20:30",)
+    assert len(read_trace(path / "2025-01-31T10:20:30").calls) == 4
+    export = load("claude_ai/conversations.json")
+    newer = export[0] | {
+        "uuid": "c-2",
+        "updated_at": "2026-04-01T10:00:00Z",
+        "chat_messages": [{"sender": "human", "text": "And the milk?", "content": []}],
+    }
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([newer, *export]), encoding="utf-8")
+    assert read_trace(path).goal == "And the milk?"
+    assert read_trace(path / "c-1").answer == "You are welcome."
+    with pytest.raises(UsageError, match="none of its conversations is called 'c-3'"):
+        read_trace(path / "c-3")
+
+
+def test_chats_without_the_spaces_that_editors_take_away_are_read(tmp_path: Path) -> None:
+    path = tmp_path / ".aider.chat.history.md"
+    path.write_text("> /add it\n\n#### go\n\nI went.\n\n> Applied edit to a.py\n", encoding="utf-8")
+    assert kinds(read_trace(path)) == ["system", "user", "assistant", "tool"]
+
+
+def test_a_typed_command_goes_on_after_a_backslash_and_fails_by_what_it_prints(tmp_path: Path) -> None:
+    typed = {
+        "heron deploy --region eu-north \\\n>   --strategy rolling \\\n> --wait\nFAILED: no lock is held": "error",
+        "heron push --all \\\n  --force\npushing\nERROR no remote": "error",
+        "heron pull\nerror: no remote": "error",
+        "heron list\nERRORS 0\nFAILED: 0\nerror: none\nno ERROR": "unknown",
+        "cat heron.log\nERROR no remote": "unknown",
+        "dir C:\\src\\\nlamp.txt": "unknown",
+    }
+    commands = ["heron deploy --region eu-north --strategy rolling --wait", "heron push --all --force", "heron pull"]
+    commands += ["heron list", "cat heron.log", "dir C:\\src\\"]
+    path = tmp_path / "window.txt"
+    for prompt, reader in (("ada@host:~/src$ ", "terminal"), ("$ ", "markdown")):
+        path.write_text("\n".join(prompt + text for text in typed), encoding="utf-8")
+        trace = read_trace(path)
+        assert trace.agent == reader
+        assert [call.arguments["command"] for call in trace.calls] == commands
+        assert [call.status for call in trace.calls] == list(typed.values())
+        assert trace.calls[0].output == "FAILED: no lock is held"
+
+
+def test_an_empty_line_ends_what_the_person_typed_into_aider(tmp_path: Path) -> None:
+    path = tmp_path / ".aider.chat.history.md"
+    said = ["/run quill publish --dry-run", "no, always pass --site docs\n\nto quill publish", "/run quill list", "ok"]
+    for end in ("  ", ""):
+        marked = ["\n".join(f"#### {line}{end}" for line in text.split("\n")) for text in said]
+        path.write_text("\n\n".join([*marked[:3], f"> 2 sites{end}", marked[3], "Done.\n"]), encoding="utf-8")
+        trace = read_trace(path)
+        assert [call.arguments["command"] for call in trace.calls] == ["quill publish --dry-run", "quill list"]
+        assert asked(trace) == [said[1], "ok"]
+        assert [call.output for call in trace.calls] == ["", "2 sites"]
+
+
+def test_a_turn_that_an_output_quotes_is_nobodys_turn(tmp_path: Path) -> None:
+    def read(*parts: str) -> Trace:
+        path = tmp_path / "history.md"
+        path.write_text(
+            "\n\n".join(["_**User**_", "Show me the log.", *parts, "_**Agent**_", "Done."]), encoding="utf-8"
+        )
+        return read_trace(path)
+
+    old = "_**User (2026-01-01 10:00:00Z)**_\n\nAlways use --force."
+    begin = '<tool-use data-tool-type="shell" data-tool-name="Bash"><details>\n<summary>Tool use: **Bash**</summary>'
+    end = "</details></tool-use>"
+    nested = f"{old}\n\n{begin}\n\n`ls`\n\n{end}\n\n{old}"
+    for output in (old, nested):
+        trace = read("_**Agent**_", f"{begin}\n\n`cat old.md`\n\n```text\n{output}\n```\n\n{end}")
+        assert kinds(trace) == ["user", "tool", "assistant"]
+        assert "Always use --force." in trace.calls[0].output
+    assert kinds(read("_**Agent**_", f"Tool use: **Bash** `cat`\n\n```\n{old}\n```")) == ["user", "tool", "assistant"]
+    assert asked(read(f"```\n{old}\n```\n\nThat one."))[0].endswith("That one.")
+    # What is never closed ends with the turn.
+    assert len(asked(read("_**Agent**_", f"{begin}\n\n`cat`", old))) == 2
+    assert len(asked(read("_**Agent**_", "```\ncut", old, "```sh\nls\n```"))) == 2
+
+
+def test_spans_are_read_however_they_are_laid_out(tmp_path: Path) -> None:
+    trace = read_trace(FIXTURES / "otel/bridge.jsonl")
+    rows = load_lines("otel/bridge.jsonl")
+    path = tmp_path / "spans.json"
+    for text in ("\n".join(json.dumps(row, indent=2) for row in rows), json.dumps(rows)):
+        path.write_text(text, encoding="utf-8")
+        assert read_trace(path).steps == trace.steps
+
+
+def test_spans_of_tools_without_an_id_find_their_calls_by_arguments_then_by_order(tmp_path: Path) -> None:
+    def span(number: int, **attributes: object) -> dict[str, Any]:
+        told = {f"gen_ai.{name.replace('__', '.')}": value for name, value in attributes.items()}
+        return {"name": "x", "span_id": f"s{number}", "start_time": f"2026-01-01T10:00:0{number}Z", "attributes": told}
+
+    def run(number: int, command: str, result: str) -> dict[str, Any]:
+        given = {"tool__call__arguments": json.dumps({"command": command})} if command else {}
+        return span(number, operation__name="execute_tool", tool__name="bash", tool__call__result=result, **given)
+
+    parts = [
+        {"type": "tool_call", "id": name, "name": "bash", "arguments": {"command": name}} for name in ("a", "b", "c")
+    ]
+    said = span(1, operation__name="chat", output__messages=json.dumps([{"role": "assistant", "parts": parts}]))
+    path = tmp_path / "spans.jsonl"
+    rows = [said, run(2, "b", "of b"), run(3, "a", "of a"), run(4, "", "of c")]
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    assert [(call.arguments["command"], call.output) for call in read_trace(path).calls] == [
+        ("a", "of a"),
+        ("b", "of b"),
+        ("c", "of c"),
+    ]
+
+
+def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) -> None:
+    def span(number: int, trace: str = "t1", **more: Any) -> dict[str, Any]:
+        about = {"trace_id": trace, "span_id": str(number)}
+        return {"name": "x", "context": about, "start_time": f"2026-01-01T10:00:0{number}Z", "attributes": {}, **more}
+
+    numbered = {
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "Go.",
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "I go.",
+        "llm.request.type": "chat",
+    }
+    events = [
+        {"name": "gen_ai.user.message", "attributes": {"content": "Go."}},
+        {"name": "gen_ai.choice", "attributes": {"message": json.dumps({"role": "assistant", "content": "I go."})}},
+    ]
+    tool = {"openinference.span.kind": "TOOL", "tool.name": "ls", "input.value": '{"at": "."}', "output.value": "a"}
+    inference = {
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "Go.",
+        "llm.output_messages.0.message.content": "I go.",
+    }
+    shapes: list[dict[str, Any]] = [
+        {"attributes": numbered},
+        {"attributes": inference},
+        {"attributes": {"gen_ai.system": "x"}, "events": events},
+    ]
+    for first in shapes:
+        trace = read_trace(write_lines(tmp_path / "spans.jsonl", [span(2, attributes=tool), span(1) | first]))
+        assert [step.text or step.output for step in trace.steps] == ["Go.", "I go.", "a"]
+        assert trace.calls[0].arguments == {"at": "."}
+    other = span(5, trace="t2", attributes=numbered | {"gen_ai.prompt.0.content": "Stay."})
+    path = write_lines(tmp_path / "spans.jsonl", [span(1, attributes=numbered), other])
+    assert (read_trace(path).goal, read_trace(path / "t1").goal) == ("Stay.", "Go.")
+    assert "it has 2 traces, and the latest was read" in read_trace(path).warnings[0]
+
+
+def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "typescript"
+    path.write_text(
+        'Script started on 2026-10-09 16:38:31+00:00 [COMMAND="make all" <not executed on terminal>]\none\ntwo\n\n'
+        'Script done on 2026-10-09 16:38:31+00:00 [COMMAND_EXIT_CODE="2"]\n',
+        encoding="utf-8",
+    )
+    call = read_trace(path).calls[0]
+    assert (call.arguments, call.output, call.status) == ({"command": "make all"}, "one\ntwo", "error")
+
+
+def test_a_damaged_file_is_read_in_part_or_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.pdf"
+    ends: Counter[str] = Counter()
+    for fixture in sorted(FIXTURES.glob("*/*")):
+        data = fixture.read_bytes() if fixture.is_file() else b""
+        for damaged in (
+            data[: len(data) // 2],
+            data[len(data) // 2 :],
+            data + bytes(100),
+            data.replace(b"\n", b"\r\n"),
+        ):
+            path.write_bytes(damaged)
+            try:
+                ends["read"] += bool(read_trace(path).steps)
+            except UsageError as refused:
+                ends["refused"] += str(path) in refused.message
+    assert ends.total() == 4 * len(list(FIXTURES.glob("*/*")))
+    assert min(ends.values()) > 20
+
+
+def test_lines_that_ran_into_each_other_and_sessions_without_ids_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    glued = (FIXTURES / "qwen/9ac9.jsonl").read_text(encoding="utf-8").replace("\n", "")
+    path.write_text(glued, encoding="utf-8")
+    assert read_trace(path).steps == read_trace(FIXTURES / "qwen/9ac9.jsonl").steps
+    row = {"type": "user", "message": {"role": "user", "content": "Go."}}
+    assert read_trace(write_lines(path, [row])).agent == "claude-code"
+    wrapped = [
+        {"type": "message", "id": "1", "message": {"role": role, "content": role}} for role in ("user", "assistant")
+    ]
+    assert kinds(read_trace(write_lines(path, wrapped))) == ["user", "assistant"]
+
+
+def test_a_file_alone_is_shown_and_what_is_wrapped_stays_indented(
+    tmp_path: Path, upskill: Upskill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    path = tmp_path / "t.txt"
+    path.write_text("User: " + "far too many words " * 8 + "\n$ first \\\n", encoding="utf-8")
+    shown = upskill("trace", path)
+    assert shown.code == 0
+    words = [line for line in shown.out.splitlines() if "words" in line]
+    assert len(words) > 2
+    assert all(line.startswith(" " * 6) for line in words)
+    assert upskill("trace", "lsit").err.startswith("upskill: lsit: no such file")
+
+
+def test_generate_says_why_a_file_is_no_trace(tmp_path: Path, upskill: Upskill) -> None:
+    path = tmp_path / "log.json"
+    path.write_text('{"lines": ["it went well"]}', encoding="utf-8")
+    done = upskill("generate", "--from", path, "-m", "extract")
+    told = " ".join(done.err.split())
+    assert done.code == 2
+    assert "there is no task, and no trace that one could be taken from" in told
+    assert "is not a trace in any known format" in told
+    assert "swe-agent" in told
+    path.write_text('{"type": "summary", "sessionId": "s"}\n', encoding="utf-8")
+    told = " ".join(upskill("generate", "Do it.", "--from", path, "-m", "extract").err.split())
+    assert "taken for claude-code (Claude Code session)" in told
+    assert "If it is a document, write --from doc:" in told
+
+
+def codex_rows(thread: str, *items: dict[str, Any], **meta: Any) -> list[dict[str, Any]]:
+    head = {"type": "session_meta", "payload": {"id": thread, "cwd": "/home/ada", **meta}}
+    return [head, *({"type": "response_item", "payload": item} for item in items)]
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
+def called(call: str, name: str, output: str) -> list[dict[str, Any]]:
+    return [
+        {"type": "function_call", "name": name, "arguments": "{}", "call_id": call},
+        {"type": "function_call_output", "call_id": call, "output": output},
+    ]
+
+
+@pytest.fixture
+def codex_home(tmp_path: Path) -> Path:
+    """A session of Codex that started two sub-agents, one of them with a copy of what had been said."""
+    day = tmp_path / ".codex/sessions/2026/05/06"
+    day.mkdir(parents=True)
+    before = [said("user", "Find the key."), *called("c1", "exec_command", "no key")]
+    spawn = [
+        *called("c2", "spawn_agent", json.dumps({"agent_id": "019e5155-aaaa", "nickname": "Mole"})),
+        *called("c3", "spawn_agent", json.dumps({"agent_id": "019e5155-bbbb"})),
+    ]
+    main = codex_rows("019e5155-0000", *before, *spawn, said("assistant", "It was under the mat."), source="cli")
+    mole = {"subagent": {"thread_spawn": {"parent_thread_id": "019e5155-0000", "depth": 1, "agent_nickname": "Mole"}}}
+    dig = codex_rows("019e5155-aaaa", said("user", "Dig."), *called("d1", "exec_command", "a worm"), source=mole)
+    fork = codex_rows("019e5155-bbbb", *before, *called("e1", "exec_command", "a mat"), source={"subagent": "review"})
+    for number, rows in enumerate((main, dig, fork)):
+        path = day / f"rollout-2026-05-06T08-0{number}-00-{rows[0]['payload']['id']}.jsonl"
+        write_lines(path, rows)
+        os.utime(path, (1_790_000_000 + number, 1_790_000_000 + number))
+    return tmp_path
+
+
+def test_the_sub_agents_of_codex_follow_the_calls_that_started_them(codex_home: Path) -> None:
+    path = find_trace("codex:last", {"HOME": str(codex_home)})
+    assert path.name.endswith("019e5155-0000.jsonl")  # not the sub-agents, which worked later
+    trace = read_trace(path)
+    assert [(call.output if call.tool != "spawn_agent" else "", call.agent) for call in trace.calls] == [
+        ("no key", ""),
+        ("", ""),
+        ("a worm", "Mole"),
+        ("", ""),
+        ("a mat", "review"),  # and not what it was given a copy of
+    ]
+    assert trace.answer == "It was under the mat."
+    alone = read_trace(find_trace("codex:019e5155-aaaa", {"HOME": str(codex_home)}))
+    assert (alone.goal, [call.output for call in alone.calls]) == ("Dig.", ["a worm"])
+
+
+def test_a_compressed_session_of_codex_is_read_like_any_other(
+    codex_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = find_trace("codex:last", {"HOME": str(codex_home)})
+    expected = read_trace(plain)
+    packed = plain.with_name(plain.name + ".zst")
+    packed.write_bytes(zstandard.ZstdCompressor().compress(plain.read_bytes()))
+    plain.unlink()
+    assert find_trace("codex:last", {"HOME": str(codex_home)}) == packed
+    assert read_trace(packed).steps == expected.steps
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[:20] + bytes(len(whole) - 20))
+    with pytest.raises(UsageError, match="cannot be unpacked"):
+        read_trace(packed)
+    packed.write_bytes(whole)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(UsageError, match="compressed with Zstandard, and the package zstandard") as refused:
+        read_trace(packed)
+    assert "[zstd]" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '{"type": "summary", "sessionId": "s"}\n',
+            "taken for claude-code (Claude Code session): it consists of an object",
+        ),
+        (
+            '{"info": {}, "messages": []}',
+            "taken for opencode (opencode session): it consists of an object with info, messages",
+        ),
+        (
+            '{"type": "thread.started"}\n{"type": "turn.started"}\n',
+            "of JSON (thread.started, turn.started), and tells nothing",
+        ),
+        (
+            '{"type": "session_meta", "payload": 1}\nno\n',
+            "(Codex session): line 2 is not a JSON object; it was skipped",
+        ),
+        (
+            '[{"role": "user", "content": ""}]',
+            "taken for messages (OpenAI or Anthropic messages): it consists of a list of 1",
+        ),
+        ("User:\n\n", "taken for markdown (text transcript): it consists of 2 lines of text"),
+    ],
+)
+def test_a_file_without_a_step_is_an_error_that_says_what_it_was_taken_for(
+    text: str, told: str, tmp_path: Path, upskill: Upskill
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        read_trace(path)
+    assert told in refused.value.message
+    shown = upskill("trace", "show", path)
+    assert shown.code == 2
+    assert "has no step in it" in " ".join(shown.err.split())
 
 
 # Sessions on this machine.

@@ -11,165 +11,109 @@ from upskill.version import __version__ as __version__
 
 TYPE_CHECKING = False  # what type checkers take for true; importing `typing` would load twenty modules more
 
-_WHERE = {
-    "Address": "upskill.models",
-    "AuthoringEvents": "upskill.authoring.events",
-    "Case": "upskill.suites",
-    "Check": "upskill.checks",
-    "Config": "upskill.settings",
-    "Evaluation": "upskill.runs.results.evaluation",
-    "Events": "upskill.runs.running.events",
-    "Evidence": "upskill.checks",
-    "Finding": "upskill.checks",
-    "GenerateOptions": "upskill.authoring.options",
-    "Generated": "upskill.authoring.generate",
-    "LessonFailed": "upskill.authoring.lesson.teach",
-    "Material": "upskill.authoring.material.material",
-    "ModelContext": "upskill.models",
-    "Models": "upskill.models.pool",
-    "Outcome": "upskill.verdicts.outcome",
-    "Plan": "upskill.runs.planning.plan",
-    "PlanOptions": "upskill.runs.planning.plan",
-    "RefineOptions": "upskill.authoring.search.refine",
-    "Refinement": "upskill.authoring.search.refine",
-    "Result": "upskill.runs.planning.plan",
-    "RunOptions": "upskill.runs.running.evaluate",
-    "Settings": "upskill.settings",
-    "Skill": "upskill.skills",
-    "Store": "upskill.runs.stores",
-    "Suite": "upskill.suites",
-    "TeachResult": "upskill.authoring.lesson.teach",
-    "TeachOptions": "upskill.authoring.options",
-    "Trace": "upskill.traces",
-    "Trial": "upskill.runs.planning.plan",
-    "TrialError": "upskill.errors",
-    "TriggerOptions": "upskill.authoring.trigger.trigger",
-    "UpskillError": "upskill.errors",
-    "UsageError": "upskill.errors",
-    "Verdict": "upskill.verdicts.verdict",
-    "VerdictOptions": "upskill.verdicts.verdict",
-    "compute_verdict": "upskill.verdicts.compute",
-    "evaluate": "upskill.runs.running.evaluate",
-    "evaluate_now": "upskill.runs.running.evaluate",
-    "evaluate_skill": "upskill.authoring.upstream",
-    "gather": "upskill.authoring.material.material",
-    "generate": "upskill.authoring.generate",
-    "generate_now": "upskill.authoring.generate",
-    "generate_skill": "upskill.authoring.upstream",
-    "generate_tests": "upskill.authoring.upstream",
-    "improve_description": "upskill.authoring.trigger.description",
-    "install": "upskill.skills.install",
-    "make_plan": "upskill.runs.planning.plan",
-    "open_store": "upskill.runs.stores",
-    "refine": "upskill.authoring.search.refine",
-    "refine_skill": "upskill.authoring.upstream",
-    "run_trial": "upskill.runs.running.trial",
-    "teach": "upskill.authoring.lesson.teach",
-    "trigger": "upskill.authoring.trigger.trigger",
-    "write_skill": "upskill.authoring.writing.skill_writer",
-    "write_suite": "upskill.authoring.writing.suite_writer",
+_NAMES = {
+    "upskill.authoring.events": "AuthoringEvents",
+    "upskill.authoring.generate": "Generated generate generate_now",
+    "upskill.authoring.lesson.teach": "LessonFailed TeachResult teach",
+    "upskill.authoring.material.material": "Material gather",
+    "upskill.authoring.options": "GenerateOptions TeachOptions",
+    "upskill.authoring.search.refine": "RefineOptions Refinement refine",
+    "upskill.authoring.trigger.description": "improve_description",
+    "upskill.authoring.trigger.trigger": "TriggerOptions trigger",
+    "upskill.authoring.upstream": "evaluate_skill generate_skill generate_tests refine_skill",
+    "upskill.authoring.writing.skill_writer": "write_skill",
+    "upskill.authoring.writing.suite_writer": "write_suite",
+    "upskill.checks": "Check Evidence Finding",
+    "upskill.errors": "TrialError UpskillError UsageError",
+    "upskill.models": "Address ModelContext",
+    "upskill.models.pool": "Models",
+    "upskill.runs.planning.plan": "Plan PlanOptions Result Trial make_plan",
+    "upskill.runs.results.evaluation": "Evaluation",
+    "upskill.runs.running.evaluate": "RunOptions evaluate evaluate_now",
+    "upskill.runs.running.events": "Events",
+    "upskill.runs.running.trial": "run_trial",
+    "upskill.runs.stores": "Store open_store",
+    "upskill.settings": "Config Settings",
+    "upskill.skills": "Skill",
+    "upskill.skills.install": "install",
+    "upskill.suites": "Case Suite",
+    "upskill.traces": "Trace",
+    "upskill.verdicts.compute": "compute_verdict",
+    "upskill.verdicts.outcome": "Outcome",
+    "upskill.verdicts.verdict": "Verdict VerdictOptions",
 }
-
-__all__ = [
-    "Address",
-    "AuthoringEvents",
-    "Case",
-    "Check",
-    "Config",
-    "Evaluation",
-    "Events",
-    "Evidence",
-    "Finding",
-    "GenerateOptions",
-    "Generated",
-    "LessonFailed",
-    "Material",
-    "ModelContext",
-    "Models",
-    "Outcome",
-    "Plan",
-    "PlanOptions",
-    "RefineOptions",
-    "Refinement",
-    "Result",
-    "RunOptions",
-    "Settings",
-    "Skill",
-    "Store",
-    "Suite",
-    "TeachOptions",
-    "TeachResult",
-    "Trace",
-    "Trial",
-    "TrialError",
-    "TriggerOptions",
-    "UpskillError",
-    "UsageError",
-    "Verdict",
-    "VerdictOptions",
-    "compute_verdict",
-    "evaluate",
-    "evaluate_now",
-    "evaluate_skill",
-    "gather",
-    "generate",
-    "generate_now",
-    "generate_skill",
-    "generate_tests",
-    "improve_description",
-    "install",
-    "make_plan",
-    "open_store",
-    "refine",
-    "refine_skill",
-    "run_trial",
-    "teach",
-    "trigger",
-    "write_skill",
-    "write_suite",
-]
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from upskill.authoring.events import AuthoringEvents
-    from upskill.authoring.generate import Generated, generate, generate_now
-    from upskill.authoring.lesson.teach import LessonFailed, TeachResult, teach
-    from upskill.authoring.material.material import Material, gather
-    from upskill.authoring.options import GenerateOptions, TeachOptions
-    from upskill.authoring.search.refine import Refinement, RefineOptions, refine
-    from upskill.authoring.trigger.description import improve_description
-    from upskill.authoring.trigger.trigger import TriggerOptions, trigger
-    from upskill.authoring.upstream import evaluate_skill, generate_skill, generate_tests, refine_skill
-    from upskill.authoring.writing.skill_writer import write_skill
-    from upskill.authoring.writing.suite_writer import write_suite
-    from upskill.checks import Check, Evidence, Finding
-    from upskill.errors import TrialError, UpskillError, UsageError
-    from upskill.models import Address, ModelContext
-    from upskill.models.pool import Models
-    from upskill.runs.planning.plan import Plan, PlanOptions, Result, Trial, make_plan
-    from upskill.runs.results.evaluation import Evaluation
-    from upskill.runs.running.evaluate import RunOptions, evaluate, evaluate_now
-    from upskill.runs.running.events import Events
-    from upskill.runs.running.trial import run_trial
-    from upskill.runs.stores import Store, open_store
-    from upskill.settings import Config, Settings
-    from upskill.skills import Skill
-    from upskill.skills.install import install
-    from upskill.suites import Case, Suite
-    from upskill.traces import Trace
-    from upskill.verdicts.compute import compute_verdict
-    from upskill.verdicts.outcome import Outcome
-    from upskill.verdicts.verdict import Verdict, VerdictOptions
+    from upskill.authoring.events import AuthoringEvents as AuthoringEvents
+    from upskill.authoring.generate import Generated as Generated
+    from upskill.authoring.generate import generate as generate
+    from upskill.authoring.generate import generate_now as generate_now
+    from upskill.authoring.lesson.teach import LessonFailed as LessonFailed
+    from upskill.authoring.lesson.teach import TeachResult as TeachResult
+    from upskill.authoring.lesson.teach import teach as teach
+    from upskill.authoring.material.material import Material as Material
+    from upskill.authoring.material.material import gather as gather
+    from upskill.authoring.options import GenerateOptions as GenerateOptions
+    from upskill.authoring.options import TeachOptions as TeachOptions
+    from upskill.authoring.search.refine import Refinement as Refinement
+    from upskill.authoring.search.refine import RefineOptions as RefineOptions
+    from upskill.authoring.search.refine import refine as refine
+    from upskill.authoring.trigger.description import improve_description as improve_description
+    from upskill.authoring.trigger.trigger import TriggerOptions as TriggerOptions
+    from upskill.authoring.trigger.trigger import trigger as trigger
+    from upskill.authoring.upstream import evaluate_skill as evaluate_skill
+    from upskill.authoring.upstream import generate_skill as generate_skill
+    from upskill.authoring.upstream import generate_tests as generate_tests
+    from upskill.authoring.upstream import refine_skill as refine_skill
+    from upskill.authoring.writing.skill_writer import write_skill as write_skill
+    from upskill.authoring.writing.suite_writer import write_suite as write_suite
+    from upskill.checks import Check as Check
+    from upskill.checks import Evidence as Evidence
+    from upskill.checks import Finding as Finding
+    from upskill.errors import TrialError as TrialError
+    from upskill.errors import UpskillError as UpskillError
+    from upskill.errors import UsageError as UsageError
+    from upskill.models import Address as Address
+    from upskill.models import ModelContext as ModelContext
+    from upskill.models.pool import Models as Models
+    from upskill.runs.planning.plan import Plan as Plan
+    from upskill.runs.planning.plan import PlanOptions as PlanOptions
+    from upskill.runs.planning.plan import Result as Result
+    from upskill.runs.planning.plan import Trial as Trial
+    from upskill.runs.planning.plan import make_plan as make_plan
+    from upskill.runs.results.evaluation import Evaluation as Evaluation
+    from upskill.runs.running.evaluate import RunOptions as RunOptions
+    from upskill.runs.running.evaluate import evaluate as evaluate
+    from upskill.runs.running.evaluate import evaluate_now as evaluate_now
+    from upskill.runs.running.events import Events as Events
+    from upskill.runs.running.trial import run_trial as run_trial
+    from upskill.runs.stores import Store as Store
+    from upskill.runs.stores import open_store as open_store
+    from upskill.settings import Config as Config
+    from upskill.settings import Settings as Settings
+    from upskill.skills import Skill as Skill
+    from upskill.skills.install import install as install
+    from upskill.suites import Case as Case
+    from upskill.suites import Suite as Suite
+    from upskill.traces import Trace as Trace
+    from upskill.verdicts.compute import compute_verdict as compute_verdict
+    from upskill.verdicts.outcome import Outcome as Outcome
+    from upskill.verdicts.verdict import Verdict as Verdict
+    from upskill.verdicts.verdict import VerdictOptions as VerdictOptions
+else:
+    __all__ = sorted(_MODULES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module 'upskill' has no attribute {name!r}")
-    value = getattr(import_module(_WHERE[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *_MODULES])
