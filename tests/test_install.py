@@ -9,21 +9,7 @@ import pytest
 
 from conftest import Upskill
 from upskill import Skill, UsageError
-from upskill.authoring.saving.output import replace_manifest
-from upskill.skills.install import RECORD, TARGETS, Installation, find_target, install
-
-# agent -> below the project, below the home folder
-PLACES = {
-    "generic": (".agents/skills", ".agents/skills"),
-    "claude-code": (".claude/skills", ".claude/skills"),
-    "codex": (".agents/skills", ".agents/skills"),
-    "cursor": (".cursor/skills", ".cursor/skills"),
-    "opencode": (".agents/skills", ".config/opencode/skills"),
-    "gemini-cli": (".agents/skills", ".gemini/skills"),
-    "copilot": (".agents/skills", ".copilot/skills"),
-    "pi": (".pi/skills", ".pi/agent/skills"),
-    "qwen-code": (".qwen/skills", ".qwen/skills"),
-}
+from upskill.skills.install import RECORD, Installation, find_target, install
 
 
 def made(folder: Path, body: str = "Body.", name: str = "my-skill") -> Path:
@@ -37,20 +23,23 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_the_table_has_every_agent() -> None:
-    assert {name: (row.project_skills, row.user_skills) for name, row in TARGETS.items()} == PLACES
-
-
-@pytest.mark.parametrize("agent", PLACES)
-@pytest.mark.parametrize("user_wide", [False, True])
-def test_a_skill_goes_where_the_agent_looks(home: Path, upskill: Upskill, agent: str, user_wide: bool) -> None:
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        (["--to", "opencode"], ".agents/skills"),
+        (["--to", "opencode", "--global"], "~/.config/opencode/skills"),
+        (["--to", "cursor", "--project", "project"], "project/.cursor/skills"),
+    ],
+)
+def test_a_skill_goes_where_the_agent_looks(home: Path, upskill: Upskill, options: list[str], place: str) -> None:
     source = made(home / "skills")
-    done = upskill("install", source, "--to", agent, *(["--global"] if user_wide else []), "--json")
-    place = (Path.home() if user_wide else Path()) / PLACES[agent][user_wide] / "my-skill"
+    (home / "project").mkdir()
+    done = upskill("install", source, *options, "--json")
+    folder = Path(place).expanduser() / "my-skill"
     assert done.code == 0
-    assert done.json == {"agent": agent, "folder": str(place), "done": "installed", "kept": None}
-    assert contents(place) == contents(source)
-    assert (place / "scripts" / "run.sh").stat().st_mode & 0o100
+    assert done.json == {"agent": options[1], "folder": str(folder), "done": "installed", "kept": None}
+    assert contents(folder) == contents(source)
+    assert (folder / "scripts" / "run.sh").stat().st_mode & 0o100
     assert Path.home().is_relative_to(home.parent)
 
 
@@ -67,12 +56,6 @@ def test_tests_of_a_skill_are_copied_only_when_asked_for(home: Path, upskill: Up
     assert contents(place) == contents(source)
     assert upskill(*command).out.startswith("updated: ")
     assert not (place / "evals").exists()
-
-
-def test_another_project_can_be_named(home: Path, upskill: Upskill) -> None:
-    (home / "project").mkdir()
-    done = upskill("install", made(home / "skills"), "--to", "cursor", "--project", "project")
-    assert (done.code, done.out) == (0, "installed: project/.cursor/skills/my-skill\n")
 
 
 def test_an_unknown_agent_is_a_usage_error_that_suggests_one(home: Path, upskill: Upskill) -> None:
@@ -158,15 +141,6 @@ def test_the_command_says_where_the_old_one_went(home: Path, upskill: Upskill) -
     assert str(kept.relative_to(home)) in forced.err
 
 
-def test_an_update_keeps_the_history_that_someone_began_there(tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    install(Skill.load(made(tmp_path / "skills")), there)
-    (there / "my-skill" / ".git").mkdir()
-    (there / "my-skill" / ".git" / "HEAD").write_text("history")
-    assert install(Skill.load(made(tmp_path / "skills", "Better.")), there).status == "updated"
-    assert (there / "my-skill" / ".git" / "HEAD").read_text() == "history"
-
-
 def test_a_replacement_that_breaks_leaves_the_old_one_in_place(tmp_path: Path) -> None:
     there = tmp_path / "there"
     made(there)
@@ -207,21 +181,6 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="cannot be written"):
         install(Skill.load(made(tmp_path / "skills")), tmp_path / "there")
     (tmp_path / "other" / RECORD).mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"{RECORD}: cannot be written"):
+    with pytest.raises(UsageError, match=f"{RECORD}: is not a file that can be replaced"):
         install(Skill.load(made(tmp_path / "skills")), tmp_path / "other")
-
-
-def test_a_file_that_cannot_be_replaced_leaves_no_temporary_one_behind(tmp_path: Path) -> None:
-    root = tmp_path / "skills"
-    (root / RECORD / "in the way").mkdir(parents=True)
-    with pytest.raises(UsageError, match="cannot be written"):
-        install(Skill.load(made(tmp_path / "from")), root)
-    assert {path.name for path in root.iterdir()} == {RECORD, "my-skill"}
-    folder = made(tmp_path / "to")
-    skill = Skill.load(folder).with_body("New.")
-    (folder / "SKILL.md").unlink()
-    (folder / "SKILL.md" / "in the way").mkdir(parents=True)
-    before = sorted(folder.iterdir())
-    with pytest.raises(UsageError, match=r"has no SKILL\.md"):
-        replace_manifest(skill, folder)
-    assert sorted(folder.iterdir()) == before
+    assert {path.name for path in (tmp_path / "other").iterdir()} == {RECORD, "my-skill"}

@@ -122,33 +122,25 @@ class MissingTool(CheckError):
     """A program that a check needs is not installed: whatever a student left, it has no part in that."""
 
 
-class wrap_trial_errors:  # noqa: N801 - reads like the function that it stands for, at a fraction of the cost
+@contextmanager
+def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
     """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done.
 
     The system's own errors (a full disk, a lost connection) are nobody's bug. Any other exception that is not one of
     ours is a bug in upskill, and keeps its traceback. A sandbox that breaks down while a model works in it is not
     reported as something that the model did.
     """
-
-    __slots__ = ("doing", "kind")
-
-    def __init__(self, kind: type[TrialError], doing: str) -> None:
-        self.kind = kind
-        self.doing = doing
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is None or not isinstance(error, Exception):
-            return
-        if isinstance(error, UsageError | CeilingReached | StoreError):
-            return
-        if isinstance(error, TrialError):
-            beside = self.kind is ModelError and isinstance(error, SandboxError)
-            if not beside and not error.message.startswith(self.doing):
-                error.message = f"{self.doing}: {error.message}"
-            return
-        wrapped = self.kind(f"{self.doing}: {type(error).__name__}: {str(error) or 'no message'}")
+    try:
+        yield
+    except (UsageError, CeilingReached, StoreError):
+        raise
+    except TrialError as error:
+        beside = kind is ModelError and isinstance(error, SandboxError)
+        if not beside and not error.message.startswith(doing):
+            error.message = f"{doing}: {error.message}"
+        raise
+    except Exception as error:
+        wrapped = kind(f"{doing}: {type(error).__name__}: {str(error) or 'no message'}")
         if not isinstance(error, OSError | EOFError):  # TimeoutError is an OSError too
             wrapped.traceback = traceback.format_exc()
         raise wrapped from error
@@ -158,11 +150,8 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """A hint that names the nearest known word, or lists them all when none is near."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
-    if near:
-        best = _likeness(word, near[0])
-        return "Did you mean " + " or ".join(repr(name) for name in near if _likeness(word, name) == best) + "?"
-    return otherwise or ("Known: " + ", ".join(names) + "." if names else "")
-
-
-def _likeness(word: str, name: str) -> float:
-    return difflib.SequenceMatcher(None, name, word).ratio()
+    likeness = [difflib.SequenceMatcher(None, name, word).ratio() for name in near]
+    best = [repr(name) for name, likely in zip(near, likeness, strict=True) if likely == likeness[0]]
+    if best:
+        return f"Did you mean {' or '.join(best)}?"
+    return otherwise or (f"Known: {', '.join(names)}." if names else "")

@@ -104,12 +104,12 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _accept_older_names(cls, fields: Any) -> Any:
-        if (given := as_mapping(fields)) is not None:
-            fields = given
-            for older, name in OLDER_NAMES.items():
-                if older in fields:
-                    fields.setdefault(name, fields.pop(older))
-        return fields
+        if (settings := as_mapping(fields)) is None:
+            return fields
+        for older, name in OLDER_NAMES.items():
+            if older in settings:
+                settings.setdefault(name, settings.pop(older))
+        return settings
 
     @classmethod
     def load(cls, environment: Mapping[str, str] = os.environ, here: str | Path = ".") -> Settings:
@@ -117,21 +117,15 @@ class Settings(BaseModel):
 
         $UPSKILL_STORE goes before the `store` of any of them: that is where a URL with a password belongs.
         """
-        settings = cls._find(environment, here)
-        location = environment.get("UPSKILL_STORE")
-        return settings.model_copy(update={"store": location}) if location else settings
-
-    @classmethod
-    def _find(cls, environment: Mapping[str, str], here: str | Path) -> Settings:
-        named = environment.get("UPSKILL_CONFIG")
-        if named:
-            return cls.read(Path(named))
         usual = Path(environment.get("HOME", "~")).expanduser() / ".config"
         folders = (environment.get("XDG_CONFIG_HOME") or usual, usual)
-        for path in (Path(here) / FILE, *(Path(folder) / "upskill" / "config.yaml" for folder in folders)):
-            if _is_file(path):
-                return cls.read(path)
-        return cls.model_construct()  # the defaults: nobody has to build a validator for them
+        paths = (Path(here) / FILE, *(Path(folder) / "upskill" / "config.yaml" for folder in folders))
+        named = environment.get("UPSKILL_CONFIG")
+        path = Path(named) if named else next(filter(_is_file, paths), None)
+        # The defaults: nobody has to build a validator for them.
+        settings = cls.model_construct() if path is None else cls.read(path)
+        location = environment.get("UPSKILL_STORE")
+        return settings.model_copy(update={"store": location}) if location else settings
 
     @classmethod
     def read(cls, path: Path) -> Settings:

@@ -52,21 +52,11 @@ def missing_files(body: str, paths: Iterable[str]) -> list[str]:
     """The files that a body links to, or names in the usual folders, and that are not among these paths."""
     there = set(paths)
     folders = {path[: slash.start()] for path in there for slash in re.finditer("/", path)}
-    return [path for path in _mentioned_files(body) if path not in there and path not in folders]
-
-
-def _mentioned_files(body: str) -> Iterator[str]:
-    links = (unquote(found["path"].partition("#")[0]) for found in _LINK.finditer(blank_code(body)))
-    named = (found["path"] for found in _NAMED.finditer(body))
-    paths = [*(path for path in links if path and not _ELSEWHERE.match(path) and "." in path), *named]
-    yield from dict.fromkeys(path for path in map(normpath, paths) if not path.startswith(".."))
-
-
-def describe_missing(paths: list[str]) -> str:
-    """One line for all of them."""
-    more = f" and {len(paths) - MAX_SHOWN} more" if len(paths) > MAX_SHOWN else ""
-    some = ", ".join(paths[:MAX_SHOWN]) + more
-    return f"the instructions name {some}, and the skill has no such file{'s' if len(paths) > 1 else ''}"
+    links = (unquote(link["path"].partition("#")[0]) for link in _LINK.finditer(blank_code(body)))
+    mentioned = [path for path in links if path and not _ELSEWHERE.match(path) and "." in path]
+    mentioned += [mention["path"] for mention in _NAMED.finditer(body)]
+    paths = dict.fromkeys(path for path in map(normpath, mentioned) if not path.startswith(".."))
+    return [path for path in paths if path not in there | folders]
 
 
 # What only evaluation reads. The student never sees it, so a change here does not make it a different skill to learn.
@@ -265,7 +255,11 @@ class Skill:
                 Problem("warning", f"the body is long (~{self.tokens} tokens); under 500 lines and 5,000 is the advice")
             )
         if missing := missing_files(self.body, (file.path for file in self.files)):
-            found.append(Problem("warning", describe_missing(missing)))
+            some = ", ".join(missing[:MAX_SHOWN]) + (
+                f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
+            )
+            no_file = f"the skill has no such file{'s' if len(missing) > 1 else ''}"
+            found.append(Problem("warning", f"the instructions name {some}, and {no_file}"))
         return found + [Problem("warning", hidden) for hidden in self.hidden_text]
 
     @property

@@ -13,14 +13,14 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 from upskill.plain import as_list, as_mapping, counted
-from upskill.traces import Step, Trace
+from upskill.traces import Trace
 from upskill.traces.redaction.rules import (
     ABOUT,
     COMMAND_LINES,
@@ -39,7 +39,7 @@ MAX_USES = 8  # of a plain word beside the place where it is a password
 MAX_ENCODED = 100_000  # letters; what is longer is a file
 MAX_ARGUMENT = 1000  # letters; what is longer is a script, which is looked at by itself
 MAX_VALUE = 200  # what is longer is no password
-STEP_FIELDS = ("text", "tool", "output", "at", "agent")
+STEP_FIELDS = ("text", "tool", "arguments", "output", "at", "agent")
 TRACE_FIELDS = ("goal", "source", "cwd", "session", "model", "agent", "stop", "started")
 ALL_HINTS = sorted({hint for rule in RULES for hint in rule.hints})
 Span = tuple[int, int]
@@ -80,16 +80,19 @@ def redact_trace(trace: Trace) -> Redaction:
     """The same trace without secrets in its texts, arguments, outputs and metadata."""
     redactor = Redactor()
     # The first pass finds the values; the second finds them again where nothing around them gives them away.
-    steps = [redactor.step(step) for step in trace.steps]
-    fields: dict[str, Any] = {name: redactor.text(getattr(trace, name)) for name in TRACE_FIELDS}
-    fields["warnings"] = tuple(redactor.text(warning) for warning in trace.warnings)
+    clean = _clean_trace(trace, redactor.value)
     redactor.keep_rare_words(
-        text for step in steps for text in (step.text, step.output, json.dumps(step.arguments, default=str))
+        text for step in clean.steps for text in (step.text, step.output, json.dumps(step.arguments, default=str))
     )
     if redactor.values or redactor.words:
-        steps = [redactor.step_again(step) for step in steps]
-        fields = {name: redactor.replace_known(value) for name, value in fields.items()}
-    return Redaction(replace(trace, steps=tuple(steps), **fields), dict(redactor.counts))
+        clean = _clean_trace(clean, redactor.replace_known)
+    return Redaction(clean, dict(redactor.counts))
+
+
+def _clean_trace(trace: Trace, clean: Callable[[Any], Any]) -> Trace:
+    steps = [replace(step, **{name: clean(getattr(step, name)) for name in STEP_FIELDS}) for step in trace.steps]
+    fields = {name: clean(getattr(trace, name)) for name in TRACE_FIELDS}
+    return replace(trace, steps=tuple(steps), warnings=tuple(map(clean, trace.warnings)), **fields)
 
 
 class Redactor:
@@ -127,15 +130,6 @@ class Redactor:
             return self._redact_arguments([self.value(item, name) for item in entries])
         return value
 
-    def step(self, step: Step) -> Step:
-        texts = {name: self.text(getattr(step, name)) for name in STEP_FIELDS if getattr(step, name)}
-        return replace(step, arguments=self.value(step.arguments), **texts)
-
-    def step_again(self, step: Step) -> Step:
-        """The second pass over a step."""
-        texts = {name: self.replace_known(getattr(step, name)) for name in STEP_FIELDS if getattr(step, name)}
-        return replace(step, arguments=self.replace_known(step.arguments), **texts)
-
     def keep_rare_words(self, texts: Iterable[str]) -> None:
         """Forget the plain words that are all over the texts: they are names that also served as a password."""
         plain = [word for word in self.words if word.isalpha()]
@@ -165,8 +159,6 @@ class Redactor:
             return {self.replace_known(key): self.replace_known(item) for key, item in fields.items()}
         if (entries := as_list(value)) is not None:
             return [self.replace_known(item) for item in entries]
-        if isinstance(value, tuple):
-            return tuple(self.replace_known(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
         return value
 
     def _apply_rules(self, text: str) -> str:
