@@ -17,7 +17,7 @@ from test_create import says, skill_of, user
 from upskill import Skill, Suite
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.suite_writer import write_suite
-from upskill.checks.length import MaxLength
+from upskill.checks.answer import MaxLength
 from upskill.suites.quality import probe_case
 
 SKILL = Skill.new(

@@ -17,10 +17,11 @@ from conftest import Upskill, read_check, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
 from upskill.authoring.writing.suite_writer import CHECK_KINDS, write_suite
-from upskill.checks import CHECKS, harness, workspace
-from upskill.checks.compiles import LANGUAGES
+from upskill.checks import CHECKS, workspace
 from upskill.checks.extract import blocks
-from upskill.checks.python import HARNESS
+from upskill.checks.programs import harness
+from upskill.checks.programs.compiles import LANGUAGES
+from upskill.checks.programs.python import HARNESS
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
 from upskill.runs.planning.plan import PlanOptions, make_plan

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from upskill.checks import Evidence, guard, texts, workspace
+from upskill.checks import Evidence, texts, workspace
+from upskill.checks.programs import guard
 from upskill.errors import TrialError
 from upskill.runs.planning.plan import Judgement
 from upskill.runs.running.trial import Grading

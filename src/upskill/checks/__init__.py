@@ -11,9 +11,9 @@ in the order of the suite, so that `extract` can put code into a file for those 
   `kernel_correct`, `kernel_faster`
 - of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
 
-What kinds share: `texts` (texts and patterns, as a suite writes them), `denial` (mentions that an answer denies),
-`workspace` (the files an agent left, and where a check works in the sandbox), `guard` (what was left must not steer its
-programs), `harness` (runs the function of a `python` check).
+`answer`, `judge`, `json_schema`, `files`, `extract`, `tools` (what was done), `programs` and `kernel` hold them. They
+share `texts` (texts and patterns, as a suite writes them), `denial` (mentions that an answer denies) and `workspace`
+(the files an agent left, and where a check works in the sandbox).
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ CHECKS = Registry(
     "check",
     "upskill.checks",
     {
-        "contains": "upskill.checks.contains:Contains",
-        "contains_any": "upskill.checks.contains:ContainsAny",
-        "not_contains": "upskill.checks.contains:NotContains",
-        "equals": "upskill.checks.equals:Equals",
-        "starts_with": "upskill.checks.equals:StartsWith",
-        "regex": "upskill.checks.regex:Regex",
-        "not_regex": "upskill.checks.regex:NotRegex",
-        "min_length": "upskill.checks.length:MinLength",
-        "max_length": "upskill.checks.length:MaxLength",
+        "contains": "upskill.checks.answer:Contains",
+        "contains_any": "upskill.checks.answer:ContainsAny",
+        "not_contains": "upskill.checks.answer:NotContains",
+        "equals": "upskill.checks.answer:Equals",
+        "starts_with": "upskill.checks.answer:StartsWith",
+        "regex": "upskill.checks.answer:Regex",
+        "not_regex": "upskill.checks.answer:NotRegex",
+        "min_length": "upskill.checks.answer:MinLength",
+        "max_length": "upskill.checks.answer:MaxLength",
         "json_schema": "upskill.checks.json_schema:JsonSchema",
         "judge": "upskill.checks.judge:Judge",
-        "file_exists": "upskill.checks.file_exists:FileExists",
-        "file_contains": "upskill.checks.contains:FileContains",
-        "file_matches": "upskill.checks.regex:FileMatches",
+        "file_exists": "upskill.checks.files:FileExists",
+        "file_contains": "upskill.checks.files:FileContains",
+        "file_matches": "upskill.checks.files:FileMatches",
         "file_json_schema": "upskill.checks.json_schema:FileJsonSchema",
         "extract": "upskill.checks.extract:Extract",
-        "compiles": "upskill.checks.compiles:Compiles",
-        "command": "upskill.checks.command:Command",
-        "python": "upskill.checks.python:PythonCheck",
+        "compiles": "upskill.checks.programs.compiles:Compiles",
+        "command": "upskill.checks.programs.command:Command",
+        "python": "upskill.checks.programs.python:PythonCheck",
         "kernel": "upskill.checks.kernel.tiers:KernelTiers",
         "kernel_compiles": "upskill.checks.kernel.tiers:KernelCompiles",
         "kernel_resources": "upskill.checks.kernel.tiers:KernelResources",

@@ -24,7 +24,7 @@ from referencing.jsonschema import DRAFT202012
 
 from upskill.checks import Check, Evidence, Finding, texts
 from upskill.checks.texts import TooLong, compiles, search
-from upskill.checks.workspace import Path, SandboxCheck, read_left
+from upskill.checks.workspace import FileCheck
 from upskill.plain import as_list, as_mapping, quoted
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -59,15 +59,13 @@ class JsonSchema(Check):
         return await _compare("the answer", fenced[0] if len(fenced) == 1 else answer, self.wanted)
 
 
-class FileJsonSchema(SandboxCheck):
+class FileJsonSchema(FileCheck):
     """Passes when this file, as the agent left it, is JSON that fits this JSON schema."""
 
-    path: Path
     wanted: Schema = Field(alias="schema")
 
-    async def run(self, evidence: Evidence) -> Finding:
-        content = await read_left(evidence, self.path)
-        return content if isinstance(content, Finding) else await _compare(self.path, content, self.wanted)
+    async def look_at(self, content: str) -> Finding:
+        return await _compare(self.path, content, self.wanted)
 
 
 async def _compare(what: str, text: str, schema: dict[str, Any]) -> Finding:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import regex
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from upskill.checks import Text
+from upskill.checks import Finding, Text
 from upskill.checks.denial import MAX_MENTIONS, is_denied
 from upskill.errors import CheckError
 from upskill.plain import as_list, quoted
@@ -110,6 +110,12 @@ def compiles(pattern: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(compiles)]
+
+
+def describe_match(where: str, pattern: str, match: str | None) -> Finding:
+    if match is None:
+        return Finding(False, f"{where} does not match {quoted(pattern)}")
+    return Finding(True, f"{where} matches {quoted(pattern)} with {quoted(match[:80])}")
 
 
 async def find(

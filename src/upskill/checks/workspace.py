@@ -131,6 +131,19 @@ async def read_left(evidence: Evidence, path: str) -> str | Finding:
     return data.decode("utf-8", "replace")
 
 
+class FileCheck(SandboxCheck):
+    """A check of what is in a file that the agent left."""
+
+    path: Path
+
+    async def run(self, evidence: Evidence) -> Finding:
+        content = await read_left(evidence, self.path)
+        return content if isinstance(content, Finding) else await self.look_at(content)
+
+    @abstractmethod
+    async def look_at(self, content: str) -> Finding: ...
+
+
 def in_words(error: OSError) -> str:
     """What is wrong with a file, whatever the kind of sandbox."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):

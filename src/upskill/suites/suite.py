@@ -20,7 +20,7 @@ import yaml
 
 from upskill.checks import SuiteCheck, read_checks
 from upskill.checks.extract import Extract
-from upskill.checks.guard import is_test, mentions_file
+from upskill.checks.programs.guard import is_test, mentions_file
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, printable, short

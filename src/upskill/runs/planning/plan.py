@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
 from upskill.agents.isolation import canary_for, plant_canary
-from upskill.checks.length import MaxLength
+from upskill.checks.answer import MaxLength
 from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
 from upskill.models.addresses import resolve

@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from upskill.agents.activation import without_openings
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.guard import disarm
+from upskill.checks.programs.guard import disarm
 from upskill.checks.workspace import CheckDir, ProgramCheck, output_excerpt
 from upskill.errors import CheckError, MissingTool
 from upskill.plain import as_mapping

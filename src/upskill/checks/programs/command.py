@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, WithJsonSchema, model_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.guard import disarm, risks
+from upskill.checks.programs.guard import disarm, risks
 from upskill.checks.texts import Pattern, Texts, enumerate_texts, find, lacking
 from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt
 from upskill.errors import MissingTool, UsageError

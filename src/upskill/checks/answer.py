@@ -1,0 +1,175 @@
+"""Checks for what the answer says: texts in it, patterns, all of it, its beginning, its length."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import ClassVar
+
+from pydantic import Field
+
+from upskill.checks import Check, Evidence, Finding
+from upskill.checks.texts import Pattern, Texts, WrittenText, describe_match, enumerate_texts, find, lacking
+from upskill.plain import quoted
+
+_FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?```$", re.DOTALL)
+_QUOTES = str.maketrans("‘’‚‛“”„‟«»", '\'\'\'\'""""""')
+_AROUND = "\"'*_ \n\t"  # emphasis and quotes
+WORDS_IN_A_ROW = 6  # that an answer and a skill have in common by recital, not by chance
+RECITED = 0.5  # share of a skill that makes an answer a recital
+
+
+class _Search(Check):
+    text: Texts
+    ignore_case: bool = True
+    asserted: bool = False
+
+    def absent(self, evidence: Evidence) -> list[str]:
+        return lacking(self.text, evidence.answer, ignore_case=self.ignore_case, asserted=self.asserted)
+
+    def present(self, evidence: Evidence) -> list[str]:
+        absent = self.absent(evidence)
+        return [text for text in self.text if text not in absent]
+
+
+class Contains(_Search):
+    """Passes when the answer has this text, or every one of these texts, in it. With `asserted` a mention that the
+    answer denies ("not X", "I cannot help with X") does not count."""
+
+    async def run(self, evidence: Evidence) -> Finding:
+        if absent := self.absent(evidence):
+            return Finding(False, f"the answer lacks {enumerate_texts(absent)}")
+        return Finding(True, f"the answer has {enumerate_texts(self.text)}")
+
+
+class ContainsAny(_Search):
+    """Passes when the answer has at least one of these texts in it; `asserted` as in `contains`."""
+
+    async def run(self, evidence: Evidence) -> Finding:
+        if present := self.present(evidence):
+            return Finding(True, f"the answer has {enumerate_texts(present)}")
+        return Finding(False, f"the answer has none of {enumerate_texts(self.text)}")
+
+
+class NotContains(_Search):
+    """Passes when the answer has none of these texts in it; with `asserted` it may name one to deny it ("A, not B").
+    Says nothing about an empty answer."""
+
+    async def run(self, evidence: Evidence) -> Finding:
+        if present := self.present(evidence):
+            return Finding(False, f"the answer has {enumerate_texts(present)}, which it must not")
+        return Finding(True, f"the answer is free of {enumerate_texts(self.text)}")
+
+
+class Regex(Check):
+    """Passes when this regular expression is found in the answer. Case counts unless `ignore_case` is true; with
+    `asserted` a match that the answer denies ("not X", "I cannot help with X") does not count."""
+
+    pattern: Pattern
+    ignore_case: bool = False
+    multiline: bool = True
+    asserted: bool = False
+
+    async def run(self, evidence: Evidence) -> Finding:
+        options = {"ignore_case": self.ignore_case, "multiline": self.multiline, "asserted": self.asserted}
+        return describe_match("the answer", self.pattern, await find(self.pattern, evidence.answer, **options))
+
+
+class NotRegex(Regex):
+    """Passes when this regular expression is nowhere in the answer; with `asserted` it may match what is denied."""
+
+    async def run(self, evidence: Evidence) -> Finding:
+        matches = await super().run(evidence)
+        return Finding(not matches.passed, matches.reason + (", which it must not" if matches.passed else ""))
+
+
+def normalize(text: str, *, ignore_case: bool = True) -> str:
+    """A text without what says nothing: white space, code marks, emphasis, quotes around it and a period at its end."""
+    plain = unicodedata.normalize("NFKC", text).strip()
+    if fenced := _FENCE.match(plain):
+        plain = fenced[1]
+    plain = " ".join(plain.translate(_QUOTES).replace("`", "").replace("**", "").split())
+    plain = re.sub(r"^(?:[-*>•+] )+", "", plain)  # marks of a list or a quotation
+    while True:
+        ends_in_period = plain.endswith((".", "。", "!")) and not plain.endswith("..")
+        inner = (plain[:-1] if ends_in_period else plain).strip(_AROUND)
+        if inner == plain:
+            return plain.casefold() if ignore_case else plain
+        plain = inner
+
+
+class Equals(Check):
+    """Passes when the answer is this text, or one of these texts. Case, white space, quotes and code marks around it,
+    emphasis and a period at its end do not count; with `exact` all but the white space around it does, and with
+    `ignore_case: false` case does."""
+
+    text: Texts
+    ignore_case: bool = True
+    exact: bool = False
+    revision: ClassVar[int] = 1  # every character counted once
+
+    async def run(self, evidence: Evidence) -> Finding:
+        same = any(self._is(evidence.answer, text) for text in self.text)
+        return Finding(same, f"the answer {'is' if same else 'is not'} {enumerate_texts(self.text)}")
+
+    def _is(self, answer: str, text: str) -> bool:
+        expected = normalize(text, ignore_case=self.ignore_case)
+        if self.exact or not expected:  # a text of nothing but marks is meant as it is
+            return answer.strip() == text.strip()
+        return normalize(answer, ignore_case=self.ignore_case) == expected
+
+
+class StartsWith(Check):
+    """Passes when the answer begins with this text; white space, quotes, code marks and emphasis before it do not
+    count, and neither does case unless `ignore_case` is false. With `exact` all but the white space does."""
+
+    text: WrittenText
+    ignore_case: bool = True
+    exact: bool = False
+    revision: ClassVar[int] = 1  # every character counted once
+
+    async def run(self, evidence: Evidence) -> Finding:
+        answer, text = evidence.answer.lstrip(), self.text.lstrip()
+        if not self.exact:
+            marks = _AROUND + "`“‘«"
+            answer, text = answer.lstrip(marks), text.lstrip(marks) or text
+            if self.ignore_case:
+                answer, text = answer.casefold(), text.casefold()
+        starts = answer.startswith(text)
+        return Finding(starts, f"the answer {'starts' if starts else 'does not start'} with {quoted(self.text)}")
+
+
+class MinLength(Check):
+    """Passes when the answer has at least this many characters, white space around it not counted."""
+
+    characters: int = Field(ge=1)
+
+    async def run(self, evidence: Evidence) -> Finding:
+        length = len(evidence.answer.strip())
+        reason = f"the answer has {length} characters, at least {self.characters} wanted"
+        return Finding(length >= self.characters, reason)
+
+
+class MaxLength(Check):
+    """Says of an answer with more than this many characters that it is verbose, which changes no outcome. It fails one
+    that also recites half of the skill, and with `brief`, where brevity is the task, every longer one."""
+
+    characters: int = Field(ge=1)
+    brief: bool = False
+    revision: ClassVar[int] = 1  # a longer answer had failed once
+
+    async def run(self, evidence: Evidence) -> Finding:
+        length = len(evidence.answer.strip())
+        reason = f"the answer has {length} characters, at most {self.characters} wanted"
+        if length <= self.characters or self.brief:
+            return Finding(length <= self.characters, reason)
+        skill = _word_runs(evidence.skill_body)
+        if skill and len(skill & _word_runs(evidence.answer)) >= RECITED * len(skill):
+            return Finding(False, f"{reason}, and it recites the skill")
+        return Finding(False, f"verbose: {reason}", decides=False)
+
+
+def _word_runs(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.casefold())
+    size = min(WORDS_IN_A_ROW, len(words))
+    return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)} if words else set()

@@ -1,0 +1,5 @@
+"""Checks that run programs where the agent was.
+
+- `command`: a line of shell; `compiles`: a compiler; `python`: a function beside the suite, called by `harness`
+- `guard`: what a student left must not steer these programs
+"""
