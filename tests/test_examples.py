@@ -10,8 +10,8 @@ import skills_ref
 
 from conftest import REPOSITORY
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
+from upskill.suites.near_duplicates import near_duplicates
 from upskill.suites.quality import probe_suite
-from upskill.suites.twins import near_duplicates
 
 EXAMPLES = {
     "kernel-builder-cuda-kernels": 40,

@@ -20,8 +20,8 @@ from upskill.checks import Evidence
 from upskill.checks.kernel.runner import TASK_MODULE, Task
 from upskill.checks.kernel.task import TaskHeader, read_signature, read_task
 from upskill.sandboxes import SANDBOXES, Setup
+from upskill.suites.near_duplicates import near_duplicates
 from upskill.suites.quality import probe_suite
-from upskill.suites.twins import near_duplicates
 from upskill.traces import Step, Trace
 from upskill.traces.formats import read_trace
 
@@ -54,8 +54,8 @@ def test_every_case_has_a_task_a_kernel_and_asks_for_their_launcher() -> None:
         asked, written = LAUNCHER.search(case.prompt), LAUNCHER.search(kernel(name))
         assert asked, name
         assert written, name
-        assert asked[1] == " ".join(task(name).written.split())
-        assert [one.kind for one in read_signature(written[1])] == [one.kind for one in task(name).signature]
+        assert asked[1] == " ".join(task(name).signature.split())
+        assert [one.kind for one in read_signature(written[1])] == [one.kind for one in task(name).arguments]
         assert f"tasks/{name}.py" in str([named.config for named in case.checks])
 
 
@@ -76,7 +76,7 @@ def test_unseen_tasks_ask_for_their_launcher_and_are_none_of_the_others() -> Non
         header = read_task((EVALS / "unseen" / f"{name}.py").read_text(encoding="utf-8"))
         asked = LAUNCHER.search(case.prompt)
         assert asked, name
-        assert asked[1] == " ".join(header.written.split())
+        assert asked[1] == " ".join(header.signature.split())
         assert header.timed
         assert f"unseen/{name}.py" in str([named.config for named in case.checks])
     assert near_duplicates([*suite.cases, *suites()[0].cases]) == []

@@ -51,7 +51,7 @@ from upskill.runs.running.evaluate import check_suite_quality
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Suite
-from upskill.suites.twins import describe_twins, find_twins
+from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redaction.redact import describe_counts
 
@@ -347,7 +347,8 @@ class Generation:
         drafts, suite, material = await self._write(models)
         if self.material.skill is None:
             self._keep_draft(drafts[0], suite)
-        for warning in [*await check_suite_quality(suite, drafts[0]), *describe_twins(find_twins(suite.cases))]:
+        repeated = describe_near_duplicates(group_near_duplicates(suite.cases))
+        for warning in [*await check_suite_quality(suite, drafts[0]), *repeated]:
             self.events.message(f"Note: {warning}")
         if self.student is None:
             return await self._edit_unproven(drafts[0], suite, material, models, store), suite, None

@@ -5,7 +5,7 @@
   data
 - `formats`: files of other tools, one module each
 - `quality`: probes that a suite has to fail before money is spent on it
-- `twins`: cases that ask nearly the same
+- `near_duplicates`: cases that ask nearly the same
 - `queries`: Query, Queries: what should and should not activate a skill
 """
 

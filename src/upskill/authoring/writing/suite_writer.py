@@ -23,8 +23,8 @@ from upskill.models import Model
 from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, object_schema
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, split
+from upskill.suites.near_duplicates import near_duplicates
 from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, probe_case
-from upskill.suites.twins import near_duplicates
 from upskill.traces.redaction.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements

@@ -67,7 +67,7 @@ async def record(
 
 async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, include: str) -> bytes:
     """The program that has a launcher recorded. The same one is linked once, though each tier that runs wants it."""
-    called = call_in_c(entry, header.signature)
+    called = call_in_c(entry, header.arguments)
     key = digest([build.host_object.hex(), called])
     if key not in _linked:
         await sandbox.write("kernel.o", build.host_object)
@@ -90,19 +90,19 @@ def _not_linked(error: str, header: TaskHeader, entry: str) -> Exception:
     if missing:
         return BadLauncher(f"the launcher calls {', '.join(missing[:5])}, which is not available to a kernel")
     if _UNDEFINED.search(error):
-        return BadLauncher(f'there is no function extern "C" void {entry}({header.written}, cudaStream_t stream)')
+        return BadLauncher(f'there is no function extern "C" void {entry}({header.signature}, cudaStream_t stream)')
     if "multiple definition" in error:
         twice = re.search(r"multiple definition of `([^'`]+)'", error)
         return BadLauncher(f"the file defines {twice[1] if twice else 'a function'}, which belongs to CUDA")
     return CheckError(f"the launcher could not be linked: {error[-400:]}")
 
 
-def call_in_c(entry: str, signature: Sequence[Argument]) -> str:
+def call_in_c(entry: str, arguments: Sequence[Argument]) -> str:
     """C that calls the launcher with words as arguments of its own types."""
-    types = [C_TYPES[argument.kind] for argument in signature]
+    types = [C_TYPES[argument.kind] for argument in arguments]
     values = [
         f"as_{argument.kind}(w[{number}])" if argument.kind in ("float", "double") else f"({kind})w[{number}]"
-        for number, (argument, kind) in enumerate(zip(signature, types, strict=True))
+        for number, (argument, kind) in enumerate(zip(arguments, types, strict=True))
     ]
     return f"""#include <stdint.h>
 #include <string.h>

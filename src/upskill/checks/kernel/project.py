@@ -18,25 +18,27 @@ from upskill.plain import as_list, as_mapping
 EDITION = 5
 MAX_PROBLEMS = 6
 # The tables of build.toml: the keys that each must have, and the others that it may.
-GENERAL = {"name": str, "version": int, "edition": int, "license": str, "backends": list}
-GENERAL_MAY = ["upstream", "source", "cuda", "hub", "kernel-depends", "neuron", "python-depends", "tpu", "xpu"]
+GENERAL = ("name", "version", "edition", "license", "backends")
+GENERAL_MAY = ("upstream", "source", "cuda", "hub", "kernel-depends", "neuron", "python-depends", "tpu", "xpu")
 FRAMEWORKS = ("torch", "torch-noarch", "tvm-ffi")
-TORCH_MAY = ["include", "minver", "maxver", "pyext", "src", "stable-abi", "cxx-flags"]
-KERNEL = {"backend": str, "depends": list, "src": list}
+TORCH_MAY = ("include", "minver", "maxver", "pyext", "src", "stable-abi", "cxx-flags")
+KERNEL = ("backend", "depends", "src")
 KERNEL_MAY = {
-    "cuda": ["cuda-capabilities", "cuda-flags", "cuda-minver", "cxx-flags", "include"],
-    "rocm": ["rocm-archs", "hip-flags", "cxx-flags", "include"],
-    "xpu": ["sycl-flags", "cxx-flags", "include"],
-    "metal": ["cxx-flags", "include"],
-    "cpu": ["cxx-flags", "include"],
+    "cuda": ("cuda-capabilities", "cuda-flags", "cuda-minver", "cxx-flags", "include"),
+    "rocm": ("rocm-archs", "hip-flags", "cxx-flags", "include"),
+    "xpu": ("sycl-flags", "cxx-flags", "include"),
+    "metal": ("cxx-flags", "include"),
+    "cpu": ("cxx-flags", "include"),
 }
 BACKENDS = ("cann", "cpu", "cuda", "metal", "neuron", "rocm", "tpu", "xpu")
-# Of all those, the lists.
-LISTS = (
-    *("src", "depends", "backends", "include", "pyext", "cuda-capabilities", "rocm-archs"),
-    *("cuda-flags", "cxx-flags", "hip-flags", "sycl-flags"),
-)
-KINDS = {str: "a text", int: "a whole number", list: "a list of texts"}
+# What their values are, as far as we look at them.
+KINDS: dict[str, type] = {
+    **dict.fromkeys(("name", "license", "backend"), str),
+    **dict.fromkeys(("version", "edition"), int),
+    **dict.fromkeys(("src", "depends", "backends", "include", "pyext", "cuda-capabilities", "rocm-archs"), list),
+    **dict.fromkeys(("cuda-flags", "cxx-flags", "hip-flags", "sycl-flags"), list),
+}
+KIND_NAMES: dict[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
 # Keys of older editions, and what stands there now.
 RENAMED = {"universal": "backends", "capabilities": "cuda-capabilities", "language": "backend", "pyroot": "nothing"}
 NO_CODE = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)  # texts and comments of C++
@@ -106,7 +108,7 @@ class _Project:
         if "torch" not in self.toml:
             yield "build.toml: has no [torch], so nothing binds the kernel to PyTorch"
         else:
-            yield from self._keys("torch", torch, {}, TORCH_MAY)
+            yield from self._keys("torch", torch, (), TORCH_MAY)
             yield from self._sources("torch", torch)
             if not any(path.startswith("torch-ext/") for path in self.bindings):
                 yield f"{self._at('torch', 'src')}: names no C++ file in torch-ext/"
@@ -157,19 +159,17 @@ class _Project:
                 where = self._at(f"kernel.{name}", "cuda-capabilities")
                 yield f"{where}: {', '.join(listed)} leave out {capability}, which is {arch}"
 
-    def _keys(
-        self, table: str, values: Mapping[str, Any], must: Mapping[str, type], may: Sequence[str]
-    ) -> Iterator[str]:
+    def _keys(self, table: str, values: Mapping[str, Any], must: Sequence[str], may: Sequence[str]) -> Iterator[str]:
         for key in must:
             if key not in values:
                 yield f"{self._at(table)}: [{table}] has no {key}"
         for key, value in values.items():
             if key not in must and key not in may:
                 yield self._unknown(key, table, [*must, *may])
-            elif kind := list if key in LISTS else must.get(key):
+            elif kind := KINDS.get(key):
                 right = isinstance(value, kind) and not isinstance(value, bool)
                 if not right or len(_texts(values, key)) != len(as_list(value) or ()):
-                    yield f"{self._at(table, key)}: {key} is {KINDS[kind]}, not {value!r:.60}"
+                    yield f"{self._at(table, key)}: {key} is {KIND_NAMES[kind]}, not {value!r:.60}"
 
     def _unknown(self, key: str, table: str, known: Sequence[str]) -> str:
         now = f"it is {RENAMED[key]} now" if key in RENAMED else did_you_mean(key, known)

@@ -19,7 +19,6 @@ import json
 import linecache
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -123,9 +122,9 @@ class Fixture:
         buffers = self.inputs | self.outputs
         values = {name: value for name, value in drawn.items() if name not in buffers}
         values |= {name: buffer.address for name, buffer in buffers.items()}
-        if unknown := [argument.name for argument in task.header.signature if argument.name not in values]:
+        if unknown := [argument.name for argument in task.header.arguments if argument.name not in values]:
             raise ValueError(f"SIGNATURE names {unknown[0]!r}, which neither inputs nor outputs give")
-        self.words = task.header.words(values)
+        self.words = task.header.to_words(values)
 
     @property
     def label(self) -> str:
@@ -159,7 +158,6 @@ class Fixture:
 class Runner:
     def __init__(self, device: Device, request: dict[str, Any], descriptor: int) -> None:
         self.device, self.request, self.store, self.stored = device, request, descriptor, 0
-        self.storing = 0.0  # seconds
         self.task = Task(request["task"])
         self.secret: int = request["seed"]
         header = self.task.header
@@ -240,7 +238,7 @@ class Runner:
         """A small call as it was made, for `watched`: of more than one element, behind which something could lie."""
         sizes = [sum(buffer.size for buffer in fixture.outputs.values()) for fixture in self.fixtures]
         fixture = min(zip(sizes, self.fixtures, strict=True), key=lambda pair: (pair[0] < 64, pair[0]))[1]
-        names = [argument.name for argument in self.task.header.signature]
+        names = [argument.name for argument in self.task.header.arguments]
         buffers = [
             {
                 "word": names.index(name),
@@ -254,11 +252,9 @@ class Runner:
 
     def _put(self, buffer: Buffer) -> int:
         """Where in the store the bytes of a buffer are from now on."""
-        began = time.perf_counter()
         at, data = self.stored, memoryview(self.device.to_bytes(buffer.data)).cast("B")
         write_store(self.store, data, at)
         self.stored += len(data)
-        self.storing += time.perf_counter() - began
         return at
 
     def _store(self, fixture: Fixture, seed: int) -> dict[str, Any]:
@@ -307,7 +303,7 @@ def serve_runner(device: Device, request: dict[str, Any], descriptor: int, chann
     except (KernelFailed, RuntimeError) as error:  # PyTorch tells of what a kernel broke, too
         channel.say({"failed": str(error).splitlines()[0]})
         return
-    channel.say({"done": measured | facts, "storing": runner.storing})
+    channel.say({"done": measured | facts})
 
 
 class Channel:

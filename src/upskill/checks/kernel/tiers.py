@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -188,63 +187,42 @@ class KernelFaster(TaskCheck):
         repeat = self.launches + WARMUP
         spec = RunSpec([timed], repeat=repeat, warmup=WARMUP, than=self.than, seconds=self.timeout)
         measured = await self.run_on_gpu(evidence, spec)
-        if isinstance(measured, Finding):
-            return measured
-        speed = compare_speed(measured)
-        slower = [rival for rival in speed.rivals if rival.ratio < self.at_least]
-        wants = f", {self.at_least:g} wanted" if slower else ""
-        return Finding(not slower, f"{speed}{wants}")
+        return measured if isinstance(measured, Finding) else speed_finding(measured, self.at_least)
 
 
 RESAMPLES = 2000
 LEVEL = 0.95
-CALLED = {"eager": "PyTorch eager", "compile": "torch.compile"}
+RIVALS = {"eager": "PyTorch eager", "compile": "torch.compile"}
 
 
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """How many times as long as the kernel it takes; above 1 the kernel is faster."""
-
-    name: str
-    seconds: float
-    ratio: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.2f}× the speed of {CALLED[self.name]} [{self.low:.2f}, {self.high:.2f}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    seconds: float  # median of the kernel
-    rivals: tuple[Rival, ...]
-    bandwidth: float | None = None  # share of what a large copy reaches
-
-    def __str__(self) -> str:
-        share = f", {self.bandwidth:.0%} of the bandwidth of a copy" if self.bandwidth is not None else ""
-        return f"{self.seconds * 1e6:.1f} µs: {', '.join(map(str, self.rivals))}{share}"
-
-
-def compare_speed(measured: dict[str, Any]) -> Speed:
-    """What the times of a runner come to."""
-    times: dict[str, list[float]] = measured["times"]
-    kernel = float(np.median(times["kernel"]))
-    rivals = tuple(_rival(name, times["kernel"], took) for name, took in times.items() if name != "kernel")
-    moved = measured.get("bytes")
-    share = moved / kernel / measured["copy_bandwidth"] if moved and measured.get("copy_bandwidth") else None
-    return Speed(kernel, rivals, share)
-
-
-def _rival(name: str, kernel: Sequence[float], rival: Sequence[float]) -> Rival:
+def compare_speed(kernel: Sequence[float], rival: Sequence[float]) -> tuple[float, float, float]:
+    """How many times as long as the kernel its rival takes, by medians, with an interval; above 1 the kernel is
+    faster."""
     random = np.random.default_rng(0)
     ours, theirs = np.asarray(kernel), np.asarray(rival)
     resampled = np.median(theirs[random.integers(0, len(theirs), (RESAMPLES, len(theirs)))], axis=1) / np.median(
         ours[random.integers(0, len(ours), (RESAMPLES, len(ours)))], axis=1
     )
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    median = float(np.median(theirs))
-    return Rival(name, median, median / float(np.median(ours)), float(low), float(high))
+    return float(np.median(theirs) / np.median(ours)), float(low), float(high)
+
+
+def speed_finding(measured: dict[str, Any], at_least: float) -> Finding:
+    """Whether the times of a runner beat every rival by this much."""
+    kernel, *others = measured["times"].items()
+    ratios = {name: compare_speed(kernel[1], times) for name, times in others}
+    parts = [
+        f"{ratio:.2f}× the speed of {RIVALS[name]} [{low:.2f}, {high:.2f}]"
+        for name, (ratio, low, high) in ratios.items()
+    ]
+    seconds = float(np.median(kernel[1]))
+    if measured.get("bytes") and measured.get("copy_bandwidth"):
+        share = measured["bytes"] / seconds / measured["copy_bandwidth"]
+        parts.append(f"{share:.0%} of the bandwidth of a copy")
+    slower = any(ratio < at_least for ratio, _, _ in ratios.values())
+    if slower:
+        parts.append(f"{at_least:g} wanted")
+    return Finding(not slower, f"{seconds * 1e6:.1f} µs: {', '.join(parts)}")
 
 
 Tier = Literal["compiles", "resources", "project", "correct", "faster"]

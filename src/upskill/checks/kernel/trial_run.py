@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import re
 import secrets
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,7 +21,6 @@ from upskill.errors import MissingTool
 from upskill.plain import digest
 from upskill.sandboxes.gpu import gpu_turn
 
-logger = logging.getLogger(__name__)
 SEEN = re.compile(r"========= (?!COMPUTE-SANITIZER|ERROR SUMMARY: 0 )(\S[^\n]*)")  # what compute-sanitizer objects to
 
 
@@ -74,14 +71,13 @@ class GpuRun:
         with _processes(kind, self.spec.watched_by) as start:
             runner, referee = start("runner"), start("referee")
             async with gpu_turn():
-                stages = Stages()
                 watched = start("watched") if self.spec.watched_by else None
                 try:
-                    answer = await self._launch(runner, referee, stages)
+                    answer = await self._launch(runner, referee)
                     if "failed" in answer:
                         raise _Failed(answer["failed"])
                     runner.close()
-                    await self._look(referee, watched, answer["done"], stages)
+                    await self._look(referee, watched, answer["done"])
                 except BadLauncher as failure:
                     return Finding(False, f"the kernel fails: {failure}")
                 except (Silent, _Failed) as failure:
@@ -91,11 +87,9 @@ class GpuRun:
                     return Finding(False, f"the kernel fails{how}")
                 except _Wrong as wrong:
                     return Finding(False, f"the kernel is wrong {wrong}")
-                finally:
-                    logger.info("on the GPU: %s", stages)
         return answer["done"]
 
-    async def _launch(self, runner: GpuProcess, referee: GpuProcess, stages: Stages) -> dict[str, Any]:
+    async def _launch(self, runner: GpuProcess, referee: GpuProcess) -> dict[str, Any]:
         runner.say(
             {
                 "task": self.source,
@@ -112,16 +106,12 @@ class GpuRun:
         if not self.spec.than:  # nothing is timed, so it may make its context at once
             referee.say({"warm": True})
         calls = await self._expect_calls(runner)
-        stages.end("preparing")
         if self.spec.than:  # meanwhile, so that it has its context before the first launch is timed
             referee.say({"warm": True})
         plans = await self._record(calls)
         await _receive_trusted(referee, "the GPU could not be used")
-        stages.end("recording")
         runner.say({"plans": plans})
-        answer = await runner.receive(self.spec.seconds)
-        stages.end(f"running ({answer.get('storing', 0.0):.2f} s of it storing)")
-        return answer
+        return await runner.receive(self.spec.seconds)
 
     async def _expect_calls(self, process: GpuProcess) -> dict[str, Any]:
         """The calls of the launcher that a process wants to make."""
@@ -134,27 +124,20 @@ class GpuRun:
         calls = [Call(call["entry"], call["words"]) for call in message["calls"]]
         return await record(self.evidence, self.build, self.header, calls, device=message)
 
-    async def _look(
-        self, referee: GpuProcess, watched: GpuProcess | None, done: dict[str, Any], stages: Stages
-    ) -> None:
+    async def _look(self, referee: GpuProcess, watched: GpuProcess | None, done: dict[str, Any]) -> None:
         """Compare all outputs; where a tool watches a launch as well, at the same time. Nothing is timed any more."""
         watching = asyncio.create_task(self._watch(watched, done["watched"])) if watched else None
         try:
-            await self._judge(referee, done["runs"])
-            stages.end("comparing")
+            referee.say({"task": self.source, "runs": done["runs"], "timed": bool(self.spec.than)})
+            judged = await _receive_trusted(referee, "the reference could not be computed")
+            if judged["done"]["wrong"]:
+                raise _Wrong(judged["done"]["wrong"])
             if watching:
                 await watching
-                stages.end("compute-sanitizer")
         finally:
             if watching:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-
-    async def _judge(self, referee: GpuProcess, runs: list[dict[str, Any]]) -> None:
-        referee.say({"task": self.source, "runs": runs, "timed": bool(self.spec.than)})
-        judged = await _receive_trusted(referee, "the reference could not be computed")
-        if judged["done"]["wrong"]:
-            raise _Wrong(judged["done"]["wrong"])
 
     async def _watch(self, watched: GpuProcess, call: dict[str, Any]) -> None:
         watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
@@ -187,22 +170,6 @@ async def _receive_trusted(process: GpuProcess, otherwise: str) -> dict[str, Any
         return await process.receive(START_SECONDS)
     except Silent as silent:
         raise MissingTool(f"{otherwise}: {silent}") from silent
-
-
-class Stages:
-    """How long each part took, for the log."""
-
-    def __init__(self) -> None:
-        self._taken: list[str] = []
-        self._since = time.perf_counter()
-
-    def end(self, name: str) -> None:
-        now = time.perf_counter()
-        self._taken.append(f"{name} {now - self._since:.2f} s")
-        self._since = now
-
-    def __str__(self) -> str:
-        return ", ".join(self._taken) or "nothing"
 
 
 class _Failed(Exception):

@@ -140,8 +140,8 @@ def _weak_cases(path: str, *, strict: bool) -> Iterator[Problem]:
     import asyncio  # noqa: PLC0415
 
     from upskill.suites import Suite  # noqa: PLC0415
+    from upskill.suites.near_duplicates import near_duplicates  # noqa: PLC0415
     from upskill.suites.quality import probe_suite, summarize_weak  # noqa: PLC0415
-    from upskill.suites.twins import near_duplicates  # noqa: PLC0415
 
     try:
         skill = Skill.load(path)

@@ -23,7 +23,7 @@ from upskill.plain import canonical, digest, digest_text
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
-from upskill.suites.twins import find_twins
+from upskill.suites.near_duplicates import group_near_duplicates
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause, Outcome
 
@@ -206,7 +206,7 @@ class Plan:
     @cached_property
     def twins(self) -> dict[str, str]:
         """Cases that ask nearly the same, each with the first of them: they count as one."""
-        return find_twins(self.suite.cases)
+        return group_near_duplicates(self.suite.cases)
 
 
 def fitting_limit(case: Case, *, acts: bool) -> int:

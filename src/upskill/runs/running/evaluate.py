@@ -26,8 +26,8 @@ from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Suite
+from upskill.suites.near_duplicates import describe_near_duplicates
 from upskill.suites.quality import only_by_acting, probe_suite, summarize_weak, unwritten
-from upskill.suites.twins import describe_twins
 from upskill.traces import NO_USAGE, Usage
 from upskill.verdicts.outcome import Outcome, Scope
 from upskill.version import __version__
@@ -196,7 +196,7 @@ class _Run:
             *plan.skill.warnings,
             *plan.suite.warnings,
             *quality,
-            *describe_twins(plan.twins),
+            *describe_near_duplicates(plan.twins),
             *(f"{address.name}: {caveat}" for address in plan.models if (caveat := _caveat(address))),
             *([sandbox.warning] if sandbox and sandbox.warning else []),
             *(self.models.cassette.warnings if self.models.cassette else ()),

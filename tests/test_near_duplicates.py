@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from upskill.suites import Case, Suite, twins
-from upskill.suites.twins import describe_twins, find_twins, near_duplicates
+from upskill.suites import Case, Suite
+from upskill.suites.near_duplicates import alike, describe_near_duplicates, group_near_duplicates, near_duplicates
 
 
 def cases(*prompts: str | dict[str, Any]) -> tuple[Case, ...]:
@@ -19,7 +19,7 @@ def cases(*prompts: str | dict[str, Any]) -> tuple[Case, ...]:
     ).cases
 
 
-def test_the_same_question_with_a_number_or_a_please_is_a_twin() -> None:
+def test_the_same_question_with_a_number_or_a_please_is_a_near_duplicate() -> None:
     same = cases(
         "What is the capital of France?",
         "what is the capital of france",
@@ -28,22 +28,22 @@ def test_the_same_question_with_a_number_or_a_please_is_a_twin() -> None:
         "5) What is the capital of France? (variant 5)",
         "What is the capital of France? #6",
     )
-    assert find_twins(same) == {case.id: "c0" for case in same}
+    assert group_near_duplicates(same) == {case.id: "c0" for case in same}
 
 
-def test_one_word_more_in_a_long_question_with_the_same_checks_is_a_twin() -> None:
+def test_one_word_more_in_a_long_question_with_the_same_checks_is_a_near_duplicate() -> None:
     long = "Name the city where the government, both chambers of parliament and the president of France have their seat"
     assert near_duplicates(cases(long, long + " today")) == [("c0", "c1")]
     other = cases(long, {"prompt": long.replace("France", "Spain"), "checks": [{"contains": "Madrid"}]})
-    assert find_twins(other) == {}
+    assert group_near_duplicates(other) == {}
 
 
-def test_the_same_text_with_other_checks_is_a_twin_and_on_other_files_it_is_not() -> None:
+def test_the_same_text_with_other_checks_is_a_near_duplicate_but_not_on_other_files() -> None:
     asked = "Fix the failing test."
     same = cases(asked, {"prompt": f" {asked}\n", "checks": [{"contains": "fixed"}]})
-    assert find_twins(same) == {"c0": "c0", "c1": "c0"}
+    assert group_near_duplicates(same) == {"c0": "c0", "c1": "c0"}
     apart = cases({"prompt": asked, "files": {"a.py": "1"}}, {"prompt": asked, "files": {"a.py": "2"}})
-    assert find_twins(apart) == {}
+    assert group_near_duplicates(apart) == {}
 
 
 def test_what_cannot_be_seen_a_number_and_a_length_make_no_other_question() -> None:
@@ -55,17 +55,17 @@ def test_what_cannot_be_seen_a_number_and_a_length_make_no_other_question() -> N
         {"prompt": f"Question 4. {asked}", "checks": [{"contains": "PARIS"}]},
         {"prompt": f"Please, {asked}", "checks": [{"contains": "Paris"}, {"min_length": 2}]},
     )
-    assert find_twins(same) == {case.id: "c0" for case in same}
+    assert group_near_duplicates(same) == {case.id: "c0" for case in same}
 
 
-def test_questions_that_share_a_template_are_not_twins() -> None:
+def test_questions_that_share_a_template_are_not_near_duplicates() -> None:
     template = "Read the table below, which lists flags of a tool with what they do, and say in one word which it is: "
     asked = cases(
         *({"prompt": template + word, "checks": [{"contains": word}]} for word in ["north", "south", "east", "west"])
     )
-    assert find_twins(asked) == {}
-    assert find_twins(cases("Is 17 a prime?", "Is 19 a prime?")) == {}
-    assert find_twins(cases("Please greet guest 1.", "Please greet guest 2.")) == {}
+    assert group_near_duplicates(asked) == {}
+    assert group_near_duplicates(cases("Is 17 a prime?", "Is 19 a prime?")) == {}
+    assert group_near_duplicates(cases("Please greet guest 1.", "Please greet guest 2.")) == {}
 
 
 def test_a_sign_or_a_letter_makes_another_question_where_another_answer_is_looked_for() -> None:
@@ -81,10 +81,10 @@ def test_a_sign_or_a_letter_makes_another_question_where_another_answer_is_looke
         ("कि", "की", "कु"),
     ):
         asked = cases(*({"prompt": prompt, "checks": [{"contains": prompt}]} for prompt in group))
-        assert find_twins(asked) == {}, group
+        assert group_near_duplicates(asked) == {}, group
 
 
-def test_a_question_in_other_clothes_with_the_same_checks_is_a_twin() -> None:
+def test_a_question_in_other_clothes_with_the_same_checks_is_a_near_duplicate() -> None:
     question = "Which word does zork use for a service that was stopped?"
     for other in (
         f"Quick one: {question}",
@@ -99,42 +99,15 @@ def test_a_question_in_other_clothes_with_the_same_checks_is_a_twin() -> None:
     assert near_duplicates(cases(chinese, f"您好{chinese}")) == [("c0", "c1")]
 
 
-def test_twins_of_twins_are_one_group() -> None:
+def test_near_duplicates_of_near_duplicates_are_one_group() -> None:
     words = [f"w{number}" for number in range(40)]
     chain = [" ".join(words[start : start + 30]) for start in range(4)]
-    found = find_twins(cases(*chain))
+    found = group_near_duplicates(cases(*chain))
     assert set(found.values()) == {"c0"}
-    assert describe_twins(found) == [
+    assert describe_near_duplicates(found) == [
         "'c0', 'c1', 'c2', … ask nearly the same and count as one in every interval; keep one of them"
     ]
-    assert describe_twins({}) == []
-
-
-def test_every_pair_that_shares_enough_words_is_found() -> None:
-    # The index by rare words must find what comparing all pairs would.
-    import random  # noqa: PLC0415
-
-    drawn = random.Random(5)
-    texts = [
-        " ".join(sorted(drawn.sample([f"w{number}" for number in range(24)], drawn.randint(18, 23)))) for _ in range(80)
-    ]
-    listed = cases(*texts)
-    sets = {case.id: set(case.prompt.split()) for case in listed}
-
-    def alike(one: set[str], two: set[str]) -> bool:
-        both, either = len(one & two), len(one | two)
-        return both >= 0.9 * either or (both == min(len(one), len(two)) and either - both <= 3)
-
-    expected = {
-        (one.id, two.id)
-        for place, one in enumerate(listed)
-        for two in listed[place + 1 :]
-        if alike(sets[one.id], sets[two.id])
-    }
-    twins = find_twins(listed)
-    assert expected
-    assert all(twins[one] == twins[two] for one, two in expected)
-    assert all(any(case in pair for pair in expected) for case in twins)
+    assert describe_near_duplicates({}) == []
 
 
 def test_the_search_finds_what_comparing_every_pair_finds():
@@ -153,35 +126,20 @@ def test_the_search_finds_what_comparing_every_pair_finds():
         expected = [
             (one.id, two.id)
             for (one, its), (two, other) in combinations(zip(asked, sets, strict=True), 2)
-            if twins.alike(its, other)
+            if alike(its, other)
         ]
         assert near_duplicates(asked) == expected
 
 
 def test_a_large_suite_from_one_template_is_not_compared_pair_by_pair(monkeypatch: pytest.MonkeyPatch):
     compared = 0
-    compare = twins.alike
 
     def counted(one: frozenset[str], two: frozenset[str]) -> bool:
         nonlocal compared
         compared += 1
-        return compare(one, two)
+        return alike(one, two)
 
-    monkeypatch.setattr(twins, "alike", counted)
+    monkeypatch.setattr("upskill.suites.near_duplicates.alike", counted)
     asked = cases(*(f"Which command of the tool kiln makes a release of team {n} for x{n % 50}?" for n in range(2000)))
     assert near_duplicates(asked) == []
-    assert compared < 20_000  # of two million
-
-
-def test_long_prompts_are_compared_once_however_many_rare_words_they_share(monkeypatch: pytest.MonkeyPatch):
-    compared: list[tuple[int, int]] = []
-
-    def noted(one: frozenset[str], two: frozenset[str]) -> bool:
-        compared.append((hash(one), hash(two)))
-        return False
-
-    monkeypatch.setattr(twins, "alike", noted)
-    draw = random.Random(1)
-    vocabulary = [f"w{number}" for number in range(500)]
-    near_duplicates(cases(*(" ".join(draw.sample(vocabulary, 400)) for _ in range(12))))
-    assert len(compared) == len(set(compared)) > 0
+    assert compared < 50_000  # of two million
