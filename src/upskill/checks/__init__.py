@@ -224,19 +224,21 @@ def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> l
     except ValidationError as error:
         # A field that is not there first: it is most likely the missing one, spelled wrong.
         details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
-        raise _refused(details[0], f"{where}: {name}", list(fields)) from error
+        raise explain_refusal(details[0], f"{where}: {name}", ".", fields) from error
     if isinstance(check, Check):
         return [SuiteCheck(name, value if resolved is config else resolved, check)]
     return [each for part in check.parts for each in read_checks(part, where, read)]
 
 
-def _refused(error: ErrorDetails, where: str, fields: list[str]) -> UsageError:
+def explain_refusal(error: ErrorDetails, where: str, separator: str, fields: Iterable[str]) -> UsageError:
+    """What is wrong with a field, in the words of a person who writes suites."""
     path = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
     if error["type"] == "extra_forbidden":
-        return UsageError(f"{where}: no field is called {path!r}", did_you_mean(path, fields))
+        hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
+        return UsageError(f"{where}: no field is called {path!r}", hint)
     if error["type"] == "missing":
         return UsageError(f"{where}: has no {path}", f"Fields: {', '.join(fields)}.")
-    where = f"{where}.{path}" if path or error["type"] != "value_error" else where
+    where = f"{where}{separator}{path}" if path else where
     if error["type"] == "value_error":
         return UsageError(f"{where}: {error['msg'].removeprefix('Value error, ')}")
     hint = "Put it in quotes." if error["type"] == "string_type" and error["input"] is not None else ""

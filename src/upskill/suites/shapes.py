@@ -13,8 +13,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from upskill.checks import ReadText
-from upskill.errors import UsageError, as_one, did_you_mean
+from upskill.checks import ReadText, explain_refusal
+from upskill.errors import UsageError, as_one
 from upskill.plain import as_list, as_mapping, short
 
 MAX_ANSWER = 80  # characters of an expected text that an answer can be asked to contain
@@ -263,6 +263,19 @@ class OurCase(_Strict):
     metadata: dict[str, Any] = Field(default={}, description="What others say about the case; it decides nothing.")
 
 
+class OurSuite(_Strict):
+    """A suite file; what a skill or another tool says beside the cases is allowed."""
+
+    cases: list[Any]
+    checks: list[Any] = []
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    skill_name: Any = None
+    name: Any = None
+    description: Any = None
+    version: Any = None
+    metadata: Any = None
+
+
 class UpstreamCase(_Strict):
     id: str | int | None = None
     input: str
@@ -310,20 +323,9 @@ def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCas
         raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
     if unknown := set(context) - {"files"}:
         warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
-    return OurCase(
-        id=case.id,
-        prompt=case.input,
-        files=files,
-        checks=checks,
-        tags=case.tags,
-        held_out=case.held_out,
-        reference=case.reference,
-        evidence=case.evidence,
-        output_file=case.output_file or "",
-        right=case.right,
-        wrong=case.wrong,
-        max_output_tokens=case.max_output_tokens,
-    )
+    shared = {name: value for name, value in case if name in OurCase.model_fields}
+    changed = {"prompt": case.input, "files": files, "checks": checks, "output_file": case.output_file or ""}
+    return OurCase(**shared | changed)
 
 
 def text_reader(read_file: ReadFile | None, place: str) -> ReadText:
@@ -352,20 +354,8 @@ def fit(kind: type[Shape], said: dict[str, Any], place: str) -> Shape:
         firsts: dict[object, ErrorDetails] = {}  # each field can be wrong in several ways
         for wrong in error.errors(include_url=False):
             firsts.setdefault(wrong["loc"][:1], wrong)
-        raise as_one([_refusal(kind, wrong, place) for wrong in firsts.values()]) from error
-
-
-def _refusal(kind: type[BaseModel], wrong: ErrorDetails, place: str) -> UsageError:
-    path = ".".join(str(part) for part in wrong["loc"])
-    if wrong["type"] == "extra_forbidden":
         fields = sorted(kind.model_fields)
-        hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
-        return UsageError(f"{place}: no field is called {path!r}", hint)
-    if wrong["type"] == "missing":
-        return UsageError(f"{place}: has no {path}")
-    hint = "Put it in quotes." if wrong["type"] == "string_type" else ""
-    said = wrong["msg"].removeprefix("Value error, ")
-    return UsageError(f"{place}: {path}: {said}, not {short(wrong['input'])}", hint)
+        raise as_one([explain_refusal(wrong, place, ": ", fields) for wrong in firsts.values()]) from error
 
 
 def check_path(name: str, place: str) -> None:

@@ -23,19 +23,21 @@ from upskill.checks.extract import Extract
 from upskill.checks.programs.guard import is_test, mentions_file
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
-from upskill.plain import as_list, as_mapping, digest, printable, short
+from upskill.plain import as_mapping, digest, printable, short
 from upskill.skills import Skill
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, check_sound, decode
 from upskill.suites.formats import Notes, Source, convert, recognize
 from upskill.suites.shapes import (
     LISTS,
     OurCase,
+    OurSuite,
     ReadFile,
     Script,
     UpstreamCase,
     check_path,
     fit,
     from_upstream,
+    mapping_or_empty,
     text_reader,
 )
 
@@ -153,7 +155,6 @@ def _fits(case: str, wanted: str) -> bool:
     return case == wanted or fnmatchcase(case, wanted)
 
 
-FIELDS_BESIDE_CASES = ("checks", "max_output_tokens", "skill_name", "name", "description", "version", "metadata")
 MAX_SUITE_BYTES = 20_000_000  # bytes
 PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
 
@@ -180,26 +181,18 @@ class Case:
 
     def plain(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
-        said: dict[str, Any] = {
+        written: dict[str, Any] = {
             "id": self.id,
             "prompt": self.prompt,
             "checks": [{named.name: named.config} for named in self.checks],
             "held_out": self.held_out,
         }
-        optional = {
-            "files": dict(self.files),
-            "tags": list(self.tags),
-            "reference": self.reference,
-            "expected_output": self.expected_output,
-            "evidence": list(self.evidence),
-            "output_file": self.output_file,
-            "right": [_plain_answer(answer) for answer in self.right],
-            "wrong": [_plain_answer(answer) for answer in self.wrong],
-            "max_output_tokens": self.max_output_tokens,
-            "metadata": dict(self.metadata),
-            "gpu": self.gpu,
-        }
-        return said | {key: value for key, value in optional.items() if value}
+        for name in self.__dataclass_fields__:
+            if name not in written and (value := getattr(self, name)):
+                written[name] = dict(value) if isinstance(value, Mapping) else value
+                if isinstance(value, tuple):
+                    written[name] = [{"run": item.run} if isinstance(item, Script) else item for item in value]
+        return written
 
     @cached_property
     def needs_sandbox(self) -> bool:
@@ -286,45 +279,40 @@ class Suite:
         return cls.parse(decode(data, where), where, read_file)
 
     @classmethod
-    def parse(cls, said: object, where: str = "suite", read_file: ReadFile | None = None) -> Suite:
+    def parse(cls, data: object, where: str = "suite", read_file: ReadFile | None = None) -> Suite:
         """A suite from plain data, in any of the shapes this module reads."""
-        check_sound(said, where)
+        check_sound(data, where)
         notes: Notes | None = None
-        if name := recognize(said):
+        if name := recognize(data):
             notes = Notes()
-            said = convert(name, Source(said, where, read_file, notes)) | _common(said)
-        items, common = _cases_of(said, where)
+            own = {
+                key: value for key, value in mapping_or_empty(data).items() if key in ("checks", "max_output_tokens")
+            }
+            data = convert(name, Source(data, where, read_file, notes)) | own
+        file = _read_file(data, where)
         shared: list[SuiteCheck] = []
-        for number, item in enumerate(common):
+        for number, item in enumerate(file.checks):
             place = f"{where}: checks[{number}]"
             shared += read_checks(item, place, text_reader(read_file, place))
         warnings: list[str] = list(notes.warnings(where)) if notes else []
         read: list[tuple[Case, bool | None]] = []
         problems = ErrorCollector()
-        for number, item in enumerate(items, start=1):
+        for number, item in enumerate(file.cases, start=1):
             with problems.collect():
                 read.append(_read_case(item, f"{where}: case {number}", shared, read_file, warnings))
         problems.raise_any()
-        sides = split((case.id, side) for case, side in read)
-        cases = [replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True)]
-        if not cases:
+        if not read:
             raise UsageError(f"{where}: has no cases", "A suite of nothing proves nothing: add cases.")
-        warnings += _risks(cases)
-        seen: dict[str, int] = {}
+        sides = split((case.id, side) for case, side in read)
+        cases = tuple(replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True))
+        numbers: dict[str, int] = {}
         for number, case in enumerate(cases, start=1):
-            if case.id in seen:
+            if (first := numbers.setdefault(case.id, number)) != number:
                 raise UsageError(
-                    f"{where}: case {number} has the id {case.id!r} of case {seen[case.id]}",
-                    "Give each case an id of its own.",
+                    f"{where}: case {number} has the id {case.id!r} of case {first}", "Give each case an id of its own."
                 )
-            seen[case.id] = number
-        return cls(
-            cases=tuple(cases),
-            source=where,
-            max_output_tokens=_limit_of(said, where),
-            warnings=tuple(warnings),
-            notes=notes,
-        )
+        warnings += _risks(cases)
+        return cls(cases, where, file.max_output_tokens, tuple(warnings), notes)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -345,10 +333,6 @@ class Suite:
     def plain(self) -> dict[str, Any]:
         said: dict[str, Any] = {"cases": [case.plain() for case in self.cases]}
         return said | ({"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {})
-
-
-def _plain_answer(answer: str | Script) -> str | dict[str, str]:
-    return answer if isinstance(answer, str) else {"run": answer.run}
 
 
 def _said(written: object) -> str:
@@ -404,61 +388,22 @@ def _read_case(
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
-    case = Case(
-        id=id,
-        prompt=ours.prompt,
-        checks=checks,
-        files=ours.files,
-        tags=tuple(ours.tags),
-        held_out=bool(ours.held_out),
-        reference=ours.reference,
-        expected_output=ours.expected_output,
-        evidence=tuple(ours.evidence),
-        output_file=ours.output_file,
-        right=tuple(ours.right),
-        wrong=tuple(ours.wrong),
-        max_output_tokens=ours.max_output_tokens,
-        metadata=ours.metadata,
-        gpu=ours.gpu,
-    )
-    return case, ours.held_out
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in ours}
+    return Case(**fields | {"id": id, "checks": checks, "held_out": bool(ours.held_out)}), ours.held_out
 
 
-def _common(said: object) -> dict[str, Any]:
-    """What a file says of all its cases in our words, whatever its format."""
-    return {key: value for key, value in (as_mapping(said) or {}).items() if key in ("checks", "max_output_tokens")}
-
-
-def _cases_of(said: object, where: str) -> tuple[list[Any], list[Any]]:
-    """The cases, and the checks of all of them."""
-    plain_list = as_list(said)
-    if plain_list is not None:
-        return plain_list, []
-    mapping = as_mapping(said)
-    keys = [key for key in LISTS if mapping and key in mapping]
-    if mapping is None or len(keys) != 1:
+def _read_file(data: object, where: str) -> OurSuite:
+    """The cases with what is said of all of them, whatever their list is called."""
+    mapping = {"cases": data} if isinstance(data, list) else mapping_or_empty(data)
+    keys = [key for key in LISTS if key in mapping]
+    if len(keys) != 1:
         raise UsageError(
             f"{where}: is not a suite",
             "A suite is a list of cases, or a mapping with `cases:` and a list below it. Also read: files of promptfoo,"
             " inspect_ai, waza and skill-creator, and CSV with `prompt,expected`.",
         )
-    allowed = {keys[0], *FIELDS_BESIDE_CASES}
-    if unknown := sorted(set(mapping) - allowed):
-        hint = did_you_mean(unknown[0], allowed, otherwise=f"Fields: {', '.join(sorted(allowed))}.")
-        raise UsageError(f"{where}: no field is called {unknown[0]!r}", hint)
-    cases, checks = as_list(mapping[keys[0]]), as_list(mapping.get("checks", []))
-    if cases is None:
-        raise UsageError(f"{where}: {keys[0]} is not a list")
-    if checks is None:
-        raise UsageError(f"{where}: checks is not a list")
-    return cases, checks
-
-
-def _limit_of(said: object, where: str) -> int | None:
-    limit = (as_mapping(said) or {}).get("max_output_tokens")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise UsageError(f"{where}: max_output_tokens is a number of tokens, not {short(limit)}")
-    return limit
+    cases = mapping.pop(keys[0])
+    return fit(OurSuite, {**mapping, "cases": cases}, where)
 
 
 _UNSEEN = re.compile("[\x80-\x9f\u2028\u2029\ufeff]")  # what YAML takes for text or a line break; escaped in quotes
