@@ -974,7 +974,7 @@ async def test_an_output_file_is_not_looked_at_where_nobody_can_write_it(home: P
     evaluation = await evaluate(make_plan(Skill.new("greeter", "Greets.", "Greet."), suite, [model]))
     assert [outcome.passed for outcome in evaluation.outcomes] == [True, True]
     assert (
-        "1 case has an output_file (a), which --agent chat does not write: the checks look at the answer"
+        "an output_file in 1 case (a), and --agent chat writes none: the checks look at the answer"
         in evaluation.warnings
     )
 

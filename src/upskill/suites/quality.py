@@ -15,15 +15,16 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from upskill.checks import Evidence, SuiteCheck
 from upskill.checks.denial import denies
+from upskill.checks.extract import Extract
 from upskill.checks.tools import ToolCalled
 from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
-from upskill.plain import as_list, as_mapping, short
+from upskill.plain import as_list, as_mapping, counted, dict_or_empty, short
 from upskill.skills import Skill
 from upskill.suites.shapes import Script
 from upskill.suites.suite import Case, Suite
@@ -31,9 +32,6 @@ from upskill.traces import Step, Trace
 
 if TYPE_CHECKING:
     from upskill.sandboxes import Sandbox, SandboxBackend
-
-
-from upskill.plain import dict_or_empty
 
 SCRIPT_SECONDS = 60.0
 
@@ -81,23 +79,25 @@ class CaseProbe:
         # but through files.
         cheap = [named for named in chosen if not named.check.needs_sandbox]
         failed = await self._first(cheap, answer, None)
-        rest = [named for named in chosen if named.check.needs_sandbox]
-        if failed is not None or not rest:
+        sandboxed = [named for named in chosen if named.check.needs_sandbox]
+        if failed is not None or not sandboxed:
             return failed
-        # Checks that do not look at the answer find the same for every one, and a command may take its time.
-        key = answer if any(named.check.reads_answer for named in rest) else ""
         if checks is not None:
-            return await self._on_site(rest, answer)
+            return await self._on_site(sandboxed, answer)
+        # Checks that do not look at the answer find the same for every one, and a command may take its time.
+        key = answer if any(named.check.reads_answer for named in sandboxed) else ""
         if key not in self.known:
-            self.known[key] = await self._on_site(rest, answer)
+            self.known[key] = await self._on_site(sandboxed, answer)
         return self.known[key]
 
-    async def failure_of_script(self, script: str) -> str | None:
-        """Why the checks fail on what a shell script leaves, with what it prints as the answer; None when they pass."""
+    async def failure_of(self, answer: str | Script) -> str | None:
+        """Why an answer fails, or what a script leaves and prints; None when it passes."""
+        if isinstance(answer, str):
+            return await self.failure(answer)
         from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something is run
 
         async with await self.opener.open(self.case.files) as sandbox:
-            done = await sandbox.run(script, Limits(wall=SCRIPT_SECONDS, cpu=SCRIPT_SECONDS))
+            done = await sandbox.run(answer.run, Limits(wall=SCRIPT_SECONDS, cpu=SCRIPT_SECONDS))
             await sandbox.kill_processes()
             # No tool was called, so nothing can be said about that.
             checks = [named for named in self.case.checks if named.check.needs_sandbox or named.check.reads_answer]
@@ -146,8 +146,7 @@ class CaseProbe:
             return await self._first(checks, answer, cast("Sandbox", _Paper(self.case.files)))
         except _NeedsToRun:
             pass
-        async with AsyncExitStack() as stack:
-            sandbox = await stack.enter_async_context(await self.opener.open(self.case.files))
+        async with await self.opener.open(self.case.files) as sandbox:
             return await self._first(checks, answer, sandbox)
 
     async def _first(self, checks: list[SuiteCheck], answer: str, sandbox: Sandbox | None) -> str | None:
@@ -278,19 +277,18 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
     opener = SandboxOpener(sandbox)
     references = [case for case in suite.cases if case.reference.strip()]
     longest = sorted(references, key=lambda case: -len(case.reference))[:2]
-    places = {case.id: number for number, case in enumerate(references)}
+    numbers = {case.id: number for number, case in enumerate(references)}
     # A few at a time: a case may have to wait for its commands.
     gate = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def attempt(case: Case) -> list[WeakCase]:
         # The next two, and the longest: what names much passes most.
-        place = places.get(case.id, -1)
+        following = numbers.get(case.id, -1) + 1
+        others = [*references[following : following + 2], *references[:1], *longest]
         async with gate:
-            return await probe_case(
-                case, skill, opener, [*references[place + 1 : place + 3], *references[:1], *longest]
-            )
+            return await probe_case(case, skill, opener, others)
 
-    return [one for weak in await asyncio.gather(*map(attempt, suite.cases)) for one in weak]
+    return [leak for leaks in await asyncio.gather(*map(attempt, suite.cases)) for leak in leaks]
 
 
 async def probe_case(
@@ -301,46 +299,36 @@ async def probe_case(
         return []
     case_probe = CaseProbe(case, opener or SandboxOpener(), skill.body if skill else "")
     weak: dict[str, WeakCase] = {}
+
+    def add(probe: str, reason: str) -> None:
+        weak.setdefault(probe, WeakCase(case.id, probe, reason))
+
     held = ", ".join(named.name for named in case.checks) + (" holds" if len(case.checks) == 1 else " hold")
     for probe, answer in guesses(case, skill, others):
         try:
             if probe not in weak and await case_probe.failure(answer) is None:
-                weak[probe] = WeakCase(case.id, probe, held)
+                add(probe, held)
                 if probe == "empty":  # whatever else passes tells no more
                     break
         except (NoSandbox, SandboxError) as missing:
-            weak["untried"] = WeakCase(case.id, "untried", str(missing))
+            add("untried", str(missing))
     try:
         if case.reference and (failed := await case_probe.failure(case.reference, _within_reach(case))):
-            weak["reference"] = WeakCase(case.id, "reference", failed)
-        for one in await _try_own_answers(case, case_probe):
-            weak.setdefault(one.probe, one)
+            add("reference", failed)
+        for answer in case.right:
+            if failed := await case_probe.failure_of(answer):
+                add("right", f"{_excerpt(answer)}: {failed}")
+        for answer in case.wrong:
+            if await case_probe.failure_of(answer) is None:
+                add("wrong", _excerpt(answer))
         if broke := await case_probe.broken():
-            weak["breaks"] = WeakCase(case.id, "breaks", broke)
+            add("breaks", broke)
     except (NoSandbox, SandboxError) as missing:
-        weak["untried"] = WeakCase(case.id, "untried", str(missing))
+        add("untried", str(missing))
     return list(weak.values())
 
 
-async def _try_own_answers(case: Case, case_probe: CaseProbe) -> list[WeakCase]:
-    """What is wrong with the answers that a case calls right and wrong."""
-
-    async def failure(answer: str | Script) -> str | None:
-        return await (
-            case_probe.failure(answer) if isinstance(answer, str) else case_probe.failure_of_script(answer.run)
-        )
-
-    weak: list[WeakCase] = []
-    for answer in case.right:
-        if failed := await failure(answer):
-            weak.append(WeakCase(case.id, "right", f"{_shown(answer)}: {failed}"))
-    for answer in case.wrong:
-        if await failure(answer) is None:
-            weak.append(WeakCase(case.id, "wrong", _shown(answer)))
-    return weak
-
-
-def _shown(answer: str | Script) -> str:
+def _excerpt(answer: str | Script) -> str:
     return short(answer if isinstance(answer, str) else answer.run)
 
 
@@ -357,7 +345,8 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
     yield "yes", "Yes."
     yield "no", "No."
     yield "json", "{}"
-    language = next((_languages(named) for named in case.checks if named.name == "extract"), "")
+    extract = next((named.check for named in case.checks if isinstance(named.check, Extract)), None)
+    language = extract.language[0] if extract and extract.language else ""  # of a code block; empty for any
     yield "fence", f"```{language}\n```"
     yield "prompt", case.prompt
     if formatted := _in_asked_format(case, language):
@@ -389,36 +378,30 @@ def _deniable(case: Case) -> str:
 
 def only_by_acting(suite: Suite) -> str:
     """A warning of cases that look at what was done, for students that only answer; empty where there are none."""
-    ids = [case.id for case in suite.cases if any(_is_done(named) for named in _beyond_reach(case))]
-    cases = "1 case looks" if len(ids) == 1 else f"{len(ids)} cases look"
-    warning = (
-        f"{cases} at what was done ({_first_few(ids)}), and --agent chat only answers: --agent tools lets students act"
+    ids = [
+        case.id
+        for case in suite.cases
+        for named in case.checks
+        if named not in _within_reach(case) and (named.check.needs_sandbox or isinstance(named.check, ToolCalled))
+    ]
+    return _warn_of(
+        dict.fromkeys(ids), "checks of what was done", "--agent chat only answers: --agent tools lets students act"
     )
-    return warning if ids else ""
 
 
 def unwritten(suite: Suite) -> str:
     """A warning of cases whose output is a file, for students that only answer; empty where there are none."""
     ids = [case.id for case in suite.cases if case.output_file]
-    cases = "1 case has" if len(ids) == 1 else f"{len(ids)} cases have"
-    warning = (
-        f"{cases} an output_file ({_first_few(ids)}), which --agent chat does not write: the checks look at the answer"
-    )
-    return warning if ids else ""
+    return _warn_of(ids, "an output_file", "--agent chat writes none: the checks look at the answer")
+
+
+def _warn_of(ids: Iterable[str], what: str, but: str) -> str:
+    names = list(ids)
+    return f"{what} in {counted(len(names), 'case')} ({_first_few(names)}), and {but}" if names else ""
 
 
 def _first_few(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
-
-
-def _is_done(named: SuiteCheck) -> bool:
-    """Whether it looks for something that has to be done; the other checks hold where nothing was."""
-    return named.check.needs_sandbox or isinstance(named.check, ToolCalled)
-
-
-def _beyond_reach(case: Case) -> list[SuiteCheck]:
-    reached = _within_reach(case)
-    return [named for named in case.checks if named not in reached]
 
 
 def _within_reach(case: Case) -> list[SuiteCheck]:
@@ -426,17 +409,12 @@ def _within_reach(case: Case) -> list[SuiteCheck]:
     if any(isinstance(answer, Script) for answer in case.right):  # something has to be done
         return [named for named in case.checks if named.check.reads_answer and not named.check.needs_sandbox]
     extracted = False
-    found: list[SuiteCheck] = []
+    reached: list[SuiteCheck] = []
     for named in case.checks:
         extracted = extracted or (named.check.needs_sandbox and named.check.reads_answer)
         if named.check.reads_answer or (extracted and named.check.needs_sandbox):
-            found.append(named)
-    return found
-
-
-def _languages(named: SuiteCheck) -> str:
-    """The language that a code block is asked for in; empty for any."""
-    return next(iter(getattr(named.check, "language", None) or ()), "")
+            reached.append(named)
+    return reached
 
 
 def _in_asked_format(case: Case, language: str) -> str:
@@ -458,13 +436,13 @@ def _words(text: str) -> frozenset[str]:
 
 def _keywords(checks: Iterable[SuiteCheck]) -> list[str]:
     """The words a refusal would have to name, from the checks that look for plain text."""
-    found: list[str] = []
+    keywords: list[str] = []
     for named in checks:
         if named.name in ("contains", "contains_any", "equals", "starts_with"):
             mapping = as_mapping(named.config)
             texts: Any = mapping.get("text") if mapping else named.config
-            found += [str(text) for text in (as_list(texts) or [texts])]
-    return found
+            keywords += [str(text) for text in (as_list(texts) or [texts])]
+    return keywords
 
 
 MAX_DEPTH = 12  # of a schema that refers to itself
@@ -483,9 +461,9 @@ def fill_schema(schema: object, words: str, depth: int = 0) -> Any:
         return next((option for option in options if str(option) in words), words)
     for word in ("anyOf", "oneOf", "allOf"):
         if parts := as_list(rules.get(word)):
-            found = [fill_schema(part, words, depth + 1) for part in (parts if word == "allOf" else parts[:1])]
-            mappings = [mapping for value in found if (mapping := as_mapping(value)) is not None]
-            return {key: value for mapping in mappings for key, value in mapping.items()} if mappings else found[0]
+            values = [fill_schema(part, words, depth + 1) for part in (parts if word == "allOf" else parts[:1])]
+            mappings = [mapping for value in values if (mapping := as_mapping(value)) is not None]
+            return {key: value for mapping in mappings for key, value in mapping.items()} if mappings else values[0]
     kinds = as_list(rules.get("type")) or [rules.get("type")]
     match kinds[0] if kinds[0] is not None else "object" if "properties" in rules else "string":
         case "object":

@@ -212,14 +212,14 @@ ReadFile = Callable[[str], bytes | None]
 LISTS = ("cases", "tests", "evals")  # what the list of cases may be called
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
-Shape = TypeVar("Shape", bound=_Strict)
+Shape = TypeVar("Shape", bound=Strict)
 
 
-class Script(_Strict):
+class Script(Strict):
     """Shell that does what a right, or a wrong, student would do. What it prints is the answer."""
 
     run: str
@@ -235,7 +235,7 @@ def _is_answer(value: object) -> object:
 Answer = Annotated[str | Script, BeforeValidator(_is_answer)]
 
 
-class OurCase(_Strict):
+class OurCase(Strict):
     """A task, and how a program knows that it was done."""
 
     id: str | int | None = Field(default=None, description="Its name in reports, unique; it also decides the split.")
@@ -263,7 +263,7 @@ class OurCase(_Strict):
     metadata: dict[str, Any] = Field(default={}, description="What others say about the case; it decides nothing.")
 
 
-class OurSuite(_Strict):
+class OurSuite(Strict):
     """A suite file; what a skill or another tool says beside the cases is allowed."""
 
     cases: list[Any]
@@ -276,7 +276,7 @@ class OurSuite(_Strict):
     metadata: Any = None
 
 
-class UpstreamCase(_Strict):
+class UpstreamCase(Strict):
     id: str | int | None = None
     input: str
     context: dict[str, Any] | None = None
@@ -352,7 +352,8 @@ def fit(kind: type[Shape], said: dict[str, Any], place: str) -> Shape:
         return kind.model_validate(said)
     except ValidationError as error:
         firsts: dict[object, ErrorDetails] = {}  # each field can be wrong in several ways
-        for wrong in error.errors(include_url=False):
+        # A field that is not there first: it is most likely the missing one, spelled wrong.
+        for wrong in sorted(error.errors(include_url=False), key=lambda wrong: wrong["type"] != "extra_forbidden"):
             firsts.setdefault(wrong["loc"][:1], wrong)
         fields = sorted(kind.model_fields)
         raise as_one([explain_refusal(wrong, place, ": ", fields) for wrong in firsts.values()]) from error
