@@ -107,7 +107,8 @@ def test_every_command_of_the_tutorial_runs_in_its_order_in_an_empty_folder(
         if not command.startswith("upskill "):
             subprocess.run(["/bin/sh", "-ec", command], check=True)
         elif not needs_gpu or Path("/dev/nvidia0").exists():
-            done = upskill(*shlex.split(command)[1:])
+            few = ["--limit", "3"] if command.startswith("upskill eval") else []  # compiling takes its time
+            done = upskill(*shlex.split(command)[1:], *few)
             assert done.code == 0 or "doctor" in command, (command, done)
     assert Path("skills/h100-kernels/SKILL.md").read_bytes() == (kernel_students.EXAMPLE / "SKILL.md").read_bytes()
     assert Path("lift.svg").stat().st_size > 1000

@@ -29,14 +29,14 @@ TASK = (FIXTURES / "affine.py").read_text(encoding="utf-8")
 HUNGRY = """
 __global__ void hungry(float* out, int n) {
   __shared__ float shared[4096];
-  float kept[64], picked[64];
+  float kept[24], picked[24];
 #pragma unroll
-  for (int i = 0; i < 64; i++) kept[i] = out[i * n + threadIdx.x];
-  for (int i = 0; i < 64; i++) picked[i] = out[(i * 977 + threadIdx.x) % n];
-  shared[threadIdx.x] = picked[n % 64];
+  for (int i = 0; i < 24; i++) kept[i] = out[i * n + threadIdx.x];
+  for (int i = 0; i < 24; i++) picked[i] = out[(i * 977 + threadIdx.x) % n];
+  shared[threadIdx.x] = picked[n % 24];
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < 64; i++) out[i * n + threadIdx.x] = kept[i] + shared[(threadIdx.x + i) % 4096];
+  for (int i = 0; i < 24; i++) out[i * n + threadIdx.x] = kept[i] + shared[(threadIdx.x + i) % 4096];
 }
 """
 
@@ -92,7 +92,7 @@ async def test_registers_spills_and_shared_memory_have_limits(sandbox: Sandbox) 
     over = await look({"kernel_resources": {"shared": 8192}}, sandbox)
     assert over == Finding(False, "_Z6hungryPfi has 16384 bytes of shared memory, and may have 8192")
     stack = await look({"kernel_resources": {"stack": 0}}, sandbox)
-    assert stack == Finding(False, "_Z6hungryPfi has 256 bytes of stack, and may have 0")
+    assert stack == Finding(False, "_Z6hungryPfi has 96 bytes of stack, and may have 0")
     few = await look({"kernel_resources": {"registers": 8}}, sandbox)
     assert not few.passed
     assert few.reason.endswith(" registers, and may have 8")
@@ -132,20 +132,22 @@ async def test_a_kernel_that_only_a_comment_names_is_none(sandbox: Sandbox) -> N
     assert "no __global__ function" in finding.reason
 
 
-async def test_what_a_student_leaves_is_never_an_error_of_the_machine(sandbox: Sandbox) -> None:
+async def test_what_a_student_leaves_is_never_an_error_of_the_machine(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     half = await look({"kernel_compiles": {"file": "kernel.txt"}}, sandbox, f"```\n// \ud83d\n{GOOD}```")
     assert half.passed
     await sandbox.write("out/kernel.cuh", "// a folder that the compiler is given, too\n")
-    for text, reason in (
-        (f"{GOOD}char table[80000000] = {{1}};\n", "67,108,864 are read at most"),
-        (f"#error nvcc fatal\n{GOOD}", "#error nvcc fatal"),
-    ):
-        await sandbox.write("kernel.cu", text)
-        finding = await look({"kernel_compiles": {}}, sandbox)
-        assert not finding.passed
-        assert reason in finding.reason
-    await sandbox.write("cuda_runtime.h", "#error nvcc fatal\n")
-    assert not (await look({"kernel_compiles": {}}, sandbox)).passed
+    await sandbox.write("kernel.cu", f"#error nvcc fatal\n{GOOD}")
+    finding = await look({"kernel_compiles": {}}, sandbox)
+    assert not finding.passed
+    assert "#error nvcc fatal" in finding.reason
+    with monkeypatch.context() as patched:
+        patched.setattr(build_module, "MAX_CODE_BYTES", 100)
+        await sandbox.write("kernel.cu", GOOD)
+        large = await look({"kernel_compiles": {}}, sandbox)
+    assert not large.passed
+    assert "100 are read at most" in large.reason
     with pytest.raises(MissingTool, match=r"nvcc cannot compile this here: nvcc fatal .*no-such-option"):
         await look({"kernel_compiles": {"flags": ["--no-such-option"]}}, sandbox)
 
@@ -166,7 +168,7 @@ async def test_nvcc_from_packages_compiles_in_the_sandbox(sandbox: Sandbox, monk
     assert found.nvcc == str(packaged)
     assert found.mounts == (packaged.parent.parent,)
     monkeypatch.setattr(build_module, "_built", type(build_module._built)())  # pyright: ignore[reportPrivateUsage]
-    answer = f"```\n#include <cuda/std/cstddef>\n#include <cooperative_groups.h>\n{GOOD}```"
+    answer = f"```\n#include <cuda/std/cstddef>\n{GOOD}```"
     assert (await look({"kernel_compiles": {}}, sandbox, answer)).passed
 
 
@@ -226,20 +228,6 @@ def test_code_is_found_however_a_model_fences_it(answer: str, code: str | None) 
     assert find_code(answer, ("launch", "__global__")) == code
 
 
-@pytest.mark.parametrize(
-    "after",
-    [
-        "cuda\n__global__ void other(float* x, int n) {",
-        "\nnvcc kernel.cu  # the __global__ function",
-        "text\n__global__",
-    ],
-)
-async def test_the_complete_file_is_compiled_whatever_is_quoted_after_it(sandbox: Sandbox, after: str) -> None:
-    answer = f"The file:\n\n```cuda\n{GOOD}```\n\nWithout the check it would be:\n\n```{after}\n```\n"
-    finding = await look({"kernel_compiles": {}}, sandbox, answer)
-    assert finding.passed, finding.reason
-
-
 async def test_a_launcher_in_a_block_of_its_own_has_to_compile_too(sandbox: Sandbox) -> None:
     kernel, launcher = GOOD.split('extern "C"')
     whole = f'```cuda\n{kernel}```\nand its launcher:\n```cuda\nextern "C"{launcher}```'
@@ -247,6 +235,10 @@ async def test_a_launcher_in_a_block_of_its_own_has_to_compile_too(sandbox: Sand
     broken = await look({"kernel_compiles": {}}, sandbox, whole.replace("affine<<<", "afine<<<"))
     assert not broken.passed
     assert '"afine" is undefined' in broken.reason
+    quoted = (
+        f"The file:\n\n```cuda\n{GOOD}```\n\nWithout the check:\n\n```cuda\n__global__ void other(float* x) {{\n```\n"
+    )
+    assert (await look({"kernel_compiles": {}}, sandbox, quoted)).passed
 
 
 # Tier 3.
@@ -391,20 +383,18 @@ def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str
         (("SIGNATURE", "SIGN"), "has no SIGNATURE"),
         (("def reference", "def ref"), "has no function reference"),
         (("SHAPES = [(1,), (17,), (300,)]\nTIMED = (1000,)", ""), "has no SHAPES"),
-        (("(17,)", "(0,)"), "(0,) is not a shape"),
+        (("(17,)", "(0,)"), "SHAPES.1.0: Input should be greater than 0, not 0"),
         (("int n", "struct S n"), "'struct S' is not a type that can be passed"),
         (("SHAPES = [", "SHAPES = list() + ["), "SHAPES is not written out"),
         (("def inputs", "def inputs("), "line 16 is not Python"),
-        (("SHAPES = [(1,), (17,), (300,)]", "SHAPES = 5"), "SHAPES is a list, not 5"),
-        (("SHAPES = [", "SHAPES: list[tuple[int]] = [0, "), "0 is not a shape"),
-        (("(17,)", "(True,)"), "(True,) is not a shape"),
-        (('DTYPES = ["float32"]', 'DTYPES = "float32"'), "DTYPES is a list, not 'float32'"),
-        (('"float32"', '"flot32"'), "DTYPES: 'flot32' is not a dtype"),
-        (("SCRATCH = 65536", "SCRATCH = None"), "SCRATCH is a number of bytes, not None"),
-        (("SCRATCH = 65536", "EXACT = 'no'"), "EXACT is True or False, not 'no'"),
-        (("SCRATCH = 65536", "TOLERANCE = (1e-3, 1e-3)"), "TOLERANCE is written by dtype"),
-        (("SCRATCH = 65536", "TOLERANCE = {'float32': 1e-3}"), "TOLERANCE of 'float32' is two numbers"),
-        (("SCRATCH = 65536", "TOLERANCE = {'float32': (0, 1e999)}"), "TOLERANCE of 'float32' is two numbers"),
+        (("SHAPES = [(1,), (17,), (300,)]", "SHAPES = 5"), "SHAPES: Input should be a valid tuple, not 5"),
+        (("SHAPES = [", "SHAPES: list[tuple[int]] = [0, "), "SHAPES.0.0: Input should be greater than 0, not 0"),
+        (("(17,)", "(True,)"), "SHAPES.1.0: Input should be a valid integer, not True"),
+        (('"float32"', '"flot32"'), "DTYPES.0: String should match pattern"),
+        (("SCRATCH = 65536", "SCRATCH = None"), "SCRATCH: Input should be a valid integer, not None"),
+        (("SCRATCH = 65536", "EXACT = 'no'"), "EXACT: Input should be a valid boolean, not 'no'"),
+        (("SCRATCH = 65536", "TOLERANCE = {'float32': 1e-3}"), "TOLERANCE.float32: Input should be a valid tuple"),
+        (("SCRATCH = 65536", "TOLERANCE = {'float32': (0, 1e999)}"), "TOLERANCE.float32.1: Input should be a finite"),
         (("SCRATCH = 65536", "TOLERENCE = {'float32': (1, 1)}"), "did you mean TOLERANCE"),
         (("SCRATCH = 65536", "SCRATCH = {[]: 1}"), "SCRATCH is not written out"),
         (("int n", "int n, cudaStream_t stream"), "SIGNATURE: leave the stream out"),
@@ -430,7 +420,9 @@ def test_a_plan_that_a_launcher_forged_is_not_carried_out(forged: str) -> None:
 
 def test_what_is_wrong_with_a_task_is_said_with_its_file() -> None:
     case = {"prompt": "Write it.", "checks": [{"kernel": {"task": "tasks/affine.py"}}]}
-    with pytest.raises(UsageError, match=r"kernel_correct: tasks/affine\.py: SHAPES is a list, not 5"):
+    with pytest.raises(
+        UsageError, match=r"kernel_correct: tasks/affine\.py: SHAPES: Input should be a valid tuple, not 5"
+    ):
         Suite.parse({"cases": [case]}, "suite.yaml", lambda _: re.sub("SHAPES = .*", "SHAPES = 5", TASK).encode())
     marked = Suite.parse({"cases": [case]}, "suite.yaml", lambda _: f"\ufeff{TASK}".encode())
     assert marked.cases[0].checks[2].config["source"] == TASK
@@ -440,7 +432,7 @@ def test_arguments_are_passed_by_their_own_types() -> None:
     kinds = [one.kind for one in read_signature("const half *x, float* __restrict__ out, int n, long long m, float f")]
     assert kinds == ["pointer", "pointer", "int", "long", "float"]
     header = read_task(TASK.replace("float* out, int n", "float* out, int n, float eps, double d, int64_t m"))
-    words = header.words({"x": 16, "out": 32, "n": -1, "eps": 1.0, "d": 1.0, "m": 2**40})
+    words = header.to_words({"x": 16, "out": 32, "n": -1, "eps": 1.0, "d": 1.0, "m": 2**40})
     assert words == [16, 32, 2**64 - 1, 0x3F800000, 0x3FF0000000000000, 2**40]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import re
 import select
@@ -26,13 +25,18 @@ import run_to_be_killed
 from conftest import read_check
 from upskill.checks import Evidence, Finding
 from upskill.checks.kernel import gpu_process, plans, runner, tiers
-from upskill.checks.kernel.tiers import compare_speed
+from upskill.checks.kernel.tiers import compare_speed, speed_finding
 from upskill.errors import MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
 from upskill.traces import Step, Trace
 
 FIXTURES = Path(__file__).parent / "fixtures"
-HOSTILE = sorted((FIXTURES / "hostile_kernels").glob("*.cu"))
+# One for each way of being found out; on a GPU all of them are run (`test_kernel_gpu`).
+HOSTILE = (
+    *("calls_cublas", "changes_the_clock", "changes_the_input", "crashes_on_the_host", "forges_a_plan"),
+    *("launches_on_another_stream", "leaves_a_kernel_running", "reads_the_checkers_files", "skips_when_timed"),
+    *("writes_a_part", "writes_into_the_guard"),
+)
 GOOD = (FIXTURES / "kernels" / "affine.cu").read_text(encoding="utf-8")
 
 
@@ -86,9 +90,8 @@ async def test_a_right_kernel_is_right_and_as_fast_as_it_is(
 
 
 @pytest.mark.usefixtures("stand_in")
-async def test_every_hostile_kernel_fails(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = {file.stem: file.read_text(encoding="utf-8") for file in HOSTILE}
-    assert len(codes) >= 20
+async def test_hostile_kernels_fail(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {name: (FIXTURES / "hostile_kernels" / f"{name}.cu").read_text(encoding="utf-8") for name in HOSTILE}
     gate = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def prepare(name: str) -> Path:
@@ -114,19 +117,16 @@ async def test_every_hostile_kernel_fails(sandbox: Sandbox, tmp_path: Path, monk
 
 @pytest.mark.usefixtures("stand_in")
 async def test_a_launcher_is_linked_once_and_nothing_is_timed_while_the_referee_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_cpu(GOOD, tmp_path, monkeypatch)
     log = tmp_path / "log"
-    caplog.set_level(logging.INFO, "upskill.checks.kernel.trial_run")
     async with await SANDBOXES.load("none")().open(Setup()) as sandbox:
         assert (await look("kernel_correct", GOOD, sandbox)).passed
         monkeypatch.setattr(plans, "RECORDER", tmp_path / "nothing there")
         monkeypatch.setenv("STAND_IN_LOG", str(log))
         assert (await look("kernel_faster", GOOD, sandbox, at_least=1e-9)).passed
     assert log.read_text(encoding="utf-8").split() == ["made"] * 2 + ["timed"] * 3 * 23
-    stages = r"preparing [\d.]+ s, recording [\d.]+ s, running \([\d.]+ s of it storing\) [\d.]+ s, comparing [\d.]+ s"
-    assert re.fullmatch(f"on the GPU: {stages}", caplog.messages[-1])
 
 
 def test_outputs_are_handed_over_whole_by_several_threads() -> None:
@@ -399,21 +399,19 @@ def test_an_output_is_right_within_its_tolerance_and_nan_only_where_the_referenc
 def test_speed_is_a_ratio_of_medians_with_an_interval() -> None:
     random = np.random.default_rng(1)
     times = {"kernel": [1e-5] * 20, "eager": [2e-5] * 20, "compile": list(random.normal(1e-5, 2e-6, 20))}
-    speed = compare_speed({"times": times, "bytes": 30_000_000, "copy_bandwidth": 4e12})
-    eager, compiled = speed.rivals
-    assert (eager.name, eager.ratio, eager.low, eager.high) == ("eager", 2.0, 2.0, 2.0)
-    assert compiled.low < compiled.ratio < compiled.high
-    assert compiled.ratio == pytest.approx(np.median(times["compile"]) / 1e-5)
-    assert speed.bandwidth == pytest.approx(0.75)
-    assert str(speed).startswith("10.0 µs: 2.00× the speed of PyTorch eager [2.00, 2.00], ")
-    assert str(speed).endswith(", 75% of the bandwidth of a copy")
+    finding = speed_finding({"times": times, "bytes": 30_000_000, "copy_bandwidth": 4e12}, at_least=1.5)
+    assert not finding.passed
+    assert finding.reason.startswith("10.0 µs: 2.00× the speed of PyTorch eager [2.00, 2.00], ")
+    assert finding.reason.endswith(", 75% of the bandwidth of a copy, 1.5 wanted")
+    ratio, low, high = compare_speed(times["kernel"], times["compile"])
+    assert low < ratio < high
+    assert ratio == pytest.approx(np.median(times["compile"]) / 1e-5)
 
 
 def test_an_interval_of_speed_holds_the_true_ratio_about_as_often_as_it_says() -> None:
     random = np.random.default_rng(2)
     held = 0
     for _ in range(200):
-        times = {"kernel": random.gamma(20, 1e-6, 30).tolist(), "eager": (1.5 * random.gamma(20, 1e-6, 30)).tolist()}
-        (rival,) = compare_speed({"times": times}).rivals
-        held += rival.low <= 1.5 <= rival.high
+        _, low, high = compare_speed(random.gamma(20, 1e-6, 30).tolist(), (1.5 * random.gamma(20, 1e-6, 30)).tolist())
+        held += low <= 1.5 <= high
     assert 176 <= held <= 200

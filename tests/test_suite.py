@@ -398,7 +398,11 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "two kinds of cases": ({"cases": [CASE], "tests": [CASE]}, "s: is not a suite", ""),
     "cases a mapping": ({"cases": {"one": CASE}}, "s: cases: Input should be a valid list, not", ""),
-    "checks a mapping": ({"cases": [CASE], "checks": {"contains": "x"}}, "s: checks: Input should be a valid list, not", ""),
+    "checks a mapping": (
+        {"cases": [CASE], "checks": {"contains": "x"}},
+        "s: checks: Input should be a valid list, not",
+        "",
+    ),
     "an unknown field beside the cases": (
         {"cases": [CASE], "check": []},
         "s: no field is called 'check'",

@@ -15,17 +15,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import Any
 
 from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, counted, digest, printable
 from upskill.registry import Registry
-from upskill.suites.files import FileResolver
+from upskill.suites.files import FileResolver, decode
 from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, text_reader
 
 MAX_LINES = 8  # of warnings about one file
 MAX_NAMES = 3  # that are listed before an ellipsis
+MAX_ID = 190  # characters: room for a number behind it
+FORMATS = Registry(
+    "suite format",
+    "upskill.suite_formats",
+    {
+        "inspect": "upskill.suites.formats.inspect:FORMAT",
+        "promptfoo": "upskill.suites.formats.promptfoo:FORMAT",
+        "scenarios": "upskill.suites.formats.scenarios:FORMAT",
+        "waza": "upskill.suites.formats.waza:FORMAT",
+        "evals": "upskill.suites.formats.evals:FORMAT",
+        "table": "upskill.suites.formats.table:FORMAT",
+    },
+)
 
 
 class Notes:
@@ -34,16 +48,13 @@ class Notes:
     def __init__(self) -> None:
         self.format = ""
         self.title = ""
-        self.found = 0  # cases in the file
-        self.kept = 0
+        self.cases_read = 0
+        self.cases_kept = 0
         self.carried: Counter[str] = Counter()  # our checks, by name
         self.changes: dict[str, list[str]] = {}
         self.omissions: dict[str, list[str]] = {}
         self.cases_left_out: dict[str, list[str]] = {}
         self.fields: Counter[str] = Counter()  # that have no meaning here, and are kept as metadata
-
-    def carry(self, checks: Iterable[str]) -> None:
-        self.carried.update(checks)
 
     def change(self, what: str, case: str = "") -> None:
         self.changes.setdefault(what, []).append(case)
@@ -61,18 +72,20 @@ class Notes:
     def summary(self) -> str:
         """Carried over, in one line."""
         checks = ", ".join(f"{number} {name}" for name, number in self.carried.most_common())
-        whole = counted(self.found, "case") if self.kept == self.found else f"{self.kept} of {self.found} cases"
-        return f"{whole} with {counted(self.carried.total(), 'check')} ({checks})"
+        cases = counted(self.cases_read, "case")
+        if self.cases_kept != self.cases_read:
+            cases = f"{self.cases_kept} of {cases}"
+        return f"{cases} with {counted(self.carried.total(), 'check')} ({checks})"
 
     def changed(self) -> Iterator[str]:
         for what, cases in self.changes.items():
-            yield printable(what + _in(cases))
+            yield printable(what + _in_cases(cases))
 
     def left_out(self) -> Iterator[str]:
         for what, cases in self.omissions.items():
-            yield printable(what + _in(cases))
+            yield printable(what + _in_cases(cases))
         for why, cases in self.cases_left_out.items():
-            names = ", ".join(cases[:MAX_NAMES]) + (", …" if len(cases) > MAX_NAMES else "")
+            names = _first_few(cases)
             yield printable(f"{names}: {why}" if len(cases) == 1 else f"{len(cases)} cases ({names}): {why}")
 
     @property
@@ -87,42 +100,29 @@ class Notes:
         """What somebody who only reads the file has to know."""
         if self.metadata:
             yield f"{where}: {self.metadata}"
-        for title, told in (("left out", self.left_out()), ("changed", self.changed())):
-            lines = list(told)
+        for title, lines in (("left out", list(self.left_out())), ("changed", list(self.changed()))):
             for line in lines[:MAX_LINES]:
                 yield f"{where}: {title}: {line}"
             if len(lines) > MAX_LINES:
                 yield f"{where}: {title}: {len(lines) - MAX_LINES} things more; `upskill import {where}` lists them"
 
 
-def _in(cases: list[str]) -> str:
-    names = list(dict.fromkeys(case for case in cases if case))
-    if not names:
-        return f" ({len(cases)} times)" if len(cases) > 1 else ""
-    shown = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
-    return f" ({len(cases)} times: {shown})" if len(cases) > 1 else f" ({shown})"
+def _first_few(names: list[str]) -> str:
+    return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
 
 
-MAX_ID = 190  # characters: room for a number behind it
-FORMATS = Registry(
-    "suite format",
-    "upskill.suite_formats",
-    {
-        "inspect": "upskill.suites.formats.inspect:FORMAT",
-        "promptfoo": "upskill.suites.formats.promptfoo:FORMAT",
-        "scenarios": "upskill.suites.formats.scenarios:FORMAT",
-        "waza": "upskill.suites.formats.waza:FORMAT",
-        "evals": "upskill.suites.formats.evals:FORMAT",
-        "table": "upskill.suites.formats.table:FORMAT",
-    },
-)
+def _in_cases(cases: list[str]) -> str:
+    names = _first_few(list(dict.fromkeys(filter(None, cases))))
+    times = f"{len(cases)} times" if len(cases) > 1 else ""
+    inside = ": ".join(filter(None, (times, names)))
+    return f" ({inside})" if inside else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file of another tool: its plain data, where it is, and what lies beside it."""
 
-    said: object
+    data: object
     where: str
     read_file: ReadFile | None
     notes: Notes
@@ -131,9 +131,47 @@ class Source:
         """The text of a file beside it; UsageError where there is none."""
         return text_reader(self.read_file, place or self.where)(name)
 
+    def load(self, name: str, place: str = "") -> object:
+        """The plain data of a file beside it."""
+        return decode(self.read(name, place).encode(), name)
+
     def below(self, folder: str) -> list[str]:
         """The paths of the files in a folder beside it."""
         return self.read_file.below(folder) if isinstance(self.read_file, FileResolver) else []
+
+    def matching(self, pattern: str) -> list[str]:
+        """The paths beside it that a pattern names."""
+        pattern = pattern.removeprefix("./")
+        if "*" not in pattern:
+            return [pattern]
+        folder = pattern.partition("*")[0].rpartition("/")[0]
+        return [path for path in self.below(folder or ".") if fnmatch(path, pattern)]
+
+    def leave_out(self, what: str, error: UsageError) -> None:
+        self.notes.leave_out(what, error.message.removeprefix(f"{self.where}: "))
+
+
+@dataclass(slots=True)
+class Draft:
+    """A case on its way into a suite of ours."""
+
+    place: str  # in messages: "case 3 ('login')"
+    notes: Notes
+    prompt: str = ""
+    checks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    id: str | int | None = None
+    more: dict[str, Any] = field(default_factory=dict[str, Any])  # other fields of ours
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])  # what has no place in a suite of ours
+    problem: UsageError | None = None  # why it cannot be carried over
+    nothing: str = "says nothing that can be checked"
+    refused: list[str] = field(default_factory=list[str])  # assertions that no check of ours stands for
+
+    def leave_out(self, what: str, why: str) -> None:
+        self.refused.append(f"{what}: {why}")
+        self.notes.leave_out(what, why, self.place)
+
+    def change(self, what: str) -> None:
+        self.notes.change(what, self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,56 +181,41 @@ class Format:
     cases: Callable[[Source], Iterable[Draft]]
 
 
-@dataclass(slots=True)
-class Draft:
-    """A case on its way into a suite of ours."""
-
-    place: str  # in messages: "case 3 ('login')"
-    prompt: str = ""
-    checks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    id: str | int | None = None
-    more: dict[str, Any] = field(default_factory=dict[str, Any])  # other fields of ours
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])  # what has no place in a suite of ours
-    problem: UsageError | None = None  # why it cannot be carried over
-    nothing: str = "says nothing that can be checked"
-
-
-def recognize(said: object) -> str | None:
+def recognize(data: object) -> str | None:
     """The name of the format that this data is in; None for a suite of ours, and for what nothing recognizes."""
-    if is_ours(said):
+    if is_ours(data):
         return None
     names = [*FORMATS.table, *(name for name in FORMATS.rows if name not in FORMATS.table)]
-    return next((name for name in names if FORMATS.load(name).recognizes(said)), None)
+    return next((name for name in names if FORMATS.load(name).recognizes(data)), None)
 
 
-def is_ours(said: object) -> bool:
+def is_ours(data: object) -> bool:
     """Whether it is written as our own documentation says."""
-    mapping = as_mapping(said)
+    mapping = as_mapping(data)
     keys = [key for key in LISTS if key in mapping] if mapping else []
-    cases = as_list(mapping[keys[0]]) if mapping and len(keys) == 1 else as_list(said)
-    return bool(cases) and all(map(_is_our_case, cases or ()))
-
-
-def _is_our_case(item: object) -> bool:
-    case = as_mapping(item)
-    return case is not None and set(case) <= set(OurCase.model_fields) and isinstance(case.get("files", {}), dict)
+    items = as_list(mapping[keys[0]]) if mapping and len(keys) == 1 else as_list(data)
+    cases = [as_mapping(item) for item in items or ()]
+    known = set(OurCase.model_fields)
+    return bool(cases) and all(
+        case is not None and set(case) <= known and isinstance(case.get("files", {}), dict) for case in cases
+    )
 
 
 def convert(name: str, source: Source) -> dict[str, Any]:
-    """A suite of ours, as plain data. Says in the notes what became of the rest.
+    """A suite of ours, as plain data; the notes say what became of everything else.
 
     What is wrong with one case leaves that case out. Where none remains, it is an error.
     """
     form: Format = FORMATS.load(name)
     notes = source.notes
     notes.format, notes.title = name, form.title
-    kept: list[dict[str, Any]] = []
+    cases: list[dict[str, Any]] = []
     problems: list[UsageError] = []
     ids: dict[str, int] = {}
-    twins: set[str] = set()
+    hashes: set[str] = set()
     for draft in form.cases(source):
-        notes.found += 1
-        draft.id = _usable(draft.id)
+        notes.cases_read += 1
+        draft.id = _usable_id(draft.id)
         try:
             case = _finish(draft, source)
         except UsageError as error:
@@ -200,28 +223,28 @@ def convert(name: str, source: Source) -> dict[str, Any]:
             why = error.message.removeprefix(f"{source.where}: ").removeprefix(f"{draft.place}: ")
             notes.leave_out_case(why, draft.place)
             continue
-        twin = digest([case.get(field) for field in ("id", "prompt", "files", "checks")])
-        if twin in twins:
+        hashed = digest([case.get(field) for field in ("id", "prompt", "files", "checks")])
+        if hashed in hashes:
             notes.leave_out_case("is there twice", draft.place)
             continue
-        twins.add(twin)
+        hashes.add(hashed)
         if draft.id is not None and draft.id in ids:
             case["id"] = _next_id(draft.id, ids)
             notes.change(f"id {draft.id!r} is there more than once: numbered")
         ids[str(case.get("id"))] = 1
-        kept.append(case)
+        cases.append(case)
         notes.keep(draft.metadata)
-        notes.carry(next(iter(check)) for check in case["checks"])
-    if not kept and problems:
+        notes.carried.update(next(iter(check)) for check in case["checks"])
+    if not cases and problems:
         raise problems[0]
-    if not kept:
+    if not cases:
         reasons = "; ".join(notes.left_out())
         raise UsageError(
             f"{source.where}: has no cases" + (f" that can be carried over: {reasons}" if reasons else ""),
             "A suite of nothing proves nothing: add cases.",
         )
-    notes.kept = len(kept)
-    return {"cases": kept}
+    notes.cases_kept = len(cases)
+    return {"cases": cases}
 
 
 def _finish(draft: Draft, source: Source) -> dict[str, Any]:
@@ -231,37 +254,34 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
     place = f"{source.where}: {draft.place}"
     if not draft.prompt.strip():
         raise UsageError(f"{place}: has no prompt", "Give it a text to send to the student.")
+    nothing = f"no assertion of it can be carried over: {draft.refused[0]}" if draft.refused else draft.nothing
     checks: list[dict[str, Any]] = []
     for check in draft.checks:
         try:
             read_checks(check, place, text_reader(source.read_file, place))
         except UsageError as error:
             why = error.message.removeprefix(f"{place}: ")
-            draft.nothing = f"none of its checks can be read: {why}"
+            nothing = f"none of its checks can be read: {why}"
             name = next(iter(as_mapping(check) or {"check": ""}))
-            source.notes.leave_out(name, why.removeprefix(f"{name}: "), draft.place)
+            draft.leave_out(name, why.removeprefix(f"{name}: "))
             continue
         if check not in checks:
             checks.append(check)
     if not checks:
-        raise UsageError(
-            f"{place}: {printable(draft.nothing)}", "Say what a right answer has, for example `contains: text`."
-        )
-    case: dict[str, Any] = {} if draft.id is None else {"id": draft.id}
-    case |= {"prompt": draft.prompt, "checks": checks} | {
-        key: value for key, value in draft.more.items() if value not in (None, "", [], {})
-    }
-    case |= {"metadata": draft.metadata} if draft.metadata else {}
+        raise UsageError(f"{place}: {printable(nothing)}", "Say what a right answer has, for example `contains: text`.")
+    case: dict[str, Any] = {"id": draft.id, "prompt": draft.prompt, "checks": checks, **draft.more}
+    case["metadata"] = draft.metadata
+    case = {key: value for key, value in case.items() if value not in (None, "", [], {})}
     for path in fit(OurCase, case, place).files:
         check_path(path, place)
     return case
 
 
-def _usable(said: object) -> str | None:
+def _usable_id(value: object) -> str | None:
     """What others call a case, as an id of ours; None where it cannot be one."""
-    if isinstance(said, bool) or not isinstance(said, str | int):
+    if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    text = " ".join(str(said).split())[:MAX_ID]
+    text = " ".join(str(value).split())[:MAX_ID]
     return text if text.isprintable() and text else None
 
 

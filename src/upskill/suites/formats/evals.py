@@ -19,7 +19,6 @@ from upskill.suites.shapes import (
     mapping_or_empty,
     statement_of,
     text_of,
-    text_reader,
     texts_of,
     typed_checks,
 )
@@ -29,18 +28,8 @@ PROMPTS = ("prompt", "input", "query", "task", "user_prompt", "question")
 ASSERTED = ("assertions", "expectations")
 # Where a case asserts nothing: what else says in words how a good answer is, the first that is there.
 BEHAVIOR = (
-    "expected_behavior",
-    "expected_behaviors",
-    "expected_behaviour",
-    "success_criteria",
-    "acceptance_criteria",
-    "criteria",
-    "evaluation_criteria",
-    "rubric",
-    "expect",
-    "expected_outcome",
-    "expected_result",
-    "should",
+    *("expected_behavior", "expected_behaviors", "expected_behaviour", "success_criteria", "acceptance_criteria"),
+    *("criteria", "evaluation_criteria", "rubric", "expect", "expected_outcome", "expected_result", "should"),
 )
 OUTPUT = ("expected_output", "expected_outputs", "expected")
 OURS = set(OurCase.model_fields) - {"id", "prompt", "files", "checks", "expected_output", "metadata"}
@@ -48,12 +37,10 @@ TRIGGERS = ("should_trigger", "shouldTrigger")
 MAX_FILES = 200  # files of a folder that a case names
 
 
-def recognizes(said: object) -> bool:
-    mapping = as_mapping(said)
-    if mapping and isinstance(mapping.get("evals"), list):
+def recognizes(data: object) -> bool:
+    if isinstance(mapping_or_empty(data).get("evals"), list):
         return True
-    cases = [case for item in _items(said) if (case := as_mapping(item))]
-    return any(map(_is_judged, cases))
+    return any(_is_judged(mapping_or_empty(item)) for item in _items(data))
 
 
 def _is_judged(case: dict[str, Any]) -> bool:
@@ -64,18 +51,17 @@ def _is_judged(case: dict[str, Any]) -> bool:
     return "checks" not in case and bool({*BEHAVIOR, *OUTPUT[:2], *TRIGGERS} & set(case))
 
 
-def _items(said: object) -> list[Any]:
-    items = as_list(said)
-    mapping = mapping_or_empty(said)
-    found = [cases for key in LISTS if (cases := as_list(mapping.get(key)))]
-    return items if items is not None else found[0] if found else []
+def _items(data: object) -> list[Any]:
+    mapping = mapping_or_empty(data)
+    lists = [cases for key in LISTS if (cases := as_list(mapping.get(key)))]
+    return as_list(data) or (lists[0] if lists else [])
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    mapping = mapping_or_empty(source.said)
+    mapping = mapping_or_empty(source.data)
     known = {*LISTS, "skill_name", "skill", "name", "description", "version", "checks", "max_output_tokens", "metadata"}
     source.notes.keep(key for key in mapping if key not in known)
-    for number, item in enumerate(_items(source.said), start=1):
+    for number, item in enumerate(_items(source.data), start=1):
         yield _read(item, number, source)
 
 
@@ -83,14 +69,13 @@ def _read(item: object, number: int, source: Source) -> Draft:
     case = as_mapping(item)
     if case is None:
         problem = UsageError(f"{source.where}: case {number}: is not a case but {short(item)}")
-        return Draft(f"case {number}", problem=problem)
-    draft = Draft(place_of(number, case))
+        return Draft(f"case {number}", source.notes, problem=problem)
+    draft = Draft(place_of(number, case), source.notes)
     prompt = next((key for key in PROMPTS if isinstance(case.get(key), str)), "")
     draft.prompt = str(case.get(prompt, ""))
-    name = case.get("id", case.get("name"))
-    draft.id = name if isinstance(name, str | int) and not isinstance(name, bool) else None
+    draft.id = case.get("id", case.get("name"))
     draft.more = {key: case[key] for key in OURS & set(case)} | {"tags": texts_of(case.get("tags"))}
-    used = {prompt, "id", "name", "files", "checks", *OURS, *_check(case, draft, source)}
+    used = {prompt, "id", "name", "files", "checks", *OURS, *_check(case, draft)}
     draft.metadata = {key: value for key, value in case.items() if key not in used and value not in (None, "", [], {})}
     if not draft.checks and set(TRIGGERS) & set(case):
         draft.nothing = "says when a skill fires, not what is answered; `upskill trigger` measures that"
@@ -101,78 +86,74 @@ def _read(item: object, number: int, source: Source) -> Draft:
     return draft
 
 
-def _check(case: dict[str, Any], draft: Draft, source: Source) -> set[str]:
+def _check(case: dict[str, Any], draft: Draft) -> set[str]:
     """Fill in the checks; the names of the fields that were used for them."""
     checks = as_list(case.get("checks"))
     draft.checks += checks or []
     if checks is None and case.get("checks"):
-        source.notes.leave_out("checks", "is not a list", draft.place)
+        draft.leave_out("checks", "is not a list")
     output = next((key for key in OUTPUT if statement_of(case.get(key))), "")
     if output == "expected_output":
         draft.more["expected_output"] = text_of(case[output])
     for key in ASSERTED:
-        _add_statements(case.get(key), draft, source)
+        _add_statements(case.get(key), draft)
     used = {*ASSERTED, "expected_output"}
     if draft.checks:
         return used
     if behavior := next((key for key in BEHAVIOR if case.get(key)), ""):
-        _add_statements(case[behavior], draft, source)
+        _add_statements(case[behavior], draft)
         used.add(behavior)
     if not draft.checks and output:
         expected = case[output]
         texts = as_list(expected)
-        said = text_of(expected) if texts is None else "The answer has: " + "; ".join(map(text_of, texts))
-        draft.checks.append({"judge": said})
+        statement = text_of(expected) if texts is None else "The answer has: " + "; ".join(map(text_of, texts))
+        draft.checks.append({"judge": statement})
         used.add(output)
     if draft.checks and any(case.get(key) for key in ASSERTED):
         instead = behavior if behavior in used else output
-        source.notes.change(f"{instead}: a judge looks for it in place of assertions that are left out", draft.place)
+        draft.change(f"{instead}: a judge looks for it in place of assertions that are left out")
     return used
 
 
-def _add_statements(said: object, draft: Draft, source: Source) -> None:
-    mapping = as_mapping(said)
-    items = as_list(said)
+def _add_statements(value: object, draft: Draft) -> None:
+    mapping = as_mapping(value)
+    items = as_list(value)
     if items is None:
-        items = [said] if mapping is None else [mapping] if statement_of(mapping) else list(mapping.values())
+        items = [value] if mapping is None else [mapping] if statement_of(mapping) else list(mapping.values())
     for item in items:
         fields = as_mapping(item)
         if fields is None:
             draft.checks += [{"judge": text}] if (text := text_of(item).strip()) else []
             continue
-        kind = str(fields.get("type", "assertion"))
-        found = typed_checks(fields)
-        draft.checks += found.checks
-        if found.refused:
-            source.notes.leave_out(kind, found.refused, draft.place)
-            draft.nothing = f"no assertion of it can be carried over: {kind}: {found.refused}"
-        for field in found.unused:
-            source.notes.leave_out(f"{field} of an assertion", "every check has to hold, as it is", draft.place)
+        typed = typed_checks(fields)
+        draft.checks += typed.checks
+        if typed.refused:
+            draft.leave_out(str(fields.get("type", "assertion")), typed.refused)
+        for field in typed.unused:
+            draft.leave_out(f"{field} of an assertion", "every check has to hold, as it is")
 
 
-def _files(said: object, place: str, source: Source) -> dict[str, str]:
+def _files(value: object, place: str, source: Source) -> dict[str, str]:
     """The files that a case brings, with those of a folder that it names."""
-    mapping = as_mapping(said)
+    mapping = as_mapping(value)
     if mapping is not None:
         return {path: text_of(text) for path, text in mapping.items()}
-    found: dict[str, str] = {}
-    for item in list_or_empty(said):
+    files: dict[str, str] = {}
+    for item in list_or_empty(value):
         fields = as_mapping(item) or {"path": item}
         path = fields.get("path", fields.get("name"))
         if not isinstance(path, str):
             raise UsageError(f"{place}: {short(item)} is not the name of a file")
         if isinstance(fields.get("content"), str):
-            found[path] = fields["content"]
+            files[path] = fields["content"]
             continue
         check_path(path, place)
         if PurePosixPath(path).name == "SKILL.md":
             source.notes.leave_out("SKILL.md", "a file that both arms have cannot be the skill that only one gets")
             continue
-        inside = source.below(path)[:MAX_FILES]
-        for each in inside or [path]:
-            read = text_reader(source.read_file, place)(each)
-            found[str(PurePosixPath(each))] = read
-    return found
+        for name in source.below(path)[:MAX_FILES] or [path]:
+            files[str(PurePosixPath(name))] = source.read(name, place)
+    return files
 
 
 FORMAT = Format("skill-creator's evals.json", recognizes, cases)

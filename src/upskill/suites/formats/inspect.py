@@ -20,8 +20,8 @@ from upskill.traces.readers.inspect_logs import samples_of
 _USED = {"id", "input", "target", "choices", "files", "metadata", "sandbox", "setup", "epoch", "output", "scores"}
 
 
-def recognizes(said: object) -> bool:
-    return bool(samples_of(said)) or any(_is_sample(item) for item in as_list(said) or [said])
+def recognizes(data: object) -> bool:
+    return bool(samples_of(data)) or any(map(_is_sample, as_list(data) or [data]))
 
 
 def _is_sample(item: object) -> bool:
@@ -31,10 +31,10 @@ def _is_sample(item: object) -> bool:
 
 def cases(source: Source) -> Iterator[Draft]:
     seen: set[str] = set()
-    logged = samples_of(source.said)
+    logged = samples_of(source.data)
     if logged:
         source.notes.change(f"a log: `upskill trace show {source.where}/ID` shows what was done; answers are metadata")
-    for number, item in enumerate(logged or as_list(source.said) or [source.said], start=1):
+    for number, item in enumerate(logged or as_list(source.data) or [source.data], start=1):
         sample = mapping_or_empty(item)
         name = text_of(sample.get("id"))
         if name and name in seen and text_of(sample.get("epoch")) not in ("", "1"):
@@ -45,14 +45,14 @@ def cases(source: Source) -> Iterator[Draft]:
 
 
 def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) -> Draft:
-    draft = Draft(place_of(number, sample), id=sample.get("id"))
-    said = sample.get("input")
-    draft.prompt, whole = (said, True) if isinstance(said, str) else messages_text(said)
-    if not whole:
+    draft = Draft(place_of(number, sample), source.notes, id=sample.get("id"))
+    question = sample.get("input")
+    draft.prompt, only_text = (question, True) if isinstance(question, str) else messages_text(question)
+    if not only_text:
         place = f"{source.where}: {draft.place}"
         draft.problem = UsageError(f"{place}: its input has an image or another file in it", "Put it into words.")
     choices = texts_of(sample.get("choices") or [])
-    if isinstance(source.said, Rows) and choices:
+    if isinstance(source.data, Rows) and choices:
         choices = [choice.strip() for choice in choices[0].split(",")]
     draft.nothing = "has an empty target"
     if logged:
@@ -63,12 +63,12 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
     else:
         draft.checks = check_expected(sample.get("target"))
         if draft.checks and "judge" in draft.checks[0]:
-            source.notes.change("target of more than a few words: a judge compares (--judge)", draft.place)
+            draft.change("target of more than a few words: a judge compares (--judge)")
     draft.more["files"] = _texts(sample.get("files"), draft, source)
     others = {} if logged else {key: value for key, value in sample.items() if key not in _USED and value}
     draft.metadata = others | dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)
     if sample.get("sandbox") or sample.get("setup"):
-        source.notes.leave_out("sandbox", "its image and setup script are not run", draft.place)
+        draft.leave_out("sandbox", "its image and setup script are not run")
     return draft
 
 
@@ -80,8 +80,8 @@ def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
         for text in target
     ]
     right = sorted({letter for each in right for letter in each})
-    one = "the letter of the right one" if len(right) < 2 else "the letters of all that are right"
-    draft.prompt = f"{draft.prompt.rstrip()}\n\n{listed}\n\nEnd with a line `ANSWER: ` and {one}."
+    letters_due = "the letter of the right one" if len(right) < 2 else "the letters of all that are right"
+    draft.prompt = f"{draft.prompt.rstrip()}\n\n{listed}\n\nEnd with a line `ANSWER: ` and {letters_due}."
     if right:
         begun, ended = r"^[\s*_`]*ANSWER", r"[\s.)*_`]*$"
         later = rf"(?![\s\S]*{begun}[\s*_`]*(?::|[A-Z]{ended}))"  # only the last line that answers counts
@@ -89,24 +89,24 @@ def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
         draft.checks = [{"regex": rf"(?im){begun}[\s*_`:]*{wanted}{ended}{later}"}]
 
 
-def _texts(said: object, draft: Draft, source: Source) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path, content in (mapping_or_empty(_decoded(said))).items():
+def _texts(files: object, draft: Draft, source: Source) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for path, content in mapping_or_empty(_decoded(files)).items():
         text = text_of(content)
         beside = source.read_file(text) if source.read_file and len(text) < 300 and "\n" not in text else None
         try:
-            found[path] = text if beside is None else beside.decode()
+            texts[path] = text if beside is None else beside.decode()
         except UnicodeDecodeError:
-            source.notes.leave_out("file", f"{text!r} is not text", draft.place)
-    return found
+            draft.leave_out("file", f"{text!r} is not text")
+    return texts
 
 
-def _decoded(said: object) -> object:
+def _decoded(cell: object) -> object:
     """The cell of a CSV file that holds JSON."""
     try:
-        return json.loads(said) if isinstance(said, str) and said.lstrip().startswith("{") else said
+        return json.loads(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
     except ValueError:
-        return said
+        return cell
 
 
 def _answered(sample: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _answered(sample: dict[str, Any]) -> dict[str, Any]:
         answer = messages_text([message])[0].removeprefix("Assistant: ")
     scores = {
         name: score.get("value")
-        for name, item in (mapping_or_empty(sample.get("scores"))).items()
+        for name, item in mapping_or_empty(sample.get("scores")).items()
         if (score := as_mapping(item))
     }
     return ({"answered": answer} if answer else {}) | ({"scores": scores} if scores else {})

@@ -11,20 +11,19 @@ from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_list, list_or_empty
-from upskill.suites.files import decode
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import UpstreamCase, fit, from_upstream, mapping_or_empty, text_of, texts_of
 
 
-def recognizes(said: object) -> bool:
-    scenarios = as_list(mapping_or_empty(said).get("scenarios"))
-    return bool(scenarios) and all("tests" in (mapping_or_empty(item)) for item in scenarios or ())
+def recognizes(data: object) -> bool:
+    scenarios = list_or_empty(mapping_or_empty(data).get("scenarios"))
+    return bool(scenarios) and all("tests" in mapping_or_empty(item) for item in scenarios)
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    said = mapping_or_empty(source.said)
-    scenarios = [mapping_or_empty(item) for item in list_or_empty(said.get("scenarios"))]
-    skills = {PurePosixPath(text_of(skill)).name for one in scenarios for skill in texts_of(one.get("skills"))}
+    listed = list_or_empty(mapping_or_empty(source.data).get("scenarios"))
+    scenarios = [mapping_or_empty(item) for item in listed]
+    skills = {PurePosixPath(skill).name for scenario in scenarios for skill in texts_of(scenario.get("skills"))}
     if len(skills) > 1:
         source.notes.change(f"cases for {len(skills)} skills are in one suite, tagged with the skill they are for")
     for number, scenario in enumerate(scenarios, start=1):
@@ -36,12 +35,12 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
     place = f"{source.where}: scenario {name!r}"
     tests = scenario.get("tests")
     try:
-        said = decode(source.read(tests, place).encode(), tests) if isinstance(tests, str) else tests
+        data = source.load(tests, place) if isinstance(tests, str) else tests
     except UsageError as error:
-        yield Draft(f"scenario {name!r}", problem=error)
+        yield Draft(f"scenario {name!r}", source.notes, problem=error)
         return
-    mapping = mapping_or_empty(said)
-    items = as_list(said) or as_list(mapping.get("cases", mapping.get("tests"))) or []
+    mapping = mapping_or_empty(data)
+    items = as_list(data) or as_list(mapping.get("cases", mapping.get("tests"))) or []
     judge = mapping_or_empty(scenario.get("judge"))
     criteria = texts_of(judge.get("criteria") or []) if judge.get("enabled", True) else []
     tags = [name, *(PurePosixPath(skill).name for skill in texts_of(scenario.get("skills")))]
@@ -50,7 +49,7 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
     source.notes.keep(f"judge.{key}" for key in judge if key not in ("enabled", "criteria"))
     for number, item in enumerate(items, start=1):
         case = mapping_or_empty(item)
-        draft = Draft(f"{name}, {place_of(number, case)}")
+        draft = Draft(f"{name}, {place_of(number, case)}", source.notes)
         own = case.get("id")
         draft.id = f"{name}-{own if own is not None else number}" if len(items) > 1 or own is not None else name
         unused: list[str] = []
@@ -62,7 +61,7 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
             draft.prompt, draft.checks = ours.prompt, [*ours.checks, *({"judge": text} for text in criteria)]
             draft.more = {"files": ours.files, "tags": list(dict.fromkeys([*tags, *ours.tags]))}
             for warning in unused:
-                source.notes.leave_out(warning.removeprefix(f"{place}: "), "decides nothing here", draft.place)
+                draft.leave_out(warning.removeprefix(f"{place}: "), "decides nothing here")
             draft.more |= {"output_file": ours.output_file, "reference": ours.reference, "held_out": ours.held_out}
         yield draft
 

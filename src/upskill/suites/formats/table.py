@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from upskill.checks import CHECKS
 from upskill.plain import as_list, as_mapping, list_or_empty
 from upskill.suites.files import Rows
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import EXPECTED_FIELDS, PROMPT_FIELDS, check_expected, mapping_or_empty, text_of
 
+CHECK_FIELDS = ("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex", "judge")
 OURS = ("reference", "output_file", "expected_output")
 
 
-def recognizes(said: object) -> bool:
-    rows = as_list(said)
+def recognizes(data: object) -> bool:
+    rows = as_list(data)
     row = as_mapping(rows[0]) if rows else None
-    if isinstance(said, Rows):
+    if isinstance(data, Rows):
         return True
     if row is None or {"vars", "checks", "verifiers"} & set(row) or {"input", "expected"} <= set(row):
         return False  # others', and upstream's, which is read as it is
@@ -28,16 +28,16 @@ def recognizes(said: object) -> bool:
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    for number, item in enumerate(list_or_empty(source.said), start=1):
-        yield _read(mapping_or_empty(item), number)
+    for number, item in enumerate(list_or_empty(source.data), start=1):
+        yield _read(mapping_or_empty(item), number, source)
 
 
-def _read(row: dict[str, Any], number: int) -> Draft:
+def _read(row: dict[str, Any], number: int, source: Source) -> Draft:
     prompt = next((field for field in PROMPT_FIELDS if field in row), "")
-    draft = Draft(place_of(number, row), prompt=text_of(row.get(prompt)), id=row.get("id") or None)
+    draft = Draft(place_of(number, row), source.notes, prompt=text_of(row.get(prompt)), id=row.get("id") or None)
     tags = as_list(row.get("tags")) or text_of(row.get("tags")).replace(";", ",").split(",")
     draft.more["tags"] = [text for tag in tags if (text := text_of(tag).strip())]
-    named = [field for field in row if field in _checks() and text_of(row[field]).strip()]
+    named = [field for field in row if field in CHECK_FIELDS and text_of(row[field]).strip()]
     draft.checks = [{field: row[field]} for field in named]
     expected = next((field for field in EXPECTED_FIELDS if field in row and text_of(row[field]).strip()), "")
     if expected and not (named and expected in OURS):
@@ -49,12 +49,6 @@ def _read(row: dict[str, Any], number: int) -> Draft:
     draft.metadata = {field: value for field, value in row.items() if field not in used and value not in (None, "")}
     draft.nothing = "has nothing in a column `expected`, or in one that is called like a check"
     return draft
-
-
-def _checks() -> set[str]:
-    return {"contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex", "judge"} & {
-        *CHECKS.table
-    }
 
 
 FORMAT = Format("a table", recognizes, cases)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, list_or_empty
-from upskill.suites.files import decode
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import check_expected, mapping_or_empty, text_of, texts_of
 
-Leave = Callable[[str, str], None]
-_OTHERS = {
-    "code": "runs expressions of its own; make them a `python` check: `def check(answer, workspace, trace)`",
-    "inline_script": "runs expressions of its own; make them a `python` check: `def check(answer, workspace, trace)`",
+_EXPRESSIONS = "runs expressions of its own; make them a `python` check: `def check(answer, workspace, trace)`"
+_REFUSED = {
+    "code": _EXPRESSIONS,
+    "inline_script": _EXPRESSIONS,
     "program": "runs a program of its own; make it a `command` check",
+    **dict.fromkeys(("prompt", "llm", "rubric"), "does not say what a judge looks for"),
 }
 _NO_CHECK = "no check of ours says the same"
 _QUALIFIERS = {"negate", "negated", "not", "invert", "case_sensitive", "ignore_case", "flags"}
@@ -40,50 +39,36 @@ _PATTERN_FIELDS = {
     "must_not_match": "not_regex",
 }
 _USED = {
-    "id",
-    "case_id",
-    "name",
-    "description",
-    "tags",
-    "inputs",
-    "input",
-    "prompt",
-    "expected",
-    "graders",
-    "validators",
-    "enabled",
-    "skill",
-    "context_dir",
-    "timeout_seconds",
+    *("id", "case_id", "name", "description", "tags", "inputs", "input", "prompt", "expected", "graders"),
+    *("validators", "enabled", "skill", "context_dir", "timeout_seconds"),
 }
 
 
-def recognizes(said: object) -> bool:
-    mapping = as_mapping(said)
-    if mapping is not None:
-        graded = {"graders", "config", "skill", "metrics", "executor"} & set(mapping)
-        return ("tasks" in mapping and bool(graded)) or _is_task(mapping)
-    items = list_or_empty(said)
-    return bool(items) and any(map(_is_task, items))
+def recognizes(data: object) -> bool:
+    mapping = as_mapping(data)
+    if mapping is None:
+        return any(map(_is_task, list_or_empty(data)))
+    graded = {"graders", "config", "skill", "metrics", "executor"} & set(mapping)
+    return ("tasks" in mapping and bool(graded)) or _is_task(mapping)
 
 
 def _is_task(item: object) -> bool:
     task = mapping_or_empty(item)
-    given = as_mapping(task.get("inputs", task.get("input")))
-    return given is not None and bool({"id", "case_id", "name"} & set(task))
+    inputs = as_mapping(task.get("inputs", task.get("input")))
+    return inputs is not None and bool({"id", "case_id", "name"} & set(task))
 
 
 def cases(source: Source) -> Iterator[Draft]:
-    mapping = mapping_or_empty(source.said)
-    whole = "tasks" in mapping
-    tasks = _tasks(mapping.get("tasks"), source) if whole else _listed(source.said)
-    shared = as_list(mapping.get("graders")) if whole else []
+    mapping = mapping_or_empty(source.data)
+    is_suite = "tasks" in mapping
+    tasks = _tasks(mapping.get("tasks"), source) if is_suite else _listed(source.data)
+    shared = as_list(mapping.get("graders")) if is_suite else []
     for key in ("hooks", "mcp_servers"):
         if mapping.get(key):
             source.notes.leave_out(key, "nothing is run before or after a case")
-    if whole and mapping.get("graders") and shared is None:
+    if is_suite and mapping.get("graders") and shared is None:
         source.notes.leave_out("graders", "is not a list")
-    if whole and mapping.get("metrics"):
+    if is_suite and mapping.get("metrics"):
         source.notes.leave_out("metrics", "`--require` asks for what has to be reached")
     for number, task in enumerate(tasks, start=1):
         if task.get("enabled") is False:
@@ -92,58 +77,51 @@ def cases(source: Source) -> Iterator[Draft]:
         yield _read(task, number, shared or [], source)
 
 
-def _listed(said: object) -> Iterator[dict[str, Any]]:
-    items = as_list(said)
-    yield from (task for item in (items if items is not None else [said]) if (task := as_mapping(item)))
+def _listed(data: object) -> Iterator[dict[str, Any]]:
+    items = as_list(data)
+    yield from (task for item in (items if items is not None else [data]) if (task := as_mapping(item)))
 
 
-def _tasks(said: object, source: Source) -> Iterator[dict[str, Any]]:
+def _tasks(value: object, source: Source) -> Iterator[dict[str, Any]]:
     """The tasks of a suite: written out, or in files that a pattern names."""
-    for item in list_or_empty(said):
+    for item in list_or_empty(value):
         if (task := as_mapping(item)) is not None:
             yield task
             continue
         pattern = text_of(item).removeprefix("./")
-        folder = pattern.partition("*")[0].rpartition("/")[0]
-        paths = [path for path in source.below(folder or ".") if fnmatch.fnmatch(path, pattern)]
-        if "*" not in pattern:
-            paths = [pattern]
+        paths = source.matching(pattern)
         if not paths:
             source.notes.leave_out("tasks", f"no file is called {pattern}")
         for path in paths:
             try:
-                yield from _listed(decode(source.read(path).encode(), path))
+                yield from _listed(source.load(path))
             except UsageError as error:
-                source.notes.leave_out("tasks", error.message.removeprefix(f"{source.where}: "))
+                source.leave_out("tasks", error)
 
 
 def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) -> Draft:
-    draft = Draft(place_of(number, task))
+    draft = Draft(place_of(number, task), source.notes)
     draft.id = text_of(task.get("id") or task.get("case_id") or task.get("name")) or None
-    given = mapping_or_empty(task.get("inputs", task.get("input")))
-    draft.prompt = text_of(given.get("prompt") or task.get("prompt") or given.get("message"))
+    inputs = mapping_or_empty(task.get("inputs", task.get("input")))
+    draft.prompt = text_of(inputs.get("prompt") or task.get("prompt") or inputs.get("message"))
     draft.more["tags"] = texts_of(task.get("tags") or [])
-
-    def leave_out(what: str, why: str) -> None:
-        source.notes.leave_out(what, why, draft.place)
-
     expected = as_mapping(task.get("expected"))
     if expected is not None:
-        draft.checks += _expected(expected, leave_out)
+        draft.checks += _expected(expected, draft)
     for item in [*(as_list(task.get("graders", task.get("validators"))) or []), *shared]:
-        draft.checks += _grader(mapping_or_empty(item), leave_out)
+        draft.checks += _grader(mapping_or_empty(item), draft)
     if expected is None:
         draft.checks += check_expected(task.get("expected"))
     if task.get("context_dir"):
-        leave_out("context_dir", "name the files of a case in its `inputs`")
-    for file in list_or_empty(given.get("files")):
+        draft.leave_out("context_dir", "name the files of a case in its `inputs`")
+    for file in list_or_empty(inputs.get("files")):
         _add_file(as_mapping(file) or {"path": file}, draft, source)
-    left = {key: value for key, value in given.items() if key not in ("prompt", "files", "message")}
-    draft.metadata = {key: value for key, value in task.items() if key not in _USED} | left
+    unused = {key: value for key, value in inputs.items() if key not in ("prompt", "files", "message")}
+    draft.metadata = {key: value for key, value in task.items() if key not in _USED} | unused
     return draft
 
 
-def _expected(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+def _expected(expected: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     names = {
         "output_contains": "contains",
         "output_contains_any": "contains_any",
@@ -151,21 +129,21 @@ def _expected(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]
         "contains": "contains",
         "output": "contains",
     }
-    for key, value in said.items():
+    for key, value in expected.items():
         if key in names and texts_of(value):
             yield {names[key]: texts_of(value)}
         elif key == "behavior":
-            yield from _behavior(mapping_or_empty(value), leave_out)
+            yield from _behavior(mapping_or_empty(value), draft)
         elif key not in ("outcomes", "status"):
-            leave_out(f"expected.{key}", _NO_CHECK)
+            draft.leave_out(f"expected.{key}", _NO_CHECK)
         elif key == "status" or any(
-            mapping_or_empty(one).get("type") != "task_completed" for one in list_or_empty(value)
+            mapping_or_empty(outcome).get("type") != "task_completed" for outcome in list_or_empty(value)
         ):
-            leave_out(f"expected.{key}", "a trial has passed when its checks have")
+            draft.leave_out(f"expected.{key}", "a trial has passed when its checks have")
 
 
-def _behavior(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
-    for key, value in said.items():
+def _behavior(behavior: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
+    for key, value in behavior.items():
         if key == "required_tools":
             yield from ({"tool_called": tool} for tool in texts_of(value))
         elif key == "forbidden_tools":
@@ -173,92 +151,90 @@ def _behavior(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]
         elif key in ("max_iterations", "max_turns") and isinstance(value, int):
             yield {"max_turns": value}
         else:
-            leave_out(f"behavior.{key}", "is reported for every run")
+            draft.leave_out(f"behavior.{key}", "is reported for every run")
 
 
-def _grader(said: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
-    kind = text_of(said.get("type"))
-    config = mapping_or_empty(said.get("config")) | {key: said[key] for key in ("rubric", "prompt") if key in said}
-    turned = sorted(_QUALIFIERS & {*said, *config})
+def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
+    kind = text_of(grader.get("type"))
+    config = mapping_or_empty(grader.get("config")) | {
+        key: grader[key] for key in ("rubric", "prompt") if key in grader
+    }
+    qualifiers = sorted(_QUALIFIERS & {*grader, *config})
     statement = next((key for key in _STATEMENTS if text_of(config.get(key)).strip()), "")
     used: set[str] = set(config)
-    if turned:
-        leave_out(kind, f"no check of ours has its field {turned[0]!r}")
+    if qualifiers:
+        draft.leave_out(kind, f"no check of ours has its field {qualifiers[0]!r}")
     elif kind in ("text", "regex", "keyword"):
-        yield from _text(config)
+        yield from _texts(config)
         used = {*_TEXT_FIELDS, *_PATTERN_FIELDS}
     elif kind in ("prompt", "llm", "rubric") and statement:
         yield {"judge": text_of(config[statement]).strip()}
         used = {statement}
     elif kind == "file":
-        yield from _file(config, leave_out)
+        yield from _file(config, draft)
         used = {"must_exist", "must_not_exist", "content_patterns"}
     elif kind == "behavior":
-        yield from _behavior(config, leave_out)
+        yield from _behavior(config, draft)
     elif kind == "json_schema" and as_mapping(config.get("schema")):
         yield {"json_schema": {"schema": config["schema"]}}
         used = {"schema"}
     elif kind == "tool_constraint":
-        yield from _constraint(config, leave_out)
+        yield from _constraint(config, draft)
         used = {"expect_tools", "reject_tools"}
     else:
-        why = "does not say what a judge looks for" if kind in ("prompt", "llm", "rubric") else _NO_CHECK
-        leave_out(kind or "a grader without a type", _OTHERS.get(kind, why))
+        draft.leave_out(kind or "a grader without a type", _REFUSED.get(kind, _NO_CHECK))
     for key in sorted(set(config) - used):
-        leave_out(f"{kind}.{key}", _NO_CHECK)
-    for key in sorted(set(said) - {"type", "name", "identifier", "config", "rubric", "prompt", *_QUALIFIERS}):
-        leave_out(f"{key} of a grader", "every check has to hold, as it is")
+        draft.leave_out(f"{kind}.{key}", _NO_CHECK)
+    for key in sorted(set(grader) - {"type", "name", "identifier", "config", "rubric", "prompt", *_QUALIFIERS}):
+        draft.leave_out(f"{key} of a grader", "every check has to hold, as it is")
 
 
-def _text(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for key, (ours, blind) in _TEXT_FIELDS.items():
+def _texts(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for key, (ours, ignore_case) in _TEXT_FIELDS.items():
         if texts := texts_of(config.get(key)):
-            yield {ours: texts if blind else {"text": texts, "ignore_case": False}}
+            yield {ours: texts if ignore_case else {"text": texts, "ignore_case": False}}
     for key, ours in _PATTERN_FIELDS.items():
         yield from ({ours: pattern} for pattern in texts_of(config.get(key)))
 
 
-def _file(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+def _file(config: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     if paths := texts_of(config.get("must_exist")):
         yield {"file_exists": paths}
     if config.get("must_not_exist"):
-        leave_out("file.must_not_exist", "make it a `command` check: `test ! -e NAME`")
+        draft.leave_out("file.must_not_exist", "make it a `command` check: `test ! -e NAME`")
     for item in list_or_empty(config.get("content_patterns")):
         fields = mapping_or_empty(item)
         path = text_of(fields.get("path"))
         for pattern in texts_of(fields.get("must_match")):
             yield {"file_matches": {"path": path, "pattern": pattern}}
         if fields.get("must_not_match"):
-            leave_out("file.must_not_match", "make it a `command` check: `! grep PATTERN NAME`")
+            draft.leave_out("file.must_not_match", "make it a `command` check: `! grep PATTERN NAME`")
         for key in sorted(set(fields) - {"path", "must_match", "must_not_match"}):
-            leave_out(f"file.content_patterns.{key}", _NO_CHECK)
+            draft.leave_out(f"file.content_patterns.{key}", _NO_CHECK)
 
 
-def _constraint(config: dict[str, Any], leave_out: Leave) -> Iterator[dict[str, Any]]:
+def _constraint(config: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     for key, ours in (("expect_tools", "tool_called"), ("reject_tools", "tool_not_called")):
         for item in list_or_empty(config.get(key)):
             fields = as_mapping(item) or {"tool": item}
             if more := sorted(set(fields) - {"tool"}):
-                leave_out(f"tool_constraint.{key}", f"no check of ours has its field {more[0]!r}")
+                draft.leave_out(f"tool_constraint.{key}", f"no check of ours has its field {more[0]!r}")
             else:
                 yield {ours: text_of(fields.get("tool"))}
 
 
-def _add_file(said: dict[str, Any], draft: Draft, source: Source) -> None:
-    path = text_of(said.get("path"))
+def _add_file(file: dict[str, Any], draft: Draft, source: Source) -> None:
+    path = text_of(file.get("path"))
     files = draft.more.setdefault("files", {})
-    place = f"{source.where}: {draft.place}"
-    if isinstance(said.get("content"), str):
-        files[path] = said["content"]
+    if isinstance(file.get("content"), str):
+        files[path] = file["content"]
         return
-    for folder in ("", "fixtures/", "tasks/", "context/"):
-        if source.read_file and (data := source.read_file(folder + path)) is not None:
-            try:
-                files[path] = data.decode()
-            except UnicodeDecodeError:
-                draft.problem = UsageError(f"{place}: the file {path!r} is not UTF-8 text")
-            return
-    draft.problem = UsageError(f"{place}: the file {path!r} is not there", "Put it beside the suite.")
+    folders = ("", "fixtures/", "tasks/", "context/")
+    names = [folder + path for folder in folders if source.read_file and source.read_file(folder + path) is not None]
+    try:
+        files[path] = source.read(names[0] if names else path, f"{source.where}: {draft.place}")
+    except UsageError as error:
+        draft.problem = error
 
 
 FORMAT = Format("waza", recognizes, cases)
