@@ -15,8 +15,7 @@ from upskill.checks import CHECKS, SuiteLine
 from upskill.plain import as_list, as_mapping
 from upskill.settings import OLDER_NAMES, Settings
 from upskill.suites.queries import LIST_KEYS, NOTE_KEYS, SHOULD_KEYS, TEXT_KEYS
-from upskill.suites.shapes import LISTS, OurCase
-from upskill.suites.suite import FIELDS_BESIDE_CASES
+from upskill.suites.shapes import LISTS, OurCase, OurSuite
 
 FOLDER = Path(__file__).parent.parent / "src" / "upskill" / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -37,7 +36,7 @@ def suite() -> dict[str, Any]:
     case["properties"]["checks"] |= shared
     definitions = case.pop("$defs")
     cases = {"type": "array", "items": {"$ref": "#/$defs/case"}, "minItems": 1}
-    others: dict[str, Any] = {name: {} for name in FIELDS_BESIDE_CASES}
+    others: dict[str, Any] = {name: {} for name in OurSuite.model_fields if name != "cases"}
     others["checks"] = shared | {"description": "Checks that every case has."}
     others["max_output_tokens"] = {"type": "integer", "minimum": 1, "description": "Where its case does not say."}
     return {

@@ -33,24 +33,19 @@ MAX_FILE_BYTES = 5_000_000
 _HINT = 'Write [{"query": "…", "should_trigger": true}, …].'
 
 
+LIST_KEYS = ("queries", "eval_queries", "evals")
+TEXT_KEYS = ("query", "prompt", "text", "input")
+SHOULD_KEYS = ("should_trigger", "shouldTrigger", "should-trigger", "should_activate")
+NOTE_KEYS = ("id", "note", "notes", "comment", "reason", "rationale", "category", "tags")
+
+
 class _QueryShape(Strict):
-    query: Text = Field(validation_alias=AliasChoices("query", "prompt", "text", "input"))
-    should_trigger: bool = Field(
-        validation_alias=AliasChoices("should_trigger", "shouldTrigger", "should-trigger", "should_activate")
-    )
-    # Notes for people.
-    id: Any = None
-    note: Any = None
-    notes: Any = None
-    comment: Any = None
-    reason: Any = None
-    rationale: Any = None
-    category: Any = None
-    tags: Any = None
+    query: Text = Field(validation_alias=AliasChoices(*TEXT_KEYS))
+    should_trigger: bool = Field(validation_alias=AliasChoices(*SHOULD_KEYS))
 
 
 class _FileShape(Strict):
-    queries: list[Any] = Field(validation_alias=AliasChoices("queries", "eval_queries", "evals"))
+    queries: list[Any] = Field(validation_alias=AliasChoices(*LIST_KEYS))
     skill_name: Any = None
     version: Any = None
     description: Any = None
@@ -198,5 +193,5 @@ def _read_query(value: Any, where: str) -> Query:
     fields = as_mapping(value)
     if fields is None:
         raise UsageError(f"{where}: is not an object but {short(value)}", _HINT)
-    query = fit(_QueryShape, fields, where)
+    query = fit(_QueryShape, {key: item for key, item in fields.items() if key not in NOTE_KEYS}, where)
     return Query(query.query.strip(), query.should_trigger)

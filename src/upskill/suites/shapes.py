@@ -323,9 +323,9 @@ def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCas
         raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
     if unknown := set(context) - {"files"}:
         warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
-    shared = {name: value for name, value in case if name in OurCase.model_fields}
-    changed = {"prompt": case.input, "files": files, "checks": checks, "output_file": case.output_file or ""}
-    return OurCase(**shared | changed)
+    fields: dict[str, Any] = {name: value for name, value in case if name in OurCase.model_fields}
+    fields |= {"prompt": case.input, "files": files, "checks": checks, "output_file": case.output_file or ""}
+    return OurCase(**fields)
 
 
 def text_reader(read_file: ReadFile | None, place: str) -> ReadText:

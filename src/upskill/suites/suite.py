@@ -388,8 +388,9 @@ def _read_case(
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in ours}
-    return Case(**fields | {"id": id, "checks": checks, "held_out": bool(ours.held_out)}), ours.held_out
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in ours}
+    fields |= {"id": id, "checks": checks, "held_out": bool(ours.held_out)}
+    return Case(**fields), ours.held_out
 
 
 def _read_file(data: object, where: str) -> OurSuite:
