@@ -24,13 +24,10 @@ from teaching import (
 )
 from upskill import AuthoringEvents, GenerateOptions, Skill, Suite, generate_now, open_store
 from upskill.authoring.material.material import Material, Piece, gather
-from upskill.authoring.material.source_files import add_source_files, source_file
-from upskill.authoring.saving.output import replace_manifest
-from upskill.authoring.saving.provenance import Provenance, add_suite
-from upskill.authoring.saving.versions import edited_by_hand, record_version
-from upskill.authoring.search.improve import add_stored_evidence, rename_evidence
+from upskill.authoring.saving.output import edited_by_hand, record_version, replace_manifest
+from upskill.authoring.saving.provenance import Provenance, SourceFile, add_suite
+from upskill.authoring.search.improve import add_stored_evidence
 from upskill.skills import find_skills
-from upskill.suites import Case
 
 REQUEST = "it should know the rest of the ship too"
 OLD, NEW = NUMBERS[:10], NUMBERS[10:]
@@ -290,10 +287,8 @@ def made_from_a_page(house: Path) -> None:
     (house / "notes").mkdir(exist_ok=True)
     (house / "notes/log.md").write_text(PAGE)
     material = gather("know the ship", sources=["notes/log.md"])
-    provenance = (
-        Provenance().with_author("somebody", "know the ship").with_sources({fact(1): ["d1"]}, material.excerpts())
-    )
-    provenance = replace(provenance, metadata=add_source_files(provenance.metadata, material.files))
+    provenance = Provenance().with_author("somebody", "know the ship").with_source_files(material.files)
+    provenance = provenance.with_sources({fact(1): ["d1"]}, material.excerpts())
     record_version(provenance.add_to(older)).save(house / FOLDER, overwrite=True)
 
 
@@ -314,10 +309,10 @@ def test_an_improvement_shows_all_of_the_older_material_that_can_still_be_read(
     assert Provenance.of(older).metadata["source_files"][0]["path"] == "notes/log.md"
     (house / "elsewhere").mkdir()
     monkeypatch.chdir(house / "elsewhere")
-    assert len(add_stored_evidence(Material(REQUEST, (), older))[0].pieces) == len(NUMBERS)
+    assert len(add_stored_evidence(Material(REQUEST, (), older)).pieces) == len(NUMBERS)
     # Where there is no room for all, what older lines cite and what has to do with the request comes first.
     wanted = NUMBERS[-1]
-    few, _ = add_stored_evidence(Material(prompt(wanted), (), older), budget=500)
+    few = add_stored_evidence(Material(prompt(wanted), (), older), budget=500)
     assert [piece.id for piece in few.pieces] == ["d1", f"d{wanted}"]
     assert few.left_out == (
         f"{len(NUMBERS) - 2} of {len(NUMBERS)} pieces of the older material, for which there is no room",
@@ -331,10 +326,10 @@ def test_the_path_of_a_source_tells_nobody_where_home_is(home: Path, monkeypatch
     for place in (ada / "notes.md", session):
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("Notes.")
-    kept = source_file("doc", ada / "notes.md")
+    kept = SourceFile.of("doc", ada / "notes.md")
     assert kept is not None
     assert (kept.path, kept.find(None)) == ("~/notes.md", ada / "notes.md")
-    assert source_file("trace", session) is None
+    assert SourceFile.of("trace", session) is None
 
 
 def test_what_cannot_be_read_again_is_said_with_what_to_do(upskill: Upskill, house: Path) -> None:
@@ -346,23 +341,17 @@ def test_what_cannot_be_read_again_is_said_with_what_to_do(upskill: Upskill, hou
     assert f"the rest of notes/log.md (it has changed since): {hint}." in improve(upskill, "--no-eval").err
     (house / "notes/log.md").unlink()
     assert f"the rest of notes/log.md (it is not there any more): {hint}." in improve(upskill, "--no-eval").err
-    # Given again, it is shown once, and the older lines cite it under the id that it has now.
+    # Given again, it is shown once, under the ids that the older lines cite.
     (house / "log.md").write_text(PAGE)
     older = Skill.load(house / FOLDER)
-    found, renamed = add_stored_evidence(gather(REQUEST, sources=[older, "log.md"]))
-    assert (len(found.pieces), renamed, found.left_out) == (len(NUMBERS), {}, ())
+    again = add_stored_evidence(gather(REQUEST, sources=[older, "log.md"]))
+    assert (len(again.pieces), again.left_out) == (len(NUMBERS), ())
 
 
 def test_stored_evidence_keeps_apart_from_new_material_of_the_same_name(house: Path) -> None:
     older = Skill.load(house / FOLDER)
     material = Material(REQUEST, (Piece("d1", "document", "Another document."),), older)
-    found, renamed = add_stored_evidence(material)
-    assert renamed == {"d1": "old-d1"}
-    assert {piece.id: piece.text[:12] for piece in found.pieces} == {"d1": "Another docu", "old-d1": "From the log"}
-    assert found.skill is not None
-    kept = Provenance.of(found.skill)
-    assert (kept.sources[fact(1)], list(kept.evidence)) == (("old-d1",), ["old-d1"])
-    assert found.skill.visible_hash == older.visible_hash
-    suite = Suite((Case("a", "A?", (), evidence=("d1", "d2")),))
-    assert rename_evidence(suite, renamed).cases[0].evidence == ("old-d1", "d2")
-    assert add_stored_evidence(replace(material, skill=None))[1] == {}
+    both = add_stored_evidence(material)
+    assert {piece.id: piece.text[:12] for piece in both.pieces} == {"d1-2": "Another docu", "d1": "From the log"}
+    assert (both.skill, both.stored) == (older, {"d1"})
+    assert add_stored_evidence(replace(material, skill=None)) == replace(material, skill=None)

@@ -18,6 +18,7 @@ from upskill import trigger as measure
 from upskill.agents import Bounds
 from upskill.authoring.trigger.description import check_parts, estimate_improvement
 from upskill.authoring.trigger.plan import estimate_runs, make_trigger_plan
+from upskill.authoring.trigger.trigger import TriggerSession
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
@@ -528,18 +529,18 @@ def test_notes_say_what_a_number_does_not(upskill: Upskill, six: Path) -> None:
 def test_the_estimate_counts_every_turn_and_every_attempt(house: Path) -> None:
     skill = Skill.load(house / "skills" / GREETER)
     queries = Queries.parse(WORLD)
-
-    def plan_for(skill: Skill, some: Queries) -> Any:
-        return make_trigger_plan(skill, some, ("scripted:x",), PlanOptions(agent="tools", runs=2, bounds=Bounds(3)))
-
-    plan = plan_for(skill, queries)
+    options = PlanOptions(agent="tools", runs=2, bounds=Bounds(3))
+    plan = make_trigger_plan(skill, queries, ("scripted:x",), options)
     assert plan.bounds.until_activated
     assert plan.temperature == 0.7
     prices = {"scripted:x": {"input": 1.0, "output": 2.0}, "scripted:t": {"input": 1.0, "output": 2.0}}
     expected = estimate_runs(plan, plan.trials(), prices)
     assert expected.calls == len(queries) * 2 * 3
     assert 0 < expected.cost_usd[0] < expected.cost_usd[1]
-    whole = estimate_improvement(plan_for, skill, queries, resolve("scripted:t"), 4, prices)
+    improving = TriggerOptions(skill=str(skill.folder), students=("scripted:x",), repeats=2, attempts=4)
+    session = TriggerSession(improving, None, Events(), resolve("scripted:t"))
+    session.models = Models(ModelContext(prices=prices))
+    whole = estimate_improvement(session, queries, resolve("scripted:t"))
     seen, last = len(TRAIN) + len(VALIDATION), len(TEST)
     assert whole.calls == 2 * 3 * (5 * seen + 2 * last) + 3 * 4
     both = make_trigger_plan(skill, queries, ("local", "scripted:x"))

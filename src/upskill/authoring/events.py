@@ -12,8 +12,7 @@ from upskill.runs.running.events import Events
 from upskill.traces import Step
 
 if TYPE_CHECKING:
-    from upskill.authoring.search.attempt import Attempt
-    from upskill.authoring.search.comparison import Confirmation
+    from upskill.authoring.search.comparison import Attempt, Confirmation
 
 
 def _ignore(*_: object) -> None:

@@ -11,22 +11,18 @@ import asyncio
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence.extract import extract
-from upskill.authoring.material.material import Material, ToolSchema, gather, no_task, no_trace
-from upskill.authoring.material.source_files import add_source_files
+from upskill.authoring.material.material import Material, ToolSchema, gather, no_task
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
 from upskill.authoring.saving.provenance import DRAFT, UNPROVEN, Provenance, SearchCost, add_suite, own_lines
-from upskill.authoring.saving.versions import as_improved
-from upskill.authoring.search.attempt import Attempt
-from upskill.authoring.search.comparison import CONFIRMING_PAIRS
+from upskill.authoring.search.comparison import CONFIRMING_PAIRS, Attempt
 from upskill.authoring.search.failures import stored_failures
 from upskill.authoring.search.feedback import Feedback, read_marks
-from upskill.authoring.search.improve import add_requested_cases, add_stored_evidence, rename_evidence, store_unproven
+from upskill.authoring.search.improve import add_stored_evidence, store_unproven
 from upskill.authoring.search.refine import Refinement, RefineOptions, refine
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.grounding import mark_own_lines
@@ -161,7 +157,12 @@ def _check_extract(options: GenerateOptions, material: Material) -> None:
     if material.skill is not None:
         raise UsageError("-m extract quotes traces, and changes no skill", "Name a teacher with -m.")
     if not material.traces:
-        raise no_trace(material)
+        document = next((file.path for file in material.files if file.kind == "doc"), "")
+        what = f"{document} was read as a document" if document else "none was given"
+        raise UsageError(
+            f"-m extract quotes traces, and {what}",
+            f"Give one with --from (--from trace:{document or 'FILE'} says that it is one), or name a teacher with -m.",
+        )
 
 
 class Generation:
@@ -180,7 +181,6 @@ class Generation:
         self.events = events
         self.tools = tools
         self.keys = models.context.keys if models else find_keys()
-        self.renamed: dict[str, str] = {}  # ids of what is stored with an older skill
         self.extracts = options.teacher == EXTRACT
         self.teacher = choose_teacher(options, self.keys)
         self.feedback = Feedback()
@@ -214,12 +214,12 @@ class Generation:
             self._plan(_PLACEHOLDER, self.suite or _PLACEHOLDER_SUITE)
 
     async def run(self, store: Store | None) -> Generated:
-        with self._opened(store) as (kept, models):
+        with self._opened(store) as (opened, models):
             with track_usage() as used:
                 async with models:
                     await self._prepare(models)
-                    skill, suite, refinement = await self._make(models, kept)
-            cost = self._cost(used.values(), refinement, kept)
+                    skill, suite, refinement = await self._make(models, opened)
+            cost = self._cost(used.values(), refinement, opened)
         folder = self.destination.choose_folder(skill)
         provenance = self._provenance(skill, refinement).with_cost(cost)
         is_improved = self._is_improved(skill)
@@ -258,9 +258,9 @@ class Generation:
     @contextmanager
     def _opened(self, store: Store | None) -> Generator[tuple[Store, Models]]:
         options = self.options
-        with nullcontext(store) if store else options.open_store() as kept:
+        with nullcontext(store) if store else options.open_store() as opened:
             ledger = Ledger(options.ceilings)
-            yield kept, self.models or Models(options.model_context(self.events), replies=kept, ledger=ledger)
+            yield opened, self.models or Models(options.model_context(self.events), replies=opened, ledger=ledger)
 
     # What is given.
 
@@ -278,7 +278,7 @@ class Generation:
             if not goal:
                 raise no_task(material, options.sources)
             material = replace(material, task=" ".join(goal.split())[:2000])
-        material, self.renamed = add_stored_evidence(material, material_budget(self.teacher) // 2)
+        material = add_stored_evidence(material, material_budget(self.teacher) // 2)
         if material.redacted:
             tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
         for left_out in material.left_out:
@@ -295,8 +295,8 @@ class Generation:
                 "feedback is about the answers of a skill, and none was given", "Name its folder with --from."
             )
         judged = bool(options.judge or options.settings.judge)
-        place = options.store_location
-        self.feedback = read_marks(options.feedback, older, self.suite, store, place, judged=judged)
+        location = options.store_location
+        self.feedback = read_marks(options.feedback, older, self.suite, store, location, judged=judged)
         self.material = self.feedback.add_to(self.material)
         self.suite = self.feedback.strengthen(self.suite) if self.suite else None
         for line in self.feedback.told():
@@ -352,8 +352,8 @@ class Generation:
             self.events.message(f"Note: {warning}")
         if self.student is None:
             return await self._edit_unproven(drafts[0], suite, material, models, store), suite, None
-        found = await self._refine(drafts, suite, material, models, store)
-        return found.skill, suite, found
+        refinement = await self._refine(drafts, suite, material, models, store)
+        return refinement.skill, suite, refinement
 
     async def _open_models(self, models: Models) -> None:
         """Open all that will be asked: a missing key is found before anything is paid for."""
@@ -421,32 +421,33 @@ class Generation:
 
     async def _write_suite(self, skill: Skill, models: Models) -> Suite:
         """The cases that were given or lie with the older skill, and those that are written."""
-        before = rename_evidence(self.suite, self.renamed) if self.suite else None
-        if before and not self.writes_cases:
-            return before
-        write = partial(
-            write_suite,
-            skill,
-            await models.get(self.writer, "test writer"),
-            count=self._case_count,
-            material=self.material,
-            budget=material_budget(self.writer),
-            acts=self.options.student_acts,
-            tell=self.events.message,
-        )
-        if before:
-            return await add_requested_cases(before, write, models, self.events.message)
-        self.events.message("Generating test cases...")
+        older, tell = self.suite, self.events.message
+        if older and not self.writes_cases:
+            return older
+        tell("Generating test cases for the request..." if older else "Generating test cases...")
         try:
             async with forget_unusable_answers(models):
-                return await write()
+                written = await write_suite(
+                    skill,
+                    await models.get(self.writer, "test writer"),
+                    count=self._case_count,
+                    material=self.material,
+                    budget=material_budget(self.writer),
+                    existing=older.cases if older else (),
+                    acts=self.options.student_acts,
+                    tell=tell,
+                )
         except UpskillError as error:
             if type(error) is not UpskillError:
                 raise
+            if older:
+                tell(f"No new cases for the request, so the older ones decide alone: {error.message}.")
+                return older
             raise UpskillError(
                 f"the skill was written, its test cases were not: {error.message}",
                 f"{error.hint} The skill is in {self.draft}, a draft without a proof." if self.draft else error.hint,
             ) from error
+        return replace(older, cases=(*older.cases, *written.cases)) if older else written
 
     def _extract(self) -> Skill:
         tell, tokens = self.events.message, self.options.tokens
@@ -525,45 +526,37 @@ class Generation:
 
     def _cost(self, used: Iterable[tuple[str, Usage]], refinement: Refinement | None, store: Store) -> SearchCost:
         """What it cost by role: teacher and test writer by their replies, students and judge by the stored trials."""
+        by_role = {"teacher": self.recorded, "test writer": NO_USAGE}
+        for role, usage in used:
+            if role in by_role:
+                by_role[role] += usage
+        writing = {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items() if usage != NO_USAGE}
         runs = [evaluation.run for evaluation in refinement.evaluations] if refinement else []
         older = self.material.skill
         search = digest([self.material.task, self.teacher.name, older.visible_hash if older else ""])
-        return SearchCost(search, _spent_on_writing(self.recorded, used) | store.spent(*runs))
+        return SearchCost(search, writing | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
         """Who made the skill or improved it, and how it did."""
         provenance = Provenance.of(skill).with_author(self.teacher.name, self.material.task)
         if self._is_improved(skill):
-            provenance = as_improved(provenance, self.teacher.name, self.material.task)
-        provenance = replace(provenance, metadata=add_source_files(provenance.metadata, self.material.files))
-        return _add_result(provenance, refinement)
+            provenance = provenance.with_request(self.teacher.name, self.material.task)
+        provenance = provenance.with_source_files(self.material.files)
+        # The pass rate on held-out cases where there are some, else the fit.
+        evaluation = (refinement.held_out or refinement.fit) if refinement else None
+        if refinement is None or evaluation is None:
+            return provenance.with_state(UNPROVEN)
+        verdict = evaluation.verdicts[0]
+        result = {
+            "test_pass_rate": verdict.skill.pass_rate,
+            "baseline_pass_rate": verdict.baseline.pass_rate,
+            "evaluated_on": verdict.model,
+            "evaluated_cases": "held-out" if refinement.held_out else "fit",
+            "pairs": verdict.pairs,
+            "decision": verdict.decision,
+        }
+        return replace(provenance, metadata=dict(provenance.metadata) | result).with_state("")
 
     def _is_improved(self, skill: Skill) -> bool:
         older = self.material.skill
         return older is not None and older.visible_hash != skill.visible_hash
-
-
-def _add_result(provenance: Provenance, refinement: Refinement | None) -> Provenance:
-    """The provenance with the pass rate: on held-out cases where there are some, else the fit."""
-    evaluation = (refinement.held_out or refinement.fit) if refinement else None
-    if refinement is None or evaluation is None:
-        return provenance.with_state(UNPROVEN)
-    verdict = evaluation.verdicts[0]
-    known = {
-        "test_pass_rate": verdict.skill.pass_rate,
-        "baseline_pass_rate": verdict.baseline.pass_rate,
-        "evaluated_on": verdict.model,
-        "evaluated_cases": "held-out" if refinement.held_out else "fit",
-        "pairs": verdict.pairs,
-        "decision": verdict.decision,
-    }
-    return replace(provenance, metadata=dict(provenance.metadata) | known).with_state("")
-
-
-def _spent_on_writing(lesson: Usage, used: Iterable[tuple[str, Usage]]) -> dict[str, tuple[int, float | None]]:
-    """Tokens and dollars of the teacher, with those of a lesson, and of the test writer, by their replies."""
-    by_role = {"teacher": lesson, "test writer": NO_USAGE}
-    for role, usage in used:
-        if role in by_role:
-            by_role[role] = by_role[role] + usage
-    return {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items() if usage != NO_USAGE}

@@ -13,10 +13,9 @@ from rich.text import Text
 from upskill.authoring.evidence.commands import error_line, shell_command, step_failed
 from upskill.authoring.generate import Generated
 from upskill.authoring.lesson.lesson import Recording
+from upskill.authoring.saving.output import is_proven
 from upskill.authoring.saving.provenance import own_lines
-from upskill.authoring.saving.versions import is_proven
-from upskill.authoring.search.attempt import Attempt
-from upskill.authoring.search.comparison import Confirmation
+from upskill.authoring.search.comparison import Attempt, Confirmation
 from upskill.authoring.search.refine import Refinement
 from upskill.plain import counted
 from upskill.reports import json as json_report
@@ -185,7 +184,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "own_lines": len(own_lines(skill)[0]),
         "notes": [*generated.grounding_notes, *generated.student_notes],
         "bugs": json_report.bugs(generated.evaluations),
-        "making": generated.cost.plain(),
+        "making": generated.cost.to_dict(),
         "redacted": dict(generated.material.redacted),
         "left_out": list(generated.material.left_out),
         "feedback": list(generated.feedback),

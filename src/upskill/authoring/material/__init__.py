@@ -3,5 +3,4 @@
 - `material`: reads every source into one Material
 - `documents`: PDF, HTML, notebooks and Word files as Markdown
 - `mcp`: tool schemas of MCP servers
-- `source_files`: where the sources of a saved skill are, so that an improvement reads them again
 """

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 
 from upskill.errors import UsageError
 from upskill.installation import add_extra
-from upskill.plain import as_mapping, dict_or_empty, list_or_empty
+from upskill.plain import dict_or_empty, list_or_empty
 
 EXTRA = "documents"
 _log = logging.getLogger(__name__)
@@ -67,17 +67,15 @@ def _pdf(data: bytes) -> str:
     pypdf: Any = import_module("pypdf")
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it would say in words of its own what is wrong
     reader: Any = pypdf.PdfReader(BytesIO(data))
-    if reader.is_encrypted and not _opens(reader):
-        raise _Unreadable("is a PDF file that only a password opens")
+    if reader.is_encrypted:
+        try:
+            opened = reader.decrypt("")
+        except Exception:  # a way of encrypting that takes another library
+            opened = False
+        if not opened:
+            raise _Unreadable("is a PDF file that only a password opens")
     texts = (str(page.extract_text()).strip() for page in reader.pages)
     return "\n\n".join(f"# Page {number}\n\n{text}" for number, text in enumerate(texts, 1) if text)
-
-
-def _opens(reader: Any) -> bool:
-    try:
-        return bool(reader.decrypt(""))
-    except Exception:  # a way of encrypting that takes another library
-        return False
 
 
 def _html(data: bytes | str) -> str:
@@ -110,25 +108,22 @@ def _docx(data: bytes) -> str:
 
 
 def _notebook(data: bytes) -> str:
-    fields = as_mapping(json.loads(data.decode("utf-8-sig")))
-    if fields is None or "cells" not in fields:
+    notebook = dict_or_empty(json.loads(data.decode("utf-8-sig")))
+    if "cells" not in notebook:
         raise _Unreadable("is not a notebook: it has no cells")
-    return "\n\n".join(_cells(fields))
-
-
-def _cells(notebook: dict[str, Any]) -> Iterator[str]:
     language = dict_or_empty(dict_or_empty(notebook.get("metadata")).get("kernelspec")).get("language", "python")
+    parts: list[str] = []
     for cell in map(dict_or_empty, list_or_empty(notebook["cells"])):
         source = _joined(cell.get("source")).strip()
-        if source and cell.get("cell_type") == "code":
-            yield f"```{language}\n{source}\n```"
-            for output in map(dict_or_empty, list_or_empty(cell.get("outputs"))):
-                text = _joined(output.get("text") or dict_or_empty(output.get("data")).get("text/plain"))
-                text = text or f"{output.get('ename', '')}: {output.get('evalue', '')}".strip(": ")
-                if text.strip():
-                    yield f"```\n{text.strip()}\n```"
-        elif source:
-            yield source
+        if not source or cell.get("cell_type") != "code":
+            parts.append(source)
+            continue
+        parts.append(f"```{language}\n{source}\n```")
+        for output in map(dict_or_empty, list_or_empty(cell.get("outputs"))):
+            text = _joined(output.get("text") or dict_or_empty(output.get("data")).get("text/plain"))
+            text = text or f"{output.get('ename', '')}: {output.get('evalue', '')}".strip(": ")
+            parts.append(f"```\n{text.strip()}\n```" if text.strip() else "")
+    return "\n\n".join(filter(None, parts))
 
 
 def _joined(source: object) -> str:

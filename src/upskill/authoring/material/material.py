@@ -18,14 +18,13 @@ from typing import Any, Literal
 from upskill.authoring.evidence.quotations import quote_trace
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools
-from upskill.authoring.material.source_files import SourceFile, source_file
-from upskill.authoring.saving.provenance import OWN_KNOWLEDGE
+from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, SourceFile
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.skills.markdown import read_fences
-from upskill.traces import FORMATS, Step, Trace
+from upskill.traces import FORMATS, Trace
 from upskill.traces.formats import detect_format, read_trace
 from upskill.traces.redaction.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
@@ -36,7 +35,6 @@ MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
 MAX_EXCERPT = 400  # characters of a piece that are stored with a skill that cites it
 TEXT_FORMATS = ("markdown", "specstory", "aider", "terminal")  # in which a document may seem to be
-SKIPPED_STEPS = ("system",)  # kinds of steps that set the agent up
 ToolSchema = tuple[dict[str, Any], str]  # and where it is from
 
 
@@ -56,7 +54,7 @@ class Piece:
     def excerpt(self) -> str:
         return _cut(self.text)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"id": self.id, "kind": self.kind, "text": self.text}
         return fields | ({"from": list(self.based_on)} if self.based_on else {})
 
@@ -92,11 +90,11 @@ class Material:
 
     def resolve_citations(self, ids: Iterable[str]) -> tuple[str, ...]:
         """The ids that exist, with notes replaced by the pieces they are based on."""
-        found: list[str] = []
+        existing: list[str] = []
         for name in ids:
             piece = self.by_id.get(name)
-            found += piece.based_on if piece and piece.based_on else [name] if name in self.ids else []
-        return tuple(dict.fromkeys(found))
+            existing += piece.based_on if piece and piece.based_on else [name] if name in self.ids else []
+        return tuple(dict.fromkeys(existing))
 
     def excerpts(self) -> dict[str, dict[str, str]]:
         """The beginning of the task and of every piece, to be stored with a skill that cites it."""
@@ -104,13 +102,10 @@ class Material:
             piece.id: {"kind": piece.kind, "from": piece.source, "text": piece.excerpt} for piece in self.pieces
         }
 
-    def with_pieces(self, pieces: Iterable[Piece]) -> Material:
-        return replace(self, pieces=tuple(pieces))
-
 
 def quote(pieces: Iterable[Piece]) -> str:
     """Pieces as lines of JSON between marks with a hash of them: nothing inside can end the quotation."""
-    lines = "\n".join(json.dumps(piece.plain(), ensure_ascii=False) for piece in pieces)
+    lines = "\n".join(json.dumps(piece.to_dict(), ensure_ascii=False) for piece in pieces)
     mark = digest_text(lines)
     return f"<<<MATERIAL {mark}\n{lines}\nMATERIAL {mark}>>>"
 
@@ -132,7 +127,11 @@ def gather(
     files: list[SourceFile | None] = []
     counts: Counter[str] = Counter()
     for number, example in enumerate(examples, start=1):
-        pieces.append(Piece(f"e{number}", "example", json.dumps(_example(example), ensure_ascii=False), "-e"))
+        before, _, after = (part.strip() for part in example.partition("->"))
+        if not before or not after:
+            raise UsageError(f"{example!r} is not an example", 'Write -e "input -> output".')
+        text = json.dumps({"input": before, "output": after}, ensure_ascii=False)
+        pieces.append(Piece(f"e{number}", "example", text, "-e"))
     for number, (tool, source) in enumerate(tools, start=1):
         pieces.append(Piece(f"t{number}", "tool", json.dumps(tool, ensure_ascii=False), source))
     parts = 0
@@ -143,7 +142,7 @@ def gather(
                 raise UsageError(f"{source}: only one skill can be improved at a time, and {skill.name} is the first")
             skill = read
         elif isinstance(read, Trace):
-            files.append(source_file("trace", read.source) if read.source else None)
+            files.append(SourceFile.of("trace", read.source) if read.source else None)
             clean = redact_trace(read)
             counts.update(clean.counts)
             prefix = f"r{len(traces) + 1}-" if traces else ""
@@ -152,19 +151,19 @@ def gather(
             left_out += unused
             traces.append(clean.trace)
         else:
-            place = str(source).removeprefix("doc:")
-            files.append(source_file("doc", place))
+            file = str(source).removeprefix("doc:")
+            files.append(SourceFile.of("doc", file))
             for text in _parts(read):
                 parts += 1
-                pieces.append(Piece(f"d{parts}", "document", text, Path(place).name))
+                pieces.append(Piece(f"d{parts}", "document", text, Path(file).name))
     pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
-    pieces = (
-        [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces] if redactor.values else pieces
-    )
+    # A secret that was recognized in one piece may stand in another without what gave it away.
+    pieces = [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces]
     task = redactor.text(task.strip())
     counts.update(redactor.counts)
-    readable = tuple(file for file in files if file is not None)
-    return Material(task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out), files=readable)
+    return Material(
+        task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out), files=tuple(filter(None, files))
+    )
 
 
 # Reading.
@@ -176,16 +175,16 @@ def read_source(name: str | Path, *, prefer_traces: bool = False) -> Skill | Tra
     `doc:PATH`, `trace:PATH` and `skill:PATH` say which, where a file could be mistaken; `claude-code:last` is the
     latest session of an agent on this machine. Text with commands in it is a document, unless traces are preferred.
     """
-    kind, _, rest = str(name).partition(":")
-    if kind in SESSION_AGENTS and rest:
+    kind, _, after = str(name).partition(":")
+    if kind in SESSION_AGENTS and after:
         return read_trace(find_trace(str(name)))
-    place = rest if kind in ("doc", "trace", "skill") and rest else name
-    if str(place).startswith(("http://", "https://")):
+    address = after if kind in ("doc", "trace", "skill") and after else str(name)
+    if address.startswith(("http://", "https://")):
         raise UsageError(
-            f"{place}: upskill reads files, and fetches no page",
-            f"Save the page first, then give the file: curl -L -o page.html '{place}', and --from page.html.",
+            f"{address}: upskill reads files, and fetches no page",
+            f"Save the page first, then give the file: curl -L -o page.html '{address}', and --from page.html.",
         )
-    path = Path(place)
+    path = Path(address)
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except OSError as error:
@@ -219,27 +218,14 @@ def _as_trace(path: Path, prefer_traces: bool) -> Trace | None:
     return None
 
 
-def no_trace(material: Material) -> UsageError:
-    """What is wrong where only traces are of use, and none was given, or none was recognized."""
-    documents = [file.path for file in material.files if file.kind == "doc"]
-    if not documents:
-        return UsageError("-m extract quotes traces, and none was given", "Give one with --from.")
-    return UsageError(
-        f"-m extract quotes traces, and {documents[0]} was read as a document",
-        f"If it is a trace, say so: --from trace:{documents[0]}. Else name a teacher that reads documents with -m.",
-    )
-
-
 def no_task(material: Material, sources: Sequence[str]) -> UsageError:
     """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
     hint = 'Say what the skill is for: upskill generate "…" --from TRACE.'
-    if material.traces:
-        return UsageError("no trace says what was asked for", hint)
-    if not sources:
-        return UsageError("there is no task", hint)
+    if material.traces or not sources:
+        return UsageError("there is no task, and no trace says what was asked for", hint)
+    why = f"{sources[0]}: has commands, but nothing that somebody said"
     try:
         read_trace(Path(sources[0].removeprefix("doc:")))
-        why = f"{sources[0]}: has commands, but nothing that somebody said"
     except UsageError as error:
         why = error.message
     return UsageError(
@@ -265,7 +251,7 @@ def _as_document(path: Path) -> str:
 
 def read_tools(name: str) -> list[ToolSchema]:
     """The tools in a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
-    file, _, wanted = name.partition("#")
+    file, _, tool_name = name.partition("#")
     try:
         live = file.startswith(("mcp:", "http://", "https://"))
         value = list_tools(file) if live else json.loads(read_input_text(file, hint="--tool is FILE or FILE#NAME."))
@@ -277,9 +263,9 @@ def read_tools(name: str) -> list[ToolSchema]:
     if not tools:
         raise UsageError(f"{file}: has no tool in it", "A tool has a name, a description and an inputSchema.")
     names = [str(tool["name"]) for tool in tools]
-    if wanted and wanted not in names:
-        raise UsageError(f"{file}: no tool is called {wanted!r}", did_you_mean(wanted, names))
-    return [(tool, f"{Path(file).name}#{tool['name']}") for tool in tools if not wanted or tool["name"] == wanted]
+    if tool_name and tool_name not in names:
+        raise UsageError(f"{file}: no tool is called {tool_name!r}", did_you_mean(tool_name, names))
+    return [(tool, f"{Path(file).name}#{tool['name']}") for tool in tools if tool_name in ("", tool["name"])]
 
 
 def _tools_in(value: object) -> list[dict[str, Any]]:
@@ -292,13 +278,6 @@ def _tools_in(value: object) -> list[dict[str, Any]]:
     if "function" in fields:  # as chat completions write a tool
         return _tools_in([fields["function"]])
     return [fields] if "name" in fields else []
-
-
-def _example(text: str) -> dict[str, str]:
-    before, arrow, after = text.partition("->")
-    if not arrow or not before.strip() or not after.strip():
-        raise UsageError(f"{text!r} is not an example", 'Write -e "input -> output".')
-    return {"input": before.strip(), "output": after.strip()}
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -319,11 +298,17 @@ def _parts(text: str) -> Iterator[str]:
 def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
     """The quotations of a trace and then its steps, counted from 1; and what was left out, in words."""
     source = Path(trace.source).name or trace.agent
-    steps = [
-        Piece(f"{prefix}s{number}", "step", _step(step), source)
-        for number, step in enumerate(trace.steps, start=1)
-        if step.kind not in SKIPPED_STEPS
-    ]
+    steps: list[Piece] = []
+    for number, step in enumerate(trace.steps, start=1):
+        if step.kind == "system":  # it only sets the agent up
+            continue
+        fields: dict[str, Any] = {"by": step.kind}
+        for name in ("agent", "text", "tool", "arguments", "status", "output"):
+            value = getattr(step, name)
+            if value and value != "unknown":
+                fields[name] = dict(value) if name == "arguments" else value
+        text = json.dumps(fields, ensure_ascii=False, default=str)
+        steps.append(Piece(f"{prefix}s{number}", "step", text, source))
     unused = len(trace.steps) - len(steps)
     quotations = [
         Piece(
@@ -335,18 +320,8 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
         )
         for number, (quotation, behind) in enumerate(quote_trace(trace).to_pieces(), start=1)
     ]
-    return [*quotations, *steps], [
-        f"{counted(unused, 'step')} of {source} that only set the agent up"
-    ] if unused else []
-
-
-def _step(step: Step) -> str:
-    fields: dict[str, Any] = {"by": step.kind}
-    for name in ("agent", "text", "tool", "arguments", "status", "output"):
-        value = getattr(step, name)
-        if value and value != "unknown":
-            fields[name] = dict(value) if name == "arguments" else value
-    return json.dumps(fields, ensure_ascii=False, default=str)
+    left_out = [f"{counted(unused, 'step')} of {source} that only set the agent up"] if unused else []
+    return [*quotations, *steps], left_out
 
 
 # Fitting it into a prompt.
@@ -354,38 +329,24 @@ def _step(step: Step) -> str:
 
 def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:
     """The pieces in groups of at most `budget` tokens. A larger piece is cut into parts that keep its id."""
-    found: list[list[Piece]] = [[]]
-    used = 0
-    for whole in pieces:
-        for piece in _cut_to_fit(whole, budget):
-            if used + piece.tokens > budget and found[-1]:
-                found.append([])
-                used = 0
-            found[-1].append(piece)
-            used += piece.tokens
-    return [group for group in found if group]
+    groups: list[list[Piece]] = [[]]
+    room = budget
+    for part in (part for piece in pieces for part in _cut_to_fit(piece, budget)):
+        if part.tokens > room and groups[-1]:
+            groups.append([])
+            room = budget
+        groups[-1].append(part)
+        room -= part.tokens
+    return [group for group in groups if group]
 
 
 def _cut_to_fit(piece: Piece, budget: int) -> list[Piece]:
     if piece.tokens <= budget:
         return [piece]
-    size = max(200, (budget - 20) * 3)  # characters; four bytes make a token, and some letters have several
+    size = max(200, budget - 40)  # characters: four bytes make a token, and some letters have four
     texts = [piece.text[start : start + size] for start in range(0, len(piece.text), size)]
-    parts = [replace(piece, text=f"(part {number} of {len(texts)}) {text}") for number, text in enumerate(texts, 1)]
-    return parts if all(part.tokens <= budget for part in parts) or budget < 220 else _halved(parts, budget)
+    return [replace(piece, text=f"(part {number} of {len(texts)}) {text}") for number, text in enumerate(texts, 1)]
 
 
-def _halved(parts: list[Piece], budget: int) -> list[Piece]:
-    """The parts, with those that are still too large cut again: some letters have three or four bytes."""
-    found: list[Piece] = []
-    for part in parts:
-        if part.tokens <= budget or len(part.text) < 200:
-            found.append(part)
-        else:
-            middle = len(part.text) // 2
-            found += _halved([replace(part, text=part.text[:middle]), replace(part, text=part.text[middle:])], budget)
-    return found
-
-
-def _cut(text: str, most: int = MAX_EXCERPT) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_EXCERPT else text[: MAX_EXCERPT - 1] + "…"

@@ -1,22 +1,31 @@
-"""Where a finished skill is saved: a folder with the skill's name."""
+"""Where a finished skill is saved: a folder with the skill's name, whose older version is kept.
+
+`skill_meta.json` records a hash of what a student can see when a skill is saved. A folder whose hash is another, or
+that has no record, was written by a person: it is replaced only by someone who says so. What is replaced is copied to
+`.previous/NAME/VERSION-HASH` beside it; a search also stores it as its first candidate (`upskill versions`).
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 import shutil
 import tempfile
 import unicodedata
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.saving import versions
-from upskill.authoring.saving.provenance import FILE, Provenance
-from upskill.authoring.saving.versions import edited_by_hand, record_version
+from upskill.authoring.saving.provenance import DRAFT, FILE, Provenance
 from upskill.errors import UpskillError, UsageError
 from upskill.outputs import whole_file
-from upskill.skills import Skill
+from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
+from upskill.skills.files import PREVIOUS
+
+RECORD = "visible_hash"  # in the metadata of skill_meta.json
 
 
 def as_name(text: str) -> str:
@@ -66,48 +75,58 @@ class Destination:
         folder = Path(self.output) if self.output else self.skills / (self.older.name if self.older else "")
         if self.output:
             check_output(folder, may_replace=self.force or self.is_ours(folder))
-        if self.events.replace_edited is None and not self.force and self.is_ours(folder):
-            versions.refuse_to_replace(folder)
+        nobody_to_ask = self.events.replace_edited is None and not self.force
+        if nobody_to_ask and (before := _load(folder)) and self.is_ours(folder) and edited_by_hand(before):
+            raise UsageError(
+                f"{folder}: was written or edited by hand, and would be replaced",
+                f"Say --force to replace it (this version is kept in {folder.parent / PREVIOUS / folder.name}), or save"
+                " the new one elsewhere with --output.",
+            )
         return folder.name
 
     def choose_folder(self, skill: Skill) -> Path:
-        """For the finished skill."""
+        """For the finished skill: where it belongs, or a folder beside it if something there is to stay."""
         first = self._first(skill)
         if self.force:
             return first
-        folder = versions.choose_folder(first, skill, self.is_ours, self.events.replace_edited)
+        folder = next(folder for folder in _numbered(first) if not folder.exists() or self._may_replace(folder, skill))
         if folder != first:
             self.events.message(f"{first} is left as it is.")
         return folder
 
     def choose_draft_folder(self, skill: Skill) -> Path:
         """For a draft: the same, or one beside it where that one holds more than a draft of ours."""
-        first = self._first(skill)
-        for number in count(1):
-            place = first.with_name(f"{first.name}-{number}") if number > 1 else first
-            if not place.exists() or (
-                self.is_ours(place) and is_draft(place) and not edited_by_hand(Skill.load(place))
-            ):
-                return place
-        raise AssertionError("not reached")
+        return next(
+            folder for folder in _numbered(self._first(skill)) if not folder.exists() or self._holds_our_draft(folder)
+        )
 
     def save(self, skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
-        """See `save_version`. What a model has written is not lost where it cannot be saved."""
-        if (proven := versions.already_proven(skill, folder)) is not None:
+        """Save a skill, with a record of it; returns it and where the version is kept that it replaced, if it did."""
+        before, previous = _load(folder), None
+        is_new = before is None or before.visible_hash != skill.visible_hash
+        loses_proof = before is not None and is_proven(before) and not is_proven(skill)
+        if before and loses_proof and not edited_by_hand(before) and _content(before) == _content(skill):
             self.events.message(f"{folder} holds the same skill with its results, and is left as it is.")
-            return proven, None
+            return before, None
         try:
-            return versions.save_version(skill, folder)
+            if before and not _is_draft(before) and (is_new or loses_proof):
+                version = re.sub(r"[^\w.]+", "-", str(_metadata(before).get("version", ""))).strip(".-")[:40]
+                name = f"{version or 'unversioned'}-{before.visible_hash[:8]}"
+                previous = before.save(folder.parent / PREVIOUS / folder.name / name, overwrite=True)
+            if before is None or is_new or not edited_by_hand(before):
+                skill = record_version(skill)
+            skill.save(folder, overwrite=True)
         except UsageError as error:
             raise UsageError(
                 error.message,
                 "Make room, or choose another --output: what the models answered is stored, and the same command goes"
                 " on from there.",
             ) from error
+        return skill, previous
 
     def remove_draft(self, draft: Path | None, finished: Path) -> None:
         """Remove the draft of a skill that is finished and lies elsewhere."""
-        if draft is not None and draft.resolve() != finished.resolve() and is_draft(draft):
+        if draft and draft.resolve() != finished.resolve() and (skill := _load(draft)) and _is_draft(skill):
             shutil.rmtree(draft, ignore_errors=True)
             self.events.message(f"The draft in {draft} is removed: the skill is in {finished}.")
 
@@ -115,37 +134,35 @@ class Destination:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
         if self.older is not None and self.older.folder is not None and folder.resolve() == self.older.folder:
             return True
-        try:
-            found = Provenance.of(Skill.load(folder)).metadata
-        except UpskillError:
-            return False
-        made = (found.get("generated_by"), found.get("source_task")), (found.get("improved_by"), found.get("request"))
-        return self.author in made
+        made = _metadata(_load(folder))
+        by_others = (made.get("generated_by"), made.get("source_task")), (made.get("improved_by"), made.get("request"))
+        return self.author in by_others
 
     def _first(self, skill: Skill) -> Path:
         return Path(self.output) if self.output else self.skills / skill.name
 
+    def _may_replace(self, folder: Path, skill: Skill) -> bool:
+        before = _load(folder)
+        if not self.is_ours(folder):
+            return False
+        if before is None or not edited_by_hand(before) or before.visible_hash == skill.visible_hash:
+            return True
+        ask = self.events.replace_edited
+        return ask is not None and ask(folder, changes(before, skill))
 
-def is_draft(folder: Path) -> bool:
-    """Whether a folder holds a skill that was saved on the way, and never finished."""
-    try:
-        return versions.is_draft(Skill.load(folder))
-    except UpskillError:
-        return False
+    def _holds_our_draft(self, folder: Path) -> bool:
+        before = _load(folder)
+        return before is not None and self.is_ours(folder) and _is_draft(before) and not edited_by_hand(before)
+
+
+def _numbered(first: Path) -> Iterator[Path]:
+    """The folder, then NAME-2, NAME-3, …"""
+    return chain([first], (first.with_name(f"{first.name}-{number}") for number in count(2)))
 
 
 def named_after(folder: Path, skill: Skill) -> Skill:
     """The skill under the name of the folder that it is saved in."""
     return skill if skill.name == folder.name else skill.with_name(folder.name)
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a file of a skill; a folder that is missing is made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def replace_manifest(skill: Skill, folder: Path) -> Path:
@@ -159,3 +176,61 @@ def replace_manifest(skill: Skill, folder: Path) -> Path:
         with whole_file((folder / FILE).resolve()) as file:
             file.write(record_version(Skill.load(folder)).read(FILE) or b"")
     return folder
+
+
+# Versions.
+
+
+def record_version(skill: Skill) -> Skill:
+    """The skill with the hash of what a student can see in its `skill_meta.json`."""
+    provenance = Provenance.of(skill)
+    return replace(provenance, metadata=dict(provenance.metadata) | {RECORD: skill.visible_hash}).add_to(skill)
+
+
+def edited_by_hand(skill: Skill) -> bool:
+    """Whether it is not, or not any more, what upskill wrote."""
+    return _metadata(skill).get(RECORD) != skill.visible_hash
+
+
+def is_proven(skill: Skill) -> bool:
+    """Whether it is recorded how it did in an evaluation."""
+    metadata = _metadata(skill)
+    return metadata.get("test_pass_rate") is not None and not metadata.get("state")
+
+
+def changes(before: Skill, after: Skill) -> str:
+    """What a student would see changed, as a unified diff."""
+    old, new = ({path: _lines(data) for path, data in _content(skill).items()} for skill in (before, after))
+    seen = [path for path in sorted(old.keys() | new.keys()) if not path.startswith(HIDDEN_FROM_STUDENTS)]
+    diffs = (
+        difflib.unified_diff(old.get(path, []), new.get(path, []), f"now/{path}", f"new/{path}", lineterm="")
+        for path in seen
+    )
+    return "\n".join(chain.from_iterable(diffs))
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").splitlines()
+
+
+def _content(skill: Skill) -> dict[str, bytes]:
+    return {file.path: file.data for file in skill.files if file.path != FILE}
+
+
+def _is_draft(skill: Skill) -> bool:
+    return _metadata(skill).get("state") == DRAFT
+
+
+def _metadata(skill: Skill | None) -> dict[str, Any]:
+    """Of a skill_meta.json that can be read: another was not written by us."""
+    try:
+        return dict(Provenance.of(skill).metadata) if skill else {}
+    except UsageError:
+        return {}
+
+
+def _load(folder: Path) -> Skill | None:
+    try:
+        return Skill.load(folder)
+    except UpskillError:
+        return None

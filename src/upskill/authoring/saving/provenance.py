@@ -7,18 +7,20 @@ The file has upstream's field `metadata` and three of our own: `sources` (the ev
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.skills import Skill
-from upskill.suites import Case, Suite
+from upskill.suites import Suite
 
 FILE = "skill_meta.json"
 OWN_KNOWLEDGE = "own"  # cited as evidence: the teacher knew it, and nothing that was given says it
@@ -26,9 +28,59 @@ EVALS = "evals/evals.json"
 SUITE = "evals/suite.json"
 WRITTEN = {"metadata": {"written": True}}  # in a suite file that a model wrote
 VERSION = "1.0.0"  # of a skill that is new
+SOURCE_FILES = "source_files"  # in the metadata
 DRAFT, UNPROVEN = "draft, unproven", "unproven"  # states of a skill that was not evaluated
 
 Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A document or trace that a skill was made from.
+
+    `skill_meta.json` keeps only the beginnings of the pieces that lines cite. While the file is what it was, an
+    improvement reads it again.
+    """
+
+    kind: str  # "doc" or "trace"
+    path: str  # as it was given, with ~ for the home folder
+    digest: str
+
+    @classmethod
+    def of(cls, kind: str, path: str | Path) -> SourceFile | None:
+        """The file at this path; None where there is none that could be read again.
+
+        Nor is one kept whose path names the home folder, as those of some agents' sessions do: skills are shared.
+        """
+        digest, home, name = _file_digest(Path(path)), str(Path.home()), str(path)
+        name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
+        is_private = len(home) > 1 and (home in name or home.replace("/", "-") in name)
+        return cls(kind, name, digest) if digest and not is_private else None
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+    def places(self, skill_folder: Path | None) -> Iterator[Path]:
+        """Where it may lie: below this folder, or one that the skill lies in."""
+        path = Path(self.path).expanduser()
+        yield path
+        if not path.is_absolute() and skill_folder is not None:
+            yield from (parent / path for parent in skill_folder.absolute().parents)
+
+    def find(self, skill_folder: Path | None) -> Path | None:
+        """The file, if it is still what it was."""
+        return next((path for path in self.places(skill_folder) if _file_digest(path) == self.digest), None)
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except (OSError, ValueError):
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +98,16 @@ class SearchCost:
     def cost_usd(self) -> float | None:
         return _sum(cost for _, cost in self.spent.values())
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         spent = {role: {"tokens": tokens, "cost_usd": _rounded(cost)} for role, (tokens, cost) in self.spent.items()}
         return {"search": self.search, "tokens": self.tokens, "cost_usd": _rounded(self.cost_usd), "spent": spent}
 
     @classmethod
-    def from_json(cls, value: object) -> SearchCost:
-        row = dict_or_empty(value)
+    def from_dict(cls, row: dict[str, Any]) -> SearchCost:
         spent: dict[str, tuple[int, float | None]] = {}
         for role, spending in (as_mapping(row.get("spent")) or {"unknown": None}).items():
-            used = dict_or_empty(spending)
-            spent[role] = (int(_number(used.get("tokens")) or 0), _number(used.get("cost_usd")))
+            amounts = dict_or_empty(spending)
+            spent[role] = (int(_amount(amounts.get("tokens")) or 0), _amount(amounts.get("cost_usd")))
         return cls(str(row.get("search", "")), spent)
 
 
@@ -88,7 +139,7 @@ class Provenance:
             tuple(list_or_empty(fields.pop("tests", []))),
             {str(row.get("line", "")): tuple(map(str, list_or_empty(row.get("evidence")))) for row in rows},
             {key: {k: str(v) for k, v in dict_or_empty(row).items()} for key, row in evidence.items()},
-            tuple(map(SearchCost.from_json, list_or_empty(fields.pop("making", [])))),
+            tuple(SearchCost.from_dict(dict_or_empty(row)) for row in list_or_empty(fields.pop("making", []))),
             fields,
         )
 
@@ -104,7 +155,7 @@ class Provenance:
             fields["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
             fields["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
         if self.costs:
-            fields["making"] = [one.plain() for one in self.costs]
+            fields["making"] = [cost.to_dict() for cost in self.costs]
         return skill.with_file(FILE, _json({**fields, **self.other_fields}))
 
     def with_sources(
@@ -130,10 +181,35 @@ class Provenance:
         metadata = {name: value for name, value in self.metadata.items() if name != "state"}
         return replace(self, metadata=metadata | ({"state": state} if state else {}))
 
+    def with_request(self, model: str, request: str) -> Provenance:
+        """The provenance of the next version of a skill: by whom, when, and what was asked for."""
+        version = str(self.metadata.get("version", ""))
+        numbers = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", version)
+        metadata = {
+            "version": f"{numbers[1]}.{int(numbers[2]) + 1}.0" if numbers else version,
+            "previous_version": version,
+            "improved_by": model,
+            "improved_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "request": request,
+        }
+        return replace(self, metadata=dict(self.metadata) | metadata)
+
     def with_cost(self, cost: SearchCost) -> Provenance:
         """The same, with the cost of one more search; of a search that is done again, the last counts."""
-        before = tuple(one for one in self.costs if one.search != cost.search)
+        before = tuple(each for each in self.costs if each.search != cost.search)
         return replace(self, costs=(*before, cost))
+
+    @property
+    def source_files(self) -> list[SourceFile]:
+        rows = [dict_or_empty(row) for row in list_or_empty(self.metadata.get(SOURCE_FILES))]
+        files = [SourceFile(*(str(row.get(name, "")) for name in ("kind", "path", "digest"))) for row in rows]
+        return [file for file in files if file.kind in ("doc", "trace") and file.path and file.digest]
+
+    def with_source_files(self, files: Iterable[SourceFile]) -> Provenance:
+        """The same with these files among the others; of one path, the latest counts."""
+        by_path = {file.path: asdict(file) for file in (*self.source_files, *files)}
+        metadata = {SOURCE_FILES: list(by_path.values())} if by_path else {}
+        return replace(self, metadata={**self.metadata, **metadata})
 
 
 def is_fact(line: str) -> bool:
@@ -154,11 +230,11 @@ def own_lines(skill: Skill) -> tuple[list[str], int]:
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
     """Dollars that making a skill cost, beyond what was spent on an older one already; None where it is not known."""
     try:
-        before = {one.search for one in Provenance.of(older).costs} if older else set[str]()
-        making = [one for one in Provenance.of(skill).costs if one.search not in before]
+        before = {cost.search for cost in Provenance.of(older).costs} if older else set[str]()
+        making = [cost for cost in Provenance.of(skill).costs if cost.search not in before]
     except UsageError:  # a broken file is no reason not to evaluate the skill
         return None
-    return _sum(one.cost_usd for one in making) if making else None
+    return _sum(cost.cost_usd for cost in making) if making else None
 
 
 def add_suite(skill: Skill, suite: Suite) -> Skill:
@@ -171,55 +247,52 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
         mark = WRITTEN if replaced or suite.source == "generated" else {}
         return skill.with_file(SUITE, _json({**mark, **suite.plain()}))
     limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}
-    fields = {"skill_name": skill.name, **limit, "evals": [_as_eval(case) for case in suite.cases]}
-    return skill.with_file(EVALS, _json(fields))
+    rows: list[dict[str, Any]] = []
+    for case in suite.cases:
+        fields = case.plain()
+        expected = case.expected_output or case.reference
+        row = {"id": fields.pop("id"), "prompt": fields.pop("prompt")}
+        rows.append({**row, **({"expected_output": expected} if expected else {}), **fields})
+    return skill.with_file(EVALS, _json({"skill_name": skill.name, **limit, "evals": rows}))
 
 
 def has_written_suite(skill: Skill) -> bool:
     """Whether its evals/suite.json was written by a model, not by a person."""
     try:
-        said = as_mapping(json.loads(skill.read(SUITE) or b"null"))
+        suite = dict_or_empty(json.loads(skill.read(SUITE) or b"null"))
     except ValueError:
         return False
-    return dict_or_empty(said and said.get("metadata")).get("written") is True
+    return dict_or_empty(suite.get("metadata")).get("written") is True
 
 
 def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
     """Add a written suite to the folder of a skill that has none, and nothing else; returns both as they are read."""
     assert skill.folder is not None
-    place = skill.folder / SUITE
+    file = skill.folder / SUITE
+    write_file(file, _json({**WRITTEN, **suite.plain()}))
+    return Skill.load(skill.folder), Suite.load(file)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file of a skill; a folder that is missing is made."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(_json({**WRITTEN, **suite.plain()}))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
     except OSError as error:
-        raise UsageError(f"{place}: cannot be written: {error.strerror or error}") from error
-    return Skill.load(skill.folder), Suite.load(place)
-
-
-def _as_eval(case: Case) -> dict[str, Any]:
-    fields = case.plain()
-    return {"id": fields.pop("id"), "prompt": fields.pop("prompt"), **_expectation(case), **fields}
-
-
-def _expectation(case: Case) -> dict[str, str]:
-    expected = case.expected_output or case.reference
-    return {"expected_output": expected} if expected else {}
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:
-    known: list[float] = []
-    for cost in costs:
-        if cost is None:
-            return None
-        known.append(cost)
-    return math.fsum(known)
+    amounts = list(costs)
+    known = [amount for amount in amounts if amount is not None]
+    return math.fsum(known) if len(known) == len(amounts) else None
 
 
 def _rounded(cost: float | None) -> float | None:
     return None if cost is None else round(cost, 8)
 
 
-def _number(value: object) -> float | None:
+def _amount(value: object) -> float | None:
     """A number that can be an amount of something, else None."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
         return None

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from math import ceil, comb
 from typing import Literal
 
+from upskill.authoring.search.refiners import Proposal
 from upskill.plain import counted
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.stores import Candidate
+from upskill.skills import Skill
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import paired_lift
@@ -24,7 +28,7 @@ MAX_ROUNDS = 12  # of the confirmation, on few cases
 SECOND_LOOK_PAIRS = 24  # about, for a candidate of which one look says too little
 HOPELESS = 0.25  # a candidate that is worse with a p-value of at most this gets no second look
 MARGIN = 0.10  # old cases may pass this much less often, at most, for "not worse"
-FEWEST_NOT_WORSE = 3  # cases; on fewer, MAX_ROUNDS cannot show it
+MIN_NOT_WORSE = 3  # cases; on fewer, MAX_ROUNDS cannot show it
 SHOWN_WORSE = 0.05
 
 Decision = Literal[
@@ -81,8 +85,7 @@ class Comparison:
         """Whether the pass rate is shown not to have fallen by MARGIN, at this one-sided level."""
         if not self.differences:
             return False
-        found = paired_lift(self.differences, range(len(self.differences)), level=1 - 2 * level)
-        return found.low > -MARGIN
+        return paired_lift(self.differences, range(len(self.differences)), level=1 - 2 * level).low > -MARGIN
 
     @property
     def screened(self) -> Decision:
@@ -119,24 +122,43 @@ class Confirmation:
 
     @property
     def summary(self) -> str:
-        p_value = "p < 0.001" if self.cases.p_value < 0.001 else f"p = {self.cases.p_value:.3f}"
-        said = self.cases.summary
-        said += "" if self.only_not_worse or not self.cases.decidable else f" ({p_value})"
+        summary = self.cases.summary
+        if self.cases.decidable and not self.only_not_worse:
+            summary += " (p < 0.001)" if self.cases.p_value < 0.001 else f" (p = {self.cases.p_value:.3f})"
         if self.older_cases is not None:
-            said += f"; older cases: {self.older_cases.summary}"
-        return f"{said}, {counted(self.rounds, 'fresh seed')} a case"
+            summary += f"; older cases: {self.older_cases.summary}"
+        return f"{summary}, {counted(self.rounds, 'fresh seed')} a case"
+
+
+@dataclass
+class Attempt:
+    """One candidate of a search: the skill, its result on train cases, and what was decided."""
+
+    number: int
+    skill: Skill
+    evaluation: Evaluation | None  # None: it was not worth evaluating
+    decision: Decision
+    note: str
+    comparison: Comparison | None = None  # None: the first has nothing to be compared with
+    proposal: Proposal | None = None
+    stored: Candidate | None = None
+
+    @property
+    def accepted(self) -> bool | None:
+        """Whether it was kept, provisionally or for good; None: nobody knows."""
+        if self.decision == "not decided":
+            return None
+        return self.decision in ("first draft", "kept provisionally", "confirmed")
 
 
 def compare(
     before: Iterable[Outcome], after: Iterable[Outcome], cases: Collection[str] | None = None, *, arm: str = "skill"
 ) -> Comparison:
     """Pair the trials of two skills by case and seed; `arm` is where the earlier one was run."""
-    old = {
-        (row.case, row.seed): row.passed for row in before if row.arm == arm and (cases is None or row.case in cases)
-    }
-    new = {
-        (row.case, row.seed): row.passed for row in after if row.arm == "skill" and (cases is None or row.case in cases)
-    }
+    old, new = (
+        {(row.case, row.seed): row.passed for row in rows if row.arm == name and (cases is None or row.case in cases)}
+        for rows, name in ((before, arm), (after, "skill"))
+    )
     keys = sorted(key for key in old.keys() & new.keys() if old[key] is not None and new[key] is not None)
     errored = sum(passed is None for passed in [*old.values(), *new.values()])
     differences = tuple(float(bool(new[key])) - float(bool(old[key])) for key in keys)
@@ -148,24 +170,13 @@ def compare(
     return Comparison(mended, broken, len(by_case) - len(mended) - len(broken), differences, errored)
 
 
-def pooled(first: Comparison, second: Comparison) -> Comparison:
-    """Two comparisons of the same skills on other seeds, as one. Which cases changed is what the first says."""
-    return Comparison(
-        first.mended,
-        first.broken,
-        first.same,
-        (*first.differences, *second.differences),
-        first.errored + second.errored,
-    )
-
-
 def confirm(better: Comparison, older: Comparison | None, level: float, *, only_not_worse: bool) -> Decision:
     """What one look at the confirmation says, at this one-sided level."""
     parts = [better, *([older] if older else [])]
     if not all(part.decidable for part in parts):
         return "not decided"
-    shown = better.is_not_worse(level) if only_not_worse else better.p_value <= level
-    if shown and (older is None or older.is_not_worse(level)):
+    is_proven = better.is_not_worse(level) if only_not_worse else better.p_value <= level
+    if is_proven and (older is None or older.is_not_worse(level)):
         return "confirmed"
     return "worse" if any(part.p_worse <= SHOWN_WORSE for part in parts) else "not enough evidence"
 

@@ -1,109 +1,89 @@
-"""Improving an older skill: what is known about it from before, and cases for what is asked for."""
+"""Improving an older skill: what is known about it from before."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain, count
 from typing import cast, get_args
 
 from upskill.authoring.material.material import TASK, Material, Piece, PieceKind, gather
-from upskill.authoring.material.source_files import read_source_files
 from upskill.authoring.saving.provenance import Provenance
 from upskill.authoring.search.refiners import Proposal
-from upskill.authoring.writing.structured import forget_unusable_answers
-from upskill.authoring.writing.summarize import DEFAULT_BUDGET, Tell
+from upskill.authoring.writing.summarize import DEFAULT_BUDGET
 from upskill.errors import UpskillError
-from upskill.models.pool import Models
 from upskill.runs.stores import Store
 from upskill.skills import Skill
-from upskill.suites import Suite
 from upskill.traces.redaction.redact import redact
 
+_Content = tuple[str, str]  # where a piece is from, and its beginning
 
-def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -> tuple[Material, dict[str, str]]:
-    """The material with what the older skill was made from, and the ids that had to change.
+
+def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -> Material:
+    """The material with what the older skill was made from.
 
     Of a file that is still what it was, the teacher sees all that the budget has room for; of another only what
-    `skill_meta.json` kept behind the older skill's lines. New material may use the same ids; the stored ones are then
-    renamed, in the older skill too.
+    `skill_meta.json` kept behind the older skill's lines. Stored ids stay; a new piece gets an id that no other has.
     """
     older = material.skill
     if older is None:
-        return material, {}
+        return material
     provenance = Provenance.of(older)
     rows = {name: row for name, row in provenance.evidence.items() if name != TASK and row.get("text")}
-    again, unread = _read_again(material, provenance, older)
-    # The same piece, given anew, is not shown twice.
-    given = {(piece.source, piece.excerpt): piece.id for piece in material.pieces}
-    again = [piece for piece in again if (piece.source, piece.excerpt) not in given]
-    taken = {piece.id for piece in material.pieces}
-    renamed: dict[str, str] = {}
+    used = set(rows)
+    unclaimed: dict[_Content, list[str]] = {}
     for name, row in rows.items():
-        new = given.get((row.get("from", ""), row["text"])) or (
-            _free_id(name, {*taken, *rows}) if name in taken else ""
-        )
-        if new and new != name:
-            renamed[name] = new
-    known = {(row.get("from", ""), row["text"]): renamed.get(name, name) for name, row in rows.items()}
-    ids: dict[str, str] = {}
-    for piece in again:
-        free = known.get((piece.source, piece.excerpt)) or _free_id(piece.id, {*taken, *rows, *known.values()})
-        taken.add(free)
-        ids[piece.id] = free
-    whole = [replace(piece, id=ids[piece.id], based_on=_rename(piece.based_on, ids)) for piece in again]
-    parts = [
-        Piece(renamed.get(name, name), _kind(row.get("kind", "")), redact(row["text"]), row.get("from", ""))
-        for name, row in rows.items()
-        if renamed.get(name, name) not in taken
-    ]
-    cited = set(known.values())
-    room = budget - material.tokens - sum(piece.tokens for piece in parts)
-    shown = _choose(whole, cited, material.task, room)
-    left_out = [*material.left_out, *unread]
-    if len(shown) < len(whole):
-        left_out.append(
-            f"{len(whole) - len(shown)} of {len(whole)} pieces of the older material, for which there is no room"
-        )
-    if renamed:
-        older = replace(
-            provenance,
-            sources={line: _rename(ids, renamed) for line, ids in provenance.sources.items()},
-            evidence={renamed.get(name, name): row for name, row in provenance.evidence.items()},
-        ).add_to(older)
-    stored = frozenset(piece.id for piece in (*parts, *shown)) | cited
-    pieces = (*material.pieces, *parts, *shown)
-    return replace(material, skill=older, pieces=pieces, stored=stored, left_out=tuple(left_out)), renamed
+        unclaimed.setdefault((row.get("from", ""), row["text"]), []).append(name)
 
+    def claim_id(piece: Piece) -> str:
+        stored = unclaimed.get((piece.source, piece.excerpt))
+        name = stored.pop(0) if stored else _free_id(piece.id, used)
+        used.add(name)
+        return name
 
-def _read_again(material: Material, provenance: Provenance, older: Skill) -> tuple[list[Piece], list[str]]:
-    """The pieces of the files that the older skill was made from, and what cannot be read of them, in words."""
-    given = {file.name for file in material.files}
-    pieces: list[Piece] = []
-    unread: list[str] = []
-    files = read_source_files(provenance.metadata)
-    for file in files:
-        if (found := file.find(older.folder)) is not None:
+    def add_new(pieces: Iterable[Piece], shown: Iterable[Piece] = ()) -> list[Piece]:
+        """The pieces that are not shown already, with ids of their own."""
+        before = {(piece.source, piece.excerpt): piece.id for piece in shown}
+        repeated = {piece.id: name for piece in pieces if (name := before.get((piece.source, piece.excerpt)))}
+        ids = repeated | {piece.id: claim_id(piece) for piece in pieces if piece.id not in repeated}
+        return [
+            replace(piece, id=ids[piece.id], based_on=tuple(ids.get(name, name) for name in piece.based_on))
+            for piece in pieces
+            if piece.id not in repeated
+        ]
+
+    given = add_new(material.pieces)
+    read_again: list[Piece] = []
+    left_out = list(material.left_out)
+    given_files = {file.name for file in material.files}
+    for file in provenance.source_files:
+        if (path := file.find(older.folder)) is not None:
             try:
-                more = gather("", sources=[f"{file.kind}:{found}"]).pieces
+                read_again += add_new(gather("", sources=[f"{file.kind}:{path}"]).pieces, given)
             except UpskillError as error:
-                unread.append(f"the rest of {file.path}: {error.message}")
-            else:
-                prefix = f"f{len(pieces)}-" if pieces else ""
-                pieces += [
-                    replace(
-                        piece, id=f"{prefix}{piece.id}", based_on=tuple(f"{prefix}{name}" for name in piece.based_on)
-                    )
-                    for piece in more
-                ]
-        elif file.name not in given:
-            changed = any(place.is_file() for place in file.places(older.folder))
-            why = "it has changed since" if changed else "it is not there any more"
-            unread.append(_only_cited(file.path, why))
-    recorded = given | {file.name for file in files}
-    kept = {row.get("from", "") for row in provenance.evidence.values() if row.get("kind") in ("document", "step")}
-    unread += [_only_cited(name, "where it lies is not known") for name in sorted(kept - recorded - {""})]
-    return pieces, unread
+                left_out.append(f"the rest of {file.path}: {error.message}")
+        elif file.name not in given_files:
+            changed = any(path.is_file() for path in file.places(older.folder))
+            left_out.append(_only_cited(file.path, "it has changed since" if changed else "it is not there any more"))
+    recorded = given_files | {file.name for file in provenance.source_files}
+    origins = {row.get("from", "") for row in provenance.evidence.values() if row.get("kind") in ("document", "step")}
+    left_out += [_only_cited(name, "where it lies is not known") for name in sorted(origins - recorded - {""})]
+    excerpts = [
+        Piece(name, _kind(rows[name].get("kind", "")), redact(rows[name]["text"]), rows[name].get("from", ""))
+        for name in chain.from_iterable(unclaimed.values())
+    ]
+    room = budget - sum(piece.tokens for piece in (*given, *excerpts))
+    shown = _choose(read_again, set(rows), material.task, room)
+    if len(shown) < len(read_again):
+        missing = len(read_again) - len(shown)
+        left_out.append(f"{missing} of {len(read_again)} pieces of the older material, for which there is no room")
+    return replace(
+        material,
+        pieces=(*given, *excerpts, *shown),
+        stored=frozenset([*rows, *(piece.id for piece in shown)]),
+        left_out=tuple(left_out),
+    )
 
 
 def _only_cited(name: str, why: str) -> str:
@@ -114,42 +94,17 @@ def _only_cited(name: str, why: str) -> str:
 
 def _choose(pieces: list[Piece], cited: set[str], request: str, room: int) -> list[Piece]:
     """The pieces that fit, in their order: those that older lines cite, then those that say most of the request."""
-    asked = _words(request)
-
-    def rank(piece: Piece) -> tuple[bool, int]:
-        return piece.id not in cited, -len(asked & _words(piece.text))
-
+    requested = _long_words(request)
     chosen: set[str] = set()
-    for piece in sorted(pieces, key=rank):
+    for piece in sorted(pieces, key=lambda piece: (piece.id not in cited, -len(requested & _long_words(piece.text)))):
         if piece.tokens <= room:
             chosen.add(piece.id)
             room -= piece.tokens
     return [piece for piece in pieces if piece.id in chosen]
 
 
-def _words(text: str) -> set[str]:
+def _long_words(text: str) -> set[str]:
     return set(re.findall(r"[\w-]{4,}", text.casefold()))
-
-
-def rename_evidence(suite: Suite, renamed: Mapping[str, str]) -> Suite:
-    """The suite with the ids that its cases cite changed alike."""
-    return replace(suite, cases=tuple(replace(case, evidence=_rename(case.evidence, renamed)) for case in suite.cases))
-
-
-async def add_requested_cases(
-    suite: Suite, write: Callable[..., Awaitable[Suite]], models: Models, tell: Tell
-) -> Suite:
-    """The older suite with cases for what is asked for; without any where none could be written, which is told."""
-    tell("Generating test cases for the request...")
-    try:
-        async with forget_unusable_answers(models):
-            found = await write(existing=suite.cases)
-    except UpskillError as error:
-        if type(error) is not UpskillError:
-            raise
-        tell(f"No new cases for the request, so the older ones decide alone: {error.message}.")
-        return suite
-    return replace(suite, cases=(*suite.cases, *found.cases))
 
 
 def store_unproven(
@@ -159,7 +114,7 @@ def store_unproven(
     decision = {"search_decision": "unproven" if proposal is None else "first draft"}
     first = store.add_candidate(search, skill, None, None, "not evaluated: --no-eval", decision)
     if proposal is not None:
-        verdict = {"search_decision": "unproven", "proposal": proposal.plain()}
+        verdict = {"search_decision": "unproven", "proposal": proposal.to_dict()}
         note = f"not evaluated: --no-eval; asked for: {request}"
         store.add_candidate(search, proposal.skill, first.number, None, note, verdict)
 
@@ -168,11 +123,6 @@ def _kind(name: str) -> PieceKind:
     return cast("PieceKind", name) if name in get_args(PieceKind) else "note"
 
 
-def _rename(ids: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(renamed.get(name, name) for name in ids)
-
-
-def _free_id(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name = f"old-{name}"
-    return name
+def _free_id(name: str, used: set[str]) -> str:
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in used)

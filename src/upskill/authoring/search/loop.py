@@ -6,11 +6,14 @@ decide and why they stop are the methods of their subclasses.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from upskill.errors import CeilingReached
+from upskill.errors import CeilingReached, UpskillError
+from upskill.plain import counted
+from upskill.runs.results.evaluation import Evaluation
 from upskill.skills import Skill
 
 
@@ -19,16 +22,14 @@ class SearchAttempt(Protocol):
     def skill(self) -> Skill: ...
 
     @property
-    def accepted(self) -> bool | None:
-        """Whether it was kept; None: undecided."""
-        ...
+    def accepted(self) -> bool | None: ...  # whether it was kept; None: undecided
 
 
 A = TypeVar("A", bound=SearchAttempt)
 
 
 @dataclass(kw_only=True)
-class SearchLoop(Generic[A]):
+class SearchLoop(ABC, Generic[A]):
     max_rejected: ClassVar[int | None] = None  # attempts in a row; then the search ends
 
     best: A | None = None  # so far
@@ -39,21 +40,19 @@ class SearchLoop(Generic[A]):
     async def search(self, drafts: Sequence[Skill], limit: int) -> None:
         """Try the drafts, then at most so many proposals. CeilingReached where a ceiling comes first."""
         for draft in drafts:
-            await self.try_draft(draft)
-        self.ended = "all attempts are used" if limit else "refinement was off"
+            await self.try_skill(draft)
         rejected = 0
         for number in range(1, limit + 1):
             if reason := self.reason_to_stop():
                 self.ended = reason
                 return
             attempt = await self.propose_and_try(number)
-            if reason := self.reason_to_give_up(attempt):
-                self.ended = reason
-                return
             rejected = 0 if attempt.accepted else rejected + 1
             if rejected == self.max_rejected:
-                self.ended = f"{rejected} candidates in a row were not kept"
+                self.ended = self.ended or f"{rejected} candidates in a row were not kept"
+            if self.ended:
                 return
+        self.ended = "all attempts are used" if limit else "refinement was off"
 
     def keep(self, attempt: A) -> A:
         """Store an attempt that was evaluated, and add it to the others."""
@@ -70,25 +69,34 @@ class SearchLoop(Generic[A]):
     def was_tried(self, skill: Skill) -> bool:
         return any(skill.visible_hash == attempt.skill.visible_hash for attempt in self.attempts)
 
-    # What differs.
+    @abstractmethod
+    async def try_skill(self, skill: Skill) -> A: ...
 
-    async def try_draft(self, draft: Skill) -> A:
-        raise NotImplementedError
-
+    @abstractmethod
     async def propose_and_try(self, number: int) -> A:
-        raise NotImplementedError
+        """It sets `ended` where no further attempt is of use."""
 
+    @abstractmethod
     def reason_to_stop(self) -> str:
         """Why no further attempt is made, in words: it has succeeded, or no attempt could."""
-        raise NotImplementedError
 
-    def reason_to_give_up(self, attempt: A) -> str:
-        """Why this attempt is the last."""
-        del attempt
-        return ""
+    @abstractmethod
+    def store_attempt(self, attempt: A) -> None: ...
 
-    def store_attempt(self, attempt: A) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def report(self, attempt: A) -> None: ...
 
-    def report(self, attempt: A) -> None:
-        raise NotImplementedError
+
+def evaluation_error(problem: str, evaluation: Evaluation, *, trial: str = "trial", hint: str = "") -> UpskillError:
+    """Why the first version of a skill cannot be evaluated, so that nothing can be compared with it."""
+    if evaluation.bug_messages and not evaluation.errors:
+        message, trials = evaluation.bug_messages[0]
+        return UpskillError(
+            f"{problem}: a bug in upskill ended {counted(trials, trial)}: {message}",
+            f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them.",
+        )
+    model, message, trials = evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)
+    return UpskillError(
+        f"{problem}: {counted(trials, trial)} of {model} errored: {message}",
+        f"Fix this and give the same command again: what was finished is kept.{hint}",
+    )

@@ -15,14 +15,13 @@ from typing import Any
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.search import comparison as comparing
-from upskill.authoring.search.attempt import Attempt
-from upskill.authoring.search.comparison import Comparison, Confirmation, Decision, compare
+from upskill.authoring.search.comparison import Attempt, Comparison, Confirmation, Decision, compare
 from upskill.authoring.search.failures import failures_in_run
-from upskill.authoring.search.loop import SearchLoop
+from upskill.authoring.search.loop import SearchLoop, evaluation_error
 from upskill.authoring.search.refiners import Failure, Proposal, Refiner, TriedEdits
-from upskill.errors import CeilingReached, UpskillError
+from upskill.errors import CeilingReached
 from upskill.models.pool import Models
-from upskill.plain import counted, digest_text
+from upskill.plain import digest_text
 from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
@@ -69,8 +68,8 @@ class Refinement:
     @property
     def evaluations(self) -> list[Evaluation]:
         """Of every attempt, of two against each other, and of the held-out cases."""
-        found = (*(attempt.evaluation for attempt in self.attempts), *self.duels, self.held_out)
-        return [evaluation for evaluation in found if evaluation]
+        attempts = [attempt.evaluation for attempt in self.attempts]
+        return [evaluation for evaluation in (*attempts, *self.duels, self.held_out) if evaluation]
 
 
 async def refine(
@@ -88,9 +87,9 @@ async def refine(
     `plan_for` says how a skill is evaluated: with which student, how often. Everything is stored as it happens; the
     same call continues after any interruption.
     """
-    with nullcontext(store) if store else open_store(None) as kept:
-        models = models or Models(replies=kept)
-        search = _Search(suite, plan_for, kept, models, options or RefineOptions(), events or AuthoringEvents())
+    with nullcontext(store) if store else open_store(None) as opened:
+        models = models or Models(replies=opened)
+        search = _Search(suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents())
         return await search.run(drafts)
 
 
@@ -111,11 +110,15 @@ class _Search(SearchLoop[Attempt]):
     def __post_init__(self) -> None:
         older = self.options.older_cases
         self.older = tuple(case for case in self.suite.train if case.id in older)
-        wanted = tuple(case for case in self.suite.train if case.id not in older)
-        if not wanted or len(self.older) < comparing.FEWEST_NOT_WORSE:  # they count with the rest
-            wanted, self.older = self.suite.train, ()
-        self.wanted, self.fresh = _keep_fresh_cases(wanted)
-        self.wanted_ids = frozenset(case.id for case in self.wanted)
+        targets = tuple(case for case in self.suite.train if case.id not in older)
+        if not targets or len(self.older) < comparing.MIN_NOT_WORSE:  # they count with the rest
+            targets, self.older = self.suite.train, ()
+        self.targets, self.fresh = targets, ()  # `fresh` are seen by the confirmation only: none, unless there are many
+        if len(targets) >= FRESH_CASES_FROM:
+            fresh = {case.id for case in sorted(targets, key=lambda case: digest_text(case.id))[::2]}
+            self.targets = tuple(case for case in targets if case.id not in fresh)
+            self.fresh = tuple(case for case in targets if case.id in fresh)
+        self.target_ids = frozenset(case.id for case in self.targets)
 
     async def run(self, drafts: Sequence[Skill]) -> Refinement:
         suite = self.suite
@@ -162,23 +165,17 @@ class _Search(SearchLoop[Attempt]):
             )
         return first
 
-    async def try_draft(self, draft: Skill) -> Attempt:
-        return await self._try(draft)
-
-    def reason_to_give_up(self, attempt: Attempt) -> str:
-        return attempt.note if attempt.proposal is not None and not attempt.proposal.edits else ""
-
     def reason_to_stop(self) -> str:
         assert self.best is not None
         if self.options.requested and self.best is self.attempts[0]:
-            if self._has_room or len(self.wanted) >= comparing.FEWEST_NOT_WORSE:
+            if self._has_room or len(self.targets) >= comparing.MIN_NOT_WORSE:
                 return ""  # whatever passes already
-            return f"no train case fails, and {len(self.wanted)} are too few to show that a change does no harm"
+            return f"no train case fails, and {len(self.targets)} are too few to show that a change does no harm"
         if self.options.requested and not self._has_room:
             return "the requested change is made"
         if self._pass_rate >= self.options.target:
             return "the target is reached"
-        failing, cases = len(self._failing), len(self.fresh or self.wanted)
+        failing, cases = self._failing(self.best), len(self.fresh or self.targets)
         if failing < (needed := comparing.failures_needed(cases)):
             left = "1 train case fails" if failing == 1 else f"{failing} train cases fail"
             more = "more cases may show more (`upskill tests SKILL --add 10`)"
@@ -193,63 +190,65 @@ class _Search(SearchLoop[Attempt]):
         failures += self.options.known_failures if number == 1 else ()
         proposal = await self.options.refiner.propose(self.best.skill, failures, tuple(self.tried), number)
         if proposal is not None and proposal.edits:
-            return await self._try(proposal.skill, proposal)
+            return await self.try_skill(proposal.skill, proposal)
         note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"
+        self.ended = note if proposal else ""
         self.tried.append(TriedEdits((), note))
         return self.keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
 
-    async def _try(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
+    async def try_skill(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
         """Evaluate a candidate on train cases, and keep it if it looks better than the best so far."""
         number, edits = len(self.attempts) + 1, proposal.edits if proposal else ()
         if self.was_tried(skill):
             note = "the same as one that was tried before"
             self.tried.append(TriedEdits(edits, note))
             return self.keep(Attempt(number, skill, None, "not tried", note, None, proposal))
-        plan = self.plan_for(skill, _subset(self.suite, (*self.older, *self.wanted)))
+        plan = self.plan_for(skill, _subset(self.suite, (*self.older, *self.targets)))
         self.events.attempt_started(number, plan)
         evaluation = await self._evaluate(plan)
         self.halted = evaluation.halted
         if self.best is None or self.best.evaluation is None:
             if evaluation.too_many_errors and not evaluation.halted:
-                raise _evaluation_error(evaluation)
+                hint = " --no-eval skips the evaluation."
+                raise evaluation_error("the skill cannot be evaluated", evaluation, hint=hint)
             decision: Decision = "not decided" if evaluation.halted else "first draft"
             return self.keep(Attempt(number, skill, evaluation, decision, "the first draft"))
         before = self.best
         assert before.evaluation is not None
-        found = compare(before.evaluation.outcomes, evaluation.outcomes, self.wanted_ids)
+        change = compare(before.evaluation.outcomes, evaluation.outcomes, self.target_ids)
         older = compare(before.evaluation.outcomes, evaluation.outcomes, {case.id for case in self.older})
-        if found.deserves_second_look and self._has_room and not evaluation.halted:
-            found = await self._look_again(found, skill, before.skill, number)
-        decision = "not decided" if evaluation.halted else self._screen(found, older)
-        note = found.summary + (f"; older cases: {older.summary}" if self.older else "")
+        if change.deserves_second_look and self._has_room and not evaluation.halted:
+            # A few more pairs on other seeds: on a dozen cases one look misses a real gain too often.
+            rounds = comparing.second_look_rounds(len(self.targets))
+            duel = await self._duel(skill, before.skill, self.targets, SECOND_LOOK_SEED * number, rounds)
+            again = compare(duel.outcomes, duel.outcomes, arm="baseline")
+            differences, errored = (*change.differences, *again.differences), change.errored + again.errored
+            change = replace(change, differences=differences, errored=errored)
+        decision = "not decided" if evaluation.halted else self._screen(change, older)
+        note = change.summary + (f"; older cases: {older.summary}" if self.older else "")
         if edits:
-            changed = [*found.mended, *older.mended], [*found.broken, *older.broken]
-            self.tried.append(TriedEdits(edits, f"{decision}: {note}", *map(self._prompts, changed)))
-        return self.keep(Attempt(number, skill, evaluation, decision, note, found, proposal))
+            changed = [*change.mended, *older.mended], [*change.broken, *older.broken]
+            mended, broken = (tuple(self.suite.by_id[case].prompt for case in cases) for cases in changed)
+            self.tried.append(TriedEdits(edits, f"{decision}: {note}", mended, broken))
+        return self.keep(Attempt(number, skill, evaluation, decision, note, change, proposal))
 
-    def _screen(self, found: Comparison, older: Comparison) -> Decision:
+    def _screen(self, change: Comparison, older: Comparison) -> Decision:
         if older.differences and older.p_worse <= comparing.HOPELESS:
             return "worse" if older.p_worse <= comparing.SHOWN_WORSE else "not enough evidence"
-        if self.options.requested and not self._has_room and found.decidable:
-            return "kept provisionally" if found.p_worse > comparing.HOPELESS else found.screened
-        return found.screened
-
-    async def _look_again(self, found: Comparison, skill: Skill, before: Skill, number: int) -> Comparison:
-        """A few more pairs on other seeds: on a dozen cases one look misses a real gain too often."""
-        rounds = comparing.second_look_rounds(len(self.wanted))
-        again = await self._duel(skill, before, self.wanted, SECOND_LOOK_SEED * number, rounds)
-        return comparing.pooled(found, compare(again.outcomes, again.outcomes, arm="baseline"))
+        if self.options.requested and not self._has_room and change.decidable:
+            return "kept provisionally" if change.p_worse > comparing.HOPELESS else change.screened
+        return change.screened
 
     async def _confirm(self) -> None:
         """Compare the last that was kept with the first draft, on fresh seeds, and on fresh cases if there are some."""
         first, last = self.attempts[0], self.best
         if last is None or last is first:
             return
-        wanted, only_not_worse = self.fresh or self.wanted, self.options.requested and not self._has_room
-        looks = comparing.confirming_rounds(min(len(wanted), len(self.older) or len(wanted)))
+        targets, only_not_worse = self.fresh or self.targets, self.options.requested and not self._has_room
+        looks = comparing.confirming_rounds(min(len(targets), len(self.older) or len(targets)))
         for rounds in looks:
-            duel = await self._duel(last.skill, first.skill, (*self.older, *wanted), CONFIRMING_SEED, rounds)
-            better = compare(duel.outcomes, duel.outcomes, {case.id for case in wanted}, arm="baseline")
+            duel = await self._duel(last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds)
+            better = compare(duel.outcomes, duel.outcomes, {case.id for case in targets}, arm="baseline")
             older = compare(duel.outcomes, duel.outcomes, {case.id for case in self.older}, arm="baseline")
             level = comparing.LAST_LOOK if rounds == looks[-1] else comparing.FIRST_LOOK
             decision = comparing.confirm(better, older if self.older else None, level, only_not_worse=only_not_worse)
@@ -259,17 +258,13 @@ class _Search(SearchLoop[Attempt]):
             if decision != "not enough evidence" or (better.gain <= 0 and not only_not_worse):
                 break
         assert self.confirmation is not None
-        self._settle(self.confirmation)
-        self.events.confirmation_ended(self.confirmation)
-
-    def _settle(self, found: Confirmation) -> None:
-        """Write down what the confirmation says of everything that was kept provisionally."""
-        confirmed = found.decision == "confirmed"
+        decision, summary = self.confirmation.decision, self.confirmation.summary
         for attempt in self.attempts:
-            if attempt.decision == "kept provisionally" and (attempt is self.best or not confirmed):
-                attempt.decision = found.decision
-                attempt.note += f"; on fresh seeds: {found.summary}"
+            if attempt.decision == "kept provisionally" and (attempt is last or decision != "confirmed"):
+                attempt.decision = decision
+                attempt.note += f"; on fresh seeds: {summary}"
                 self._store(attempt, attempt.stored.parent if attempt.stored else None)
+        self.events.confirmation_ended(self.confirmation)
 
     async def _duel(self, skill: Skill, against: Skill, cases: tuple[Case, ...], seed: int, rounds: int) -> Evaluation:
         """Two skills on the same cases, on seeds of their own; sampled, because a greedy repeat is the same answer."""
@@ -310,22 +305,20 @@ class _Search(SearchLoop[Attempt]):
         if attempt.evaluation:
             verdict["run"] = attempt.evaluation.run.id
         if attempt.proposal:
-            verdict["proposal"] = attempt.proposal.plain()
+            verdict["proposal"] = attempt.proposal.to_dict()
         attempt.stored = self.store.add_candidate(
             self.options.search, attempt.skill, parent, attempt.accepted, attempt.note, verdict
         )
 
-    @property
-    def _failing(self) -> set[str]:
-        """The cases to get better that the best does not always pass."""
-        assert self.best is not None
-        return _failing_cases(self.best, self.wanted_ids)
+    def _failing(self, attempt: Attempt) -> int:
+        """How many of the cases to get better an attempt does not always pass."""
+        rows = attempt.evaluation.outcomes if attempt.evaluation else ()
+        return len({row.case for row in rows if row.arm == "skill" and row.passed is False} & self.target_ids)
 
     @property
     def _has_room(self) -> bool:
         """Whether the first draft fails enough cases for a gain to be shown."""
-        cases = len(self.fresh or self.wanted)
-        return len(_failing_cases(self.attempts[0], self.wanted_ids)) >= comparing.failures_needed(cases)
+        return self._failing(self.attempts[0]) >= comparing.failures_needed(len(self.fresh or self.targets))
 
     @property
     def _pass_rate(self) -> float:
@@ -335,40 +328,10 @@ class _Search(SearchLoop[Attempt]):
         passed = [
             bool(row.passed)
             for row in self.best.evaluation.outcomes
-            if row.arm == "skill" and row.case in self.wanted_ids and row.passed is not None
+            if row.arm == "skill" and row.case in self.target_ids and row.passed is not None
         ]
         return sum(passed) / len(passed) if passed else 0.0
-
-    def _prompts(self, cases: Sequence[str]) -> tuple[str, ...]:
-        return tuple(self.suite.by_id[case].prompt for case in cases)
-
-
-def _failing_cases(attempt: Attempt, cases: frozenset[str]) -> set[str]:
-    rows = attempt.evaluation.outcomes if attempt.evaluation else ()
-    return {row.case for row in rows if row.arm == "skill" and row.passed is False and row.case in cases}
-
-
-def _keep_fresh_cases(cases: tuple[Case, ...]) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
-    """The cases to search on, and those that only the confirmation sees: none, unless there are many."""
-    if len(cases) < FRESH_CASES_FROM:
-        return cases, ()
-    fresh = {case.id for case in sorted(cases, key=lambda case: digest_text(case.id))[::2]}
-    return tuple(case for case in cases if case.id not in fresh), tuple(case for case in cases if case.id in fresh)
 
 
 def _subset(suite: Suite, cases: tuple[Case, ...]) -> Suite:
     return Suite(cases, suite.source, suite.max_output_tokens)
-
-
-def _evaluation_error(evaluation: Evaluation) -> UpskillError:
-    if evaluation.bug_messages and not evaluation.errors:
-        message, trials = evaluation.bug_messages[0]
-        return UpskillError(
-            f"the skill cannot be evaluated: a bug in upskill ended {counted(trials, 'trial')}: {message}",
-            f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them.",
-        )
-    model, message, trials = evaluation.errors[0]
-    return UpskillError(
-        f"the skill cannot be evaluated: {counted(trials, 'trial')} of {model} errored: {message}",
-        "Fix this and give the same command again: what was finished is kept. --no-eval skips the evaluation.",
-    )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from upskill.authoring.saving.output import check_output, named_after, replace_manifest
-from upskill.authoring.search.loop import SearchLoop
+from upskill.authoring.search.loop import SearchLoop, evaluation_error
 from upskill.authoring.trigger.plan import estimate_runs
 from upskill.authoring.trigger.queries import MAX_BODY, describe_skill
 from upskill.authoring.trigger.trigger import TriggerOptions, TriggerSession
@@ -25,8 +25,8 @@ from upskill.models import Address, Model
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.pool import Models
-from upskill.models.prices import Prices, price_for
-from upskill.plain import counted, digest, object_schema
+from upskill.models.prices import price_for
+from upskill.plain import digest, object_schema
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
@@ -73,9 +73,7 @@ class Improvement:
     queries: Queries
     attempts: list[DescriptionAttempt]  # the first is the description that was there
     best: DescriptionAttempt
-    test: (
-        DescriptionComparison | None
-    )  # None: nothing better was found, or a ceiling was reached; the test queries are unused
+    test: DescriptionComparison | None  # None: nothing better was found, or a ceiling came first; they are unused
     ended: str  # why the search ended
     halted: str = ""  # the ceiling that ended it
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
@@ -110,8 +108,18 @@ async def improve_description(
     test queries, which no prompt and no run has seen until then, are run once, for the description that was there and
     for the one that was chosen. Where nothing better was found, they stay unused.
     """
-    _check_options(options)
-    teacher = _choose_teacher(options, models.context.keys if models else find_keys())
+    if options.requirements:
+        raise UsageError("--require and --improve contradict each other", "Check the requirement in a second run.")
+    if options.write and options.output:
+        raise UsageError("--write and --output contradict each other")
+    if len(options.students) > 1:
+        raise UsageError("a description is improved for one student at a time", "Give one -m.")
+    if options.output:
+        check_output(Path(options.output), may_replace=options.force)
+    name = options.teacher or options.settings.teacher
+    if not name:
+        raise UsageError("no teacher is named to rewrite the description", "Name a model with --teacher.")
+    teacher = resolve(name, keys=models.context.keys if models else find_keys())
     session = TriggerSession(options, models, events or Events(), teacher)
     if session.queries is not None:
         check_parts(session.queries)
@@ -121,39 +129,16 @@ async def improve_description(
         assert model is not None
         queries = await session.find_queries()
         check_parts(queries)
-        prices = session.models.context.prices
-        expected = estimate_improvement(session.plan, session.skill, queries, teacher, options.attempts, prices)
-        session.announce(expected)
-        found = await _Search(session, queries, model, teacher.name).run()
-    found.spent = session.spent
-    if found.improved and not found.halted:
-        found.saved_to = _save(found.skill, session.skill.folder, options)
-    return found
-
-
-def _check_options(options: TriggerOptions) -> None:
-    if options.requirements:
-        raise UsageError("--require and --improve contradict each other", "Check the requirement in a second run.")
-    if options.write and options.output:
-        raise UsageError("--write and --output contradict each other")
-    if len(options.students) > 1:
-        raise UsageError("a description is improved for one student at a time", "Give one -m.")
-    if options.output:
-        check_output(Path(options.output), may_replace=options.force)
-
-
-def _choose_teacher(options: TriggerOptions, keys: Mapping[str, str]) -> Address:
-    name = options.teacher or options.settings.teacher
-    if not name:
-        raise UsageError("no teacher is named to rewrite the description", "Name a model with --teacher.")
-    return resolve(name, keys=keys)
-
-
-def _save(skill: Skill, folder: Path | None, options: TriggerOptions) -> Path | None:
-    if options.output:
-        place = Path(options.output)
-        return named_after(place, skill).save(place, overwrite=options.force)
-    return replace_manifest(skill, folder) if options.write and folder else None
+        session.announce(estimate_improvement(session, queries, teacher))
+        improvement = await _Search(session, queries, model, teacher.name).run()
+    improvement.spent = session.spent
+    if improvement.improved and not improvement.halted:
+        if options.output:
+            folder = Path(options.output)
+            improvement.saved_to = named_after(folder, improvement.skill).save(folder, overwrite=options.force)
+        elif options.write and session.skill.folder:
+            improvement.saved_to = replace_manifest(improvement.skill, session.skill.folder)
+    return improvement
 
 
 def check_parts(queries: Queries) -> None:
@@ -161,7 +146,7 @@ def check_parts(queries: Queries) -> None:
     for part in PARTS:
         here = queries.part(part)
         kinds = (("should trigger", here.should_trigger), ("should not trigger", here.should_not_trigger))
-        lacking = [kind for kind, found in kinds if not found]
+        lacking = [kind for kind, queries_of_kind in kinds if not queries_of_kind]
         if part == "train":
             lacking = [] if len(here) else ["should trigger or should not"]
         if lacking:
@@ -189,16 +174,13 @@ class _Search(SearchLoop[DescriptionAttempt]):
         except CeilingReached as reached:
             self.halted = reached.message
         assert self.best is not None
-        best = self.best
-        test = await self._test(skill, best.skill) if best.number and not self.halted else None
-        ended = self.halted or self.ended
         return Improvement(
             plan=plan,
             queries=self.queries,
             attempts=self.attempts,
-            best=best,
-            test=test,
-            ended=ended,
+            best=self.best,
+            test=await self._test(skill, self.best.skill) if self.best.number and not self.halted else None,
+            ended=self.halted or self.ended,
             halted=self.halted,
             evaluations=self.evaluations,
         )
@@ -217,26 +199,17 @@ class _Search(SearchLoop[DescriptionAttempt]):
     async def propose_and_try(self, number: int) -> DescriptionAttempt:
         best = self.best
         assert best is not None
-        proposal = await _propose(
-            teacher=self.teacher,
-            number=number,
-            best=best,
-            failures=self._failures(best),
-            attempts=self.attempts,
-            distractors=self.session.distractors,
-        )
+        proposal = await self._propose(number, best)
         if proposal is None:
             note = "no description was proposed that can be used"
             return self.keep(DescriptionAttempt(number, best.skill, accepted=False, note=note))
         description, note = proposal
-        return await self._try(DescriptionAttempt(number, best.skill.with_description(description), note=note))
+        return await self.try_skill(best.skill.with_description(description), note)
 
-    async def try_draft(self, draft: Skill) -> DescriptionAttempt:
-        return await self._try(DescriptionAttempt(0, draft, note="the description that was there"))
-
-    async def _try(self, attempt: DescriptionAttempt) -> DescriptionAttempt:
+    async def try_skill(self, skill: Skill, note: str = "the description that was there") -> DescriptionAttempt:
         """Run a description on train and validation queries."""
-        if self.was_tried(attempt.skill):
+        attempt = DescriptionAttempt(len(self.attempts), skill, note=note)
+        if self.was_tried(skill):
             attempt.accepted, attempt.note = False, "the same as one that was tried before"
             return self.keep(attempt)
         what = f"attempt {attempt.number}" if attempt.number else "the current description"
@@ -244,9 +217,11 @@ class _Search(SearchLoop[DescriptionAttempt]):
         attempt.run = evaluation.run.id
         attempt.train, attempt.validation = (self._metrics(evaluation, part) for part in ("train", "validation"))
         if self.best is None and not self.halted and attempt.validation.too_many_errors:
-            raise _measuring_error(evaluation)
-        if self.best is not None and not self.halted:
-            attempt.accepted = _is_better(attempt.validation, self.best.validation)
+            raise self._cannot_measure(evaluation)
+        if self.best is not None and not self.halted and not attempt.validation.too_many_errors:
+            before, after = self.best.validation, attempt.validation
+            if before is not None and before.score is not None and after.score is not None:
+                attempt.accepted = after.score > before.score
         return self.keep(attempt)
 
     def store_attempt(self, attempt: DescriptionAttempt) -> None:
@@ -283,19 +258,56 @@ class _Search(SearchLoop[DescriptionAttempt]):
         evaluation = await self.session.evaluate(plan, f"Running {what}: {len(queries)} queries...")
         self.evaluations.append(evaluation)
         if evaluation.stopped:
-            raise _measuring_error(evaluation)
+            raise self._cannot_measure(evaluation)
         self.halted = self.halted or evaluation.halted
         return evaluation
 
     def _metrics(self, evaluation: Evaluation, part: Part) -> FiringMetrics:
         return compute_firing_metrics(evaluation.plan.models[0].name, self.queries.part(part), evaluation.outcomes)
 
+    def _cannot_measure(self, evaluation: Evaluation) -> UpskillError:
+        return evaluation_error("the current description cannot be measured", evaluation, trial="run")
 
-def _is_better(new: FiringMetrics, old: FiringMetrics | None) -> bool | None:
-    """Whether the score is higher; None where too much errored to say."""
-    if new.too_many_errors or new.score is None or old is None or old.score is None:
-        return None
-    return new.score > old.score
+    async def _propose(self, number: int, best: DescriptionAttempt) -> tuple[str, str] | None:
+        """Another description and a note on it, made from train failures; None where no answer can be used."""
+        failures = self._failures(best)
+        worst = sorted(failures, key=lambda rate: (rate.accuracy or 0.0, rate.query.text))
+        rows = [
+            (rate.query.should_trigger, redact(rate.query.text), f"{rate.triggered} of {rate.scored} times")
+            for rate in worst
+        ]
+        material = describe_skill(best.skill, self.session.distractors) | {
+            "should_have_opened_it": [{"request": text, "opened": times} for should, text, times in rows if should],
+            "should_not_have_opened_it": [
+                {"request": text, "opened": times} for should, text, times in rows if not should
+            ],
+            "tried_before": [
+                {"description": attempt.skill.description, "on_these_requests": _describe_metrics(attempt.train)}
+                for attempt in self.attempts
+                if attempt.train is not None and attempt.skill.description != best.skill.description
+            ],
+        }
+        fields = {
+            "note": {"type": "string", "maxLength": 300},
+            "description": {"type": "string", "maxLength": MAX_DESCRIPTION},
+        }
+        request = StructuredRequest(
+            "rewriting the description",
+            read_prompt("rewrite_description", longest=MAX_DESCRIPTION),
+            json.dumps(material, ensure_ascii=False),
+            object_schema(fields),
+            max_output_tokens=1500,
+            seed=number,
+        )
+        queries = [rate.query.text for rate in failures]
+
+        def read(answer: dict[str, Any], _last: bool) -> tuple[str, str]:
+            return _read_description(answer.get("description"), queries), " ".join(str(answer.get("note", "")).split())
+
+        try:
+            return await ask(self.teacher, request, read)
+        except NoUsableAnswer:
+            return None
 
 
 def _summary(attempt: DescriptionAttempt) -> str:
@@ -309,66 +321,6 @@ def _summary(attempt: DescriptionAttempt) -> str:
         return ", ".join(scores)
     decision = {True: "kept", False: "not kept", None: "not decided"}[attempt.accepted]
     return f"{', '.join(scores)}: {decision}" + (f" ({attempt.note})" if attempt.note else "")
-
-
-def _measuring_error(evaluation: Evaluation) -> UpskillError:
-    cannot = "the current description cannot be measured"
-    if evaluation.bug_messages and not evaluation.errors:
-        message, runs = evaluation.bug_messages[0]
-        hint = f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them."
-        return UpskillError(f"{cannot}: a bug in upskill ended {counted(runs, 'run')}: {message}", hint)
-    model, message, runs = evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)
-    return UpskillError(
-        f"{cannot}: {counted(runs, 'run')} of {model} errored: {message}",
-        "Fix this and give the same command again: what was finished is kept.",
-    )
-
-
-# What the teacher is asked.
-
-
-async def _propose(
-    teacher: Model,
-    number: int,
-    best: DescriptionAttempt,
-    failures: Sequence[QueryRate],
-    attempts: Sequence[DescriptionAttempt],
-    distractors: Sequence[Skill],
-) -> tuple[str, str] | None:
-    """Another description and a note on it, made from train failures; None where no answer can be used."""
-    worst = sorted(failures, key=lambda rate: (rate.accuracy or 0.0, rate.query.text))
-    tried = [
-        {"description": attempt.skill.description, "on_these_requests": _describe_metrics(attempt.train)}
-        for attempt in attempts
-        if attempt.train is not None and attempt.skill.description != best.skill.description
-    ]
-    shown = describe_skill(best.skill, distractors) | {
-        "should_have_opened_it": [_describe_rate(rate) for rate in worst if rate.query.should_trigger],
-        "should_not_have_opened_it": [_describe_rate(rate) for rate in worst if not rate.query.should_trigger],
-        "tried_before": tried,
-    }
-    request = StructuredRequest(
-        "rewriting the description",
-        read_prompt("rewrite_description", longest=MAX_DESCRIPTION),
-        json.dumps(shown, ensure_ascii=False),
-        object_schema(
-            {
-                "note": {"type": "string", "maxLength": 300},
-                "description": {"type": "string", "maxLength": MAX_DESCRIPTION},
-            }
-        ),
-        max_output_tokens=1500,
-        seed=number,
-    )
-    queries = [rate.query.text for rate in failures]
-
-    def read(answer: dict[str, Any], _last: bool) -> tuple[str, str]:
-        return _read_description(answer.get("description"), queries), " ".join(str(answer.get("note", "")).split())
-
-    try:
-        return await ask(teacher, request, read)
-    except NoUsableAnswer:
-        return None
 
 
 def _read_description(answer: object, queries: Iterable[str]) -> str:
@@ -387,37 +339,25 @@ def _read_description(answer: object, queries: Iterable[str]) -> str:
     return text
 
 
-def _describe_rate(rate: QueryRate) -> dict[str, Any]:
-    return {"request": redact(rate.query.text), "opened": f"{rate.triggered} of {rate.scored} times"}
-
-
 def _describe_metrics(metrics: FiringMetrics) -> str:
-    said = [f"opened on {metrics.recall.value:.0%} of those that need it"] if metrics.recall else []
-    said += [f"on {metrics.false_triggers.value:.0%} of those that do not"] if metrics.false_triggers else []
-    return ", ".join(said)
+    shares = [f"opened on {metrics.recall.value:.0%} of those that need it"] if metrics.recall else []
+    shares += [f"on {metrics.false_triggers.value:.0%} of those that do not"] if metrics.false_triggers else []
+    return ", ".join(shares)
 
 
-def estimate_improvement(
-    plan_for: Callable[[Skill, Queries], Plan],
-    skill: Skill,
-    queries: Queries,
-    teacher: Address,
-    attempts: int,
-    given: Prices | Mapping[str, Mapping[str, float]],
-) -> CostEstimate:
+def estimate_improvement(session: TriggerSession, queries: Queries, teacher: Address) -> CostEstimate:
     """The low end is a description that is good as it is, the high end every attempt with each answer asked for twice
     more."""
-    seen = plan_for(skill, queries.part("train", "validation"))
-    last = plan_for(skill, queries.part("test"))
-    each, end = (estimate_runs(plan, plan.trials(), given) for plan in (seen, last))
-    price = price_for(teacher, given)
-    asked = estimate_tokens(skill.body[:MAX_BODY]) + 2000
-    tokens, cost = asked + 400, price.cost(asked, 400)
+    skill, attempts, prices = session.skill, session.options.attempts, session.models.context.prices
+    plans = [session.plan(skill, part) for part in (queries.part("train", "validation"), queries.part("test"))]
+    search, test = (estimate_runs(plan, plan.trials(), prices) for plan in plans)
+    prompt = estimate_tokens(skill.body[:MAX_BODY]) + 2000
+    cost = price_for(teacher, prices).cost(prompt, 400)
     calls = 3 * attempts
-    unknown = (*each.unknown, *((teacher.name,) if cost is None else ()))
+    unknown = (*search.unknown, *((teacher.name,) if cost is None else ()))
     return CostEstimate(
-        (attempts + 1) * each.calls + 2 * end.calls + calls,
-        (each.tokens[0], (attempts + 1) * each.tokens[1] + 2 * end.tokens[1] + calls * tokens),
-        (each.cost_usd[0], (attempts + 1) * each.cost_usd[1] + 2 * end.cost_usd[1] + calls * (cost or 0.0)),
+        (attempts + 1) * search.calls + 2 * test.calls + calls,
+        (search.tokens[0], (attempts + 1) * search.tokens[1] + 2 * test.tokens[1] + calls * (prompt + 400)),
+        (search.cost_usd[0], (attempts + 1) * search.cost_usd[1] + 2 * test.cost_usd[1] + calls * (cost or 0.0)),
         tuple(dict.fromkeys(unknown)),
     )

@@ -41,8 +41,8 @@ class TriggerCheck(Check):
         if not evidence.skill:
             return Finding(False, "no skill was on offer")
         opened = activated(evidence.trace, evidence.skill, evidence.canary)
-        said = "was opened" if opened else "was not opened"
-        return Finding(opened is self.expected, f"{evidence.skill} {said}, and should{'' if self.expected else ' not'}")
+        reason = f"{evidence.skill} was {'' if opened else 'not '}opened, and should{'' if self.expected else ' not'}"
+        return Finding(opened is self.expected, reason)
 
 
 def suite_of(queries: Queries) -> Suite:
@@ -93,8 +93,8 @@ def estimate_runs(
         low += price.cost(first, USUAL_ANSWER_TOKENS) or 0.0
         limit = plan.output_limit(trial)
         for turn in range(plan.bounds.turns):
-            taken = first + turn * (limit + TOOL_RESULT_TOKENS)
-            high_tokens += taken + limit
-            high += price.cost(taken, limit) or 0.0
+            prompt = first + turn * (limit + TOOL_RESULT_TOKENS)
+            high_tokens += prompt + limit
+            high += price.cost(prompt, limit) or 0.0
     unknown = tuple(name for name, price in prices.items() if not price.is_known)
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)

@@ -6,20 +6,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from upskill.authoring.saving.output import write_file
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask
 from upskill.models import Model
 from upskill.plain import as_list, object_schema
 from upskill.skills import Skill
-from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query
+from upskill.suites.queries import Queries, Query
 from upskill.traces.redaction.redact import redact
 
 MAX_BODY = 6_000  # characters of the body that a model is shown
 
 
 async def write_queries(skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()) -> Queries:
-    """Have a model write queries: half on which the skill should fire, half near-misses."""
+    """Have a model write queries: half that should trigger the skill, half near-misses."""
     half = max(2, (count + 1) // 2)
     items = {"type": "array", "items": {"type": "string", "maxLength": 600}, "minItems": half, "maxItems": half}
     request = StructuredRequest(
@@ -30,18 +29,7 @@ async def write_queries(skill: Skill, model: Model, *, count: int = 20, distract
         max_output_tokens=2 * half * 150 + 1000,
     )
 
-    def read(answer: dict[str, Any], last: bool) -> Queries:
-        return _read_queries(answer, skill, half, last=last)
-
-    return await ask(model, request, read)
-
-
-def save_queries(skill: Skill, queries: Queries) -> tuple[Skill, Queries]:
-    """Add the queries to the skill's folder; returns both as they are then read."""
-    assert skill.folder is not None
-    file = skill.folder / PATHS_IN_SKILL[0]
-    write_file(file, json.dumps(queries.plain(), indent=2, ensure_ascii=False) + "\n")
-    return Skill.load(skill.folder), Queries.load(file)
+    return await ask(model, request, lambda answer, last: _read_queries(answer, skill, half, last=last))
 
 
 def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]:
@@ -57,26 +45,26 @@ def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]
 
 def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool) -> Queries:
     """The queries, once each. Faulty ones are sent back to the model; on its last attempt they are left out."""
-    kept: dict[str, Query] = {}
+    usable: dict[str, Query] = {}
     wrong: list[str] = []
     for field, should in (("should_trigger", True), ("should_not_trigger", False)):
         for item in as_list(answer.get(field)) or []:
             text = " ".join(item.split()) if isinstance(item, str) else ""
             if not text:
                 wrong.append(f"{field} has an empty request")
-            elif text.casefold() in kept:
+            elif text.casefold() in usable:
                 wrong.append(f"{text[:60]!r} is there twice")
             elif "-" in skill.name and skill.name in text.lower():
                 wrong.append(f"{text[:60]!r} names the skill")
             else:
-                kept[text.casefold()] = Query(text, should)
+                usable[text.casefold()] = Query(text, should)
     least = max(2, half - half // 5) if last else half
     for field, should in (("should_trigger", True), ("should_not_trigger", False)):
-        usable = sum(query.should_trigger is should for query in kept.values())
-        if usable < least:
-            wrong.append(f"{field} has {usable} requests that can be used, and should have {half}")
+        count = sum(query.should_trigger is should for query in usable.values())
+        if count < least:
+            wrong.append(f"{field} has {count} requests that can be used, and should have {half}")
             if last:
                 raise InvalidAnswer("; ".join(wrong))
     if wrong and not last:
         raise InvalidAnswer("; ".join(wrong[:8]))
-    return Queries(tuple(kept.values()), "generated")
+    return Queries(tuple(usable.values()), "generated")

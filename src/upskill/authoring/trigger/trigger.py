@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
 from upskill.agents import Bounds
+from upskill.authoring.saving.provenance import write_file
 from upskill.authoring.trigger.plan import MAX_TURNS, estimate_runs, make_trigger_plan
-from upskill.authoring.trigger.queries import save_queries, write_queries
+from upskill.authoring.trigger.queries import write_queries
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.errors import UsageError
 from upskill.models import Address, CacheMode, Model
@@ -116,15 +118,17 @@ async def trigger(
         evaluation = await session.evaluate(session.plan(session.skill, queries))
     students = evaluation.plan.models
     metrics = tuple(compute_firing_metrics(student.name, queries, evaluation.outcomes) for student in students)
-    rulings = tuple((each.model, _rule(one, each, evaluation)) for each in metrics for one in requirements)
+    rulings = tuple(
+        (student.model, _rule(requirement, student, evaluation)) for student in metrics for requirement in requirements
+    )
     return TriggerResult(queries, evaluation, metrics, rulings, session.spent)
 
 
 def _rule(requirement: Requirement, metrics: FiringMetrics, evaluation: Evaluation) -> Ruling:
     if evaluation.halted:
         return Ruling(requirement, held=False, reason="the run was stopped before its end")
-    found = metrics.estimate(requirement.quantity)
-    return check_number(requirement, (found.value, found.interval) if found else None)
+    estimate = metrics.estimate(requirement.quantity)
+    return check_number(requirement, (estimate.value, estimate.interval) if estimate else None)
 
 
 class TriggerSession:
@@ -147,19 +151,15 @@ class TriggerSession:
         names = choose_students(options.students, options.settings, events.message)
         self.students = tuple(resolve(name, options.base_url, self.keys) for name in names)
         self.queries = Queries.load(options.queries) if options.queries else Queries.of(self.skill)
-        self.writer = None if self.queries else self._choose_writer()
-        self.executor = options.open_executor()
-
-    def _choose_writer(self) -> Address:
-        options = self.options
-        name = options.test_writer or options.settings.test_writer or (self.teacher.name if self.teacher else None)
-        if not name:
+        writer = options.test_writer or options.settings.test_writer or (teacher.name if teacher else None)
+        if not self.queries and not writer:
             raise UsageError(
                 f"{self.skill.folder}: has no queries",
                 f"Give a file with --queries, put one into the skill's folder as {PATHS_IN_SKILL[0]}, or have some"
                 " written with --test-writer MODEL.",
             )
-        return resolve(name, keys=self.keys)
+        self.writer = resolve(writer, keys=self.keys) if writer and not self.queries else None
+        self.executor = options.open_executor()
 
     def check_queries(self, queries: Queries) -> None:
         """UsageError where these queries cannot be run; a message where they cannot tell everything."""
@@ -225,24 +225,24 @@ class TriggerSession:
 
     async def find_queries(self) -> Queries:
         """The queries, which are written and kept with the skill where it has none."""
-        if self.queries is None:
-            self.skill, self.queries = save_queries(self.skill, await self._write_queries())
-            self.events.message(f"Wrote {len(self.queries)} queries to {self.queries.source}")
-            self.check_queries(self.queries)
-        return self.queries
-
-    async def _write_queries(self) -> Queries:
+        if self.queries is not None:
+            return self.queries
         assert self.writer is not None
+        assert self.skill.folder is not None
         await self.open_models()
         writer = await self.models.get(self.writer, "test writer")
         material = sum(skill.tokens for skill in (self.skill, *self.distractors))
-        count = self.options.count
-        self.announce(
-            estimate_writing(self.writer, self.models.context.prices, material=material, items=count, each=60)
-        )
+        count, prices = self.options.count, self.models.context.prices
+        self.announce(estimate_writing(self.writer, prices, material=material, items=count, each=60))
         self.events.message(f"Generating queries with {self.writer.name}...")
         async with forget_unusable_answers(self.models):
-            return await write_queries(self.skill, writer, count=count, distractors=self.distractors)
+            queries = await write_queries(self.skill, writer, count=count, distractors=self.distractors)
+        file = self.skill.folder / PATHS_IN_SKILL[0]
+        write_file(file, f"{json.dumps(queries.plain(), indent=2, ensure_ascii=False)}\n".encode())
+        self.skill, self.queries = Skill.load(self.skill.folder), Queries.load(file)
+        self.events.message(f"Wrote {len(self.queries)} queries to {self.queries.source}")
+        self.check_queries(self.queries)
+        return self.queries
 
     async def evaluate(self, plan: Plan, announcement: str = "") -> Evaluation:
         """Run what is missing of a plan, after this announcement or, without one, after the estimate of its cost."""

@@ -56,12 +56,11 @@ async def summarize(
             raise wrong
         if failed:
             raise Paused(file for error in failed if isinstance(error, Paused) for file in error.files)
-        notes = [note for found in answers if isinstance(found, list) for note in found]
+        notes = [note for answer in answers if isinstance(answer, list) for note in answer]
         if not notes:
             raise UpskillError("the teacher found nothing worth noting in the material", "Name a stronger model.")
-        material = material.with_pieces(
-            Piece(f"n{number}", "note", text, based_on=ids) for number, (text, ids) in enumerate(notes, start=1)
-        )
+        pieces = [Piece(f"n{number}", "note", text, based_on=ids) for number, (text, ids) in enumerate(notes, start=1)]
+        material = replace(material, pieces=tuple(pieces))
     if material.tokens > budget:
         raise UpskillError(
             f"the notes on the material still have about {material.tokens:,} tokens, and {budget:,} fit",

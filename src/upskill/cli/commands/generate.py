@@ -15,8 +15,7 @@ import click
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import generate_now
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.search.attempt import Attempt
-from upskill.authoring.search.comparison import Confirmation
+from upskill.authoring.search.comparison import Attempt, Confirmation
 from upskill.cli.console import show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost

@@ -9,6 +9,7 @@ One from another package is a class like `Refiner` in the entry point group `ups
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -57,8 +58,8 @@ class Edit:
             return f"new description: {self.text}"
         if self.path:
             return f"{self.kind.replace('_', ' ')} {self.path}" + (f": {self.text}" if self.text else "")
-        place = f"after line {self.line}" if self.kind == "insert" else f"line {self.line}"
-        return f"{self.kind} {place}" + (f": {self.text}" if self.text else "")
+        position = f"after line {self.line}" if self.kind == "insert" else f"line {self.line}"
+        return f"{self.kind} {position}" + (f": {self.text}" if self.text else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,13 @@ class Proposal:
     skill: Skill
     edits: tuple[Edit, ...]
     note: str = ""
-    dropped: tuple[str, ...] = field(default=())  # edits that could not be applied, and why
+    dropped: tuple[str, ...] = ()  # edits that could not be applied, and why
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"note": self.note, "edits": [str(edit) for edit in self.edits], "dropped": list(self.dropped)}
 
 
-class Refiner:
+class Refiner(ABC):
     """Made with the teacher, the material of the skill, and how long the skill should be."""
 
     def __init__(self, model: Model, material: Material | None = None, tokens: int = 800) -> None:
@@ -90,8 +91,8 @@ class Refiner:
         self.material = material or Material("")
         self.tokens = tokens
 
+    @abstractmethod
     async def propose(
         self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
     ) -> Proposal | None:
         """A changed skill; None where there is nothing that can be applied."""
-        raise NotImplementedError
