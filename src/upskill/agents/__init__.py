@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from upskill.models import Address, Model, ToolCall
+from upskill.models import Address, Model, Role, ToolCall
 from upskill.registry import Registry
 from upskill.skills import MANIFEST, Skill
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -90,6 +90,7 @@ class Student:
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     on_step: Callable[[Step], None] | None = None
     replay: Callable[[ToolCall], Step | None] | None = None
+    role: Role = "student"  # that its calls are entered under: a teacher does a lesson like a student a task
 
 
 class Agent(Protocol):

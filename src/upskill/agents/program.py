@@ -111,7 +111,7 @@ class ProgramAgent(ABC):
             raise AgentError(f"{self.spec.name} needs a sandbox with a socket for its proxy")
         program = self._program()
         upstream = self.upstream(address, student.keys, student.prices)
-        proxy = Proxy(upstream, task.bounds, student.ledger, _activation_marker(task))
+        proxy = Proxy(upstream, task.bounds, student.ledger, _activation_marker(task), student.role)
         limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CPU_PER_SECOND * task.bounds.seconds)
         try:
             async with proxy.serve(sandbox.proxy_socket) as url:

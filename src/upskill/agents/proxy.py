@@ -23,7 +23,7 @@ from aiohttp import web
 from upskill.agents import Bounds
 from upskill.agents.allow_list import RequestFilter, Wire, points_outside
 from upskill.errors import CeilingReached, ModelError, UsageError
-from upskill.models import Address, Unanswered
+from upskill.models import Address, Role, Unanswered
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
@@ -106,6 +106,7 @@ class Proxy:
     bounds: Bounds = field(default_factory=Bounds)
     ledger: Ledger | None = None
     marker: str = ""  # the trial ends when a request contains this
+    role: Role = "student"  # in the ledger
     usage: Usage = NO_USAGE
     turns: int = 0  # how often the model answered
     stop: str = ""  # the bound that was reached: turns, tokens or activated
@@ -185,7 +186,7 @@ class Proxy:
                 self.usage = self.usage + usage
                 log.debug("%d + %d tokens", usage.input_tokens, usage.output_tokens)
                 if self.ledger:
-                    self.ledger.record("student", usage)
+                    self.ledger.record(self.role, usage)
 
     def _limit_reached(self) -> str:
         """Why no further request is let through; empty if one is."""

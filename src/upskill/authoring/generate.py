@@ -246,7 +246,7 @@ class Generation:
             spent=dict(ledger.spent),
             calls=ledger.calls,
             previous=previous,
-            feedback=tuple(self.feedback.told()),
+            feedback=tuple(self.feedback.outcomes()),
         )
 
     async def only_prepare(self, store: Store | None) -> None:
@@ -299,7 +299,7 @@ class Generation:
         self.feedback = read_marks(options.feedback, older, self.suite, store, location, judged=judged)
         self.material = self.feedback.add_to(self.material)
         self.suite = self.feedback.strengthen(self.suite) if self.suite else None
-        for line in self.feedback.told():
+        for line in self.feedback.outcomes():
             self.events.message(f"Feedback on {line}.")
 
     def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:

@@ -129,15 +129,6 @@ class GenerateOptions(StudentOptions):
         """How far a student that acts may go."""
         return self.bounds
 
-    @property
-    def attempts_are_chosen(self) -> bool:
-        """Somebody said how often, here or in the settings."""
-        return self.attempts is not None or "max_refine_attempts" in self.settings.model_fields_set
-
-    @property
-    def max_attempts(self) -> int:
-        return self.settings.max_refine_attempts if self.attempts is None else self.attempts
-
 
 @dataclass(kw_only=True)
 class TeachOptions(GenerateOptions):

@@ -74,9 +74,9 @@ async def evaluate_skill(
     suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
     settings = config or Settings.load()
     plan = make_plan(skill, suite, (model or settings.student or "local",), PlanOptions(runs=runs))
-    with nullcontext(store) if store else open_store(None) as kept:
-        evaluation = await evaluate(plan, store=kept, models=models)
-        for result in kept.results(evaluation.run):
+    with nullcontext(store) if store else open_store(None) as opened:
+        evaluation = await evaluate(plan, store=opened, models=models)
+        for result in opened.results(evaluation.run):
             case = plan.suite.by_id[result.trial.case]
             if result.trial.arm == "skill" and result.passed is False and not case.held_out:
                 answer = result.trace.answer if result.trace else ""
@@ -98,7 +98,9 @@ async def refine_skill(
     One proposal without a gate: `refine` shows whether it is any better.
     """
     settings = config or Settings.load()
-    described = [one if isinstance(one, Failure) else Failure("", one, "", ("failed",)) for one in failures]
+    described = [
+        failure if isinstance(failure, Failure) else Failure("", failure, "", ("failed",)) for failure in failures
+    ]
     async with _open_model(model or settings.teacher, settings, models) as (_, teacher):
         refiner: Refiner = REFINERS.load("rewrite")(teacher, None, max(tokens, skill.tokens))
         proposal = await refiner.propose(skill, described, (), 1)

@@ -58,25 +58,21 @@ def shell_command(step: Step) -> str:
     if isinstance(value, str) and value in _EDITOR_COMMANDS and "path" in arguments:
         return ""
     if (items := as_list(value)) is not None:
-        words = [str(item) for item in items]
-        return _script_of(words) or shlex.join(words)
+        parts = [str(item) for item in items]
+        return _script_of(parts) or shlex.join(parts)
     if not isinstance(value, str):
         return ""
-    return _script_of(_split(value)) or value.strip()
-
-
-def _script_of(words: list[str]) -> str:
-    """The script in `bash -lc '…'`."""
-    if len(words) == 3 and PurePosixPath(words[0]).name in ("bash", "sh", "zsh", "dash", "fish", "env"):
-        return words[2].strip() if re.fullmatch(r"-[a-z]*c", words[1]) else ""
-    return ""
-
-
-def _split(line: str) -> list[str]:
     try:
-        return shlex.split(line)
-    except ValueError:
-        return line.split()
+        return _script_of(shlex.split(value)) or value.strip()
+    except ValueError:  # a quote that is never closed
+        return value.strip()
+
+
+def _script_of(command: list[str]) -> str:
+    """The script in `bash -lc '…'`."""
+    if len(command) == 3 and PurePosixPath(command[0]).name in ("bash", "sh", "zsh", "dash", "fish", "env"):
+        return command[2].strip() if re.fullmatch(r"-[a-z]*c", command[1]) else ""
+    return ""
 
 
 # Which command it is.
@@ -91,7 +87,18 @@ def command_key(line: str) -> str:
         commands = _simple_commands(line)
     except ValueError:  # a quote that is never closed, or a script with more than commands in it
         return line
-    keys = [_program_and_verb(words) for words in commands if words[0] not in _PREPARES]
+    keys: list[str] = []
+    for program, *arguments in commands:
+        if program in _PREPARES:
+            continue
+        key = [PurePosixPath(program).name]
+        for argument in arguments:
+            is_word = re.fullmatch(r"[A-Za-z][\w:.-]*", argument) is not None
+            if is_word or argument == "-m":
+                key.append(argument)
+            if is_word and argument not in _RUNS_NEXT:
+                break
+        keys.append(" ".join(key))
     return " ; ".join(keys) or line
 
 
@@ -101,7 +108,7 @@ def only_looks(line: str) -> bool:
         commands = _simple_commands(line)
     except ValueError:
         return False
-    return ">" not in line and all(words[0] in _PREPARES | _LOOKS for words in commands)
+    return ">" not in line and all(command[0] in _PREPARES | _LOOKS for command in commands)
 
 
 def _simple_commands(line: str) -> list[list[str]]:
@@ -119,18 +126,7 @@ def _simple_commands(line: str) -> list[list[str]]:
             commands.append([])
         elif not piped and (commands[-1] or not (_VARIABLE.match(word) or word == "sudo")):
             commands[-1].append(word)
-    return [words for words in commands if words]
-
-
-def _program_and_verb(words: list[str]) -> str:
-    key = [PurePosixPath(words[0]).name]
-    for word in words[1:]:
-        is_word = re.fullmatch(r"[A-Za-z][\w:.-]*", word) is not None
-        if is_word or word == "-m":
-            key.append(word)
-        if is_word and word not in _RUNS_NEXT:
-            break
-    return " ".join(key)
+    return [command for command in commands if command]
 
 
 # Whether it worked.

@@ -6,7 +6,7 @@ neither a heading nor in SENTENCES stands in a trace, and names its step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,34 +69,27 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
             f"nothing to quote ({calls}): no command but such as look around, and no message after the first",
             "Give another trace with --from, or let a model read it: -m MODEL or --handoff DIR.",
         )
-    kept = _fit_tokens(list(entries), tokens)
-    skill = Skill.new(name, _description(traces), "\n".join(line for line, _ in _body(kept)))
+    fitting: list[_Entry] = []
+    for entry in sorted(entries, key=lambda entry: list(HEADINGS).index(entry.section)):
+        if not fitting or estimate_tokens("\n".join(line for line, _ in _body([*fitting, entry]))) <= tokens:
+            fitting.append(entry)
+    body = _body(fitting)
     sources: dict[str, tuple[str, ...]] = {}
-    for line, step in _body(kept):
+    for line, step in body:
         if step:
             sources[line.strip()] = tuple(dict.fromkeys([*sources.get(line.strip(), ()), step]))
-    return Extraction(skill, sources, len(entries) - len(kept))
-
-
-def _description(traces: Sequence[Trace]) -> str:
     goal = next((" ".join(trace.goal.split()) for trace in traces if trace.goal), "")
     began = f" It began with: {goal[:300]}" if goal and not set("<>") & set(goal) else ""
     sessions = counted(len(traces), "session")
-    return f"Quotations from {sessions}: commands that worked, commands that failed, what the person said.{began}"
+    description = (
+        f"Quotations from {sessions}: commands that worked, commands that failed, what the person said.{began}"
+    )
+    skill = Skill.new(name, description, "\n".join(line for line, _ in body))
+    return Extraction(skill, sources, len(entries) - len(fitting))
 
 
-def _fit_tokens(entries: list[_Entry], tokens: int) -> list[_Entry]:
-    """The entries that fit, in their order; what the person said comes first."""
-    kept: list[_Entry] = []
-    for entry in sorted(entries, key=lambda entry: list(HEADINGS).index(entry.section)):
-        if not kept or estimate_tokens("\n".join(line for line, _ in _body([*kept, entry]))) <= tokens:
-            kept.append(entry)
-    return kept
-
-
-def _body(entries: Iterable[_Entry]) -> list[tuple[str, str]]:
+def _body(entries: list[_Entry]) -> list[tuple[str, str]]:
     """The lines of the page, each with the id of its step; our own have that of the first step they are about."""
-    entries = list(entries)
     first = next(step for _, step in entries[0].lines if step)
     lines = [(TITLE, ""), ("", ""), (INTRODUCTION, first)]
     for section, heading in HEADINGS.items():

@@ -92,37 +92,31 @@ class _Call:
 
 
 def quote_trace(trace: Trace) -> Quotations:
-    numbered = list(enumerate(trace.steps, start=1))
-    calls = [
-        _Call(number, step, shell_command(step), outcome_of(step)) for number, step in numbered if step.kind == "tool"
-    ]
-    spoken = [(number, step) for number, step in numbered if _is_said_by_person(step)]
+    calls: list[_Call] = []
+    messages: list[Quotation] = []
     worked: dict[str, Quotation] = {}
-    for call in calls:
-        if call.command and call.outcome == "ok" and not only_looks(call.command):
-            worked.setdefault(call.command, Quotation(call.command, call.number))
-    return Quotations(
-        tuple(worked.values()),
-        tuple(_failed_commands(calls)),
-        tuple(Quotation(step.text.strip(), number) for number, step in spoken[1:]),
-    )
-
-
-def _is_said_by_person(step: Step) -> bool:
-    return step.kind == "user" and not step.agent and not _WRITTEN_BY_PROGRAMS.match(step.text)
+    for number, step in enumerate(trace.steps, start=1):
+        if step.kind == "user" and not step.agent and not _WRITTEN_BY_PROGRAMS.match(step.text):
+            messages.append(Quotation(step.text.strip(), number))
+        elif step.kind == "tool":
+            call = _Call(number, step, shell_command(step), outcome_of(step))
+            calls.append(call)
+            if call.command and call.outcome == "ok" and not only_looks(call.command):
+                worked.setdefault(call.command, Quotation(call.command, number))
+    return Quotations(tuple(worked.values()), tuple(_failed_commands(calls)), tuple(messages[1:]))
 
 
 def _failed_commands(calls: list[_Call]) -> Iterator[FailedCommand]:
     """Each failure once; of a command that fails several times in the same way, the last."""
     keys = [command_key(call.command) for call in calls]
     failures: dict[tuple[str, str], FailedCommand] = {}
-    for place, call in enumerate(calls):
+    for position, call in enumerate(calls):
         if not call.command or call.outcome != "failed":
             continue
-        key, error = keys[place], "\n".join(output_lines(call.step.output)[-MAX_ERROR_LINES:])
-        later = range(place + 1, len(calls))
+        key, error = keys[position], "\n".join(output_lines(call.step.output)[-MAX_ERROR_LINES:])
+        later = range(position + 1, len(calls))
         success = next((index for index in later if keys[index] == key and calls[index].outcome == "ok"), None)
-        between = [quote for other in calls[place + 1 : success] for quote in other.quote()] if success else []
+        between = [quote for other in calls[position + 1 : success] for quote in other.quote()] if success else []
         failures.pop((call.command, error), None)
         failures[call.command, error] = FailedCommand(
             command=Quotation(call.command, call.number),

@@ -19,18 +19,15 @@ from upskill.authoring.saving.output import as_name
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.errors import ModelError, Paused, SandboxError, UsageError, wrap_trial_errors
 from upskill.inputs import open_input, read_input
-from upskill.models import Address, Model, ReplyStore, ToolCall
+from upskill.models import Address, Model, ToolCall
 from upskill.models.cache import CachedModel
-from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.plain import digest
-from upskill.traces import Step, Trace, Usage
-from upskill.traces.formats import read_trace
+from upskill.traces import Step, Trace
 from upskill.traces.readers.atif import write
 from upskill.traces.redaction.redact import redact_trace
 
 if TYPE_CHECKING:
-    from upskill.models import Role
     from upskill.sandboxes import Sandbox, SandboxChoice, Setup
 
 VERIFY = "verify"  # the tool name under which the check is recorded
@@ -86,7 +83,7 @@ class Recording:
         return self.trace.stop if self.trace.stop in BOUND_STOPS else ""
 
 
-def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
+def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
     """The files of a workspace, which of them are executable, and what was left out.
 
     A file is put there under its name, a folder with everything in it.
@@ -95,15 +92,13 @@ def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozense
     runnable: set[str] = set()
     left_out: list[str] = []
     size = 0
-    for place in map(Path, places):
-        if not place.exists():
-            raise UsageError(f"{place}: no such file or folder", "--files copies it into the workspace.")
-        if not place.is_dir():
-            open_input(place, most=MAX_WORKSPACE_BYTES).close()
-        found = sorted(place.rglob("*")) if place.is_dir() else [place]
-        root = place if place.is_dir() else place.parent
-        for path in found:
-            name = path.relative_to(root)
+    for source in map(Path, sources):
+        if not source.exists():
+            raise UsageError(f"{source}: no such file or folder", "--files copies it into the workspace.")
+        if not source.is_dir():
+            open_input(source, most=MAX_WORKSPACE_BYTES).close()
+        for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
+            name = path.relative_to(source if source.is_dir() else source.parent)
             if skipped := next((part for part in name.parts if part in NOT_COPIED), ""):
                 left_out.append(skipped)
             elif path.is_symlink():
@@ -112,7 +107,7 @@ def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozense
                 size += path.stat().st_size
                 if size > MAX_WORKSPACE_BYTES:
                     raise UsageError(
-                        f"{place}: has more than {MAX_WORKSPACE_BYTES // 10**6} MB in it", "Give only what is needed."
+                        f"{source}: has more than {MAX_WORKSPACE_BYTES // 10**6} MB in it", "Give only what is needed."
                     )
                 files[name.as_posix()] = read_input(path)
                 if path.stat().st_mode & stat.S_IXUSR:
@@ -120,22 +115,16 @@ def read_files(places: Iterable[str | Path]) -> tuple[dict[str, bytes], frozense
     return files, frozenset(runnable), list(dict.fromkeys(left_out))
 
 
-def find_recording(lesson: Lesson, folder: Path | None) -> Recording | None:
-    """The recording of this lesson, if there is one."""
-    path = folder / f"{lesson.name}.json" if folder else None
-    return Recording(read_trace(path, "atif"), {}, path) if path and path.is_file() else None
-
-
 def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     """The agent of a lesson; UsageError where it cannot act, or not with this teacher."""
-    kind: type[Agent] = AGENTS.load(lesson.agent)
+    kind = AGENTS.load(lesson.agent)
     if not kind.needs_sandbox:
         raise UsageError(
             f"the agent {lesson.agent!r} does nothing, so there would be nothing to learn from",
             "Name one that acts, for example --agent tools.",
         )
     # Our own loop gets another system prompt than students do; a program brings its own.
-    agent: Agent = AGENTS.load(lesson.agent)(read_prompt("teach")) if lesson.agent == "tools" else kind()
+    agent: Agent = kind(read_prompt("teach")) if lesson.agent == "tools" else kind()
     if isinstance(agent, ExternalAgent):
         agent.check(lesson.teacher, keys)
     return agent
@@ -159,9 +148,9 @@ async def record_lesson(
     by_hand = lesson.teacher.provider == "handoff"
     journal = Journal(Path(lesson.teacher.model), lesson.name) if by_hand else None
     while True:
-        work = _LessonRun(lesson, models, folder, on_step, fresh=fresh, journal=journal)
+        work = _LessonRun(lesson, models, folder, on_step, fresh, journal)
         try:
-            recording = await _record(work, sandbox)
+            recording = await work.record(sandbox)
         except Diverged:
             assert journal is not None
             journal.remove()
@@ -171,102 +160,89 @@ async def record_lesson(
         return recording
 
 
-async def _record(work: _LessonRun, sandbox: SandboxChoice) -> Recording:
-    lesson, journal = work.lesson, work.journal
-    agent = open_agent(lesson, work.models.context.keys)
-    task = Task(
-        lesson.task,
-        bounds=lesson.bounds,
-        max_output_tokens=LOCAL_OUTPUT_TOKENS if lesson.teacher.provider == "local" else OUTPUT_TOKENS,
-    )
-    try:
-        with wrap_trial_errors(SandboxError, f"opening a sandbox ({sandbox.name})"):
-            setup = _with_files(agent.setup(task), lesson)
-            opened = await sandbox.backend.open(journal.prepare(setup) if journal else setup)
-        async with opened:
-            try:
-                if journal:
-                    await journal.unpack(opened)
-                with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
-                    trace = await agent.run(task, await work.student(opened))
-            except Paused:
-                if journal:
-                    await journal.save(opened)
-                raise
-            work.finish(trace)
-            await opened.kill_processes()
-            if lesson.check:
-                with wrap_trial_errors(SandboxError, "running the check"):
-                    work.note(await _verify(opened, lesson.check))
-    except BaseException:
-        work.save("part.json")
-        raise
-    return work.save("json")
-
-
-def _with_files(setup: Setup, lesson: Lesson) -> Setup:
-    return replace(setup, files={**setup.files, **lesson.files}, runnable=setup.runnable | lesson.runnable)
-
-
-async def _verify(sandbox: Sandbox, command: str) -> Step:
-    from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something acts
-
-    done = await sandbox.run(command, Limits(wall=CHECK_SECONDS, cpu=CHECK_SECONDS))
-    lines = [done.output.rstrip(), done.error.rstrip(), done.killed_why, f"Exit code: {done.code}" if done.code else ""]
-    return Step(
-        "tool",
-        tool=VERIFY,
-        arguments={"command": command, "description": "Verify the result"},
-        output="\n".join(part for part in lines if part),
-        status="error" if done.code or done.killed_why else "ok",
-        seconds=round(done.seconds, 4),
-    )
-
-
+@dataclass
 class _LessonRun:
     """A lesson that is being recorded."""
 
-    def __init__(
-        self,
-        lesson: Lesson,
-        models: Models,
-        folder: Path | None,
-        on_step: Callable[[Step], None] | None,
-        *,
-        fresh: bool,
-        journal: Journal | None = None,
-    ) -> None:
-        self.lesson = lesson
-        self.models = models
-        self.folder = folder
-        self.fresh = fresh
-        self.journal = journal
-        self.on_step = on_step
-        self.steps: list[Step] = []
-        self.trace = Trace((), agent=lesson.agent)
+    lesson: Lesson
+    models: Models
+    folder: Path | None
+    on_step: Callable[[Step], None] | None
+    fresh: bool
+    journal: Journal | None
+    steps: list[Step] = field(default_factory=list[Step])
+    trace: Trace = field(default_factory=lambda: Trace(()))
 
-    async def student(self, sandbox: Sandbox) -> Student:
-        models, address = self.models, self.lesson.teacher
-        ledger = _TeacherLedger(models.ledger) if models.ledger else None
-        context = models.context
-        replay = self.journal.replay if self.journal else None
-        return Student(
-            address=address,
-            model=await self._model(),
-            sandbox=sandbox,
-            keys=context.keys,
-            ledger=ledger,
-            prices=context.prices,
-            on_step=self.note,
-            replay=replay,
+    async def record(self, sandbox: SandboxChoice) -> Recording:
+        lesson, journal, context = self.lesson, self.journal, self.models.context
+        agent = open_agent(lesson, context.keys)
+        is_local = lesson.teacher.provider == "local"
+        limit = LOCAL_OUTPUT_TOKENS if is_local else OUTPUT_TOKENS
+        task = Task(lesson.task, bounds=lesson.bounds, max_output_tokens=limit)
+        try:
+            with wrap_trial_errors(SandboxError, f"opening a sandbox ({sandbox.name})"):
+                setup = agent.setup(task)
+                files, runnable = {**setup.files, **lesson.files}, setup.runnable | lesson.runnable
+                setup = replace(setup, files=files, runnable=runnable)
+                opened = await sandbox.backend.open(journal.prepare(setup) if journal else setup)
+            async with opened:
+                try:
+                    if journal:
+                        await journal.unpack(opened)
+                    with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
+                        student = Student(
+                            address=lesson.teacher,
+                            model=await self._model(),
+                            sandbox=opened,
+                            keys=context.keys,
+                            ledger=self.models.ledger,
+                            role="teacher",
+                            prices=context.prices,
+                            on_step=self.note,
+                            replay=journal.replay if journal else None,
+                        )
+                        trace = await agent.run(task, student)
+                except Paused:
+                    if journal:
+                        await journal.save(opened)
+                    raise
+                if self.on_step and not self.steps:  # a program reports its steps only at the end
+                    for step in trace.steps:
+                        self.on_step(step)
+                self.trace, self.steps = trace, list(trace.steps)
+                await opened.kill_processes()
+                if lesson.check:
+                    with wrap_trial_errors(SandboxError, "running the check"):
+                        await self._check(opened)
+        except BaseException:
+            self.save("part.json")
+            raise
+        return self.save("json")
+
+    async def _check(self, sandbox: Sandbox) -> None:
+        from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something acts
+
+        command = self.lesson.check
+        done = await sandbox.run(command, Limits(wall=CHECK_SECONDS, cpu=CHECK_SECONDS))
+        exit_code = f"Exit code: {done.code}" if done.code else ""
+        lines = [done.output.rstrip(), done.error.rstrip(), done.killed_why, exit_code]
+        step = Step(
+            "tool",
+            tool=VERIFY,
+            arguments={"command": command, "description": "Verify the result"},
+            output="\n".join(filter(None, lines)),
+            status="error" if done.code or done.killed_why else "ok",
+            seconds=round(done.seconds, 4),
         )
+        self.note(step)
 
     async def _model(self) -> Model:
         address, models = self.lesson.teacher, self.models
         if models.replies is None:
             return await models.uncached(address, "teacher")
+        # Without a role its requests are not stored: each would repeat the whole conversation, with its secrets.
         mode = "refresh" if self.fresh or self.journal else models.cache
-        cached = CachedModel(address, lambda: models.uncached(address, "teacher"), _RepliesOnly(models.replies), mode)
+        cached = CachedModel(address, lambda: models.uncached(address, "teacher"), models.replies, mode)
         await cached.open()
         return cached
 
@@ -277,13 +253,6 @@ class _LessonRun:
         if self.on_step:
             self.on_step(step)
 
-    def finish(self, trace: Trace) -> None:
-        """Replace the steps that were noted one by one by the agent's own trace."""
-        if self.on_step and not self.steps:  # a program reports its steps only at the end
-            for step in trace.steps:
-                self.on_step(step)
-        self.trace, self.steps = trace, list(trace.steps)
-
     def save(self, ending: str) -> Recording:
         steps = tuple(self.steps)
         if not any(step.kind == "user" for step in steps):
@@ -293,46 +262,12 @@ class _LessonRun:
         )
         path = None
         if self.folder and self.steps:
-            part, path = (self.folder / f"{self.lesson.name}.{word}" for word in ("part.json", ending))
+            part, path = (self.folder / f"{self.lesson.name}.{suffix}" for suffix in ("part.json", ending))
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_text(write(clean.trace), encoding="utf-8")
             if path != part:
                 part.unlink(missing_ok=True)
         return Recording(clean.trace, dict(clean.counts), path)
-
-
-class _RepliesOnly:
-    """A store of replies without their requests: each turn would repeat the whole conversation, with its secrets."""
-
-    def __init__(self, replies: ReplyStore) -> None:
-        self.replies = replies
-
-    def reply(self, key: str) -> str | None:
-        return self.replies.reply(key)
-
-    async def add_reply(
-        self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
-    ) -> None:
-        del role, request, wait
-        await self.replies.add_reply(key, model, reply)
-
-    async def forget_reply(self, key: str) -> None:
-        await self.replies.forget_reply(key)
-
-
-class _TeacherLedger(Ledger):
-    """The same ledger; what a program asks through its proxy is entered under the teacher."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        super().__init__(ledger.ceilings)
-        self.whole = ledger
-
-    def count_call(self) -> None:
-        self.whole.count_call()
-
-    def record(self, role: Role, usage: Usage) -> None:
-        del role
-        self.whole.record("teacher", usage)
 
 
 # Lessons by hand.
@@ -373,7 +308,7 @@ class Journal:
         return step
 
     def note(self, step: Step) -> None:
-        if step.kind == "tool" and not any(step is one for one in self.done):  # not one that was replayed
+        if step.kind == "tool" and not any(step is noted for noted in self.done):  # not one that was replayed
             self.done.append(step)
 
     def prepare(self, setup: Setup) -> Setup:

@@ -12,7 +12,6 @@ from upskill.authoring.lesson.lesson import (
     LESSONS_FOLDER,
     Lesson,
     Recording,
-    find_recording,
     open_agent,
     read_files,
     record_lesson,
@@ -24,6 +23,7 @@ from upskill.errors import UpskillError, UsageError
 from upskill.models.pool import Models
 from upskill.plain import counted
 from upskill.runs.stores import Store
+from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import describe_counts
 
 
@@ -55,17 +55,6 @@ async def teach(
     The same lesson is recorded once: later calls use the recording. LessonFailed where the check fails, or where there
     is no check and the teacher did nothing or was stopped by a bound.
     """
-    _check(options)
-    tools = await check_start(options, models)
-    if options.only_record:  # no student is needed
-        options = replace(options, no_eval=True)
-    teaching = _Teaching(options, models, events or AuthoringEvents(), tools)
-    generated = await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
-    assert teaching.recording is not None
-    return TeachResult(teaching.recording, generated)
-
-
-def _check(options: TeachOptions) -> None:
     if options.only_record and not options.keeps_runs:
         raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be left.")
     if not options.task.strip():
@@ -75,6 +64,13 @@ def _check(options: TeachOptions) -> None:
             "extract does nothing by itself, so it cannot be a teacher",
             "Name a model; `upskill generate -m extract --from TRACE` quotes a recording.",
         )
+    tools = await check_start(options, models)
+    if options.only_record:  # no student is needed
+        options = replace(options, no_eval=True)
+    teaching = _Teaching(options, models, events or AuthoringEvents(), tools)
+    generated = await teaching.run(store) if not options.only_record else await teaching.only_prepare(store)
+    assert teaching.recording is not None
+    return TeachResult(teaching.recording, generated)
 
 
 class _Teaching(Generation):
@@ -86,7 +82,7 @@ class _Teaching(Generation):
         super().__init__(options, models, events, tools)
         self.recording: Recording | None = None
         self.folder = options.runs_folder / LESSONS_FOLDER if options.keeps_runs else None
-        self.sandbox, self.fresh = options.sandbox, options.fresh
+        self.fresh = options.fresh
         files, executable, left_out = read_files(options.files)
         if left_out:
             events.message(f"Not put into the workspace: {', '.join(left_out)}.")
@@ -96,9 +92,10 @@ class _Teaching(Generation):
         open_agent(self.lesson, self.keys)
 
     async def learn(self, models: Models) -> None:
-        recording = None if self.fresh else find_recording(self.lesson, self.folder)
-        if recording:
-            self.events.message(f"This lesson was recorded before, in {recording.path}; --fresh does it again.")
+        path = self.folder / f"{self.lesson.name}.json" if self.folder and not self.fresh else None
+        if path and path.is_file():
+            recording = Recording(read_trace(path, "atif"), {}, path)
+            self.events.message(f"This lesson was recorded before, in {path}; --fresh does it again.")
         else:
             recording = await self._record(models)
         self.recording, self.recorded = recording, recording.trace.usage
@@ -109,7 +106,7 @@ class _Teaching(Generation):
         from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
 
         lesson, folder, tell = self.lesson, self.folder, self.events.message
-        sandbox = await choose_sandbox(self.sandbox or None)
+        sandbox = await choose_sandbox(self.options.sandbox or None)
         if sandbox.warning:
             tell(f"Note: {sandbox.warning}")
         where = f"in {sandbox.name}" if sandbox.isolated else "without a sandbox"

@@ -22,14 +22,14 @@ def failures_in_run(
     store: Store, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
 ) -> list[Failure]:
     """The train cases that failed with the skill in a run, with the texts of the evidence that they cite."""
-    found: dict[str, Failure] = {}
+    failures: dict[str, Failure] = {}
     for result in store.results(run):
         case = cases.get(result.trial.case)
         if result.trial.arm != "skill" or result.passed is not False or case is None or case.held_out:
             continue
         if not model or result.trial.model == model:
-            found.setdefault(case.id, _failure(case, result, evidence or {}))
-    return list(found.values())
+            failures.setdefault(case.id, _failure(case, result, evidence or {}))
+    return list(failures.values())
 
 
 def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
@@ -39,7 +39,7 @@ def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite |
     """
     hidden = {case.prompt for case in suite.held_out} if suite else set[str]()
     known = {case.id for case in suite.train} if suite else set[str]()
-    found: dict[str, Failure] = {}
+    failures: dict[str, Failure] = {}
     for run in store.runs():
         if run.plan.skill.visible_hash != skill.visible_hash or student.name not in run.models:
             continue
@@ -49,8 +49,8 @@ def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite |
             continue
         for failure in failures_in_run(store, run, cases, model=student.name):
             if failure.prompt not in hidden and failure.case not in known:
-                found[failure.case] = failure
-    return list(found.values())
+                failures[failure.case] = failure
+    return list(failures.values())
 
 
 def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure:

@@ -10,18 +10,17 @@ import re
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any
 
 from upskill.authoring.material.material import Material, Piece
 from upskill.authoring.search.refiners import Failure
 from upskill.checks import read_checks
 from upskill.errors import UsageError
-from upskill.runs.planning.plan import Result
-from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.feedback import MAX_NOTE, Remark, find_case, read_feedback, trial_of
 from upskill.runs.stores import Run, Store, find_store
 from upskill.skills import Skill
-from upskill.suites import Case, Suite
+from upskill.suites import Suite
 from upskill.traces.redaction.redact import redact
 
 MAX_ANSWER = 2_000  # characters that a teacher is shown
@@ -40,16 +39,15 @@ class Mark:
     unusable: str = ""  # why no teacher is told of it, in words
 
     @property
-    def note(self) -> str:
-        return self.remark.note
-
-    @property
-    def words(self) -> str:
+    def text(self) -> str:
         """What was said, as a teacher reads it."""
-        verdict = {"wrong": "A person called this answer wrong", "odd": "A person called this answer odd"}
-        said = verdict.get(self.remark.verdict, "A person said of this answer")
-        asked = f"\nAsked: {self.prompt}\nAnswered: {_cut(self.answer)}" if self.answer else f"\nAsked: {self.prompt}"
-        return f"{said}{f': {self.note}' if self.note else '.'}{asked}"
+        verdict, note = self.remark.verdict, self.remark.note
+        opinion = f"called this answer {verdict}" if verdict in ("wrong", "odd") else "said of this answer"
+        lines = [f"A person {opinion}: {note}" if note else f"A person {opinion}.", f"Asked: {self.prompt}"]
+        if self.answer:
+            cut = " […]" if len(self.answer) > MAX_ANSWER else ""
+            lines.append(f"Answered: {self.answer[:MAX_ANSWER]}{cut}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -66,21 +64,17 @@ class Feedback:
     @property
     def failures(self) -> list[Failure]:
         """Answers that a person called wrong, as a refiner sees them: the latest of each case."""
-        found = {
-            mark.case: Failure(
-                mark.case, mark.prompt, mark.answer, (f"a person: {redact(mark.note) or 'it is wrong'}",)
-            )
-            for mark in self.usable
-            if mark.remark.verdict == "wrong"
-        }
-        return list(found.values())
+        wrong = {mark.case: mark for mark in self.usable if mark.remark.verdict == "wrong"}
+        return [
+            Failure(case, mark.prompt, mark.answer, (f"a person: {redact(mark.remark.note) or 'it is wrong'}",))
+            for case, mark in wrong.items()
+        ]
 
     def add_to(self, material: Material) -> Material:
         """The material with a piece for each mark that a teacher may see."""
-        taken = {piece.id for piece in material.pieces}
-        ids = (name for number in range(1, 10**6) if (name := f"p{number}") not in taken)
-        pieces = [Piece(next(ids), "failure", redact(mark.words), "a person") for mark in self.usable]
-        return replace(material, pieces=(*material.pieces, *pieces)) if pieces else material
+        ids = (name for number in count(1) if (name := f"p{number}") not in material.ids)
+        pieces = [Piece(next(ids), "failure", redact(mark.text), "a person") for mark in self.usable]
+        return replace(material, pieces=(*material.pieces, *pieces))
 
     def strengthen(self, suite: Suite) -> Suite:
         """The suite with checks that fail the answers which passed and are wrong."""
@@ -88,13 +82,8 @@ class Feedback:
         for mark in self.usable:
             if (case := cases.get(mark.case)) and (checks := self._stronger(mark)):
                 known = [{named.name: named.config} for named in case.checks]
-                new = [
-                    named
-                    for check in checks
-                    if check not in known
-                    for named in read_checks(check, f"feedback on {case.id}")
-                ]
-                cases[case.id] = replace(case, checks=(*case.checks, *new))
+                new = [read_checks(check, f"feedback on {case.id}") for check in checks if check not in known]
+                cases[case.id] = replace(case, checks=(*case.checks, *chain.from_iterable(new)))
         return replace(suite, cases=tuple(cases.values()))
 
     def _stronger(self, mark: Mark) -> list[dict[str, Any]]:
@@ -104,11 +93,12 @@ class Feedback:
         if 0 < len(mark.answer) <= MAX_FORBIDDEN:
             same = r"\s+".join(map(re.escape, mark.answer.split()))
             checks.append({"not_regex": rf"\A\s*{same}\s*\Z"})
-        if self.judged and mark.note:
-            checks.append({"judge": f"The answer does not have what a person found wrong with another: {mark.note}"})
+        if self.judged and mark.remark.note:
+            criterion = f"The answer does not have what a person found wrong with another: {mark.remark.note}"
+            checks.append({"judge": criterion})
         return checks
 
-    def told(self) -> list[str]:
+    def outcomes(self) -> list[str]:
         """What became of each review, in its order."""
         cut = f" (of its note, the first {MAX_NOTE:,} characters)"
         return [
@@ -129,22 +119,22 @@ class Feedback:
 
 
 def read_marks(
-    paths: Iterable[str], skill: Skill, suite: Suite | None, store: Store | None, place: str, *, judged: bool = False
+    paths: Iterable[str], skill: Skill, suite: Suite | None, store: Store | None, location: str, *, judged: bool = False
 ) -> Feedback:
     """The reviews of these files, with the answers that the store has of them."""
     remarks = [remark for path in paths for remark in read_feedback(path) if not remark.takes_back]
-    with nullcontext(store) if store else find_store(place) or nullcontext() as kept:
-        runs = {name: _find_run(kept, name) for name in {remark.run for remark in remarks}}
-        marks = [_mark(remark, runs[remark.run], kept, skill, suite) for remark in remarks]
+    with nullcontext(store) if store else find_store(location) or nullcontext() as opened:
+        runs = {name: _find_run(opened, name) for name in {remark.run for remark in remarks}}
+        marks = [_mark(remark, runs[remark.run], opened, skill, suite) for remark in remarks]
     return Feedback(tuple(marks), judged)
 
 
 def _find_run(store: Store | None, name: str) -> Run | None:
     try:
-        found = store.run(name) if store and name else None
+        run = store.run(name) if store and name else None
     except UsageError:
         return None
-    return found if found and found.id == name else None
+    return run if run and run.id == name else None
 
 
 def _mark(remark: Remark, run: Run | None, store: Store | None, skill: Skill, suite: Suite | None) -> Mark:
@@ -155,36 +145,20 @@ def _mark(remark: Remark, run: Run | None, store: Store | None, skill: Skill, su
     stored = run.plan.suite.by_id.get(case) if run else None
     own = suite.by_id.get(case) if suite else None
     prompt = stored.prompt if stored else own.prompt if own else ""
-    mark = Mark(remark, case, prompt, _answer(result), result.passed if result else None)
-    return replace(mark, unusable=_why_not(mark, run, skill, _is_hidden(prompt, stored, own, suite)))
-
-
-def _answer(result: Result | None) -> str:
-    return result.trace.answer if result and result.trace else ""
-
-
-def _is_hidden(prompt: str, stored: StoredCase | None, own: Case | None, suite: Suite | None) -> bool:
-    """Held out here or in the run, under whatever id."""
-    prompts = {case.prompt for case in suite.held_out} if suite else set[str]()
-    return bool((stored and stored.held_out) or (own and own.held_out) or prompt in prompts)
-
-
-def _why_not(mark: Mark, run: Run | None, skill: Skill, hidden: bool) -> str:
-    remark = mark.remark
+    answer = result.trace.answer if result and result.trace else ""
+    passed = result.passed if result else None
+    # Held out here or in the run, under whatever id.
+    hidden = bool((stored and stored.held_out) or (suite and prompt in {case.prompt for case in suite.held_out}))
+    unusable = ""
     if run and run.skill != skill.name:
-        return f"about another skill, {run.skill}: left out"
-    if not mark.prompt:
-        return "neither the store nor the suite has such a case: left out"
-    if hidden:
-        return "a held-out case: kept from the teacher, or its number would mean nothing"
-    if remark.arm not in ("", "skill"):
-        return f"an answer of the arm {remark.arm}, without this skill: nothing to mend"
-    if remark.verdict == "right":
-        return (
-            "right, though its checks failed it: look whether they are too strict" if mark.passed is False else "right"
-        )
-    return ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_ANSWER else f"{text[:MAX_ANSWER]} […]"
+        unusable = f"about another skill, {run.skill}: left out"
+    elif not prompt:
+        unusable = "neither the store nor the suite has such a case: left out"
+    elif hidden or (own and own.held_out):
+        unusable = "a held-out case: kept from the teacher, or its number would mean nothing"
+    elif remark.arm not in ("", "skill"):
+        unusable = f"an answer of the arm {remark.arm}, without this skill: nothing to mend"
+    elif remark.verdict == "right":
+        doubt = ", though its checks failed it: look whether they are too strict" if passed is False else ""
+        unusable = f"right{doubt}"
+    return Mark(remark, case, prompt, answer, passed, unusable)

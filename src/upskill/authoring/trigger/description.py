@@ -19,7 +19,7 @@ from upskill.authoring.trigger.plan import estimate_runs
 from upskill.authoring.trigger.queries import MAX_BODY, describe_skill
 from upskill.authoring.trigger.trigger import TriggerOptions, TriggerSession
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask
+from upskill.authoring.writing.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask, text_schema
 from upskill.errors import CeilingReached, UpskillError, UsageError
 from upskill.models import Address, Model
 from upskill.models.addresses import resolve
@@ -287,15 +287,11 @@ class _Search(SearchLoop[DescriptionAttempt]):
                 if attempt.train is not None and attempt.skill.description != best.skill.description
             ],
         }
-        fields = {
-            "note": {"type": "string", "maxLength": 300},
-            "description": {"type": "string", "maxLength": MAX_DESCRIPTION},
-        }
         request = StructuredRequest(
             "rewriting the description",
             read_prompt("rewrite_description", longest=MAX_DESCRIPTION),
             json.dumps(material, ensure_ascii=False),
-            object_schema(fields),
+            object_schema({"note": text_schema(300), "description": text_schema(MAX_DESCRIPTION)}),
             max_output_tokens=1500,
             seed=number,
         )

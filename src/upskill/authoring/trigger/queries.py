@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask
+from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, list_schema, text_schema
 from upskill.models import Model
 from upskill.plain import as_list, object_schema
 from upskill.skills import Skill
@@ -20,7 +20,7 @@ MAX_BODY = 6_000  # characters of the body that a model is shown
 async def write_queries(skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()) -> Queries:
     """Have a model write queries: half that should trigger the skill, half near-misses."""
     half = max(2, (count + 1) // 2)
-    items = {"type": "array", "items": {"type": "string", "maxLength": 600}, "minItems": half, "maxItems": half}
+    items = list_schema(text_schema(600), half, half)
     request = StructuredRequest(
         "writing queries",
         read_prompt("write_queries", half=half),

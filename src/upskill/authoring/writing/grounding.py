@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material
 from upskill.authoring.saving.provenance import Provenance
@@ -35,7 +36,8 @@ SYNTAX = re.compile(
 def uncovered(text: str, evidence: str) -> list[str]:
     """The exact things of a text, of one line or several, that the evidence does not have."""
     known = _normal(evidence)
-    return [thing for thing in dict.fromkeys(_exact_things(text)) if not _stands_in(thing, known)]
+    things = dict.fromkeys(_exact_things(text))
+    return [thing for thing in things if not re.search(rf"(?<![\w-]){re.escape(thing)}(?![\w-])", known)]
 
 
 def uncovered_by(
@@ -69,17 +71,13 @@ def evidence_text(ids: Iterable[str], material: Material) -> str:
     """What the cited pieces say, and the pieces behind those."""
     cited = set(ids)
     behind = {name for piece in material.pieces if piece.id in cited for name in piece.based_on}
-    texts = [_spoken(piece.text) for piece in material.pieces if piece.id in cited | behind]
-    return "\n".join([*texts, material.task if TASK in cited else ""])
-
-
-def _spoken(text: str) -> str:
-    """The text, and if it is JSON, the values in it without quotes and escapes."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return "\n".join([text, *_leaves(value)])
+    texts = [material.task] if TASK in cited else []
+    for piece in material.pieces:
+        if piece.id in cited | behind:
+            texts.append(piece.text)
+            with suppress(ValueError):  # of JSON also the values in it, without quotes and escapes
+                texts += _leaves(json.loads(piece.text))
+    return "\n".join(texts)
 
 
 def _leaves(value: object) -> Iterator[str]:
@@ -104,7 +102,7 @@ def _exact_things(text: str) -> Iterator[str]:
                 yield from _in_code(match.group(2))
             prose = PLACEHOLDER.sub(" ", CODE.sub(" ", prose))
             for pattern in (FLAG, PATH, NUMBER):
-                yield from (found.group().rstrip(".:") for found in pattern.finditer(_normal(prose)))
+                yield from (match.group().rstrip(".:") for match in pattern.finditer(_normal(prose)))
 
 
 def _in_code(code: str) -> Iterator[str]:
@@ -113,10 +111,6 @@ def _in_code(code: str) -> Iterator[str]:
         thing = word.rstrip(".:") if thing and word.startswith(("/", "./", "../", "~/", ".")) else thing
         if re.search(r"\w", thing) and not SYNTAX.fullmatch(thing):
             yield thing
-
-
-def _stands_in(thing: str, known: str) -> bool:
-    return re.search(rf"(?<![\w-]){re.escape(thing)}(?![\w-])", known) is not None
 
 
 def _normal(text: str) -> str:

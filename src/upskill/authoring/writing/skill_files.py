@@ -26,9 +26,12 @@ async def file_problems(skill: Skill, material: Material, tokens: int) -> list[P
     if not files and not MENTIONED.search(skill.body):
         return []
     known = evidence_text(material.ids, material)
-    found = [*_form_problems(skill, known, tokens), *_reference_problems(skill, known if material.pieces else "")]
+    problems = list(_form_problems(skill, known, tokens))
+    for path in files:  # a reference may only say what the material says, where there is any
+        if path.startswith(REFERENCES) and material.pieces and (missing := uncovered(_text(skill, path), known)):
+            problems.append((path, f"it says {', '.join(map(repr, missing[:5]))}, and nothing in the material does"))
     scripts = [path for path in files if path.startswith(SCRIPTS)]
-    return found + await _run_scripts(skill, scripts) if scripts else found
+    return problems + await _run_scripts(skill, scripts) if scripts else problems
 
 
 def without_files(skill: Skill, paths: set[str]) -> Skill:
@@ -57,13 +60,6 @@ def _form_problems(skill: Skill, known: str, tokens: int) -> Iterator[Problem]:
         )
 
 
-def _reference_problems(skill: Skill, known: str) -> Iterator[Problem]:
-    """A reference may only say what the material says, where there is any."""
-    for path in skill.resources:
-        if known and path.startswith(REFERENCES) and (missing := uncovered(_text(skill, path), known)):
-            yield path, f"it says {', '.join(map(repr, missing[:5]))}, and nothing in the material does"
-
-
 async def _run_scripts(skill: Skill, scripts: list[str]) -> list[Problem]:
     from upskill.sandboxes import Limits, Setup, choose_sandbox  # noqa: PLC0415 - only where something is run
 
@@ -72,20 +68,20 @@ async def _run_scripts(skill: Skill, scripts: list[str]) -> list[Problem]:
     except UsageError:
         return [(path, "no sandbox works here, so it could not be tried") for path in scripts]
     files = {path: skill.read(path) or b"" for path in skill.resources}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     async with await sandbox.open(Setup(files=files, runnable=frozenset(scripts))) as opened:
         for path in scripts:
             if not files[path].startswith(b"#!"):
-                found.append((path, "its first line is not #! and an interpreter"))
+                problems.append((path, "its first line is not #! and an interpreter"))
                 continue
             done = await opened.run([f"./{path}", "--help"], Limits(wall=SECONDS, cpu=SECONDS))
-            said = (done.output + done.error).strip()
+            output = (done.output + done.error).strip()
             if done.code or done.killed_why:
                 why = done.killed_why or f"exit code {done.code}"
-                found.append((path, f"`{path} --help` fails in a sandbox ({why}): {said[-300:]}"))
-            elif not said:
-                found.append((path, f"`{path} --help` prints nothing"))
-    return found
+                problems.append((path, f"`{path} --help` fails in a sandbox ({why}): {output[-300:]}"))
+            elif not output:
+                problems.append((path, f"`{path} --help` prints nothing"))
+    return problems
 
 
 def _text(skill: Skill, path: str) -> str:

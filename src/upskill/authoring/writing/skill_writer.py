@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
@@ -13,14 +12,15 @@ from upskill.authoring.saving.provenance import Provenance, is_fact
 from upskill.authoring.writing.grounding import uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.skill_files import FILE_TOKENS, file_problems, without_files
-from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
-from upskill.authoring.writing.summarize import (
-    DEFAULT_BUDGET,
-    SMALL_BUDGET,
-    Tell,
-    no_message,
-    summarize,
+from upskill.authoring.writing.structured import (
+    InvalidAnswer,
+    StructuredRequest,
+    ask,
+    list_schema,
+    read_ids,
+    text_schema,
 )
+from upskill.authoring.writing.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, no_message, summarize
 from upskill.errors import UsageError
 from upskill.models import Model
 from upskill.plain import dict_or_empty, list_or_empty, object_schema
@@ -33,31 +33,20 @@ MAX_ADVICE = 12  # blocks that are sent back at a time
 
 def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, Any]:
     """Form of the teacher's answer. A small model is held to fewer and shorter blocks, or it would not stop."""
-    evidence = {"type": "array", "items": _evidence_schema(material.ids), "maxItems": 2 if small else 12}
-    block: dict[str, Any] = {"text": {"type": "string", "maxLength": 160 if small else 1200}, "evidence": evidence}
-    file: dict[str, Any] = {
-        "path": {"type": "string", "maxLength": 80},
-        "text": {"type": "string", "maxLength": 20_000},
-    }
+    ids = sorted(material.ids)
+    # Where there are few ids, no other can be written at all.
+    evidence = {"type": "string", "enum": ids} if len(ids) <= 40 else text_schema(20)
+    block = {"text": text_schema(160 if small else 1200), "evidence": list_schema(evidence, 2 if small else 12)}
+    file = {"path": text_schema(80), "text": text_schema(20_000)}
+    max_blocks = min(12, tokens // 20) if small else max(8, tokens // 10)
     return object_schema(
         {
-            "name": {"type": "string", "maxLength": 64},
-            "description": {"type": "string", "maxLength": 240 if small else 600},
-            "blocks": {
-                "type": "array",
-                "items": object_schema(block),
-                "minItems": 1,
-                "maxItems": min(12, tokens // 20) if small else max(8, tokens // 10),
-            },
-            "files": {"type": "array", "items": object_schema(file), "maxItems": 0 if small else 4},
+            "name": text_schema(64),
+            "description": text_schema(240 if small else 600),
+            "blocks": list_schema(object_schema(block), max_blocks, 1),
+            "files": list_schema(object_schema(file), 0 if small else 4),
         }
     )
-
-
-def _evidence_schema(ids: Iterable[str]) -> dict[str, Any]:
-    """An id of the material; where there are few, no other can be written at all."""
-    known = sorted(ids)
-    return {"type": "string", "enum": known} if len(known) <= 40 else {"type": "string", "maxLength": 20}
 
 
 async def write_skill(
@@ -116,15 +105,17 @@ async def write_skill(
 def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: str) -> tuple[Skill, list[str]]:
     """The skill, and what a better draft would not have. InvalidAnswer where no skill can be made of the answer."""
     blocks = _read_blocks(answer)
-    body = _join_blocks([text for text, _ in blocks])
+    body = ""
+    for text, _ in blocks:  # an empty line between any two that are not list items
+        follows = _is_item(text) and _is_item(body.rpartition("\n")[2])
+        body += ("\n" if follows else "\n\n" if body else "") + text
     if not body.strip():
         raise InvalidAnswer("blocks has no text: there is nothing to learn")
     try:
         skill = Skill.new(
             name or as_name(str(answer.get("name", ""))), " ".join(str(answer.get("description", "")).split()), body
         )
-        for file in (dict_or_empty(item) for item in list_or_empty(answer.get("files"))):
-            path, text = str(file.get("path", "")), str(file.get("text", ""))
+        for path, text in _read_written_files(answer):
             if not path.startswith(("references/", "scripts/")):
                 raise InvalidAnswer(f"the file {path!r} is neither below references/ nor below scripts/")
             skill = skill.with_file(path, text.encode(), executable=path.startswith("scripts/"))
@@ -150,41 +141,36 @@ def _read_blocks(answer: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [(text, ids) for text, ids in blocks if text.strip()]
 
 
+def _read_written_files(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    items = [dict_or_empty(item) for item in list_or_empty(answer.get("files"))]
+    return [(str(item.get("path", "")), str(item.get("text", ""))) for item in items]
+
+
 def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Material, tokens: int) -> list[str]:
-    found: list[str] = []
+    advice: list[str] = []
     if skill.tokens > LENGTH_TOLERANCE * tokens:
-        found.append(f"the blocks have about {skill.tokens} tokens and {tokens} were asked for")
+        advice.append(f"the blocks have about {skill.tokens} tokens and {tokens} were asked for")
     unknown = sorted({name for _, ids in blocks for name in ids} - material.ids)
     if unknown:
-        found.append(f"there is no evidence called {', '.join(unknown[:5])}")
+        advice.append(f"there is no evidence called {', '.join(unknown[:5])}")
     bare = [text for text, ids in blocks if not ids and any(map(is_fact, text.splitlines()))]
     if bare and material.pieces:
-        found.append(f"{len(bare)} blocks name no evidence (the first: {bare[0][:60]!r})")
-    return found
+        advice.append(f"{len(bare)} blocks name no evidence (the first: {bare[0][:60]!r})")
+    return advice
 
 
 def _ungrounded(answer: dict[str, Any], material: Material) -> list[str]:
     """What the blocks say and their evidence does not."""
-    found: list[str] = []
-    given = [dict_or_empty(item) for item in list_or_empty(answer.get("files"))]
-    files = {str(file.get("path", "")): str(file.get("text", "")) for file in given}
+    advice: list[str] = []
+    files = dict(_read_written_files(answer))
     for text, ids in _read_blocks(answer):
         if ids and material.ids.issuperset(ids) and (missing := uncovered_by(text, ids, material, files)):
             things = ", ".join(repr(thing) for thing in missing[:5])
-            found.append(
+            advice.append(
                 f"the block {text[:60]!r} says {things}, and {', '.join(ids)} does not: cite what says it, leave it"
                 f' out, or cite "{OWN_KNOWLEDGE}" if you know it yourself'
             )
-    return found[:MAX_ADVICE]
-
-
-def _join_blocks(texts: list[str]) -> str:
-    """The blocks as Markdown: an empty line between any two that are not list items."""
-    body = ""
-    for text in texts:
-        follows = _is_item(text) and _is_item(body.rpartition("\n")[2])
-        body += ("\n" if follows else "\n\n" if body else "") + text
-    return body
+    return advice[:MAX_ADVICE]
 
 
 def _is_item(line: str) -> bool:

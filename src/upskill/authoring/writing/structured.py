@@ -54,8 +54,8 @@ async def ask(
             Request(messages, request.max_output_tokens, seed=request.seed, schema=request.schema)
         )
         try:
-            found = read(_read_object(reply), left == 0)
-            return cast("T", await found if isinstance(found, Coroutine) else found)
+            result = read(_read_object(reply), left == 0)
+            return cast("T", await result if isinstance(result, Coroutine) else result)
         except InvalidAnswer as invalid:
             if reply.file:  # whoever wrote it mends it there
                 raise WrongAnswer(reply.file, invalid.message) from None
@@ -75,12 +75,12 @@ async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
 
     After a ceiling, a lost connection or an interruption nothing is forgotten: those answers are good, and paid for.
     """
-    with track_requests() as asked:
+    with track_requests() as requests:
         try:
             yield
         except UpskillError as error:
             if type(error) in (UpskillError, NoUsableAnswer):
-                await models.forget(one.key for one in asked)
+                await models.forget(request.key for request in requests)
             raise
 
 
@@ -96,6 +96,15 @@ def _read_object(reply: Reply) -> dict[str, Any]:
     if answer is None:
         raise InvalidAnswer("it is not a JSON object")
     return answer
+
+
+def text_schema(max_length: int) -> dict[str, Any]:
+    return {"type": "string", "maxLength": max_length}
+
+
+def list_schema(items: Mapping[str, Any], max_items: int, min_items: int | None = None) -> dict[str, Any]:
+    fewest = {} if min_items is None else {"minItems": min_items}
+    return {"type": "array", "items": items, **fewest, "maxItems": max_items}
 
 
 def read_ids(value: object) -> list[str]:

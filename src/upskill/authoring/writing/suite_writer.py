@@ -10,14 +10,15 @@ from typing import Any
 
 from upskill.authoring.material.material import Material
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
-from upskill.authoring.writing.summarize import (
-    DEFAULT_BUDGET,
-    SMALL_BUDGET,
-    Tell,
-    no_message,
-    summarize,
+from upskill.authoring.writing.structured import (
+    InvalidAnswer,
+    StructuredRequest,
+    ask,
+    list_schema,
+    read_ids,
+    text_schema,
 )
+from upskill.authoring.writing.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, no_message, summarize
 from upskill.errors import Paused, UpskillError, UsageError
 from upskill.models import Model
 from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, object_schema
@@ -28,7 +29,7 @@ from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, pr
 from upskill.traces.redaction.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
-FEWEST_ANSWERS = 2  # right ones, and wrong ones, that every case comes with
+MIN_ANSWERS = 2  # right ones, and wrong ones, that every case comes with
 CHECK_KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
     *("json_schema", "max_length"),
@@ -65,20 +66,22 @@ async def write_suite(
         skill, model, count, material, tuple(existing), small=budget < SMALL_BUDGET, acts=acts, tell=tell
     )
     for number in range(MAX_ROUNDS):
-        if len(writer.kept) == count:
+        if len(writer.accepted) == count:
             break
         await writer.ask_for_missing(first=number == 0)
-    writer.fill_with_spares()
-    kept, refused = writer.kept, writer.refused
-    if len(kept) < max(3, count // 2):
+    for case in writer.spares:
+        is_new = case.id not in writer.accepted and not _is_duplicate(case, writer.known)
+        if len(writer.accepted) < count and is_new:
+            writer.accept(case)
+    cases, refused = tuple(writer.accepted.values()), writer.refused
+    if len(cases) < max(3, count // 2):
         last = f"; the last one refused: {refused[-1]}" if refused else ""
         raise UpskillError(
-            f"only {len(kept)} of {count} generated test cases can be used{last}",
+            f"only {len(cases)} of {count} generated test cases can be used{last}",
             "Name a stronger model with --test-writer, or write the cases yourself and give them with --tests.",
         )
     if refused:
         tell(f"Sent back {len(refused)} generated cases whose checks did not tell right from wrong or broke a rule.")
-    cases = tuple(kept.values())
     if missing_variety(cases, len(cases)):
         kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
         tell(f"The generated cases have few kinds of checks beside contains: {', '.join(kinds) or 'none'}.")
@@ -107,7 +110,7 @@ class _SuiteWriter:
     small: bool
     acts: bool
     tell: Tell
-    kept: dict[str, Case] = field(default_factory=dict[str, Case])
+    accepted: dict[str, Case] = field(default_factory=dict[str, Case])
     spares: list[Case] = field(default_factory=list[Case])  # usable, but a case with another kind of check is wanted
     refused: list[str] = field(default_factory=list[str])  # why
     sent_back: list[str] = field(default_factory=list[str])  # of the last answer: why, and what it was
@@ -115,7 +118,7 @@ class _SuiteWriter:
 
     @property
     def known(self) -> list[Case]:
-        return [*self.existing, *self.kept.values()]
+        return [*self.existing, *self.accepted.values()]
 
     async def ask_for_missing(self, *, first: bool) -> None:
         try:
@@ -128,28 +131,24 @@ class _SuiteWriter:
         self.sent_back = []
         for item in items:
             case, why = await self._read_case(item)
+            left = self.count - len(self.accepted)
             if case is None:
+                # The prompt is left out, as it may yet be held out.
+                fields = {key: value for key, value in dict_or_empty(item).items() if key != "prompt"}
+                written = f"\n  {json.dumps(fields, ensure_ascii=False)}" if fields else ""
                 self.refused.append(why)
-                self.sent_back.append(f"- {why}{_without_prompt(item)}")
-            elif len(self.kept) < self.count and (self.small or self._leaves_room_for_variety(case)):
-                self._keep(case)
+                self.sent_back.append(f"- {why}{written}")
+            elif left and (self.small or missing_variety([*self.accepted.values(), case], self.count) < left):
+                self.accept(case)
             else:
                 self.spares.append(case)
 
-    def fill_with_spares(self) -> None:
-        for case in self.spares:
-            if len(self.kept) < self.count and case.id not in self.kept and not _is_duplicate(case, self.known):
-                self._keep(case)
-
-    def _keep(self, case: Case) -> None:
-        *_, held_out = split([*((one.id, one.held_out) for one in self.known), (case.id, None)])
-        self.kept[case.id] = replace(case, held_out=held_out)
-
-    def _leaves_room_for_variety(self, case: Case) -> bool:
-        return missing_variety([*self.kept.values(), case], self.count) < self.count - len(self.kept)
+    def accept(self, case: Case) -> None:
+        *_, held_out = split([*((known.id, known.held_out) for known in self.known), (case.id, None)])
+        self.accepted[case.id] = replace(case, held_out=held_out)
 
     def _variety_request(self) -> str:
-        cases = list(self.kept.values())
+        cases = list(self.accepted.values())
         if not (needed := missing_variety(cases, self.count)):
             return ""
         used = set[str]().union(*map(_other_kinds, cases))
@@ -164,7 +163,7 @@ class _SuiteWriter:
         return (*CHECK_KINDS, *ACTING_KINDS) if self.acts else CHECK_KINDS
 
     async def _ask(self, variety: str) -> list[Any]:
-        skill, material, count = self.skill, self.material, self.count - len(self.kept)
+        skill, material, count = self.skill, self.material, self.count - len(self.accepted)
         shown: dict[str, Any] = {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
         if material is not None and material.task:
             shown["task"] = material.task
@@ -220,30 +219,16 @@ class _SuiteWriter:
             return None, f"the id {case.id!r} is there already"
         if _is_duplicate(case, self.known):
             return None, f"case {case.id!r}: another case asks the same"
-        if not self.small and (few := _too_few_answers(case)):
-            return None, f"case {case.id!r}: {few}"
-        return await self._probe(case)
-
-    async def _probe(self, case: Case) -> tuple[Case | None, str]:
-        others = [one for one in self.known if one.reference][-2:]
+        for name, answers in () if self.small else (("right", case.right), ("wrong", case.wrong)):
+            different = len({str(answer).strip() for answer in answers} - {""})
+            if different < MIN_ANSWERS:
+                few = counted(different, f"different {name} answer")
+                return None, f"case {case.id!r}: {few}, at least {MIN_ANSWERS} are needed"
+        others = [other for other in self.known if other.reference][-2:]
         weak = await probe_case(case, self.skill, self.opener, others)
         if not weak and case.needs_sandbox and await passes_untouched(case, self.opener):
             weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
         return (None, "; ".join(map(str, weak[:3]))) if weak else (case, "")
-
-
-def _without_prompt(item: Any) -> str:
-    """The case as it was written; its prompt is left out, as it may yet be held out."""
-    fields = {key: value for key, value in dict_or_empty(item).items() if key != "prompt"}
-    return f"\n  {json.dumps(fields, ensure_ascii=False)}" if fields else ""
-
-
-def _too_few_answers(case: Case) -> str:
-    for name, answers in (("right", case.right), ("wrong", case.wrong)):
-        different = {str(answer).strip() for answer in answers} - {""}
-        if len(different) < FEWEST_ANSWERS:
-            return f"{counted(len(different), f'different {name} answer')}, at least {FEWEST_ANSWERS} are needed"
-    return ""
 
 
 def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
@@ -251,77 +236,68 @@ def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
 
 
 def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str, Any]:
-    text = {"type": "string", "maxLength": 120 if small else 2000}
-    answers = {"type": "array", "items": text, "minItems": FEWEST_ANSWERS, "maxItems": 4}
+    text = text_schema(120 if small else 2000)
+    answers = list_schema(text, 4, MIN_ANSWERS)
     check = object_schema(
         {
             "kind": {"type": "string", "enum": sorted(PLAIN_CHECKS) if small else list(kinds)},
-            "texts": {
-                "type": "array",
-                "items": {"type": "string", "maxLength": 30 if small else 2000},
-                "maxItems": 2 if small else 6,
-            },
+            "texts": list_schema(text_schema(30 if small else 2000), 2 if small else 6),
             "number": {"type": "integer"},
             "exact": {"type": "boolean"},
         }
     )
-    file = object_schema({"path": {"type": "string", "maxLength": 100}, "text": text})
+    file = object_schema({"path": text_schema(100), "text": text})
     case = object_schema(
         {
-            "id": {"type": "string", "maxLength": 60},
+            "id": text_schema(60),
             "prompt": text,
-            **({"files": {"type": "array", "items": file, "maxItems": 6}} if "command" in kinds else {}),
-            "checks": {"type": "array", "items": check, "minItems": 1, "maxItems": 2 if small else 5},
+            **({"files": list_schema(file, 6)} if "command" in kinds else {}),
+            "checks": list_schema(check, 2 if small else 5, 1),
             "reference": text,
             **({} if small else {"right": answers, "wrong": answers}),
-            "tags": {"type": "array", "items": {"type": "string", "maxLength": 30}, "maxItems": 1 if small else 3},
-            "evidence": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 6},
+            "tags": list_schema(text_schema(30), 1 if small else 3),
+            "evidence": list_schema(text_schema(20), 6),
         }
     )
-    return object_schema({"cases": {"type": "array", "items": case, "minItems": 1, "maxItems": count}})
+    return object_schema({"cases": list_schema(case, count, 1)})
 
 
 def as_suite_case(fields: Mapping[str, Any], skill: Skill) -> dict[str, Any]:
     """A case as a writer hands it in, in the words of a suite file: code sets the options of its checks, and how long
     an answer should be."""
     written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
-    checks = [one for check in written for one in _read_check(check, str(fields.get("prompt")))]
+    checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
     if any(check.get("kind") in ACTING_KINDS for check in written):
         right, wrong = ([{"run": script} for script in scripts] for scripts in (right, wrong))
     elif not any("max_length" in check for check in checks):
         longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
-        checks.append({"max_length": _usual_length(longest, skill)})
+        # It is verbose when it is well above the right ones; what just repeats the skill is.
+        limit = max(longest, min(max(SHORT_ANSWER, 4 * longest), len(skill.body) - 1))
+        checks.append({"max_length": limit})
     files = [dict_or_empty(file) for file in list_or_empty(fields.get("files"))]
-    kept = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}
+    unchanged = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}
     placed = {"files": {str(file.get("path")): file.get("text") for file in files}} if files else {}
-    return {**kept, **placed, "checks": checks, "right": right, "wrong": wrong}
-
-
-def _usual_length(longest: int, skill: Skill) -> int:
-    """How long an answer may be before it is called verbose: well above the right ones, and less than the skill."""
-    return max(longest, min(max(SHORT_ANSWER, 4 * longest), len(skill.body) - 1))
+    return {**unchanged, **placed, "checks": checks, "right": right, "wrong": wrong}
 
 
 def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
     """A check as a suite file says it. One that the writer has no say in is left out."""
-    kind, texts = str(check.get("kind")), list_or_empty(check.get("texts"))
+    kind, texts, exact = str(check.get("kind")), list_or_empty(check.get("texts")), bool(check.get("exact"))
     first, more = texts[0] if texts else "", texts[1:]
-    sensitive = {"ignore_case": False} if check.get("exact") else {}
     match kind:
         case "max_length":
             number = check.get("number")  # brevity is the task only where the student is told so
-            told = re.search(rf"(?<!\d){number}(?!\d)", prompt) if number else None
-            return [{kind: {"characters": number, "brief": True}}] if told else []
+            in_prompt = number and re.search(rf"(?<!\d){number}(?!\d)", prompt)
+            return [{kind: {"characters": number, "brief": True}}] if in_prompt else []
         case "contains" | "contains_any" | "not_contains":
-            return [{kind: {"text": texts, "asserted": True, **sensitive}}]
+            return [{kind: {"text": texts, "asserted": True, **({"ignore_case": False} if exact else {})}}]
         case "regex" | "not_regex":
-            ignore_case = not check.get("exact")
-            return [{kind: {"pattern": text, "ignore_case": ignore_case, "asserted": True}} for text in texts or [""]]
+            return [{kind: {"pattern": text, "ignore_case": not exact, "asserted": True}} for text in texts or [""]]
         case "equals":
-            return [{kind: {"text": texts, "exact": bool(check.get("exact"))}}]
+            return [{kind: {"text": texts, "exact": exact}}]
         case "starts_with":
-            return [{kind: {"text": first, "exact": bool(check.get("exact"))}}]
+            return [{kind: {"text": first, "exact": exact}}]
         case "json_schema":
             try:
                 return [{kind: json.loads(first)}]
@@ -330,7 +306,7 @@ def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
         case "file_exists":
             return [{kind: texts}]
         case "file_contains":
-            return [{kind: {"path": first, "text": more, "ignore_case": not check.get("exact")}}]
+            return [{kind: {"path": first, "text": more, "ignore_case": not exact}}]
         case "command":
             return [{kind: {"run": first, **({"contains": more} if more else {})}}]
         case "python":

@@ -11,7 +11,14 @@ from typing import Any
 from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material, Piece, chunks, quote
 from upskill.authoring.writing.grounding import uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.structured import InvalidAnswer, StructuredRequest, ask, read_ids
+from upskill.authoring.writing.structured import (
+    InvalidAnswer,
+    StructuredRequest,
+    ask,
+    list_schema,
+    read_ids,
+    text_schema,
+)
 from upskill.errors import Paused, UpskillError
 from upskill.models import Address, Model
 from upskill.models.embedded.local_models import LOCAL_MODELS, find_local_model
@@ -81,9 +88,8 @@ async def _take_notes(
 ) -> list[Note]:
     # All notes together have to fit into the same budget, with some to spare.
     most = max(3, min(60, budget // (60 * total)))
-    evidence = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 12}
-    note = object_schema({"text": {"type": "string", "maxLength": 400}, "evidence": evidence})
-    schema = object_schema({"notes": {"type": "array", "items": note, "maxItems": most}})
+    note = object_schema({"text": text_schema(400), "evidence": list_schema(text_schema(20), 12)})
+    schema = object_schema({"notes": list_schema(note, most)})
     task = json.dumps(material.task, ensure_ascii=False)
     request = StructuredRequest(
         f"reading part {number} of the material",

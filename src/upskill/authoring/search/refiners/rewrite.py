@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -17,7 +18,15 @@ from upskill.authoring.search.refiners import Edit, EditKind, Failure, LineEdit,
 from upskill.authoring.writing.grounding import uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.skill_files import file_problems
-from upskill.authoring.writing.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask, read_ids
+from upskill.authoring.writing.structured import (
+    InvalidAnswer,
+    NoUsableAnswer,
+    StructuredRequest,
+    ask,
+    list_schema,
+    read_ids,
+    text_schema,
+)
 from upskill.errors import UsageError
 from upskill.models import Model
 from upskill.plain import dict_or_empty, list_or_empty, object_schema
@@ -43,32 +52,34 @@ class Rewrite(Refiner):
         self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
     ) -> Proposal | None:
         budget = int(MAX_REWRITTEN_SHARE * max(skill.tokens, self.tokens / 2))
-        evidence = {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 8}
-        edit: dict[str, Any] = {
+        edit = {
             "kind": {"type": "string", "enum": list(KINDS)},
             "line": {"type": "integer"},
-            "path": {"type": "string", "maxLength": 80},
-            "text": {"type": "string", "maxLength": 4 * FILE_TOKENS},
-            "evidence": evidence,
-            "why": {"type": "string", "maxLength": 200},
+            "path": text_schema(80),
+            "text": text_schema(4 * FILE_TOKENS),
+            "evidence": list_schema(text_schema(20), 8),
+            "why": text_schema(200),
         }
-        fields: dict[str, Any] = {
-            "note": {"type": "string", "maxLength": 400},
-            "edits": {"type": "array", "items": object_schema(edit), "maxItems": MAX_EDITS},
-        }
+        # Those first that were shown least often.
+        ordered = sorted(failures, key=lambda failure: self.times_shown[failure.case])
+        self.times_shown.update(failure.case for failure in ordered[:MAX_FAILURES_SHOWN])
         question = StructuredRequest(
             "revising the skill",
             read_prompt("revise_skill", edits=MAX_EDITS, tokens=budget, file_tokens=FILE_TOKENS),
-            self._prompt(skill, self._in_turn(failures), tried),
-            object_schema(fields),
+            self._prompt(skill, ordered, tried),
+            object_schema({"note": text_schema(400), "edits": list_schema(object_schema(edit), MAX_EDITS)}),
             max_output_tokens=4 * budget + 1000 + FILE_TOKENS,
             seed=attempt,
         )
 
         async def read(answer: dict[str, Any], last: bool) -> Proposal | None:
             proposal = self._read(answer, skill, budget, last=last)
-            broken = await self._file_problems(proposal) if proposal else []
-            if proposal and not last and (wrong := [*self._ungrounded(proposal), *broken]):
+            if proposal is None:
+                return None
+            written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
+            problems = await file_problems(proposal.skill, self.material, FILE_TOKENS) if written else []
+            broken = [f"{path}: {why}" for path, why in problems if path in written]
+            if not last and (wrong := [*self._ungrounded(proposal), *broken]):
                 raise InvalidAnswer("; ".join(wrong))
             return None if broken else proposal
 
@@ -79,41 +90,36 @@ class Rewrite(Refiner):
 
     def _ungrounded(self, proposal: Proposal) -> list[str]:
         """What new lines say and their evidence does not. Kept all the same, they are marked as the teacher's own."""
-        edits = [edit for edit in proposal.edits if edit.line_edit and edit.evidence]
         files = _text_files(proposal.skill)
-        found = [(edit, uncovered_by(edit.text, edit.evidence, self.material, files)) for edit in edits]
         return [
             f"{edit!s:.60} says {', '.join(map(repr, missing[:5]))}, and {', '.join(edit.evidence)} does not"
-            for edit, missing in found
-            if missing
+            for edit in proposal.edits
+            if edit.line_edit and edit.evidence
+            if (missing := uncovered_by(edit.text, edit.evidence, self.material, files))
         ]
-
-    async def _file_problems(self, proposal: Proposal) -> list[str]:
-        written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
-        found = await file_problems(proposal.skill, self.material, FILE_TOKENS) if written else []
-        return [f"{path}: {why}" for path, why in found if path in written]
-
-    def _in_turn(self, failures: Sequence[Failure]) -> list[Failure]:
-        """The failures, those first that were shown least often."""
-        ordered = sorted(failures, key=lambda failure: self.times_shown[failure.case])
-        self.times_shown.update(failure.case for failure in ordered[:MAX_FAILURES_SHOWN])
-        return ordered
 
     def _prompt(self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits]) -> str:
         # Edits name lines by number, so a line can be shown without its secrets and still be found.
         lines = dict(enumerate(redact(skill.body).splitlines(), start=1))
         if len(lines) != len(skill.body.splitlines()):  # a secret of several lines
             lines = {number: redact(line) for number, line in enumerate(skill.body.splitlines(), start=1)}
-        named = "request" if self.material.skill is not None else "task"
+        task_field = "request" if self.material.skill is not None else "task"
         files = {path: redact(_cut(text, 4 * FILE_TOKENS)) for path, text in _text_files(skill).items()}
-        now = failures[:MAX_FAILURES_SHOWN]
-        texts = self._evidence_texts(now)
-        shown = {
-            named: self.material.task,
+        sources = self._sources(skill)
+        shown = failures[:MAX_FAILURES_SHOWN]
+        # What stands behind the failures, where it is not in the material that is quoted anyway.
+        evidence: dict[str, str] = {}
+        left = MAX_EVIDENCE_SHOWN
+        for name, text in (item for failure in shown for item in failure.texts.items()):
+            if name not in evidence and name not in self.material.by_id and left > 0:
+                evidence[name] = redact(_cut(text, min(2000, left)))
+                left -= len(evidence[name])
+        fields = {
+            task_field: self.material.task,
             "description": redact(skill.description),
             "lines": lines,
             **({"files": files} if files else {}),
-            **({"sources": sources} if (sources := self._sources(skill)) else {}),
+            **({"sources": sources} if sources else {}),
             "failures": [
                 {
                     "asked": redact(failure.prompt),
@@ -121,24 +127,14 @@ class Rewrite(Refiner):
                     "wrong": list(failure.reasons),
                     **({"evidence": list(failure.evidence)} if failure.evidence else {}),
                 }
-                for failure in now
+                for failure in shown
             ],
-            "failures_not_shown": max(0, len(failures) - MAX_FAILURES_SHOWN),
-            **({"evidence": texts} if texts else {}),
-            "tried_before": [_tried(one) for one in tried],
+            "failures_not_shown": len(failures) - len(shown),
+            **({"evidence": evidence} if evidence else {}),
+            "tried_before": [_describe_tried(edits) for edits in tried],
         }
-        text = json.dumps(shown, ensure_ascii=False, indent=0)
+        text = json.dumps(fields, ensure_ascii=False, indent=0)
         return f"{text}\n\n{self.material.quoted()}" if self.material.pieces else text
-
-    def _evidence_texts(self, failures: Sequence[Failure]) -> dict[str, str]:
-        """What stands behind the failures, where it is not in the material that is quoted anyway."""
-        found: dict[str, str] = {}
-        left = MAX_EVIDENCE_SHOWN
-        for name, text in (item for failure in failures for item in failure.texts.items()):
-            if name not in found and name not in self.material.by_id and left > 0:
-                found[name] = redact(_cut(text, min(2000, left)))
-                left -= len(found[name])
-        return found
 
     def _sources(self, skill: Skill) -> dict[int, list[str]]:
         """Of the lines of an older skill, what they came from."""
@@ -153,10 +149,10 @@ class Rewrite(Refiner):
         dropped after that."""
         if answer.get("edits") == []:
             return Proposal(skill, (), str(answer.get("note", "")))
-        found = _Edits(skill, budget)
+        reader = _EditReader(skill, budget)
         for item in list_or_empty(answer.get("edits")):
-            found.add(dict_or_empty(item))
-        edits, wrong = found.kept, found.wrong
+            reader.add(dict_or_empty(item))
+        edits, wrong = reader.usable, reader.wrong
         longest = max(skill.tokens, int(GROWTH_LIMIT * self.tokens))
         changed = apply_all(skill, edits)
         if changed.tokens > longest:
@@ -207,12 +203,12 @@ def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
 
 
 @dataclass
-class _Edits:
+class _EditReader:
     """The edits of an answer that can be applied, and what is wrong with the others."""
 
     skill: Skill
     budget: int
-    kept: list[Edit] = field(default_factory=list[Edit])
+    usable: list[Edit] = field(default_factory=list[Edit])
     wrong: list[str] = field(default_factory=list[str])
 
     def add(self, fields: Mapping[str, Any]) -> None:
@@ -229,16 +225,17 @@ class _Edits:
             str(fields.get("path", "")) if kind in ("write_file", "delete_file") else "",
         )
         problem = self._line_problem(edit) if edit.line_edit else self._other_problem(edit)
-        if problem or (problem := self._over_budget(edit)):
+        problem = problem or self._over_budget(edit)
+        if problem:
             self.wrong.append(problem)
         else:
-            self.kept.append(edit)
+            self.usable.append(edit)
 
     def _line_problem(self, edit: Edit) -> str:
         first = 0 if edit.kind == "insert" else 1
         if not first <= edit.line <= len(self.skill.body.splitlines()):
             return f"there is no line {edit.line} to {edit.kind}"
-        if edit.kind != "insert" and any(one.line == edit.line and one.kind != "insert" for one in self.kept):
+        if edit.kind != "insert" and any(other.line == edit.line and other.kind != "insert" for other in self.usable):
             return f"line {edit.line} is changed twice"
         if edit.kind != "delete" and not edit.text.strip():
             return f"{edit.kind} at line {edit.line} has no text"
@@ -246,7 +243,7 @@ class _Edits:
 
     def _other_problem(self, edit: Edit) -> str:
         """What is wrong with an edit of the description or of a file."""
-        if any((one.kind == "describe", one.path) == (edit.kind == "describe", edit.path) for one in self.kept):
+        if any(not other.line_edit and other.path == edit.path for other in self.usable):
             return f"{edit.path or 'the description'} is changed twice"
         if edit.kind != "delete_file" and not edit.text.strip():
             return f"{edit.kind} has no text"
@@ -257,8 +254,11 @@ class _Edits:
             return f"the file {edit.path!r} is neither below references/ nor below scripts/"
         elif edit.kind == "delete_file" and self.skill.file(edit.path) is None:
             return f"there is no file {edit.path!r} to delete"
-        elif self.skill.file(edit.path) is not None and not self._was_shown(edit.path):
-            return f"the file {edit.path!r} holds something that you were not shown, so it cannot be changed"
+        elif self.skill.file(edit.path) is not None:
+            # Only who has seen the whole file loses nothing by writing it anew.
+            text = _text_files(self.skill).get(edit.path)
+            if text is None or redact(text) != text or len(text) > 4 * FILE_TOKENS:
+                return f"the file {edit.path!r} holds something that you were not shown, so it cannot be changed"
         try:
             changed = apply_all(self.skill, [edit])
         except (UsageError, UnicodeEncodeError) as error:
@@ -267,41 +267,36 @@ class _Edits:
         before = [problem.message for problem in self.skill.problems("strict")]
         return "; ".join(message for message in errors if message not in before)
 
-    def _was_shown(self, path: str) -> bool:
-        """Whether the teacher has seen the whole file, so that writing it anew loses nothing."""
-        text = _text_files(self.skill).get(path)
-        return text is not None and redact(text) == text and len(text) <= 4 * FILE_TOKENS
-
     def _over_budget(self, edit: Edit) -> str:
-        most = FILE_TOKENS if edit.path else self.budget
-        alike = [one for one in (*self.kept, edit) if bool(one.path) == bool(edit.path) and one.kind != "describe"]
-        fits = sum(estimate_tokens(one.text) for one in alike) <= most or edit.kind == "describe"
-        if fits and len(self.kept) < MAX_EDITS:
+        limit = FILE_TOKENS if edit.path else self.budget
+        edits = [other for other in (*self.usable, edit) if other.kind != "describe"]
+        tokens = sum(estimate_tokens(other.text) for other in edits if bool(other.path) == bool(edit.path))
+        fits = tokens <= limit or edit.kind == "describe"
+        if fits and len(self.usable) < MAX_EDITS:
             return ""
-        return f"{edit!s:.60} is over the budget of {MAX_EDITS} edits and {most} tokens"
+        return f"{edit!s:.60} is over the budget of {MAX_EDITS} edits and {limit} tokens"
 
 
 def _text_files(skill: Skill) -> dict[str, str]:
     """The files that may be edited, where they are text."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for path in skill.resources:
         file = skill.file(path)
         if path.startswith(FILE_FOLDERS) and file is not None and not file.link:
-            try:
-                found[path] = file.data.decode()
-            except UnicodeDecodeError:
-                continue
-    return found
+            with suppress(UnicodeDecodeError):
+                texts[path] = file.data.decode()
+    return texts
 
 
-def _tried(one: TriedEdits) -> dict[str, Any]:
-    def prompts(given: Iterable[str]) -> list[str]:
-        return [redact(_cut(prompt, 300)) for prompt in given]
+def _describe_tried(tried: TriedEdits) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "edits": [_cut(redact(str(edit)), 1200) for edit in tried.edits],
+        "result": tried.result,
+        "mended": [redact(_cut(prompt, 300)) for prompt in tried.mended],
+        "broken": [redact(_cut(prompt, 300)) for prompt in tried.broken],
+    }
+    return {key: value for key, value in fields.items() if value or key in ("edits", "result")}
 
-    cases = {"mended": prompts(one.mended), "broken": prompts(one.broken)}
-    edits = [_cut(redact(str(edit)), 1200) for edit in one.edits]
-    return {"edits": edits, "result": one.result, **{key: value for key, value in cases.items() if value}}
 
-
-def _cut(text: str, most: int = 2000) -> str:
-    return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} characters more)"
+def _cut(text: str, limit: int = 2000) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit:,} characters more)"
