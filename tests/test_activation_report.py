@@ -81,8 +81,8 @@ def unwrapped(text: str) -> str:
 # What was opened.
 
 
-def test_the_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, skill: Path) -> None:
-    done = run(upskill, skill)
+def test_every_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, skill: Path, home: Path) -> None:
+    done = run(upskill, skill, "--report", "markdown=report.md")
     said = unwrapped(done.out)
     assert done.code == 0
     assert "activated in 4 of 6 trials (67%, 30% to 90%)" in said
@@ -94,6 +94,29 @@ def test_the_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, sk
     assert "Decide by the lift offered: which trials activate the skill is not random." in said
     # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
     assert "turns 2.0 → 2.7 per task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
+    text = (home / "report.md").read_text(encoding="utf-8")
+    assert re.search(
+        r"\| scripted:acting\.json \| 4/6 \(67%\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0% → 29% \|", text
+    )
+    assert "not random" in text
+    (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
+    assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == ("0.66", "2.0", "2.66")
+    assert (row["baseline_calls"], row["baseline_tool_errors"], row["skill_tool_errors"][:4]) == ("1.0", "0.0", "0.28")
+    shown = upskill("show", "last").out
+    assert "did not open the skill · 2 turns · 1 tool call 1 ✓ bash seq 100 hello, friend ✗" in unwrapped(shown)
+    assert re.search(r"1 ✓ activate_skill greeter\n +3 ✓ write_file path: hello\.txt content: one two three\n", shown)
+    as_json = run(upskill, skill, "--json").json
+    assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(as_json)] == []
+    (model,) = as_json["models"]
+    activation = model["activation"]
+    assert (activation["trials"], activation["activated"], activation["rate"]) == (6, 4, pytest.approx(4 / 6, abs=1e-6))
+    offered, activated, not_activated = activation["lift"].values()
+    assert offered == {"pairs": 6, "lift": model["lift"], "interval": model["interval"]}
+    assert (activated["pairs"], activated["lift"], not_activated["pairs"], not_activated["lift"]) == (4, 1.0, 2, 0.0)
+    assert model["turns"] == {"baseline": 2.0, "skill": pytest.approx(16 / 6, abs=1e-6)}
+    assert model["tool_calls"] == {"baseline": 1.0, "skill": pytest.approx(14 / 6, abs=1e-6)}
+    assert model["tool_errors"] == {"baseline": 0.0, "skill": pytest.approx(4 / 14, abs=1e-6)}
+    assert as_json["invalid"] == []
 
 
 def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: Path) -> None:
@@ -104,21 +127,6 @@ def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: 
         r"scripted:idle\.json baseline .* activated in 0 of 6 trials .* not activated 0 .* turns 1\.0 → 1\.0", said
     )
     assert "scripted:idle.json: Improve its description: the skill was activated in 0 of 6 trials" in said
-
-
-def test_the_json_has_activation_turns_and_tools(upskill: Upskill, skill: Path) -> None:
-    said = run(upskill, skill, "--json").json
-    assert [error.message for error in Draft202012Validator(SCHEMA).iter_errors(said)] == []
-    (model,) = said["models"]
-    found = model["activation"]
-    assert (found["trials"], found["activated"], found["rate"]) == (6, 4, pytest.approx(4 / 6, abs=1e-6))
-    assert found["lift"]["offered"] == {"pairs": 6, "lift": model["lift"], "interval": model["interval"]}
-    assert (found["lift"]["activated"]["pairs"], found["lift"]["activated"]["lift"]) == (4, 1.0)
-    assert (found["lift"]["not_activated"]["pairs"], found["lift"]["not_activated"]["lift"]) == (2, 0.0)
-    assert model["turns"] == {"baseline": 2.0, "skill": pytest.approx(16 / 6, abs=1e-6)}
-    assert model["tool_calls"] == {"baseline": 1.0, "skill": pytest.approx(14 / 6, abs=1e-6)}
-    assert model["tool_errors"] == {"baseline": 0.0, "skill": pytest.approx(4 / 14, abs=1e-6)}
-    assert said["invalid"] == []
 
 
 def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
@@ -134,18 +142,6 @@ def test_without_a_baseline_it_still_says_what_was_opened(upskill: Upskill, skil
     assert "activated  in 4 of 6 trials" in done.out
     assert "offered" not in done.out
     assert "turns      2.7 per task · tool calls 2.3 · tool errors 29%" in done.out
-
-
-def test_markdown_and_csv_tell_what_was_opened(upskill: Upskill, skill: Path, home: Path) -> None:
-    run(upskill, skill, "--report", "markdown=report.md")
-    text = (home / "report.md").read_text(encoding="utf-8")
-    assert re.search(
-        r"\| scripted:acting\.json \| 4/6 \(67%\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0% → 29% \|", text
-    )
-    assert "not random" in text
-    (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
-    assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == ("0.66", "2.0", "2.66")
-    assert (row["baseline_calls"], row["baseline_tool_errors"], row["skill_tool_errors"][:4]) == ("1.0", "0.0", "0.28")
 
 
 # The arms were not isolated.
@@ -183,17 +179,8 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
 
 
 def test_the_json_of_an_invalid_run_decides_nothing(upskill: Upskill, skill: Path) -> None:
-    done = run(
-        upskill,
-        skill,
-        "-m",
-        "scripted:leaky.json",
-        "--json",
-        "--set",
-        "target_pass_rate=50",
-        "--require",
-        "decision=undecided",
-    )
+    decided = ("--set", "target_pass_rate=50", "--require", "decision=undecided")
+    done = run(upskill, skill, "-m", "scripted:leaky.json", "--json", *decided)
     assert done.code == 3
     assert done.err.startswith("INVALID: ")
     said = done.json
@@ -278,13 +265,6 @@ def test_show_tells_where_agents_acted_and_every_step_of_a_case(
     assert r"→ \x1b[31mahoy\x1b[0m" in said
     # A long output is cut, and says so.
     assert "20 … 80 more lines; --json has them all" in said
-
-
-def test_show_of_a_whole_run_has_a_line_for_each_tool_call(upskill: Upskill, skill: Path) -> None:
-    run(upskill, skill)
-    said = upskill("show", "last").out
-    assert "did not open the skill · 2 turns · 1 tool call 1 ✓ bash seq 100 hello, friend ✗ contains" in unwrapped(said)
-    assert re.search(r"1 ✓ activate_skill greeter\n +3 ✓ write_file path: hello\.txt content: one two three\n", said)
 
 
 def test_show_says_which_bound_ended_the_work(upskill: Upskill, skill: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from skills_ref import validate
 
-from conftest import Done, Upskill, serving, spawn, start
+from conftest import Done, Upskill, serving, start
 from loopback import Call, Loopback, Trouble
 from teaching import (
     HELD_OUT,
@@ -55,8 +55,8 @@ from upskill import (
 )
 from upskill.authoring.saving.provenance import Provenance, making_cost
 from upskill.authoring.search import comparison
-from upskill.authoring.writing import teachers
 from upskill.authoring.writing.teachers import NoTeacher
+from upskill.models import servers
 from upskill.models.embedded.weight_files import cache_folder
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
@@ -78,25 +78,44 @@ def generate(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.j
     return upskill("generate", TASK, "-m", teacher, *student, *LONG, *more)
 
 
+def priced(rules: list[dict[str, Any]], cost: float) -> list[dict[str, Any]]:
+    return [{**rule, "usage": {"input": 100, "output": 10, "cost": cost}} for rule in rules]
+
+
 @pytest.fixture
 def house(home: Path) -> Path:
     """A teacher whose first draft omits facts, then harms, then does nothing, then adds what was missing."""
-    write_rules(home / "teacher.json", teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]))
-    write_rules(home / "student.json", student_rules())
+    write_rules(home / "teacher.json", priced(teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]), 0.5))
+    write_rules(home / "student.json", priced(student_rules(), 0.01))
     return home
 
 
-def test_the_world_can_tell_a_good_edit_from_noise() -> None:
-    assert len(TRAIN) >= 8
-    assert len(HELD_OUT) >= 5
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("finished")
 
 
-def test_the_whole_loop_keeps_the_good_edit_and_nothing_else(upskill: Upskill, house: Path) -> None:
-    done = generate(upskill, "--json")
-    assert done.code == 0, done.err
-    said = done.json
-    assert [one["accepted"] for one in said["attempts"]] == [True, False, False, True]
-    rates = [one["pass_rate"] for one in said["attempts"]]
+@pytest.fixture
+def finished(upskill: Upskill, house: Path, template: Path) -> Done:
+    """A finished run in the house, made once: each test gets a copy."""
+    if not (template / "done.json").exists():
+        made = generate(upskill)
+        assert made.code == 0, made.err
+        shutil.copytree(house, template / "house")
+        (template / "done.json").write_text(json.dumps([made.code, made.out, made.err]))
+    shutil.copytree(template / "house", house, dirs_exist_ok=True)
+    return Done(*json.loads((template / "done.json").read_text()))
+
+
+@pytest.mark.usefixtures("finished")
+def test_the_whole_loop_keeps_the_good_edit_and_the_same_command_again_pays_nothing(
+    upskill: Upskill, house: Path
+) -> None:
+    said = generate(upskill, "--json").json
+    assert (said["calls"], said["spent"]) == (0, {})
+    assert len(upskill("versions", "house-words", "--json").json) == 4
+    assert [attempt["accepted"] for attempt in said["attempts"]] == [True, False, False, True]
+    rates = [attempt["pass_rate"] for attempt in said["attempts"]]
     assert rates == [len(FIRST) / len(TRAIN), 0.0, len(FIRST) / len(TRAIN), 1.0]
     assert said["fit"]["models"][0]["skill"]["pass_rate"] == 1.0
     assert said["held_out"]["models"][0]["lift"] == 1.0
@@ -109,8 +128,8 @@ def test_the_whole_loop_keeps_the_good_edit_and_nothing_else(upskill: Upskill, h
     assert validate(house / "skills" / "house-words") == []
 
 
-def test_no_held_out_case_is_in_any_prompt_before_the_last_evaluation(upskill: Upskill, house: Path) -> None:
-    assert generate(upskill).code == 0
+@pytest.mark.usefixtures("finished")
+def test_prompts_hold_no_held_out_case_and_nothing_that_a_check_looks_for(house: Path) -> None:
     with open_store(house / "runs") as store:
         requests = list(store.requests())
         runs = list(store.runs())
@@ -123,22 +142,15 @@ def test_no_held_out_case_is_in_any_prompt_before_the_last_evaluation(upskill: U
     assert asked[runs[-1].id] == hidden
     assert all(not asked[run.id] & hidden for run in runs[:-1])
     assert len(runs) == 6  # the first draft, three candidates, the confirmation, and the held-out cases once
-
-
-def test_the_reviser_never_sees_what_a_check_looks_for(upskill: Upskill, house: Path) -> None:
-    assert generate(upskill).code == 0
-    with open_store(house / "runs") as store:
-        revising = [request for role, request, _ in store.requests() if "You improve" in request and role == "teacher"]
+    revising = [request for _, request, _ in requests if REVISES in request]
     assert len(revising) == 3
     for request in revising:
         assert "[masked]" in request
-        unseen = [WORDS[number - 1] for number in MISSING]
-        assert not [word for word in unseen if word in request]
+        assert not [number for number in MISSING if WORDS[number - 1] in request]
 
 
-def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upskill, house: Path) -> None:
-    done = generate(upskill)
-    notes = done.err.splitlines()
+def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upskill, finished: Done) -> None:
+    done, notes = finished, finished.err.splitlines()
     assert "Generating skill with scripted:teacher.json..." in notes
     assert "Generating test cases..." in notes
     assert "Evaluating on scripted:student.json... (attempt 1)" in notes
@@ -146,17 +158,8 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     better = f"{len(TRAIN) - len(FIRST)} cases better, none worse"
     assert any(f"(+100 points) kept provisionally: {better}" in line for line in notes)
     assert any(line.startswith(f"  confirmed, better than the first draft: {better}") for line in notes)
-    for words in (
-        "house-words",
-        "SKILL.md",
-        "baseline",
-        "with skill",
-        "+100 points",
-        "tokens",
-        "held-out cases:",
-        "train cases:",
-    ):
-        assert words in done.out
+    for text in ("house-words", "SKILL.md", "baseline", "with skill", "+100 points", "held-out cases:", "train cases:"):
+        assert text in done.out
     saved, *following = done.out.splitlines()[-5:]
     assert saved == "Saved to skills/house-words"
     typed = [line.split("  ")[1] for line in following[1:]]
@@ -179,8 +182,8 @@ def test_show_last_reaches_the_fit_and_the_held_out_run_of_the_skill_that_was_ke
     assert upskill("show", "last:fits").code == 2
 
 
-def test_generated_tests_are_kept_once_and_read_as_they_were_written(upskill: Upskill, house: Path) -> None:
-    assert generate(upskill).code == 0
+@pytest.mark.usefixtures("finished")
+def test_generated_tests_and_the_evidence_of_every_line_are_kept(upskill: Upskill, house: Path) -> None:
     folder = house / "skills" / "house-words"
     meta = json.loads((folder / "skill_meta.json").read_text())
     assert set(meta) == {"metadata", "sources", "evidence", "making"}
@@ -191,19 +194,11 @@ def test_generated_tests_are_kept_once_and_read_as_they_were_written(upskill: Up
     assert meta["metadata"]["evaluated_cases"] == "held-out"
     from_evals = Suite.load(folder / "evals" / "evals.json")
     assert len(from_evals.cases) == 20
-    evaluated = upskill("eval", folder, "-m", "scripted:student.json", "--json")
-    assert evaluated.json["models"][0]["lift"] == 1.0
-
-
-def test_every_line_names_its_evidence(upskill: Upskill, house: Path) -> None:
-    assert generate(upskill).code == 0
-    skill = Skill.load(house / "skills" / "house-words")
+    skill = Skill.load(folder)
     sources = Provenance.of(skill).sources
     facts = [line for line in skill.body.splitlines() if line.startswith("- ")]
     assert {sources[line] for line in facts} == {("own",)}
-    shown = upskill("show", house / "skills" / "house-words", "--sources")
-    assert shown.code == 0, shown.err
-    assert f"{fact(1)}  [own]" in shown.out
+    assert f"{fact(1)}  [own]" in upskill("show", folder, "--sources").out
 
 
 def test_nothing_is_left_when_the_teacher_fails(upskill: Upskill, house: Path) -> None:
@@ -247,13 +242,17 @@ def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
     assert is_kept_as_draft(house / "skills" / "house-words")
 
 
-def test_a_draft_is_never_saved_over_a_finished_skill(upskill: Upskill, house: Path) -> None:
-    assert generate(upskill).code == 0
-    finished = (house / "skills" / "house-words" / "SKILL.md").read_bytes()
+@pytest.mark.usefixtures("finished")
+def test_a_draft_with_its_tests_is_never_saved_over_a_finished_skill(upskill: Upskill, house: Path) -> None:
+    before = (house / "skills" / "house-words" / "SKILL.md").read_bytes()
     write_rules(house / "student.json", [{"error": "out of order"}])
-    assert generate(upskill).code == 3
-    assert (house / "skills" / "house-words" / "SKILL.md").read_bytes() == finished
+    broken = generate(upskill)
+    assert (broken.code, "the skill cannot be evaluated" in broken.err) == (3, True)
+    assert (house / "skills" / "house-words" / "SKILL.md").read_bytes() == before
     assert is_kept_as_draft(house / "skills" / "house-words-2")
+    suite = Suite.of(Skill.load(house / "skills" / "house-words-2"))
+    assert suite is not None
+    assert len(suite.cases) == 20
     # Finished at last, it takes the place of the older one, and the draft is gone.
     write_rules(house / "student.json", student_rules())
     assert generate(upskill, "--json").json["saved_to"] == "skills/house-words"
@@ -272,8 +271,8 @@ def test_a_ceiling_while_writing_keeps_what_was_paid_for(upskill: Upskill, house
     assert again["held_out"]["models"][0]["lift"] == 1.0
 
 
+@pytest.mark.usefixtures("finished")
 def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: Upskill, house: Path) -> None:
-    assert generate(upskill).code == 0
     rows = upskill("versions", "house-words", "--json").json
     assert [(row["id"], row["parent"], row["accepted"]) for row in rows] == [
         ("c1", None, True),
@@ -294,30 +293,10 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
     assert [line for line in changed[2:] if line.startswith(("+", "-"))] == ["+- Never answer anybody."]
     wrong = upskill("versions", "house-words", "c1", "c9")
     assert (wrong.code, "There are c1 to c4." in wrong.err) == (2, True)
-    nobody = upskill("versions", "nobody")
-    assert nobody.code == 2
-
-
-def test_the_same_command_again_pays_nothing_and_says_the_same(upskill: Upskill, house: Path) -> None:
-    first = generate(upskill, "--json").json
-    again = generate(upskill, "--json").json
-    assert (first["calls"] > 0, again["calls"], again["spent"]) == (True, 0, {})
-    for key in ("attempts", "fit", "held_out", "saved_to"):
-        assert first[key] == again[key]
-    assert len(upskill("versions", "house-words", "--json").json) == 4
+    assert upskill("versions", "nobody").code == 2
 
 
 # What the making cost.
-
-
-def priced(rules: list[dict[str, Any]], cost: float) -> list[dict[str, Any]]:
-    return [{**rule, "usage": {"input": 100, "output": 10, "cost": cost}} for rule in rules]
-
-
-def priced_house(house: Path) -> None:
-    teacher = priced(teacher_rules(draft(FIRST), [HARMFUL, NOTHING, GOOD]), 0.5)
-    write_rules(house / "teacher.json", teacher)
-    write_rules(house / "student.json", priced(student_rules(), 0.01))
 
 
 # The baseline and the first draft, then one arm for each of three edits, two arms on four fresh seeds to confirm the
@@ -330,27 +309,7 @@ MADE_FOR = {
 }
 
 
-def test_what_the_making_cost_is_kept_with_the_skill_and_each_reply_is_in_it_once(
-    upskill: Upskill, house: Path
-) -> None:
-    priced_house(house)
-    said = generate(upskill, "--json").json
-    assert said["making"]["spent"] == MADE_FOR
-    assert said["making"]["cost_usd"] == pytest.approx(sum(one["cost_usd"] for one in MADE_FOR.values()))
-    # It is what the process itself counted, call by call.
-    assert said["making"]["tokens"] == sum(one["tokens"] for one in said["spent"].values())
-    folder = house / "skills" / "house-words"
-    told = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))
-    assert told["making"] == [said["making"]]
-    # Nobody is taught what it cost.
-    skill = Skill.load(folder)
-    assert skill.visible_hash == skill.with_file("skill_meta.json", b"{}").visible_hash
-    again = generate(upskill, "--json").json
-    assert (again["spent"], again["making"]) == ({}, said["making"])
-
-
 def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill: Upskill, house: Path) -> None:
-    priced_house(house)
     for calls in (1, 1, 15, 20):  # in the writing, between, and twice in the search
         assert generate(upskill, "--set", f"max_calls={calls}", "--concurrency", 1).code in (0, 3)
     last = generate(upskill, "--json")
@@ -358,14 +317,22 @@ def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill:
     assert last.json["making"]["spent"] == MADE_FOR
 
 
-def test_eval_takes_the_making_cost_from_the_skill_unless_it_is_told(upskill: Upskill, house: Path) -> None:
-    priced_house(house)
-    made = generate(upskill, "--json").json["making"]["cost_usd"]
+@pytest.mark.usefixtures("finished")
+def test_the_making_cost_is_kept_with_the_skill_and_eval_takes_it_unless_it_is_told(
+    upskill: Upskill, house: Path
+) -> None:
+    folder = house / "skills" / "house-words"
+    (making,) = json.loads((folder / "skill_meta.json").read_text(encoding="utf-8"))["making"]
+    made = making["cost_usd"]
+    assert making["spent"] == MADE_FOR
+    assert made == pytest.approx(sum(role["cost_usd"] for role in MADE_FOR.values()))
+    # Nobody is taught what it cost.
+    skill = Skill.load(folder)
+    assert skill.visible_hash == skill.with_file("skill_meta.json", b"{}").visible_hash
     # Of a student that passes with the skill alone at a tenth of the price of its other answers.
     known, rest = student_rules()[:-1], student_rules()[-1:]
     lucky = {"when": prompt(1), "answer": WORDS[0]}
     write_rules(house / "student.json", [*priced(known, 0.01), *priced([lucky, *rest], 0.1)])
-    folder = house / "skills" / "house-words"
     said = upskill("eval", folder, "-m", "scripted:student.json", "--fresh", "--json").json
     assert said["making"] == {"cost_usd": pytest.approx(made), "source": "skill_meta.json"}
     saved = 0.1 * len(NUMBERS) - 0.01  # for a passed task: the baseline passes one of all
@@ -426,7 +393,7 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     (home / "bin").mkdir()
     (home / "session.md").write_text("User: greet\n\n$ greet\nhello\n\nAssistant: Done.\n")
     monkeypatch.setenv("PATH", str(home / "bin"))
-    monkeypatch.setattr(teachers, "PROBE_SECONDS", 60.0)
+    monkeypatch.setattr(servers, "SECONDS", 60.0)
     bare = upskill("generate", TASK, "--from", "session.md")
     assert (bare.code, bare.out) == (2, "")
     assert "no teacher was named, so nothing was run" in bare.err
@@ -467,19 +434,13 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
             asyncio.run(call)
 
 
-def test_a_student_for_a_run_without_an_evaluation_is_a_contradiction(upskill: Upskill, house: Path) -> None:
-    done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--no-eval", "--student", "scripted:student.json")
-    assert (done.code, "--no-eval and --student contradict each other" in done.err) == (2, True)
-    assert not (house / "runs").exists()
-
-
 def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_little(
     upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
     cases = [
         {"id": f"word-{number}", "prompt": f"{number}", "checks": [{"contains": "no model says this"}]}
-        for number in NUMBERS[:6]
+        for number in NUMBERS[:3]
     ]
     (house / "mine.json").write_text(json.dumps(cases))
     done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json")
@@ -567,6 +528,7 @@ def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house:
         ("--handoff", "folder"),
         ("--test-writer", "sonnet"),  # no key
         ("--from", "https://example.org/page"),
+        ("--no-eval", "--student", "scripted:student.json"),
     ):
         done = generate(upskill, *given)
         assert (done.code, done.out) == (2, ""), given
@@ -580,7 +542,7 @@ def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: U
     write_rules(house / "teacher.json", [better, *rules])
     said = generate(upskill, "--candidates", 3, "--attempts", 0, "--json").json
     # The second draft is the first again, word for word: there is nothing to evaluate.
-    assert [one["accepted"] for one in said["attempts"]] == [True, False, True]
+    assert [attempt["accepted"] for attempt in said["attempts"]] == [True, False, True]
     assert said["attempts"][1]["note"] == "the same as one that was tried before"
     assert said["confirmation"]["decision"] == "confirmed"
     assert said["held_out"]["models"][0]["lift"] == 1.0
@@ -592,7 +554,7 @@ def test_a_ceiling_ends_the_search_and_keeps_the_best_so_far(upskill: Upskill, h
     assert done.code == 0, done.err
     assert "ceiling of 26 calls" in done.json["halted"]
     assert done.json["held_out"] is None
-    assert [one["accepted"] for one in done.json["attempts"]] == [True]
+    assert [attempt["accepted"] for attempt in done.json["attempts"]] == [True]
     assert Skill.load(house / "skills" / "house-words").body.count("- ") == len(FIRST)
     more = generate(upskill, "--json").json
     assert more["held_out"]["models"][0]["lift"] == 1.0
@@ -613,17 +575,6 @@ def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
     assert more["calls"] == 65 + 96 + 2 * len(HELD_OUT) - 91
 
 
-def test_a_student_that_cannot_be_asked_leaves_a_draft_with_its_tests(upskill: Upskill, house: Path) -> None:
-    write_rules(house / "student.json", [{"error": "out of order"}])
-    done = generate(upskill)
-    assert done.code == 3
-    assert "the skill cannot be evaluated" in done.err
-    assert is_kept_as_draft(house / "skills" / "house-words")
-    suite = Suite.of(Skill.load(house / "skills" / "house-words"))
-    assert suite is not None
-    assert len(suite.cases) == 20
-
-
 def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
     """Its files, its licence and its run bits stay; only the lines of the edits change."""
     older = Skill.new(
@@ -633,7 +584,7 @@ def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house
     older.save(house / "old" / "house-words")
     done = generate(upskill, "--from", "old/house-words", "--json")
     assert done.code == 0, done.err
-    assert [one["accepted"] for one in done.json["attempts"]] == [True, False, False, True]
+    assert [attempt["accepted"] for attempt in done.json["attempts"]] == [True, False, False, True]
     saved = Skill.load(house / "skills" / "house-words")
     assert saved.description == "Words: of this house. Use when asked."
     assert saved.frontmatter["license"] == "MIT"
@@ -645,38 +596,28 @@ def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house
     assert all(fact(number) in saved.body for number in NUMBERS)
 
 
-def test_tests_are_regenerated_added_to_and_never_replace_ones_own(upskill: Upskill, house: Path) -> None:
-    write_rules(house / "few.json", teacher_rules(draft(FIRST), numbers=range(1, 11)))
-    Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}\n{fact(20)}").save(
-        house / "house-words"
-    )
-    done = upskill("tests", "house-words", "-m", "scripted:few.json", "--cases", 10, "--json")
-    assert (done.code, done.json["cases"]) == (0, 10), done.err
-    write_rules(house / "more.json", teacher_rules(draft(FIRST), numbers=NUMBERS))
-    added = upskill("tests", "house-words", "-m", "scripted:more.json", "--add", 10, "--json")
-    assert (added.code, added.json["cases"]) == (0, 20), added.err
-    (house / "house-words" / "evals" / "suite.yaml").write_text("cases: []\n")
-    refused = upskill("tests", "house-words", "-m", "scripted:few.json")
-    assert (refused.code, "a suite of your own" in refused.err) == (2, True)
-
-
-def test_tests_are_edited_in_a_copy_that_has_to_hold_up(
+def test_tests_are_regenerated_edited_added_to_and_never_replace_ones_own(
     upskill: Upskill, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_rules(house / "few.json", teacher_rules(draft(FIRST), numbers=range(1, 11)))
     Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}\n{fact(20)}").save(
         house / "house-words"
     )
-    assert upskill("tests", "house-words", "-m", "scripted:few.json", "--cases", 10).code == 0
-    before = (house / "house-words" / "evals" / "evals.json").read_bytes()
+    done = upskill("tests", "house-words", "-m", "scripted:few.json", "--cases", 10, "--json")
+    assert (done.code, done.json["cases"]) == (0, 10), done.err
+    file = house / "house-words" / "evals" / "evals.json"
     monkeypatch.setenv("VISUAL", "sed -i s/the.port/the.harbour/")
     assert upskill("tests", "house-words", "--edit").code == 0
-    suite = Suite.load(house / "house-words" / "evals" / "evals.json")
-    assert "What is the.harbour of" in suite.by_id["word-3"].prompt
+    assert "What is the.harbour of" in Suite.load(file).by_id["word-3"].prompt
     monkeypatch.setenv("VISUAL", "sed -i s/regex/rogex/")
     assert upskill("tests", "house-words", "--edit").code == 2
-    assert (house / "house-words" / "evals" / "evals.json").read_bytes() != before
-    assert len(Suite.load(house / "house-words" / "evals" / "evals.json").cases) == 10
+    assert len(Suite.load(file).cases) == 10  # it is edited in a copy that has to hold up
+    write_rules(house / "more.json", teacher_rules(draft(FIRST), numbers=NUMBERS))
+    added = upskill("tests", "house-words", "-m", "scripted:more.json", "--add", 10, "--json")
+    assert (added.code, added.json["cases"]) == (0, 20), added.err
+    (house / "house-words" / "evals" / "suite.yaml").write_text("cases: []\n")
+    refused = upskill("tests", "house-words", "-m", "scripted:few.json")
+    assert (refused.code, "a suite of your own" in refused.err) == (2, True)
 
 
 def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path) -> None:
@@ -794,10 +735,12 @@ def test_the_library_is_given_models_and_a_store(house: Path) -> None:
 # Interruption.
 
 
-POINTS = 10
+POINTS = 4
 
 
-def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
+def test_kills_at_any_point_pay_for_nothing_twice(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Teacher, test writer and student are one server that counts; the command is killed after each few requests."""
     chance = random.Random(20261115)
     revisions = {1: HARMFUL, 2: NOTHING, 3: GOOD}
@@ -817,31 +760,21 @@ def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
         number = number_in(call.prompt)
         return WORDS[number - 1] if fact(number) in call.system else "I do not know."
 
-    with serving(answer, latency=0.01) as server:
-        environment = {**os.environ, "GENERIC_BASE_URL": server.url}
-        command = [
-            "generate",
-            TASK,
-            "-m",
-            "generic:teacher",
-            "--student",
-            "generic:student",
-            "--concurrency",
-            1,
-            *LONG,
-        ]
-        whole = spawn(*command, "--store", "whole", "-o", "one/house-words", "--json", env=environment)
+    with serving(answer) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        models = ("-m", "generic:teacher", "--student", "generic:student", "--concurrency", 1)
+        command = ["generate", TASK, *models, *LONG, "--json"]
+        whole = upskill(*command, "--store", "whole", "-o", "one/house-words")
         assert whole.code == 0, whole.err
         once = asked(server)
         assert len(once) == len(set(once)), "something was asked twice in one go"
 
         server.requests.clear()
-        broken = [*command, "--store", "broken", "-o", "two/house-words", "--json"]
+        broken = [*command, "--store", "broken", "-o", "two/house-words"]
         for _ in range(POINTS):
-            seen, wanted = len(server.requests), chance.randint(0, len(once) // (POINTS + 1))
-            limit = seen + wanted
-            process = start(*broken, env=environment)
-            while len(server.requests) < seen + wanted:
+            limit = len(server.requests) + chance.randint(0, len(once) // (POINTS + 1))
+            process = start(*broken)
+            while len(server.requests) < limit:
                 assert process.poll() is None, "it ended by itself"
                 time.sleep(0.002)
             process.kill()
@@ -849,7 +782,7 @@ def test_ten_kills_at_any_point_pay_for_nothing_twice(home: Path) -> None:
             # What was written before the kill is a draft.
             assert not (home / "two").exists() or is_kept_as_draft(home / "two" / "house-words")
         limit = math.inf
-        last = spawn(*broken, env=environment)
+        last = upskill(*broken)
         assert last.code == 0, last.err
         # Only what was in flight at a kill may be asked for once more.
         again = Counter(asked(server))
@@ -892,37 +825,24 @@ def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(upskill: 
     }
 
 
-def test_the_complete_loop_with_the_real_student(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace, a scripted teacher, the embedded student: of three edits only the one that helps is kept."""
+def test_an_edit_that_helps_the_real_student_is_kept(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace, a scripted teacher, the embedded student, and cases that only whoever reads the skill can pass."""
     monkeypatch.setenv("UPSKILL_CACHE", str(CACHE))
-    monkeypatch.setattr(comparison, "CONFIRMING_PAIRS", 24)  # of 96: a real model takes a second for each trial
-    monkeypatch.setattr(comparison, "SECOND_LOOK_PAIRS", 12)
-    known = TRAIN[:2]
-    missing = [number for number in NUMBERS if number not in known]
-    told = "\n\n".join(f"$ ship --show {number}\n{fact(number)}" for number in NUMBERS)
+    monkeypatch.setattr(comparison, "CONFIRMING_PAIRS", 12)  # of 96: a real model takes a second for each trial
+    numbers = NUMBERS[:12]
+    told = "\n\n".join(f"$ ship --show {number}\n{fact(number)}" for number in numbers)
     (home / "session.md").write_text(f"User: learn all about the ship\n\n{told}\n\nAssistant: Done.\n")
-    harmful = {"note": "Less is more.", "edits": [_delete(line) for line in range(3, 3 + len(known))]}
-    good = insert("\n".join(fact(number) for number in missing), after=4)
-    rules = teacher_rules(draft(known, ["s2"]), [harmful, insert("- Ships are built to sail.", after=2), good])
-    write_rules(home / "teacher.json", rules)
+    good = insert("\n".join(fact(number) for number in numbers if number not in FIRST), after=4)
+    write_rules(home / "teacher.json", teacher_rules(draft(FIRST, ["s2"]), [good], numbers))
     done = upskill(
         *("generate", "--from", "session.md", "-m", "scripted:teacher.json", "--student", SMALL, *LONG),
-        *("--attempts", 3, "--json"),
+        *("--cases", len(numbers), "--attempts", 1, "--json"),
     )
     assert done.code == 0, done.err
     attempts = done.json["attempts"]
-    assert [one["accepted"] for one in attempts] == [True, False, False, True], attempts
-    assert attempts[3]["pass_rate"] >= attempts[0]["pass_rate"] + 0.3
+    assert [attempt["decision"] for attempt in attempts] == ["first draft", "confirmed"], attempts
+    assert attempts[1]["pass_rate"] >= attempts[0]["pass_rate"] + 0.3
     verdict = done.json["held_out"]["models"][0]
     assert verdict["skill"]["pass_rate"] > verdict["baseline"]["pass_rate"]
-    with open_store(home / "runs") as store:
-        everything = "\n".join(request for _, request, _ in store.requests())
-        asked = [{result.trial.case for result in store.results(run)} for run in store.runs()]
-    assert all(prompt(number) in everything for number in missing if number in TRAIN)
-    assert not [number for number in HELD_OUT if prompt(number) in everything]
-    hidden = {f"word-{number}" for number in HELD_OUT}
-    assert [cases & hidden for cases in asked] == [*(set[str]() for _ in asked[1:]), hidden]  # once, at the very end
-
-
-def _delete(line: int) -> dict[str, Any]:
-    return {"kind": "delete", "line": line, "text": "", "evidence": [], "why": "shorter"}
