@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
+from upskill.outputs import whole_file
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -269,17 +270,9 @@ def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
     """Add a written suite to the folder of a skill that has none, and nothing else; returns both as they are read."""
     assert skill.folder is not None
     file = skill.folder / SUITE
-    write_file(file, _json({**WRITTEN, **suite.plain()}))
+    with whole_file(file) as stream:
+        stream.write(_json({**WRITTEN, **suite.plain()}))
     return Skill.load(skill.folder), Suite.load(file)
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file of a skill; a folder that is missing is made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from upskill.agents import Bounds
-from upskill.authoring.saving.provenance import write_file
 from upskill.authoring.trigger.plan import MAX_TURNS, estimate_runs, make_trigger_plan
 from upskill.authoring.trigger.queries import write_queries
 from upskill.authoring.writing.structured import forget_unusable_answers
@@ -23,6 +22,7 @@ from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.options import option
+from upskill.outputs import whole_file
 from upskill.runs.planning.estimate import CostEstimate, check_prices, estimate_writing
 from upskill.runs.planning.options import MeasureOptions, choose_students, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial
@@ -238,7 +238,8 @@ class TriggerSession:
         async with forget_unusable_answers(self.models):
             queries = await write_queries(self.skill, writer, count=count, distractors=self.distractors)
         file = self.skill.folder / PATHS_IN_SKILL[0]
-        write_file(file, f"{json.dumps(queries.plain(), indent=2, ensure_ascii=False)}\n".encode())
+        with whole_file(file) as stream:
+            stream.write(f"{json.dumps(queries.plain(), indent=2, ensure_ascii=False)}\n".encode())
         self.skill, self.queries = Skill.load(self.skill.folder), Queries.load(file)
         self.events.message(f"Wrote {len(self.queries)} queries to {self.queries.source}")
         self.check_queries(self.queries)
