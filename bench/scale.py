@@ -81,7 +81,7 @@ class Figures:
         second, *_, last = self.tenths(0)[1:]
         return round(last / second, 3) if second and last else None
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         names = ("store", "trials", "nodes", "concurrency", "finished", "asked", "scored", "errored")
         return {name: getattr(self, name) for name in names} | {
             "seconds": round(self.seconds, 1),
@@ -354,7 +354,7 @@ def main() -> None:
         raise SystemExit("interrupted: these are the figures so far") from None
     finally:
         machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-        told = json.dumps({"machine": machine, "runs": [figures.plain() for figures in found]}, indent=2)
+        told = json.dumps({"machine": machine, "runs": [figures.to_dict() for figures in found]}, indent=2)
         told = re.sub(r"\[([^][{]*)\]", lambda row: f"[{' '.join(row[1].split())}]", told)  # lists of numbers in a line
         given.json.write_text(f"{told}\n", encoding="utf-8")
         print(told)

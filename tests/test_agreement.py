@@ -39,7 +39,7 @@ def test_where_both_always_say_the_same_there_is_no_kappa() -> None:
         found = measure_agreement(ratings(*table))
         assert found.kappa is None
         assert found.agreed == found.ratings == sum(table)
-        assert found.plain()["kappa"] is None
+        assert found.to_dict()["kappa"] is None
     # One side says always the same: that is as good as chance.
     assert measure_agreement(ratings(5, 0, 5, 0)).kappa == 0
     nothing = measure_agreement([])

@@ -74,7 +74,7 @@ async def test_a_case_comes_with_answers_that_its_checks_are_tried_on() -> None:
         assert f"1 different {name} answer," in await told(twice)
     kept = await write_suite(skill_of(1), says({"cases": [case(n) for n in range(1, 4)]}), count=3)
     assert kept.cases[0].right == ("It is Aurora.", "**Aurora**")
-    assert Suite.parse([kept.cases[0].plain()]).cases[0] == kept.cases[0]
+    assert Suite.parse([kept.cases[0].to_dict()]).cases[0] == kept.cases[0]
 
 
 async def test_a_case_that_fails_a_right_answer_is_sent_back_with_it() -> None:
@@ -189,7 +189,7 @@ async def test_the_acting_examples_pass_the_gate_in_a_sandbox() -> None:
     assert [one.id for one in suite.cases] == ["cache-week", "manifest", "word-1"]
     assert suite.cases[0].files == {"settings.ini": "[cache]\nttl = 1h\nsize = 10\n"}
     assert [named.name for named in suite.cases[1].checks] == ["file_exists", "python"]
-    assert Suite.parse(suite.plain()).cases == suite.cases
+    assert Suite.parse(suite.to_dict()).cases == suite.cases
 
 
 async def test_commands_are_offered_and_taken_only_where_students_act() -> None:

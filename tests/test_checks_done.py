@@ -682,7 +682,7 @@ def test_files_beside_the_suite_are_part_of_the_case(tmp_path: Path) -> None:
     assert case.checks[0].config == {"file": "checks.py", "source": CHECK}
     assert case.checks[1].config["files"] == {"tests/run.sh": "test -f out.txt\n"}
     # What is stored says it all: it can be read where the files are not.
-    again = Suite.parse(suite.plain())
+    again = Suite.parse(suite.to_dict())
     assert again.cases == suite.cases
     assert again.fingerprint == suite.fingerprint
     for name in ("checks.py", "tests/run.sh"):

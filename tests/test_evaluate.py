@@ -39,7 +39,7 @@ from upskill.errors import ModelError, StoreError
 from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
-from upskill.reports.json import plain
+from upskill.reports.json import to_dict
 from upskill.runs.planning.plan import PlanOptions
 from upskill.runs.results.evaluation import evaluation_of, stopping_point_of
 from upskill.runs.running.evaluate import RunOptions
@@ -774,7 +774,7 @@ def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(upskill: Up
     )
     done = upskill("eval", skill, "-m", "scripted:model.yaml", *given, "--preregister", "plan.json", "--json")
     with open_store("runs") as store:
-        again = plain(evaluation_of(store, store.run("last")))
+        again = to_dict(evaluation_of(store, store.run("last")))
     assert again == done.json
     assert (again["making"]["cost_usd"], again["requirements"][0]["held"]) == (0.5, True)
     assert again["preregistered"]["file"] == "plan.json"

@@ -75,7 +75,7 @@ def test_a_case_says_that_it_wants_a_gpu_and_that_is_part_of_it() -> None:
     plain, with_gpu = (Suite.parse({"cases": [one]}) for one in (case, case | {"gpu": True}))
     assert with_gpu.cases[0].gpu
     assert with_gpu.fingerprint != plain.fingerprint
-    assert Suite.parse(with_gpu.plain()).fingerprint == with_gpu.fingerprint
+    assert Suite.parse(with_gpu.to_dict()).fingerprint == with_gpu.fingerprint
 
 
 def test_without_a_gpu_nothing_is_asked_where_one_is_wanted(

@@ -24,7 +24,7 @@ from stored_runs import Answered, plan_of_models, result_of, store_run
 from upskill import Plan, Result, Suite, Trial, open_store
 from upskill.reports import ReportContext, numbers
 from upskill.reports.html.page import render
-from upskill.reports.json import plain
+from upskill.reports.json import to_dict
 from upskill.runs.results.evaluation import evaluation_of, first_results
 from upskill.runs.results.feedback import import_feedback
 from upskill.runs.stores.rows import Review
@@ -104,7 +104,7 @@ def report(run: tuple[Path, str]) -> str:
 @pytest.fixture(scope="module")
 def document(run: tuple[Path, str]) -> Any:
     with open_store(run[0]) as store:
-        return json.loads(json.dumps(plain(evaluation_of(store, store.run(run[1])))))
+        return json.loads(json.dumps(to_dict(evaluation_of(store, store.run(run[1])))))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

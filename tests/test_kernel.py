@@ -346,7 +346,7 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
     names = [named.name for named in suite.cases[0].checks]
     assert names == ["kernel_compiles", "kernel_resources", "kernel_correct", "kernel_faster"]
     assert suite.cases[0].checks[3].config["source"] == TASK
-    again = Suite.parse(suite.plain(), "stored")
+    again = Suite.parse(suite.to_dict(), "stored")
     assert again.fingerprint == suite.fingerprint
     other = Suite.parse(SUITE, "suite.yaml", lambda _: TASK.replace("2 *", "3 *").encode())
     assert other.fingerprint != suite.fingerprint

@@ -247,7 +247,7 @@ def test_older_runs_are_listed_a_page_at_a_time(tmp_path: Path, monkeypatch: pyt
 
 def test_the_page_of_a_run_has_the_numbers_of_json(site: Site) -> None:
     with open_store(site.place) as store:
-        expected = json_report.plain(evaluation_of(store, store.run(site.first)))
+        expected = json_report.to_dict(evaluation_of(store, store.run(site.first)))
     answer = site.live.ask(f"api/summary?run={site.first}")
     assert answer.json["document"] == json.loads(json.dumps(expected))
     again = site.live.ask(f"api/summary?run={site.first}", If_None_Match=answer.headers["ETag"])

@@ -80,7 +80,7 @@ def test_upstreams_mapping_with_cases_and_a_validator() -> None:
 def test_an_output_file_is_kept_in_every_shape_and_makes_another_case(fields: dict[str, Any]) -> None:
     said = fields | {"checks": [{"contains": "a"}]}
     (case,) = Suite.parse([said | {"output_file": "out/a.txt"}]).cases
-    assert (case.output_file, Suite.parse([case.plain()]).cases[0]) == ("out/a.txt", case)
+    assert (case.output_file, Suite.parse([case.to_dict()]).cases[0]) == ("out/a.txt", case)
     assert case.fingerprint != Suite.parse([said]).cases[0].fingerprint
     skill = add_suite(Skill.new("a", "A.", "A."), Suite((case,)))
     kept = Suite.of(skill)
@@ -182,7 +182,7 @@ def test_native_yaml_and_json(tmp_path: Path) -> None:
     same = written(tmp_path / "suite.json", json.dumps(yaml.load(NATIVE, yaml.BaseLoader)))
     with pytest.raises(UsageError):  # a number in quotes is not a number
         Suite.load(same)
-    other = Suite.load(written(tmp_path / "suite.json", suite.plain()))
+    other = Suite.load(written(tmp_path / "suite.json", suite.to_dict()))
     assert other.fingerprint == suite.fingerprint
 
 
@@ -365,11 +365,11 @@ CASES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(PARTS, optional
 def test_plain_says_all_there_is_to_say(case: dict[str, Any], limit: int | None) -> None:
     said: dict[str, Any] = {"cases": [case], "checks": [{"min_length": 1}]}
     suite = Suite.parse(said | ({"max_output_tokens": limit} if limit else {}))
-    text = json.dumps(suite.plain(), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(suite.to_dict(), ensure_ascii=False, allow_nan=False)
     again = Suite.read(text.encode(), "suite")
     assert again == suite
     assert again.fingerprint == suite.fingerprint
-    assert Suite.read(yaml.safe_dump(suite.plain(), width=10**6).encode(), "suite").fingerprint == suite.fingerprint
+    assert Suite.read(yaml.safe_dump(suite.to_dict(), width=10**6).encode(), "suite").fingerprint == suite.fingerprint
 
 
 def test_fingerprints_know_what_decides_an_outcome() -> None:

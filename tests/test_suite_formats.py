@@ -88,7 +88,7 @@ def test_evals_json_takes_objects_for_assertions_and_keeps_other_fields_with_one
         "kept as metadata, and not used: trap (2), owner, category",
         "left out: script: no check of ours is of this kind (case 3)",
     ]
-    assert Suite.parse(suite.plain()).cases == suite.cases
+    assert Suite.parse(suite.to_dict()).cases == suite.cases
 
 
 def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
@@ -714,8 +714,8 @@ def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill:
     ):
         written(Path(name), said)
         assert upskill("import", name, "-o", f"{name}.yaml").code == 0
-        assert [case.plain() for case in Suite.load(f"{name}.yaml").cases] == [
-            case.plain() for case in Suite.load(name).cases
+        assert [case.to_dict() for case in Suite.load(f"{name}.yaml").cases] == [
+            case.to_dict() for case in Suite.load(name).cases
         ]
     for name, words in (("none.yaml", "No such file"), (".", "is a folder")):
         done = upskill("import", name)

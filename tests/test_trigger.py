@@ -119,7 +119,7 @@ def test_every_spelling_of_the_ecosystem_is_read(said: object) -> None:
 
 
 def test_what_is_written_is_what_the_ecosystem_reads() -> None:
-    assert Queries((ONE,)).plain() == [{"query": "Say hello", "should_trigger": True}]
+    assert ONE.to_dict() == {"query": "Say hello", "should_trigger": True}
 
 
 WRONG: dict[str, tuple[bytes, str]] = {

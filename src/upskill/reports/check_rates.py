@@ -34,7 +34,7 @@ class CheckRate:
         effective = effective_trials(self.passed, self.cases)
         return wilson_interval(self.rate * effective, effective)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         low, high = self.interval
         counts = {"passed": sum(self.passed), "trials": len(self.passed), "rate": self.rate, "low": low, "high": high}
         return {"model": self.model, "check": self.check, "arm": self.arm, **counts}

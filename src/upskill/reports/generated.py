@@ -225,7 +225,7 @@ def _confirmation_to_json(found: Confirmation | None) -> dict[str, Any] | None:
 
 
 def _evaluation_to_json(evaluation: Evaluation | None) -> dict[str, Any] | None:
-    return json_report.plain(evaluation) if evaluation else None
+    return json_report.to_dict(evaluation) if evaluation else None
 
 
 def lesson_to_json(recording: Recording, agent: str) -> dict[str, Any]:

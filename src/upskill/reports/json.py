@@ -20,10 +20,10 @@ NOT_TAGGED = "(no tag)"
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
-    return json.dumps(plain(evaluation), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_dict(evaluation), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def plain(evaluation: Evaluation) -> dict[str, Any]:
+def to_dict(evaluation: Evaluation) -> dict[str, Any]:
     plan, stored = evaluation.plan, evaluation.run.plan
     fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     return {
@@ -70,7 +70,7 @@ def plain(evaluation: Evaluation) -> dict[str, Any]:
             {"model": trial.model, "case": trial.case, "arm": trial.arm, "seed": trial.seed, "reason": reason}
             for trial, reason in evaluation.invalid
         ],
-    } | ({"feedback": evaluation.people.plain()} if evaluation.people else {})
+    } | ({"feedback": evaluation.people.to_dict()} if evaluation.people else {})
 
 
 def _looks(evaluation: Evaluation, model: str) -> dict[str, int] | None:
@@ -121,7 +121,7 @@ def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
     found = () if evaluation.leaked else list_choices(evaluation.outcomes)  # nothing can be chosen by such numbers
 
-    def plain(choice: Choice) -> dict[str, Any]:
+    def to_dict(choice: Choice) -> dict[str, Any]:
         return {
             "model": choice.model,
             "arm": choice.arm,
@@ -132,9 +132,9 @@ def _choices(evaluation: Evaluation) -> dict[str, Any]:
 
     best = cheapest(found, evaluation.target) if evaluation.target is not None else None
     return {
-        "pareto": [plain(choice) for choice in pareto(found)],
+        "pareto": [to_dict(choice) for choice in pareto(found)],
         "target": evaluation.target,
-        "cheapest": plain(best) if best else None,
+        "cheapest": to_dict(best) if best else None,
     }
 
 

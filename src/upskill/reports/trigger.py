@@ -165,7 +165,7 @@ def triggered_to_json(found: TriggerResult) -> dict[str, Any]:
     evaluation = found.evaluation
     return _head_to_json(evaluation.plan, found.queries) | {
         "run": evaluation.run.id,
-        "models": [metrics.plain() for metrics in found.metrics],
+        "models": [metrics.to_dict() for metrics in found.metrics],
         "requirements": json.requirements(found.rulings),
         "errors": json.errors([evaluation]),
         "bugs": json.bugs([evaluation]),
@@ -195,8 +195,8 @@ def improvement_to_json(found: Improvement) -> dict[str, Any]:
             "attempts": [_attempt_to_json(attempt) for attempt in found.attempts],
             "test": test
             and {
-                "before": test.before.plain(),
-                "after": test.after.plain(),
+                "before": test.before.to_dict(),
+                "after": test.after.to_dict(),
                 "change": test.change.to_dict() if test.change else None,
                 "p_value": rounded(test.p_value),
             },
@@ -229,8 +229,8 @@ def _attempt_to_json(attempt: DescriptionAttempt) -> dict[str, Any]:
         "accepted": attempt.accepted,
         "note": attempt.note,
         "run": attempt.run or None,
-        "train": attempt.train.plain() if attempt.train else None,
-        "validation": attempt.validation.plain() if attempt.validation else None,
+        "train": attempt.train.to_dict() if attempt.train else None,
+        "validation": attempt.validation.to_dict() if attempt.validation else None,
     }
 
 

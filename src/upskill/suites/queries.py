@@ -66,7 +66,7 @@ class Query:
     def id(self) -> str:
         return make_id(self.text, digest(_normalize(self.text)))
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"query": self.text, "should_trigger": self.should_trigger}
 
 
@@ -128,9 +128,6 @@ class Queries:
         """Only the queries of these parts."""
         chosen = tuple(query for query in self.all if self.parts[query.text] in parts)
         return Queries(chosen, self.source, self.everything or self.all)
-
-    def plain(self) -> list[dict[str, Any]]:
-        return [query.plain() for query in self.all]
 
     def __len__(self) -> int:
         return len(self.all)

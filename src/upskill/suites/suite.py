@@ -179,7 +179,7 @@ class Case:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what others say of it; it decides nothing
     gpu: bool = False  # its sandbox shows the GPU
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
         written: dict[str, Any] = {
             "id": self.id,
@@ -201,7 +201,7 @@ class Case:
     @property
     def text(self) -> str:
         """All that the case says, for looking up whether it names something."""
-        return json.dumps(self.plain(), ensure_ascii=False)
+        return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @cached_property
     def words(self) -> str:
@@ -330,8 +330,8 @@ class Suite:
     def train(self) -> tuple[Case, ...]:
         return tuple(case for case in self.cases if not case.held_out)
 
-    def plain(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"cases": [case.plain() for case in self.cases]}
+    def to_dict(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"cases": [case.to_dict() for case in self.cases]}
         return said | ({"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {})
 
 
@@ -432,7 +432,7 @@ _Dumper.add_representer(str, _text)
 
 def as_yaml(suite: Suite) -> str:
     """The suite file; what was left out and changed stands at its top."""
-    body = yaml.dump(suite.plain(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    body = yaml.dump(suite.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return "".join(f"# {line}\n" for line in _remarks(suite)) + body
 
 

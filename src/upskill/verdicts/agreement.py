@@ -41,7 +41,7 @@ class Agreement:
     def agreed(self) -> int:
         return self.both_pass + self.both_fail
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "ratings": self.ratings,
             "cases": self.cases,

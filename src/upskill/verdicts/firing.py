@@ -58,9 +58,9 @@ class QueryRate:
             return None
         return self.value if self.query.should_trigger else 1.0 - self.value
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
-            **self.query.plain(),
+            **self.query.to_dict(),
             "part": self.part,
             "triggered": self.triggered,
             "runs": self.scored,
@@ -112,7 +112,7 @@ class FiringMetrics:
         assert quantity in QUANTITIES
         return getattr(self, quantity)
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "model": self.model,
             **{
@@ -123,7 +123,7 @@ class FiringMetrics:
             "right": self.as_expected,
             "scored": self.scored,
             "errored": self.errored,
-            "queries": [rate.plain() for rate in self.rates],
+            "queries": [rate.to_dict() for rate in self.rates],
         }
 
 

@@ -246,11 +246,11 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
     # evals.json keeps paths in `files`, so a student would see other names.
     if replaced or any(case.files for case in suite.cases):
         mark = WRITTEN if replaced or suite.source == "generated" else {}
-        return skill.with_file(SUITE, _json({**mark, **suite.plain()}))
+        return skill.with_file(SUITE, _json({**mark, **suite.to_dict()}))
     limit = {"max_output_tokens": suite.max_output_tokens} if suite.max_output_tokens else {}
     rows: list[dict[str, Any]] = []
     for case in suite.cases:
-        fields = case.plain()
+        fields = case.to_dict()
         expected = case.expected_output or case.reference
         row = {"id": fields.pop("id"), "prompt": fields.pop("prompt")}
         rows.append({**row, **({"expected_output": expected} if expected else {}), **fields})
@@ -271,7 +271,7 @@ def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
     assert skill.folder is not None
     file = skill.folder / SUITE
     with whole_file(file) as stream:
-        stream.write(_json({**WRITTEN, **suite.plain()}))
+        stream.write(_json({**WRITTEN, **suite.to_dict()}))
     return Skill.load(skill.folder), Suite.load(file)
 
 

@@ -239,7 +239,9 @@ class TriggerSession:
             queries = await write_queries(self.skill, writer, count=count, distractors=self.distractors)
         file = self.skill.folder / PATHS_IN_SKILL[0]
         with whole_file(file) as stream:
-            stream.write(f"{json.dumps(queries.plain(), indent=2, ensure_ascii=False)}\n".encode())
+            stream.write(
+                f"{json.dumps([query.to_dict() for query in queries.all], indent=2, ensure_ascii=False)}\n".encode()
+            )
         self.skill, self.queries = Skill.load(self.skill.folder), Queries.load(file)
         self.events.message(f"Wrote {len(self.queries)} queries to {self.queries.source}")
         self.check_queries(self.queries)

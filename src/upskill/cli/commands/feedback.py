@@ -48,7 +48,7 @@ def command(run: str, files: tuple[str, ...], output: str | None, model: str, st
             return
         agreement = agreement_with_people(opened, found)
     if as_json:
-        show_json({"run": found.id, "feedback": agreement.plain() if agreement else None})
+        show_json({"run": found.id, "feedback": agreement.to_dict() if agreement else None})
     elif agreement:
         click.echo("\n".join(agreement.lines()))
     else:

@@ -143,7 +143,7 @@ class _Options:
 
 
 def _draw(options: _Options) -> None:
-    from upskill.reports.json import plain  # noqa: PLC0415 - numpy comes with it
+    from upskill.reports.json import to_dict  # noqa: PLC0415 - numpy comes with it
     from upskill.reports.pictures import PictureOptions  # noqa: PLC0415
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
 
@@ -154,7 +154,7 @@ def _draw(options: _Options) -> None:
         kinds = options.kinds_for(run)
         files = options.files(run, kinds)
         evaluation = evaluation_of(store, run)
-    document = plain(evaluation)
+    document = to_dict(evaluation)
     if options.models:
         document["models"] = [model for model in document["models"] if model["model"] in options.models]
     missing = _missing(evaluation.run)

@@ -128,7 +128,7 @@ def _show_json(store: Store, run: Run, options: _Options) -> None:
     for number, result in enumerate(results):
         click.echo(f"{',' if number else ''}\n    {to_json_text(result_to_json(result), 4)}", nl=False)
     people = agreement_with_people(store, run)
-    more = f',\n  "feedback": {to_json_text(people.plain())}' if people else ""
+    more = f',\n  "feedback": {to_json_text(people.to_dict())}' if people else ""
     click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
 
 
@@ -142,7 +142,7 @@ def _show_checks(store: Store, run: Run, options: _Options) -> None:
 
     rates = check_rates(run.plan, options.results(store, run, None))
     if options.as_json:
-        show_json({"run": run.id, "checks": [rate.plain() for rate in rates]})
+        show_json({"run": run.id, "checks": [rate.to_dict() for rate in rates]})
         return
     if not rates:
         note(f"No trial of {run.id} was scored, so no check passed or failed.")

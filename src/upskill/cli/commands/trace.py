@@ -101,7 +101,7 @@ def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
 
     redaction = redact_trace(read_trace(find_trace(source), format_))
     if as_json:
-        show_json(plain(redaction))
+        show_json(to_dict(redaction))
     else:
         show(*_timeline(redaction, lines=None if full else 6))
     for said in redaction.trace.warnings:
@@ -109,7 +109,7 @@ def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
     note(redaction.summary[0].upper() + redaction.summary[1:] + ".")
 
 
-def plain(redaction: Redaction) -> dict[str, Any]:
+def to_dict(redaction: Redaction) -> dict[str, Any]:
     """A trace as one JSON document; steps count from 1."""
     trace = redaction.trace
     usage = trace.usage

@@ -55,7 +55,7 @@ class _Pass:
                 self.errors[call.tool] += call.status == "error"
                 self.tool_seconds += call.seconds or 0.0
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         mcp = sum(count for name, count in self.calls.items() if "__" in name)
         tool_seconds = min(self.seconds, self.tool_seconds)
         return {
@@ -119,7 +119,7 @@ def _result(run: Run, batch: str, number: int, key: tuple[str, int, str], done: 
     }
     return {
         "metadata": metadata,
-        **done.plain(),
+        **done.to_dict(),
         "session_id": None,
         "session_history_file": None,
         "run_type": RUN_TYPES[arm],

@@ -59,7 +59,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     """A run without its trials. Every number in `document` is the one of `--json`."""
     run, plan = evaluation.run, evaluation.run.plan
     has_reference = evaluation.plan.reference_skill is not None
-    document, view = json_report.plain(evaluation), view_of(evaluation)
+    document, view = json_report.to_dict(evaluation), view_of(evaluation)
     firing = _firing_metrics(evaluation)
     return {
         "upskill": __version__,
@@ -87,7 +87,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "headline": _headline(evaluation, view, firing),
         "conclusions": [_conclude_firing(metrics, run.skill) for metrics in firing]
         or [verdict.conclusion for verdict in view.verdicts],
-        "firing": [metrics.plain() for metrics in firing],
+        "firing": [metrics.to_dict() for metrics in firing],
         "findings": {verdict.model: [] if firing else list(verdict.findings) for verdict in view.verdicts},
         "problems": list(view.problems),
         "missing": view.missing_trials,  # one of the problems, but not while the run is in progress

@@ -106,7 +106,7 @@ class StoredSuite:
     def of(cls, suite: Suite) -> StoredSuite:
         names = ("source", "fingerprint", "max_output_tokens", "part")
         stored = {name: getattr(suite, name) for name in names}
-        return _adapter(cls).validate_python(stored | {"cases": [case.plain() for case in suite.cases]})
+        return _adapter(cls).validate_python(stored | {"cases": [case.to_dict() for case in suite.cases]})
 
     def to_dict(self) -> dict[str, Any]:
         """As a suite file has it, with where it is from."""

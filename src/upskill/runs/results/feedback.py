@@ -251,11 +251,11 @@ class PeopleAgreement:
     checks: Mapping[str, Agreement]  # by kind of check, `judge` among them
     reviews: Sequence[Review] = ()
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "marks": {name or "note": count for name, count in self.marks.items()},
-            "outcome": self.outcome.plain(),
-            "checks": [{"check": name} | agreement.plain() for name, agreement in self.checks.items()],
+            "outcome": self.outcome.to_dict(),
+            "checks": [{"check": name} | agreement.to_dict() for name, agreement in self.checks.items()],
         }
 
     def lines(self) -> list[str]:
