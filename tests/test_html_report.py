@@ -129,7 +129,7 @@ def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
 
     seen, inside, apart, wide, problems = browser.run(use, report, screen=screen, scheme=scheme)
     assert (inside, apart, wide, problems) == (True, True, [], [])
-    for words in ("scripted:learns", "helps", "+92 points", "95% interval", "8% → 100%", "232 tokens a task", "a pass"):
+    for words in ("scripted:learns", "helps", "+92 points", "95% interval", "8% → 100%", "232 tokens per task", "per pass"):
         assert words in seen[0]
     assert "scripted:hostile" in seen[1]
     assert "price not known" in seen[1]
@@ -469,7 +469,7 @@ def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tm
         cost = next(each.inner_text() for each in costs if each.is_visible())
         return page.locator(".line .model").all_inner_texts(), last["y"] + last["height"], titles, wide, cost
 
-    costs = {"desktop": "takes 72 → 232 tokens a task, $0.000400 a pass", "phone": "A task takes 72 → 232 tokens"}
+    costs = {"desktop": "takes 72 → 232 tokens per task, $0.000400 per pass", "phone": "A task takes 72 → 232 tokens"}
     for screen, (_, height) in SCREENS.items():
         shown, bottom, titles, wide, cost = browser.run(use, file.as_uri(), screen=screen)
         assert (titles, wide, bottom <= height) == (ids, [], True)

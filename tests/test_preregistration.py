@@ -125,11 +125,11 @@ def test_the_report_names_the_plan_and_counts_looks(home: Path, upskill: Upskill
     given = ("eval", str(skill), "-t", str(suite), "-m", model)
     said = upskill(*given, "--preregister", str(home / "plan.json")).out
     assert "Follows the plan in" in said
-    assert "look at these cases" not in said
+    assert "at these cases" not in said
     said = upskill(*given, "--set", "margin=20").out
-    assert "Second look at these cases" in said
+    assert "This is look 2 at these cases" in said
     changed = greetings(4)
     changed["cases"][0]["prompt"] += " Be brief."
     suite.write_text(json.dumps(changed))
     said = " ".join(upskill(*given).out.split())
-    assert "Third look at these cases; 1 edited since the first" in said
+    assert "This is look 3 at these cases; 1 edited since the first" in said

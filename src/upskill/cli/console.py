@@ -112,11 +112,14 @@ def check_writable(path: str) -> None:
         raise UsageError(f"{path}: cannot be written", "Name a file in a folder that can be written to.")
 
 
-def write_file(path: str, text: str, *, make_folders: bool = True) -> None:
+def write_file(path: str, content: str | bytes, *, make_folders: bool = True, overwrite: bool = True) -> None:
     try:
         if make_folders:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text, encoding="utf-8")
+        with Path(path).open("wb" if overwrite else "xb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+    except FileExistsError as error:
+        raise UsageError(f"{path}: is there already", "Name another file, or overwrite it with --force.") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from rich.table import Table
@@ -48,26 +49,24 @@ def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:
     """Every check in the order of the suite. One that a trial never came to, for a cut-off answer, has failed."""
     checks = {case.id: list(dict.fromkeys(case.check_names)) for case in plan.suite.cases}
     order = list(dict.fromkeys(name for names in checks.values() for name in names))
-    found: dict[tuple[str, str, str], CheckRate] = {}
+    rates: dict[tuple[str, str, str], CheckRate] = {}
     for result in results:
         if result.passed is None:
             continue
         trial = result.trial
         for name in checks[trial.case]:
-            row = found.setdefault((trial.model, name, trial.arm), CheckRate(trial.model, name, trial.arm))
-            looked = [judgement.passed for judgement in result.judgements if judgement.check == name]
-            row.passed.append(bool(looked) and all(looked))
-            row.cases.append(trial.case)
+            rate = rates.setdefault((trial.model, name, trial.arm), CheckRate(trial.model, name, trial.arm))
+            findings = [finding.passed for finding in result.judgements if finding.check == name]
+            rate.passed.append(bool(findings) and all(findings))
+            rate.cases.append(trial.case)
     arms: list[str] = list(plan.arms)
-    return sorted(found.values(), key=lambda row: (row.model, order.index(row.check), arms.index(row.arm)))
+    return sorted(rates.values(), key=lambda rate: (rate.model, order.index(rate.check), arms.index(rate.arm)))
 
 
 def render(rates: Iterable[CheckRate], baseline: str) -> Iterator[Table]:
     """A table for each model, with a column for each arm."""
-    by_model: dict[str, list[CheckRate]] = {}
-    for row in rates:
-        by_model.setdefault(row.model, []).append(row)
-    for model, rows in by_model.items():
+    for model, group in groupby(rates, key=lambda rate: rate.model):
+        rows = list(group)
         arms = list(dict.fromkeys(row.arm for row in rows))
         table = Table(title=model, title_justify="left", box=None, pad_edge=False)
         table.add_column("check")

@@ -19,7 +19,7 @@ from upskill.runs.stores import Store
 from upskill.verdicts.statistics import rounded
 
 ALPHA = 0.05
-MOST_NAMED = 5  # cases of one kind
+MAX_NAMED = 5  # cases of one kind
 
 
 def render(found: Comparison) -> Iterator[RenderableType]:
@@ -29,22 +29,20 @@ def render(found: Comparison) -> Iterator[RenderableType]:
     sides.add_column(overflow="fold")
     sides.add_column(justify="right", no_wrap=True)
     for name, side in (("before", found.before), ("after", found.after)):
-        passed = sum((case.before if side is found.before else case.after)[0] for case in found.cases)
-        scored = sum((case.before if side is found.before else case.after)[1] for case in found.cases)
+        passed, scored = (sum(getattr(case, name)[place] for case in found.cases) for place in (0, 1))
         where = f"{side.run.id} · {side.model} · {side.arm}"
         sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
     yield sides
     yield Text("")
-    yield from (_line(said) for said in describe(found))
+    yield from map(_line, describe(found))
     yield Text("")
 
 
 def describe(found: Comparison) -> Iterator[str]:
-    same = found.same_skill
     if found.differences:
-        also = "Besides the skill, " if not same else "The skill is the same; "
+        also = "The skill is the same; " if found.same_skill else "Besides the skill, "
         yield f"{also}this differs: {'; '.join(found.differences)}."
-    elif same:
+    elif found.same_skill:
         yield "The skill is the same and so is everything else that is stored: what changed, changed by chance."
     else:
         yield "Nothing but the skill differs."
@@ -69,31 +67,30 @@ def describe(found: Comparison) -> Iterator[str]:
             yield f"{counted(len(ids), 'case')} {what}: {_names(ids)}."
 
 
-def summarise(found: Comparison) -> str:
+def summarize(found: Comparison) -> str:
     """What changed, in a line."""
-    said: list[str] = []
+    changes: list[str] = []
     for change in ("better", "worse"):
         ids = [case.id for case in found.changed(change)]
-        said.append(f"{len(ids)} got {change}" + (f" ({_names(ids)})" if ids else ""))
-    return f"{', '.join(said)}, {len(found.changed('same'))} stayed."
+        changes.append(f"{len(ids)} got {change}" + (f" ({_names(ids)})" if ids else ""))
+    return f"{', '.join(changes)}, {len(found.changed('same'))} stayed."
 
 
 def _names(ids: list[str]) -> str:
-    more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-    return ", ".join(ids[:MOST_NAMED]) + more
+    more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
+    return ", ".join(ids[:MAX_NAMED]) + more
 
 
-def _line(words: str) -> RenderableType:
-    return Padding(Text(words), (0, 0, 0, 2))
+def _line(text: str) -> RenderableType:
+    return Padding(Text(text), (0, 0, 0, 2))
 
 
 def render_case(store: Store, found: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
     """A case that changed, with an answer of each side."""
-    colour = "green" if case.change == "better" else "red"
+    color = "green" if case.change == "better" else "red"
     shares = f"{_share(case.before)} → {_share(case.after)}"
-    yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{colour}]{case.change}[/{colour}]  [dim]{shares}[/dim]")
-    prompt = found.after.run.plan.suite.by_id[case.id].prompt
-    yield _line(prompt.strip())
+    yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{color}]{case.change}[/{color}]  [dim]{shares}[/dim]")
+    yield _line(found.after.run.plan.suite.by_id[case.id].prompt.strip())
     answers = shown_answers(store, found, case)
     panels = [trials.panel(result, title=name) for result, name in zip(answers, ("before", "after"), strict=True)]
     yield from trials.side_by_side(panels, answers)
@@ -122,8 +119,10 @@ def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
 
 def to_json(found: Comparison, store: Store) -> dict[str, Any]:
     return {
-        "before": _side(found.before),
-        "after": _side(found.after),
+        **{
+            name: {"run": side.run.id, "model": side.model, "arm": side.arm}
+            for name, side in (("before", found.before), ("after", found.after))
+        },
         "same_skill": found.same_skill,
         "differences": found.differences,
         "better": len(found.changed("better")),
@@ -139,15 +138,11 @@ def to_json(found: Comparison, store: Store) -> dict[str, Any]:
     }
 
 
-def _side(side: Side) -> dict[str, str]:
-    return {"run": side.run.id, "model": side.model, "arm": side.arm}
-
-
 def _case(found: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
-    said: dict[str, Any] = {"id": case.id, "change": case.change}
+    row: dict[str, Any] = {"id": case.id, "change": case.change}
     for name, (passed, scored) in (("before", case.before), ("after", case.after)):
-        said[name] = {"passed": passed, "scored": scored}
+        row[name] = {"passed": passed, "scored": scored}
     if case.change != "same":
         for name, result in zip(("before", "after"), shown_answers(store, found, case), strict=True):
-            said[name] |= {"seed": result.trial.seed, "answer": result.trace.answer if result.trace else ""}
-    return said
+            row[name] |= {"seed": result.trial.seed, "answer": result.trace.answer if result.trace else ""}
+    return row

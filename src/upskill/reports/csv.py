@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
+from typing import Any
 
 from upskill.reports import ReportContext
 from upskill.runs.results.evaluation import Evaluation
@@ -12,31 +13,10 @@ from upskill.runs.stores import Run
 from upskill.verdicts.verdict import Verdict
 
 COLUMNS = (
-    "run",
-    "created",
-    "skill",
-    "model",
-    "pairs",
-    "baseline_pass_rate",
-    "skill_pass_rate",
-    "lift",
-    "interval_low",
-    "interval_high",
-    "decision",
-    "baseline_tokens",
-    "skill_tokens",
-    "token_savings",
-    "cost_usd",
-    "errored",
-    "activated",
-    "baseline_turns",
-    "skill_turns",
-    "baseline_calls",
-    "skill_calls",
-    "baseline_tool_errors",
-    "skill_tool_errors",
-    "reason",
-    "bugs",
+    *("run", "created", "skill", "model", "pairs", "baseline_pass_rate", "skill_pass_rate"),
+    *("lift", "interval_low", "interval_high", "decision", "baseline_tokens", "skill_tokens", "token_savings"),
+    *("cost_usd", "errored", "activated", "baseline_turns", "skill_turns", "baseline_calls", "skill_calls"),
+    *("baseline_tool_errors", "skill_tool_errors", "reason", "bugs"),
 )
 
 
@@ -46,38 +26,33 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
 
 def render_rows(rows: Iterable[tuple[Run, Verdict]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
     for run, verdict in rows:
+        row: dict[str, Any] = {name: getattr(run, name) for name in ("created", "skill")}
+        row |= {
+            name: getattr(verdict, name) for name in ("model", "pairs", "lift", "decision", "token_savings", "reason")
+        }
+        for arm in (verdict.baseline, verdict.skill):
+            row |= {
+                f"{arm.arm}_pass_rate": arm.pass_rate,
+                f"{arm.arm}_tokens": arm.total_tokens,
+                f"{arm.arm}_turns": arm.turns,
+                f"{arm.arm}_calls": arm.tool_calls,
+                f"{arm.arm}_tool_errors": arm.tool_errors,
+            }
         low, high = verdict.interval or (None, None)
         costs = (verdict.baseline.cost_usd, verdict.skill.cost_usd)
         writer.writerow(
-            [
-                run.id,
-                run.created,
-                run.skill,
-                verdict.model,
-                verdict.pairs,
-                verdict.baseline.pass_rate,
-                verdict.skill.pass_rate,
-                verdict.lift,
-                low,
-                high,
-                verdict.decision,
-                verdict.baseline.total_tokens,
-                verdict.skill.total_tokens,
-                verdict.token_savings,
-                None if None in costs else sum(cost or 0.0 for cost in costs),
-                verdict.baseline.errored + verdict.skill.errored,
-                verdict.activation.rate if verdict.activation else None,
-                verdict.baseline.turns,
-                verdict.skill.turns,
-                verdict.baseline.tool_calls,
-                verdict.skill.tool_calls,
-                verdict.baseline.tool_errors,
-                verdict.skill.tool_errors,
-                verdict.reason,
-                verdict.baseline.bugs + verdict.skill.bugs,
-            ]
+            row
+            | {
+                "run": run.id,
+                "interval_low": low,
+                "interval_high": high,
+                "cost_usd": None if None in costs else sum(cost or 0.0 for cost in costs),
+                "errored": verdict.baseline.errored + verdict.skill.errored,
+                "activated": verdict.activation.rate if verdict.activation else None,
+                "bugs": verdict.baseline.bugs + verdict.skill.bugs,
+            }
         )
     return text.getvalue()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections import defaultdict
-from collections.abc import Iterable
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
@@ -39,9 +38,12 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
             if not ruling.held:
                 failures += 1
                 _say(test, "failure", ruling.reason)
-        by_case = _by_case(row for row in evaluation.outcomes_of(verdict.model) if row.arm == "skill")
+        by_case: dict[str, list[Outcome]] = defaultdict(list)
+        for row in evaluation.outcomes_of(verdict.model):
+            if row.arm == "skill":
+                by_case[row.case].append(row)
         for case in evaluation.plan.suite.cases:
-            rows = by_case.get(case.id, [])
+            rows = by_case[case.id]
             tests += 1
             test = _test(suite, evaluation.plan.skill.name, case.id, sum(row.seconds for row in rows))
             if not rows or any(row.passed is None for row in rows):
@@ -70,10 +72,3 @@ def _say(test: ET.Element, kind: str, message: str) -> None:
 
 def _clean(text: str) -> str:
     return text.translate(_NOT_IN_XML)
-
-
-def _by_case(rows: Iterable[Outcome]) -> dict[str, list[Outcome]]:
-    found: dict[str, list[Outcome]] = defaultdict(list)
-    for row in rows:
-        found[row.case].append(row)
-    return found

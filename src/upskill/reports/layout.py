@@ -40,7 +40,8 @@ class FittedTable:
     """A table of cells that are never wrapped.
 
     Where there is no room for all columns, the `spare` ones are left out, in this order. Where that is not enough, the
-    first column gets lines of its own above the rows; and where even that is not, the `last` one is left out.
+    first column gets lines of its own above the rows; and where even that is not, the `last` one is left out. A table
+    that has a `narrow` one gives way to it instead.
     """
 
     def __init__(
@@ -51,17 +52,17 @@ class FittedTable:
         spare: Sequence[str] = (),
         last: str = "",
         indent: int = 2,
+        narrow: FittedTable | None = None,
     ) -> None:
         self.rows, self.left, self.spare, self.last, self.indent = rows, left, spare, last, indent
-
-    @property
-    def width(self) -> int:
-        """With all of its columns."""
-        return self._width(list(self.rows[0]))
+        self.narrow = narrow
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = options.max_width
         columns = list(self.rows[0])
+        if self.narrow and self._width(columns) > room:
+            yield self.narrow
+            return
         name = columns[0]
         for column in self.spare:
             if self._width(columns) > room:
@@ -76,28 +77,16 @@ class FittedTable:
         for row in (head, *self.rows):
             if apart and row is not head:
                 yield from _line(console, row[name], self.indent)
-            cells = [self._pad(column, row[column], widths[column]) for column in columns]
-            yield from _line(console, Text(GAP).join(cells), self.indent + (2 if apart else 0))
+            padded = {column: row[column].copy() for column in columns}
+            for column, cell in padded.items():
+                cell.align("left" if column in self.left else "right", widths[column])
+            yield from _line(console, Text(GAP).join(padded.values()), self.indent + (2 if apart else 0))
 
     def _width(self, columns: Sequence[str]) -> int:
         return self.indent + sum(map(self._column_width, columns)) + len(GAP) * (len(columns) - 1)
 
     def _column_width(self, column: str) -> int:
         return max(cell_len(column), *(row[column].cell_len for row in self.rows))
-
-    def _pad(self, column: str, cell: Text, width: int) -> Text:
-        spaces = Text(" " * (width - cell.cell_len))
-        return cell + spaces if column in self.left else spaces + cell
-
-
-class FirstThatFits:
-    """The first of some tables for which there is room, or the last."""
-
-    def __init__(self, *tables: FittedTable) -> None:
-        self.tables = tables
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield next((table for table in self.tables if table.width <= options.max_width), self.tables[-1])
 
 
 def _line(console: Console, text: Text, indent: int) -> RenderResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -118,3 +119,12 @@ def author_of(case: StoredCase, source: str = "") -> str:
     if case.evidence:
         return "a model, from evidence"
     return "a model" if source == "generated" else "people"
+
+
+def write_arguments(arguments: Mapping[str, Any]) -> str:
+    """The arguments of a call as a person would write them: one text as it is, several under their names."""
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in arguments.items()
+    }
+    return "".join(texts.values()) if len(texts) == 1 else "\n".join(f"{name}: {text}" for name, text in texts.items())

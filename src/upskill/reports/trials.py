@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -17,18 +16,18 @@ from rich.text import Text
 from upskill.plain import counted
 from upskill.reports.numbers import dollars
 from upskill.reports.terminal import invalid
-from upskill.reports.trial_rows import OUTCOMES
+from upskill.reports.trial_rows import OUTCOMES, write_arguments
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
 from upskill.traces import Step
 
-COLOURS = {True: "green", False: "red", None: "yellow"}
+COLORS = {True: "green", False: "red", None: "yellow"}
 MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
 BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before its answer
-MOST_LINES = 20  # of one step
-MOST_CHARACTERS = 100_000  # of an answer; to break millions into lines takes minutes
+MAX_LINES = 20  # of one step
+MAX_CHARACTERS = 100_000  # of an answer; to break millions into lines takes minutes
 
 
 def render_heading(
@@ -77,15 +76,15 @@ def render_case(case: StoredCase, results: list[Result], baseline: str, *, detai
             yield Padding(_trial(result, baseline), (0, 0, 0, 2))
         yield Text("")
         return
-    for (_, _), pair in groupby(results, key=lambda result: (result.trial.model, result.trial.seed)):
-        found = list(pair)
-        yield from side_by_side([panel(result, baseline) for result in found], found)
+    for _, group in groupby(results, key=lambda result: (result.trial.model, result.trial.seed)):
+        pair = list(group)
+        yield from side_by_side([panel(result, baseline) for result in pair], pair)
     yield Text("")
 
 
 def panel(result: Result, baseline: str = "baseline", title: str | None = None) -> Panel:
     """A trial in a frame, with every step."""
-    return Panel(_trial(result, baseline, detailed=True), title=title, border_style=COLOURS[result.passed])
+    return Panel(_trial(result, baseline, detailed=True), title=title, border_style=COLORS[result.passed])
 
 
 def side_by_side(panels: Sequence[Panel], results: Iterable[Result]) -> Iterator[RenderableType]:
@@ -102,13 +101,13 @@ def side_by_side(panels: Sequence[Panel], results: Iterable[Result]) -> Iterator
 
 def _trial(result: Result, baseline: str, *, detailed: bool = False) -> RenderableType:
     trial = result.trial
-    colour = COLOURS[result.passed]
+    color = COLORS[result.passed]
     usage = result.usage
     cost = f" · {'price unknown' if usage.cost_usd is None else dollars(usage.cost_usd)}"
     arm = baseline if trial.arm == "baseline" else trial.arm
     parts: list[RenderableType] = [
         Text.from_markup(
-            f"[{colour}]{OUTCOMES[result.passed]}[/{colour}]  {arm} · {escape(trial.model)} · seed {trial.seed}"
+            f"[{color}]{OUTCOMES[result.passed]}[/{color}]  {arm} · {escape(trial.model)} · seed {trial.seed}"
             f" · {usage.input_tokens}+{usage.output_tokens} tokens · {result.seconds:.1f} s{cost}{_activity(result)}"
         )
     ]
@@ -158,12 +157,12 @@ def _step(number: int, step: Step, *, detailed: bool) -> RenderableType:
     """One step under its number, which is what findings cite."""
     if step.kind != "tool":
         style = "" if step.kind == "assistant" else "dim italic"
-        said = "" if step.kind == "assistant" else f"({step.kind}) "
-        text = Text(f"{said}{_shorten(step.text) or '(an empty answer)'}", style=style)
+        kind = "" if step.kind == "assistant" else f"({step.kind}) "
+        text = Text(f"{kind}{_shorten(step.text) or '(an empty answer)'}", style=style)
         return _hanging(Text(f"{number:>2}  ", style=style), text)
-    mark, colour = MARKS[step.status]
-    arguments = _arguments(step.arguments)
-    head = Text.assemble(f"{number:>2} ", (mark, colour), f" {printable(step.tool) or '(no tool)'} ")
+    mark, color = MARKS[step.status]
+    arguments = write_arguments(step.arguments)
+    head = Text.assemble(f"{number:>2} ", (mark, color), f" {printable(step.tool) or '(no tool)'} ")
     if not detailed:
         head.append(printable(" ".join(arguments.split())), "bold")
         head.truncate(100, overflow="ellipsis")
@@ -180,27 +179,16 @@ def _step(number: int, step: Step, *, detailed: bool) -> RenderableType:
     return Group(*parts)
 
 
-def _arguments(arguments: Mapping[str, Any]) -> str:
-    """The arguments of a call as a person would write them: one text as it is, several under their names."""
-    if len(arguments) == 1:
-        return _argument(next(iter(arguments.values())))
-    return "\n".join(f"{name}: {_argument(value)}" for name, value in arguments.items())
-
-
-def _argument(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def _shorten(text: str) -> str:
     """Text that a terminal can be shown, and no more of it than one step may take."""
     lines = _cut(text.strip("\n")).splitlines()
-    more = len(lines) - MOST_LINES
+    more = len(lines) - MAX_LINES
     if more > 1:
-        lines = [*lines[:MOST_LINES], f"… {more} more lines; --json has them all"]
+        lines = [*lines[:MAX_LINES], f"… {more} more lines; --json has them all"]
     return "\n".join(lines)
 
 
 def _cut(text: str) -> str:
-    more = len(text) - MOST_CHARACTERS
-    said = printable(text[:MOST_CHARACTERS])
-    return f"{said}\n… {more:,} more characters; --json has them all" if more > 0 else said
+    more = len(text) - MAX_CHARACTERS
+    beginning = printable(text[:MAX_CHARACTERS])
+    return f"{beginning}\n… {more:,} more characters; --json has them all" if more > 0 else beginning

@@ -121,6 +121,10 @@ def view_of(evaluation: Evaluation) -> RunView:
     plan = evaluation.plan
     up_to = "up to " if evaluation.scope else ""
     runs = "one run each" if plan.runs == 1 else f"{up_to}{plan.runs} runs each"
+    spent = [
+        f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
+        for role, (tokens, cost) in evaluation.spent.items()
+    ]
     return RunView(
         skill=plan.skill.name,
         arms=arm_names(has_reference=plan.reference_skill is not None),
@@ -134,7 +138,7 @@ def view_of(evaluation: Evaluation) -> RunView:
         looks=tuple(_looks(evaluation)),
         diagnosis=tuple(_diagnosis(evaluation)),
         choices=() if evaluation.leaked else tuple(_choices(evaluation)),
-        spending=tuple(_spending(evaluation)),
+        spending=() if all(cost == 0 for _, cost in evaluation.spent.values()) else (f"Spent: {' · '.join(spent)}.",),
         notes=tuple(f"Note: {warning}" for warning in evaluation.warnings),
     )
 
@@ -240,19 +244,19 @@ CAUSE_WORDS: dict[Cause, str] = {
 
 def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     """How many answers of each arm could not pass, and why: they count as failed. And how many were verbose."""
-    has_reference = evaluation.plan.reference_skill is not None
-    places = ("with this skill", "with the reference skill") if has_reference else ("with the skill", "in the baseline")
-    arms = [(arm, place) for arm, place in zip((verdict.skill, verdict.baseline), places, strict=True) if arm.causes]
+    names = ("with the skill", "in the baseline")
+    if evaluation.plan.reference_skill is not None:
+        names = ("with this skill", "with the reference skill")
+    arms = list(zip((verdict.skill, verdict.baseline), names, strict=True))
     for cause in CAUSES:
-        found = [(arm.causes[cause], arm.scored, place) for arm, place in arms if cause in arm.causes]
-        if not found:
+        counts = [(arm.causes[cause], arm.scored, name) for arm, name in arms if cause in arm.causes]
+        if not counts:
             continue
-        parts = [f"{count} of {scored} answers {place}" for count, scored, place in found]
-        were = "was" if sum(count for count, _, _ in found) == 1 else "were"
+        parts = [f"{count} of {scored} answers {name}" for count, scored, name in counts]
+        were = "was" if sum(count for count, _, _ in counts) == 1 else "were"
         limits = evaluation.cut_at(verdict.model)
         limit = " to ".join(f"{limit:,}" for limit in limits) + " tokens" if limits else "the agent's own limit"
-        words = CAUSE_WORDS[cause].format(limit=limit)
-        yield f"{' and '.join(parts)} {were} {words}."
+        yield f"{' and '.join(parts)} {were} {CAUSE_WORDS[cause].format(limit=limit)}."
 
 
 def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
@@ -263,18 +267,15 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
             continue
         name = f"{verdict.model}: " if len(evaluation.verdicts) > 1 else ""
         if missing.arms_differ:
-            skill, baseline = (
-                f"{arm.errored} of {arm.scored + arm.errored}" for arm in (verdict.skill, verdict.baseline)
-            )
+            arms = (verdict.skill, verdict.baseline)
+            skill, baseline = (f"{arm.errored} of {arm.scored + arm.errored}" for arm in arms)
             yield (
                 f"{name}{skill} trials with the skill errored and {baseline} of the baseline, which is more than"
                 f" chance (p = {missing.p_value:.2g}): what is missing is not missing at random"
             )
         if missing.changes_decision:
-            worst, best = (
-                f"{signed_points(found.value)} ({interval_in_points(found.interval)})"
-                for found in (missing.worst, missing.best)
-            )
+            bounds = (missing.worst, missing.best)
+            worst, best = (f"{signed_points(lift.value)} ({interval_in_points(lift.interval)})" for lift in bounds)
             yield (
                 f"{name}had every errored trial gone against the skill, the lift would be {worst};"
                 f" had each gone for it, {best}"
@@ -286,98 +287,85 @@ def _looks(evaluation: Evaluation) -> Iterator[str]:
     if plan := evaluation.registration:
         late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
         yield f"Follows the plan in {plan.path}, registered {plan.registered}{late}"
-    for model, found in evaluation.looks.items():
+    for model, looks in evaluation.looks.items():
         name = f"{model}: " if len(evaluation.plan.models) > 1 else ""
-        if found.revisions:
-            yield f"{name}not counted: {counted(found.revisions, 'look')} at other versions of the skill on these cases"
-        if not found.earlier:
+        if looks.revisions:
+            yield f"{name}not counted: {counted(looks.revisions, 'look')} at other versions of the skill on these cases"
+        if not looks.earlier:
             continue
-        changes = [f"{number} {word}" for number, word in ((found.edited, "edited"), (found.added, "added")) if number]
+        changes = [f"{number} {what}" for number, what in ((looks.edited, "edited"), (looks.added, "added")) if number]
         since = f"; {' and '.join(changes)} since the first" if changes else ""
         yield (
-            f"{name}{_ordinal(found.number)} look at these cases{since};"
+            f"{name}This is look {looks.number} at these cases{since};"
             " the interval is wider, to allow for the looks before"
         )
-
-
-def _ordinal(number: int) -> str:
-    words = ("", "First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
-    if number < len(words):
-        return words[number]
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 def _cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     """What a decision needs beyond the lift: money, and what the controls show."""
     has_reference = evaluation.plan.reference_skill is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
-        where = (
-            ("with the reference skill", "with this one") if has_reference else ("in the baseline", "with the skill")
-        )
-        arms = [(arm, place) for arm, place in zip((verdict.baseline, verdict.skill), where, strict=True) if arm.scored]
-        costs = [f"{dollars(arm.cost_per_pass)} {place}" for arm, place in arms if arm.passed]
+        names = ("in the baseline", "with the skill")
+        if has_reference:
+            names = ("with the reference skill", "with this one")
+        arms = [(arm, name) for arm, name in zip((verdict.baseline, verdict.skill), names, strict=True) if arm.scored]
+        costs = [f"{dollars(arm.cost_per_pass)} {name}" for arm, name in arms if arm.passed]
         line = f"A passed task costs {' and '.join(costs)}" if costs else "No task passed"
-        line += "".join(f"; none passed {place}" for arm, place in arms if costs and not arm.passed)
+        line += "".join(f"; none passed {name}" for arm, name in arms if costs and not arm.passed)
         if verdict.break_even is not None:
-            tasks = counted(math.ceil(verdict.break_even), "passed task")
-            line += f"; {_made_for(evaluation)}, it has paid off after {tasks}"
+            cost, tasks = evaluation.making_cost or 0.0, counted(math.ceil(verdict.break_even), "passed task")
+            source = f" ({evaluation.making_source})" if evaluation.making_source else ""
+            line += f"; made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}, it has paid off after {tasks}"
         yield line + "."
     if verdict.controls:
+        controls = {
+            "content": verdict.controls.content,
+            "placebo against the reference skill" if has_reference else "placebo": verdict.controls.length,
+            "A/A control": verdict.controls.noise,
+        }
         parts = [
-            f"{word} {signed_points(found.value)} ({signed_points(found.low)} to {signed_points(found.high)})"
-            for word, found in (
-                ("content", verdict.controls.content),
-                ("placebo against the reference skill" if has_reference else "placebo", verdict.controls.length),
-                ("A/A control", verdict.controls.noise),
-            )
-            if found is not None
+            f"{name} {signed_points(control.value)} ({signed_points(control.low)} to {signed_points(control.high)})"
+            for name, control in controls.items()
+            if control is not None
         ]
         yield f"{'Controls' if has_reference else 'Of the lift'}, in points: {' · '.join(parts)}."
 
 
-def _made_for(evaluation: Evaluation) -> str:
-    cost = evaluation.making_cost or 0.0
-    source = f" ({evaluation.making_source})" if evaluation.making_source else ""
-    return f"made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}"
-
-
 def _choices(evaluation: Evaluation) -> Iterator[str]:
     """Which model and arm to use, where there is a choice."""
-    target, has_reference = evaluation.target, evaluation.plan.reference_skill is not None
-    if len(evaluation.plan.models) < 2 and target is None:
+    target, several = evaluation.target, len(evaluation.plan.models) > 1
+    if not several and target is None:
         return
-    found = list_choices(evaluation.outcomes)
-    front = pareto(found)
-    if front and len(evaluation.plan.models) > 1:
+    arms = ("with the reference skill", "with this skill")
+    if evaluation.plan.reference_skill is None:
+        arms = ("without the skill", "with the skill")
+
+    def name(choice: Choice) -> str:
+        return f"{choice.model} {arms[choice.arm == 'skill']}"
+
+    choices = list_choices(evaluation.outcomes)
+    front = pareto(choices)
+    if front and several:
         parts = [
-            f"{_arm_of(choice, has_reference)} {percent(choice.pass_rate)}{' at' if choice.cost_per_task else ','} "
-            f"{_price(choice)}"
+            f"{name(choice)} {percent(choice.pass_rate)}{' at' if choice.cost_per_task else ','} {_price(choice)}"
             for choice in front
         ]
         yield f"Worth their price: {' · '.join(parts)}."
     if target is not None:
-        best = cheapest(found, target)
-        unpriced = [choice for choice in found if choice.cost_per_task is None and choice.reaches(target)]
-        if best is None and unpriced:
-            yield f"{_arm_of(unpriced[0], has_reference)} reaches {percent(target)}; its price is not known."
-        elif best is None:
-            yield f"Nothing reaches {percent(target)}."
-        else:
+        best = cheapest(choices, target)
+        unpriced = [choice for choice in choices if choice.cost_per_task is None and choice.reaches(target)]
+        if best is not None:
             low, high = (percent(bound) for bound in best.interval)
             rate = f"{percent(best.pass_rate)}, {low} to {high}, {_price(best)}"
-            yield f"Cheapest that reaches {percent(target)}: {_arm_of(best, has_reference)} ({rate})."
+            yield f"Cheapest that reaches {percent(target)}: {name(best)} ({rate})."
+        elif unpriced:
+            yield f"{name(unpriced[0])} reaches {percent(target)}; its price is not known."
+        else:
+            yield f"Nothing reaches {percent(target)}."
 
 
 def _price(choice: Choice) -> str:
-    return f"{dollars(choice.cost_per_task)} a task" if choice.cost_per_task else dollars(choice.cost_per_task)
-
-
-def _arm_of(choice: Choice, has_reference: bool) -> str:
-    names = (
-        ("with the reference skill", "with this skill") if has_reference else ("without the skill", "with the skill")
-    )
-    return f"{choice.model} {names[choice.arm == 'skill']}"
+    return f"{dollars(choice.cost_per_task)} per task" if choice.cost_per_task else dollars(choice.cost_per_task)
 
 
 def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
@@ -385,10 +373,10 @@ def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
     for address in evaluation.plan.models:
         name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
         by_kind: dict[CaseProblem, list[str]] = {}
-        for found in diagnose(evaluation.outcomes_of(address.name)):
-            for kind in found.problems:
+        for diagnosis in diagnose(evaluation.outcomes_of(address.name)):
+            for kind in diagnosis.problems:
                 if kind != "unscored":
-                    by_kind.setdefault(kind, []).append(found.case)
+                    by_kind.setdefault(kind, []).append(diagnosis.case)
         for kind, cases in by_kind.items():
             yield name + describe_problem(kind, cases, has_reference=evaluation.plan.reference_skill is not None)
 
@@ -406,14 +394,3 @@ def _splits(evaluation: Evaluation) -> Iterator[str]:
             for part in (verdict, tuned_to[model])
         )
         yield f"{name}Held-out cases: {unseen}. Cases the skill may have been tuned to: {seen}."
-
-
-def _spending(evaluation: Evaluation) -> Iterator[str]:
-    """Who used what; nothing when all of it was free."""
-    if all(cost == 0 for _, cost in evaluation.spent.values()):
-        return
-    parts = [
-        f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
-        for role, (tokens, cost) in evaluation.spent.items()
-    ]
-    yield f"Spent: {' · '.join(parts)}."

@@ -56,16 +56,18 @@ LIMITS = {"wall": SECONDS, "cpu": SECONDS, "processes": COUNT} | dict.fromkeys(
     ("memory", "file_size", "disk", "output"), SIZE
 )
 
+EXTRAS = (
+    ("bridge pydantic-ai", "pydantic_ai", "providers"),
+    ("MCP servers", "mcp", "mcp"),
+    ("PDF, HTML, Word", "pypdf", "documents"),
+    ("pictures as PNG", "resvg_py", "png"),
+    ("PostgreSQL store", "psycopg", "postgres"),
+    ("trials on Ray", "ray", "ray"),
+)
 State = Literal["ok", "missing", "broken"]
 MARKS: dict[State, str] = {"ok": "[green]✓[/green]", "missing": "[yellow]–[/yellow]", "broken": "[red]✗[/red]"}
-CAN_I_RUN, INSTALL, MODELS, KEYS, AGENTS, PARTS = (
-    "Can I run",
-    "This install",
-    "Models on this machine",
-    "Keys",
-    "Agents",
-    "Extra parts",
-)
+CAN_I_RUN, INSTALL, MODELS = "Can I run", "This install", "Models on this machine"
+KEYS, AGENTS, PARTS = "Keys", "Agents", "Extra parts"
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,27 @@ def command(
     upskill doctor -- python3 -m pytest  run a command as a trial would
     """
     if sandbox is None and not command_line:
-        _check_machine(as_json=as_json)
-        return
+        rows = list(_look())
+        if as_json:
+            show_json([asdict(row) for row in rows])
+        else:
+            show(_draw(rows))
+        raise click.exceptions.Exit(2 if any(row.state == "broken" for row in rows) else 0)
     limits = _parse_limits(allowed)
     chosen = asyncio.run(choose_sandbox(None if sandbox == FIRST_THAT_WORKS else sandbox))
     if gpu:
         check_gpu(chosen.backend)
     if chosen.warning:
         note(f"upskill: {chosen.warning}")
+    if not command_line and as_json:
+        show_json(chosen.record())
+        return
     if not command_line:
-        _show_sandbox(chosen, as_json=as_json)
+        click.echo(f"{chosen.name}: {chosen.label}")
+        for each in chosen.passed:
+            click.echo(f"  {each}")
+        for name, why in chosen.refused.items():
+            click.echo(f"not {name}: {why.removeprefix(name + ': ')}")
         return
     stdin = b""
     if stdin_file is not None:
@@ -156,8 +169,8 @@ def _parse_limits(allowed: tuple[str, ...]) -> Limits:
         name, _, value = text.partition("=")
         if name not in LIMITS:
             raise UsageError(f"--allow {text}: no limit is called {name!r}", did_you_mean(name, LIMITS))
-        found = re.fullmatch(LIMITS[name], value.strip(), re.IGNORECASE)
-        number = float(found[1]) * UNITS[found[2].upper()] if found else 0
+        parsed = re.fullmatch(LIMITS[name], value.strip(), re.IGNORECASE)
+        number = float(parsed[1]) * UNITS[parsed[2].upper()] if parsed else 0
         if not number:
             hint = "Give seconds, such as 0.5." if LIMITS[name] == SECONDS else "Write 100000, 64K, 512M or 2G."
             raise UsageError(f"--allow {text}: {value!r} is no such limit", hint)
@@ -198,27 +211,6 @@ def _output_printer() -> OnOutput:
     return write
 
 
-def _show_sandbox(chosen: SandboxChoice, *, as_json: bool) -> None:
-    if as_json:
-        show_json(chosen.record())
-        return
-    click.echo(f"{chosen.name}: {chosen.label}")
-    for each in chosen.passed:
-        click.echo(f"  {each}")
-    for name, why in chosen.refused.items():
-        click.echo(f"not {name}: {why.removeprefix(name + ': ')}")
-
-
-def _check_machine(*, as_json: bool) -> None:
-    rows = list(_look())
-    if as_json:
-        show_json([asdict(row) for row in rows])
-    else:
-        show(_draw(rows))
-    if any(row.state == "broken" for row in rows):
-        raise click.exceptions.Exit(2)
-
-
 def _draw(rows: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -231,8 +223,8 @@ def _draw(rows: Sequence[Row]) -> Table:
         missing_keys = [row.fix for row in of_group if group == KEYS and row.state == "missing"]
         for row in of_group:
             if row.group != KEYS or row.state != "missing":
-                said = ": ".join(filter(None, (row.detail, row.fix)))
-                table.add_row(f"  {MARKS[row.state]} {escape(row.what)}", escape(printable(said)))
+                detail = ": ".join(filter(None, (row.detail, row.fix)))
+                table.add_row(f"  {MARKS[row.state]} {escape(row.what)}", escape(printable(detail)))
         if missing_keys:
             which = "no other key" if len(missing_keys) < len(of_group) else "no key"
             names = ", ".join(fix.removeprefix("set ") for fix in missing_keys)
@@ -244,8 +236,14 @@ def _look() -> Iterator[Row]:
     keys = find_keys()
     local, sandbox, agents = list(_local()), _sandbox(), list(_agents())
     servers = find_servers(keys)
-    key_rows = [_key("anthropic", ("ANTHROPIC_API_KEY",), keys)]
-    key_rows += [_key(name, row.key_variables, keys) for name, row in ENDPOINTS.items() if row.key_required]
+    variables = {"anthropic": ("ANTHROPIC_API_KEY",)}
+    variables |= {name: row.key_variables for name, row in ENDPOINTS.items() if row.key_required}
+    key_rows: list[Row] = []
+    for name, names in variables.items():
+        if known := next((variable for variable in names if keys.get(variable)), None):
+            key_rows.append(Row(KEYS, f"key {name}", "ok", f"{known} is set"))
+        else:
+            key_rows.append(Row(KEYS, f"key {name}", "missing", "no key", f"set {names[0]}"))
     yield from _answers(local, servers, key_rows, agents, sandbox)
     yield Row(INSTALL, "upskill", "ok", f"{__version__} on Python {sys.version.split()[0]}")
     settings = Settings()
@@ -259,7 +257,7 @@ def _look() -> Iterator[Row]:
     yield from _servers(servers, keys)
     yield from key_rows
     yield from agents
-    yield from _extras()
+    yield from (_package(PARTS, *part) for part in EXTRAS)
 
 
 def _answers(
@@ -281,8 +279,7 @@ def _answers(
     acting += [name for name in programs if AGENT_SPECS[name].agent and sandbox.state == "ok"]
     yield _answer("an agent", acting, "an agent needs a sandbox", sandbox.fix)
     yield sandbox
-    yield _gpu(served)
-    yield from _kernels()
+    yield from _gpu(served)
 
 
 def _answer(what: str, names: list[str], otherwise: str, fix: str) -> Row:
@@ -291,34 +288,28 @@ def _answer(what: str, names: list[str], otherwise: str, fix: str) -> Row:
     return Row(CAN_I_RUN, what, "missing", otherwise, fix)
 
 
-def _gpu(served: list[str]) -> Row:
-    """Embedded models compute on the CPU; a GPU is used through a server."""
-    name = _gpu_name()
+def _gpu(served: list[str]) -> Iterator[Row]:
+    """A GPU, which models use through a server, and how far the tiers of the `kernel` check go here."""
+    name, compiling = _gpu_name(), "compile CUDA kernels"
     if not name:
-        return Row(CAN_I_RUN, "on a GPU", "missing", "none was found; embedded models run on the CPU")
-    if served:
-        return Row(CAN_I_RUN, "on a GPU", "ok", f"{name}, through {served[0]}")
-    return Row(
-        CAN_I_RUN, "on a GPU", "missing", f"{name}, and no server that uses it", "ollama serve, or vllm serve MODEL"
-    )
-
-
-def _kernels() -> Iterator[Row]:
-    """How far the tiers of the `kernel` check go here."""
-    compiling, running = "compile CUDA kernels", "run CUDA kernels"
+        yield Row(CAN_I_RUN, "on a GPU", "missing", "none was found; embedded models run on the CPU")
+    elif served:
+        yield Row(CAN_I_RUN, "on a GPU", "ok", f"{name}, through {served[0]}")
+    else:
+        fix = "ollama serve, or vllm serve MODEL"
+        yield Row(CAN_I_RUN, "on a GPU", "missing", f"{name}, and no server that uses it", fix)
     try:
         nvcc = find_toolchain().nvcc
-    except MissingTool:
-        yield Row(CAN_I_RUN, compiling, "missing", "there is no CUDA compiler (nvcc)", add_extra("cuda"))
-    else:
         if shutil.which("g++"):
             yield Row(CAN_I_RUN, compiling, "ok", f"yes: {nvcc}")
         else:
             yield Row(CAN_I_RUN, compiling, "missing", f"{nvcc} needs g++", "install g++ for all users")
-    if lack := kernels_lack():
-        yield Row(CAN_I_RUN, running, "missing", *lack)
+    except MissingTool:
+        yield Row(CAN_I_RUN, compiling, "missing", "there is no CUDA compiler (nvcc)", add_extra("cuda"))
+    if missing := kernels_lack():
+        yield Row(CAN_I_RUN, "run CUDA kernels", "missing", *missing)
     else:
-        yield Row(CAN_I_RUN, running, "ok", f"yes: {_gpu_name() or 'an NVIDIA GPU'}")
+        yield Row(CAN_I_RUN, "run CUDA kernels", "ok", f"yes: {name or 'an NVIDIA GPU'}")
 
 
 def _gpu_name() -> str:
@@ -363,10 +354,11 @@ def _servers(found: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
             continue
         server = by_name.get(name)
         if server is None:
-            url = next((keys[variable] for variable in row.url_variables if keys.get(variable)), "")
-            said = f"{url} (another machine's, contacted when used)"
-            fix = "" if url else f"set {row.url_variables[0]}, or use --base-url URL"
-            yield Row(MODELS, f"server {name}", "ok" if url else "missing", said if url else "no address", fix)
+            if url := next((keys[variable] for variable in row.url_variables if keys.get(variable)), ""):
+                yield Row(MODELS, f"server {name}", "ok", f"{url} (another machine's, contacted when used)")
+            else:
+                fix = f"set {row.url_variables[0]}, or use --base-url URL"
+                yield Row(MODELS, f"server {name}", "missing", "no address", fix)
         elif server.models:
             more = f" and {len(server.models) - 3} more" if len(server.models) > 3 else ""
             yield Row(MODELS, f"server {name}", "ok", f"{server.url} has {', '.join(server.models[:3])}{more}")
@@ -378,53 +370,30 @@ def _servers(found: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
 
 def _agents() -> Iterator[Row]:
     for spec in (spec for spec in AGENT_SPECS.values() if spec.program):
-        found = shutil.which(spec.program)
+        path = shutil.which(spec.program)
         companion, install = spec.companion
-        if found is None:
-            said = f"{spec.program} is not on PATH"
-            yield Row(AGENTS, f"agent {spec.name}", "missing", said, spec.install, spec.log_in)
-        elif companion and shutil.which(companion) is None:
-            yield Row(AGENTS, f"agent {spec.name}", "ok", f"{found} (as a student that acts it also needs {install})")
-        else:
-            yield Row(AGENTS, f"agent {spec.name}", "ok", found)
+        if path is None:
+            detail = f"{spec.program} is not on PATH"
+            yield Row(AGENTS, f"agent {spec.name}", "missing", detail, spec.install, spec.log_in)
+            continue
+        also = f" (as a student that acts it also needs {install})" if companion and not shutil.which(companion) else ""
+        yield Row(AGENTS, f"agent {spec.name}", "ok", path + also)
 
 
-def _extras() -> Iterator[Row]:
-    for what, package, extra in (
-        ("bridge pydantic-ai", "pydantic_ai", "providers"),
-        ("MCP servers", "mcp", "mcp"),
-        ("PDF, HTML, Word", "pypdf", "documents"),
-        ("pictures as PNG", "resvg_py", "png"),
-        ("PostgreSQL store", "psycopg", "postgres"),
-        ("trials on Ray", "ray", "ray"),
-    ):
-        if importlib.util.find_spec(package) is None:
-            yield Row(PARTS, what, "missing", "not installed", add_extra(extra))
-        else:
-            yield Row(PARTS, what, "ok", package)
+def _package(group: str, what: str, package: str, extra: str) -> Row:
+    if importlib.util.find_spec(package) is None:
+        return Row(group, what, "missing", "not installed", add_extra(extra))
+    return Row(group, what, "ok", package)
 
 
 def _local() -> Iterator[Row]:
     """The runtime of embedded models first, then their weights."""
-    if importlib.util.find_spec("xllamacpp") is None:
-        yield Row(MODELS, "local runtime", "missing", "not installed", add_extra("local"))
-    else:
-        yield Row(MODELS, "local runtime", "ok", "xllamacpp")
+    yield _package(MODELS, "local runtime", "xllamacpp", "local")
     for name, row in LOCAL_MODELS.items():
-        here = weights_state(row)
+        here, fix = weights_state(row), f"upskill models pull {name}"
         if here == "ready":
             yield Row(MODELS, f"local:{name}", "ok", str(weights_path(row)))
         elif here == "damaged":
-            yield Row(
-                MODELS, f"local:{name}", "broken", f"{weights_path(row)} is damaged", f"upskill models pull {name}"
-            )
+            yield Row(MODELS, f"local:{name}", "broken", f"{weights_path(row)} is damaged", fix)
         elif name == DEFAULT_LOCAL_MODEL:
-            fix = f"upskill models pull {name}"
             yield Row(MODELS, f"local:{name}", "missing", "downloaded at first use, or now", fix)
-
-
-def _key(name: str, variables: tuple[str, ...], keys: Mapping[str, str]) -> Row:
-    found = next((variable for variable in variables if keys.get(variable)), None)
-    if found:
-        return Row(KEYS, f"key {name}", "ok", f"{found} is set")
-    return Row(KEYS, f"key {name}", "missing", "no key", f"set {variables[0]}")

@@ -131,13 +131,13 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
 
 
 def _say_what_changed(before: Evaluation, after: Evaluation, store: Store) -> None:
-    from upskill.reports.comparison import summarise  # noqa: PLC0415 - rich, only where something is compared
+    from upskill.reports.comparison import summarize  # noqa: PLC0415 - rich, only where something is compared
     from upskill.runs.results.comparison import Side, compare  # noqa: PLC0415
 
     for model in after.plan.addresses:
         if before.plan.suite.by_id.keys() & after.plan.suite.by_id.keys():
             found = compare(store, Side(before.run, model, "skill"), Side(after.run, model, "skill"))
-            click.echo(f"Since the previous save, {model}: {summarise(found)}")
+            click.echo(f"Since the previous save, {model}: {summarize(found)}")
 
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
+from upskill.cli.console import write_file
 from upskill.cli.help import Command
-from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.suites import Suite
 from upskill.suites.files import decode
@@ -40,35 +38,24 @@ def command(file: str, output: str, force: bool) -> None:
     if Suite.read(text.encode(), f"{file}, as a suite").fingerprint != suite.fingerprint:
         raise AssertionError("the written suite is not the one that was read")
     if output:
-        _write(Path(output), text, force=force)
+        write_file(output, text, overwrite=force)
     else:
         click.echo(text, nl=False)
-    for line in _told(suite, output):
+    for line in _describe(suite, output):
         click.echo(line, err=not output)
 
 
-def _told(suite: Suite, output: str) -> list[str]:
+def _describe(suite: Suite, output: str) -> list[str]:
     notes = suite.notes
     lines = [f"wrote {output}"] if output else []
     if notes is None:
         lines += [f"{suite.source}: {len(suite.cases)} cases, as they were"]
     else:
         lines += [f"{suite.source} ({notes.title}): {notes.summary}"]
-        for title, told in (("changed", notes.changed()), ("left out", notes.left_out())):
-            lines += [f"  {title}: {line}" for line in told]
+        for title, details in (("changed", notes.changed()), ("left out", notes.left_out())):
+            lines += [f"  {title}: {line}" for line in details]
         lines += [f"  {notes.metadata}"] if notes.metadata else []
     judge = any(named.check.needs_judge for case in suite.cases for named in case.checks)
     if output:
         lines += [f"Next: upskill eval SKILL -t {output}{' --judge MODEL' if judge else ''}"]
     return lines
-
-
-def _write(path: Path, text: str, *, force: bool) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w" if force else "x", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{path}: is there already", "Name another file, or overwrite it with --force.") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error

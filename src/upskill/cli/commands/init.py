@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from upskill.cli.console import write_file
 from upskill.cli.help import Command
 from upskill.errors import UsageError
 from upskill.settings import FILE as SETTINGS_FILE
@@ -42,13 +43,16 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
         description = description or click.prompt("What it does, then when to use it", default=DESCRIPTION)
         ci = ci or click.confirm(f"Write {WORKFLOW} too?", default=False)
     named = folder.as_posix() if folder.is_absolute() or ".." in folder.parts else f"./{folder.as_posix()}"
-    _write({folder / path: text for path, text in _checked(folder, named, description).items()})
+    for path, text in _checked(folder, named, description).items():
+        write_file(str(folder / path), text, overwrite=False)
     others = {Path(SETTINGS_FILE): settings_file()}
     schemas = {Path(path): text for path, text in schema_files().items()}
     if ci:
         others[Path(WORKFLOW)] = workflow_file(folder.as_posix())
     kept = [path for path in (*others, *schemas) if path.exists()]
-    _write({path: text for path, text in (others | schemas).items() if path not in kept})
+    for path, text in (others | schemas).items():
+        if path not in kept:
+            write_file(str(path), text, overwrite=False)
     for path in [folder, *others]:
         click.echo(f"{'kept' if path in kept else 'wrote'} {path.as_posix()}{'/' if path == folder else ''}")
     click.echo(f"{'kept' if set(schemas) <= set(kept) else 'wrote'} {SCHEMAS}/ (what editors complete and check with)")
@@ -65,13 +69,3 @@ def _checked(folder: Path, place: str, description: str) -> Mapping[str, str]:
         raise UsageError(f"{place}: {wrong[0].message}", "Names have lowercase letters, digits and single dashes.")
     way = os.path.relpath(SCHEMAS, folder / "evals")
     return skill_files(name, place, description, Path(way).as_posix())
-
-
-def _write(files: Mapping[Path, str]) -> None:
-    for path, text in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -118,7 +118,7 @@ def _to_json(found: SampleSizes) -> dict[str, Any]:
 def _render(found: SampleSizes, wanted: str) -> list[RenderableType]:
     source = "what a stored run shows" if found.is_measured else "assumptions (no stored run yet)"
     table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ["Runs a case", "Cases needed", "Trials", "Time"]
+    columns = ["Runs per case", "Cases needed", "Trials", "Time"]
     if found.cases is not None:
         columns[3:3], columns[5:] = ["Cost"], ["Chance with your cases"]
     for column in columns:

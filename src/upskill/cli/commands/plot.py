@@ -11,7 +11,7 @@ import click
 
 from upskill.cli.commands.completion import complete_models, complete_runs
 from upskill.cli.commands.runs import command as runs_command
-from upskill.cli.console import check_writable, note
+from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import store_option
 from upskill.cli.run_names import open_run
@@ -30,7 +30,6 @@ KINDS = {
     "pareto": ("pareto", "cost", "tokens"),
     "heat-map": ("heat", "cases", "matrix"),
 }
-SUFFIXES = (".svg", ".png")
 
 
 @click.command("plot", cls=Command)
@@ -71,14 +70,8 @@ SUFFIXES = (".svg", ".png")
     "--width", type=click.IntRange(320, 4000), default=720, show_default=True, metavar="PX", help="How wide to draw it."
 )
 @store_option
-# Of `runs`, which was called `plot` once.
-@click.option("-s", "--skill", "skills", multiple=True, hidden=True)
-@click.option("--metric", type=click.Choice(["success", "tokens"]), default="success", hidden=True)
-@click.option("--csv", "csv_file", hidden=True)
-@click.option("--all", "every", is_flag=True, hidden=True)
-@click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.pass_context
-def command(context: click.Context, **given: Any) -> None:
+def command(context: click.Context, **values: Any) -> None:
     """Draw RUN: lift with its interval (forest), pass rates (bars), tokens or cost against pass rate (pareto), every
     case (heat-map).
 
@@ -89,20 +82,16 @@ def command(context: click.Context, **given: Any) -> None:
     upskill plot last -o heat-map.png                 every case, as PNG
     upskill plot last --kind all -o pictures          all four, in a folder
     """
-    listing = {name: given.pop(name) for name in ("skills", "metric", "csv_file", "every", "as_json")}
-    asked = given["output"] or given["kinds"]
-    if given["run"] is None and not asked:
-        context.invoke(runs_command, store=given["store"], models=given["models"], **listing)
-        return
-    if any(listing[name] for name in ("skills", "csv_file", "every", "as_json")):
-        raise UsageError("a picture is of one run", "Leave -s, --csv, --all and --json out; `upskill runs` has them.")
-    given["run"] = given["run"] or "last"
-    _draw(_Options(**given))
+    options = _Options(**values)
+    if not (options.run or options.output or options.kinds):  # as upstream's `plot` does
+        context.invoke(runs_command, store=options.store, models=options.models)
+    else:
+        _draw(options)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    run: str
+    run: str | None
     output: str | None
     kinds: tuple[str, ...]
     models: tuple[str, ...]
@@ -117,7 +106,7 @@ class _Options:
         if self.kinds:
             return list(dict.fromkeys(self.kinds))
         name = Path(self.output or "").stem.lower()
-        named = [kind for kind, words in KINDS.items() if any(word in name for word in words)]
+        named = [kind for kind, parts in KINDS.items() if any(part in name for part in parts)]
         return named[:1] or ["forest" if "baseline" in run.plan.arms else "bars"]
 
     def files(self, run: Run, kinds: Sequence[str]) -> list[str]:
@@ -126,17 +115,14 @@ class _Options:
             if len(kinds) > 1:
                 raise UsageError(f"{len(kinds)} pictures cannot all go to standard output", "Name a folder with -o.")
             return ["-"]
-        place = Path(self.output or ".")
-        if place.is_dir() or (place.suffix == "" and len(kinds) > 1):
-            files = [str(place / f"{run.id}-{kind}.svg") for kind in kinds]
-        elif place.suffix.lower() not in SUFFIXES:
-            raise UsageError(
-                f"{place}: is no kind of picture that can be drawn", "Name a file that ends in .svg or .png."
-            )
-        elif len(kinds) > 1:
-            files = [str(place.with_stem(f"{place.stem}-{kind}")) for kind in kinds]
+        path = Path(self.output or ".")
+        if path.is_dir() or (path.suffix == "" and len(kinds) > 1):
+            files = [str(path / f"{run.id}-{kind}.svg") for kind in kinds]
+        elif path.suffix.lower() not in (".svg", ".png"):
+            hint = "Name a file that ends in .svg or .png."
+            raise UsageError(f"{path}: is no kind of picture that can be drawn", hint)
         else:
-            files = [str(place)]
+            files = [str(path.with_stem(f"{path.stem}-{kind}") if len(kinds) > 1 else path) for kind in kinds]
         for file in files:
             check_writable(file)
         return files
@@ -147,7 +133,7 @@ def _draw(options: _Options) -> None:
     from upskill.reports.pictures import PictureOptions  # noqa: PLC0415
     from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
 
-    with open_run(options.store, options.run) as (store, run):
+    with open_run(options.store, options.run or "last") as (store, run):
         for model in options.models:
             if model not in run.models:
                 raise UsageError(f"{run.id}: no model is called {model!r}", did_you_mean(model, run.models))
@@ -157,7 +143,13 @@ def _draw(options: _Options) -> None:
     document = to_dict(evaluation)
     if options.models:
         document["models"] = [model for model in document["models"] if model["model"] in options.models]
-    missing = _missing(evaluation.run)
+    scored, errored, trials = run.passed + run.failed, run.errored, counted(run.trials, "trial")
+    missing: list[str] = []  # what a picture leaves out
+    if scored + errored < run.trials:
+        also = f", {errored:,} errored" if errored else ""
+        missing = [f"Not finished: {scored:,} of {trials} scored{also}. The same eval continues with it."]
+    elif errored:
+        missing = [f"{errored:,} of {trials} errored; no rate counts them."]
     for line in missing:
         note(line)
     for kind, file in zip(kinds, files, strict=True):
@@ -168,16 +160,17 @@ def _draw(options: _Options) -> None:
             has_reference=bool(run.plan.reference_skill),
             notes=missing,
         )
-        _write(_picture(kind, document, evaluation, look, options.by), file, png=png)
+        svg = _picture(kind, document, evaluation, look, options.by)
+        if file == "-":
+            click.echo(svg)
+        elif png:
+            from upskill.reports.pictures.png import to_png  # noqa: PLC0415 - an extra
 
-
-def _missing(run: Run) -> list[str]:
-    """What a picture leaves out: trials that errored, and those that were not run yet."""
-    scored, trials = run.passed + run.failed, counted(run.trials, "trial")
-    if scored + run.errored < run.trials:
-        errored = f", {run.errored:,} errored" if run.errored else ""
-        return [f"Not finished: {scored:,} of {trials} scored{errored}. The same eval goes on with it."]
-    return [f"{run.errored:,} of {trials} errored; no rate counts them."] if run.errored else []
+            write_file(file, to_png(svg))
+        else:
+            write_file(file, f"{svg}\n")
+        if file != "-":
+            note(f"Wrote {file}")
 
 
 def _picture(
@@ -192,21 +185,3 @@ def _picture(
     if kind == "pareto":
         return pictures.pareto(document, options, by=by)
     return pictures.lift_forest(document, options) if kind == "forest" else pictures.pass_rates(document, options)
-
-
-def _write(svg: str, file: str, *, png: bool) -> None:
-    if file == "-":
-        click.echo(svg)
-        return
-    if png:
-        from upskill.reports.pictures.png import to_png  # noqa: PLC0415 - an extra
-
-        data = to_png(svg)
-    else:
-        data = f"{svg}\n".encode()
-    try:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
-    note(f"Wrote {file}")

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from rich.markup import escape
 from rich.text import Text
 
 from upskill.cli.console import note, show, show_json, write_file
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 Metric = Literal["success", "tokens"]
 Document = Mapping[str, Any]  # a verdict as JSON has it
-MOST_RUNS = 50  # that are shown at a time
+MAX_RUNS = 50  # that are shown at a time
 
 
 @click.command("runs", cls=Command)
@@ -37,7 +36,7 @@ MOST_RUNS = 50  # that are shown at a time
 @click.option(
     "--csv", "csv_file", metavar="PATH", help="Write every run and model as a row of a CSV file (- prints it)."
 )
-@click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MOST_RUNS}.")
+@click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MAX_RUNS}.")
 @json_option
 def command(
     store: str | None,
@@ -62,12 +61,12 @@ def command(
             say_nothing_yet("no run is stored here", "`upskill eval SKILL` makes one; `upskill init` starts a skill.")
         return
     with opened:
-        wanted = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
+        runs = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
         if csv_file:
-            _write_csv(opened, wanted, models, csv_file)
+            _write_csv(opened, runs, models, csv_file)
             return
-        listed = list(wanted if as_json or every else islice(wanted, MOST_RUNS))[::-1]
-        older = 0 if as_json or every else sum(1 for _ in wanted)
+        listed = list(runs if as_json or every else islice(runs, MAX_RUNS))[::-1]
+        older = 0 if as_json or every else sum(1 for _ in runs)
         rows = [
             (run, verdict)
             for run in listed
@@ -98,17 +97,15 @@ def _verdict_documents(store: Store, run: Run) -> list[Document]:
     """As they were reported; computed from every outcome only where that is not stored, or would be another today."""
     from upskill.runs.results.looks import reported_verdicts  # noqa: PLC0415
 
-    if (reported := reported_verdicts(store, run)) is not None:
-        return reported
-
-    return [verdict.to_dict() for verdict in _verdicts(store, run)]
+    reported = reported_verdicts(store, run)
+    return [verdict.to_dict() for verdict in _verdicts(store, run)] if reported is None else reported
 
 
 def _write_csv(store: Store, runs: Iterable[Run], models: Sequence[str], file: str) -> None:
     from upskill.reports.csv import render_rows  # noqa: PLC0415 - numpy comes with it
 
-    found = [(run, verdict) for run in list(runs)[::-1] for verdict in _verdicts(store, run)]
-    rows = [(run, verdict) for run, verdict in found if not models or verdict.model in models]
+    every = ((run, verdict) for run in list(runs)[::-1] for verdict in _verdicts(store, run))
+    rows = [(run, verdict) for run, verdict in every if not models or verdict.model in models]
     if file == "-":
         click.echo(render_rows(rows), nl=False)
         return
@@ -129,7 +126,7 @@ def _to_json(run: Run, verdict: Document) -> dict[str, object]:
 
 
 def _tokens(arm: Document) -> float:
-    """Tokens a task."""
+    """Tokens per task."""
     scored = arm["passed"] + arm["failed"]
     return (arm["input_tokens"] + arm["output_tokens"]) / scored if scored else 0.0
 
@@ -147,17 +144,15 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     shown: list[Text] = []
     for run, verdict in rows:
-        open_end = "" if run.finished else f"  (unfinished: {_so_far(run)})"
+        limits = ""
+        if not run.finished:
+            limits = f"  (unfinished: {run.passed + run.failed:,} of {counted(run.trials, 'trial')})"
         if part := run.plan.suite.part:
-            open_end += f"  ({len(run.plan.suite.cases)} of {part.of} cases, {escape(part.chosen)})"
-        shown.append(
-            Text.from_markup(
-                f"[bold]{escape(run.id)}[/bold]  {escape(verdict['model'])}  [dim]{run.created}[/dim]{open_end}"
-            )
-        )
-        names = tuple(
-            arm_names(has_reference=run.plan.reference_skill is not None)[arm] for arm in ("baseline", "skill")
-        )
+            limits += f"  ({len(run.plan.suite.cases)} of {part.of} cases, {part.chosen})"
+        head = (run.id, "bold"), f"  {verdict['model']}  ", (run.created, "dim"), limits
+        shown.append(Text.assemble(*head))
+        of_arm = arm_names(has_reference=run.plan.reference_skill is not None)
+        names = (of_arm["baseline"], of_arm["skill"])
         width = 1 + max(map(len, names))
         for name, arm in zip(names, _arms(verdict), strict=True):
             if not arm["passed"] + arm["failed"]:
@@ -177,7 +172,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     """Skills by models; a line for each pair of them where there are too many models for that."""
-    from upskill.reports.layout import FirstThatFits, FittedTable  # noqa: PLC0415
+    from upskill.reports.layout import FittedTable  # noqa: PLC0415
 
     # Later runs replace earlier ones, and those without limits what was run in part, or not with and without a skill.
     by_part = sorted(rows, key=lambda row: not _limits(*row))
@@ -187,17 +182,15 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     matrix = [
         {"Skill": Text(skill)} | {model: cells.get((skill, model), Text("–")) for model in models} for skill in skills
     ]
-    title = "Pass rate" if metric == "success" else "Tokens a task"
+    title = "Pass rate" if metric == "success" else "Tokens per task"
     pairs = [
         {"Model": Text(model), "Skill": Text(skill), title: cells[skill, model]}
         for skill in skills
         for model in models
         if (skill, model) in cells
     ]
-    return FirstThatFits(
-        FittedTable(matrix, left=["Skill", *models], indent=0),
-        FittedTable(pairs, left=["Model", "Skill", title], indent=0),
-    )
+    narrow = FittedTable(pairs, left=["Model", "Skill", title], indent=0)
+    return FittedTable(matrix, left=["Skill", *models], indent=0, narrow=narrow)
 
 
 def _limits(run: Run, verdict: Document) -> str:
@@ -206,16 +199,12 @@ def _limits(run: Run, verdict: Document) -> str:
     return limits_of(run, verdict["decision"])
 
 
-def _so_far(run: Run) -> str:
-    return f"{run.passed + run.failed:,} of {counted(run.trials, 'trial')}"
-
-
 def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
     from upskill.reports.numbers import before_after, percent, points  # noqa: PLC0415
 
     if verdict["reason"] == "isolation":
         return Text("INVALID", style="bold red")
-    limits = f", {found}" if (found := _limits(run, verdict)) else ""
+    limits = f", {limits}" if (limits := _limits(run, verdict)) else ""
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
     lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""

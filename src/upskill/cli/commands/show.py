@@ -53,7 +53,7 @@ PAGE = 40  # trials that are shown at a time
 )
 @store_option
 @json_option
-def command(**given: Any) -> None:
+def command(**values: Any) -> None:
     """Show RUN: a summary, and its trials with prompt, answer and findings, a page at a time; --json has them all.
 
     RUN is an id, the start of one, `last`, `last~1` for the one before it, or `last:held-out` and `last:fit` for the
@@ -61,19 +61,19 @@ def command(**given: Any) -> None:
 
     With --sources it is a skill's folder, and every line of the skill is shown with the evidence behind it.
     """
-    options = _Options(**given)
+    options = _Options(**values)
     if options.sources:
         _show_sources(Skill.load(options.run), as_json=options.as_json)
         return
-    with open_run(options.store, options.run) as (store, found):
+    with open_run(options.store, options.run) as (store, run):
         if options.bugs:
-            _show_bugs(store, found, as_json=options.as_json)
+            _show_bugs(store, run, as_json=options.as_json)
         elif options.checks:
-            _show_checks(store, found, options)
+            _show_checks(store, run, options)
         elif options.as_json:
-            _show_json(store, found, options)
+            _show_json(store, run, options)
         else:
-            _show_page(store, found, options)
+            _show_page(store, run, options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,7 @@ class _Options:
 
     def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
         """The results that were asked for; UsageError for a case or a model that the run does not have."""
-        cases = [case.id for case in run.plan.suite.cases]
-        for what, name, known in (("case", self.case, cases), ("model", self.model, run.models)):
+        for what, name, known in (("case", self.case, run.plan.suite.by_id), ("model", self.model, run.models)):
             if name is not None and name not in known:
                 raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
         arm = self.arm or ("skill" if self.failed else None)
@@ -108,12 +107,13 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
     results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
     if not results and number > 1:
         raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
-    notes = [*mixed_snapshots(store.snapshots(run)), *_people(store, run)]
+    people = agreement_with_people(store, run)
+    notes = [*mixed_snapshots(store.snapshots(run)), *(people.lines() if people else ())]
     show(*trials.render_heading(run, store.progress(run), store.leaks(run), notes))
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
-    cases = {item.id: item for item in run.plan.suite.cases}
-    for case_id, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
-        show(*trials.render_case(cases[case_id], list(group), baseline, detailed=options.case is not None))
+    for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
+        stored = run.plan.suite.by_id[case]
+        show(*trials.render_case(stored, list(group), baseline, detailed=options.case is not None))
     if len(results) > PAGE:
         note(f"This is page {number}, with {PAGE} trials. There are more: --page {number + 1} has the next ones.")
 
@@ -130,11 +130,6 @@ def _show_json(store: Store, run: Run, options: _Options) -> None:
     people = agreement_with_people(store, run)
     more = f',\n  "feedback": {to_json_text(people.to_dict())}' if people else ""
     click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
-
-
-def _people(store: Store, run: Run) -> list[str]:
-    people = agreement_with_people(store, run)
-    return people.lines() if people else []
 
 
 def _show_checks(store: Store, run: Run, options: _Options) -> None:
@@ -154,16 +149,16 @@ def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:
     from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
 
     versions = f"upskill {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    found = [(trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)]
+    bugs = [(trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)]
     if as_json:
-        bugs = [{**asdict(trial), "error": error, "traceback": traceback} for trial, error, traceback in found]
-        show_json({"run": run.id, "versions": versions, "bugs": bugs})
+        rows = [{**asdict(trial), "error": error, "traceback": traceback} for trial, error, traceback in bugs]
+        show_json({"run": run.id, "versions": versions, "bugs": rows})
         return
-    if not found:
+    if not bugs:
         note(f"No trial of {run.id} hit a bug in upskill.")
         return
     click.echo(versions)
-    for trial, error, traceback in found:
+    for trial, error, traceback in bugs:
         click.echo(f"\n{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(error)}")
         click.echo(printable(traceback.rstrip()))
 
@@ -178,20 +173,14 @@ def _show_sources(skill: Skill, *, as_json: bool) -> None:
         rows = [{"line": line, "evidence": list(ids), "own": is_own} for line, ids, is_own in lines if line.strip()]
         show_json({"skill": skill.name, "lines": rows, "evidence": {k: dict(v) for k, v in meta.evidence.items()}})
         return
-    shown = [
-        Text.assemble(line, (f"  [{', '.join(ids) or OWN_KNOWLEDGE}]", "yellow" if is_own else "cyan"))
-        if ids or is_own
-        else Text(line)
-        for line, ids, is_own in lines
-    ]
-    show(*shown, Text(""))
+    for line, ids, is_own in lines:
+        sources = f"  [{', '.join(ids) or OWN_KNOWLEDGE}]" if ids or is_own else ""
+        show(Text.assemble(line, (sources, "yellow" if is_own else "cyan")))
+    show(Text(""))
     if own:
-        words = f"{len(own)} of {counted(count, 'line')} are the teacher's own: nothing that was given says them."
-        show(Text.assemble((OWN_KNOWLEDGE, "yellow"), f" {words}"))
+        summary = f" {len(own)} of {counted(count, 'line')} are the teacher's own: nothing that was given says them."
+        show(Text.assemble((OWN_KNOWLEDGE, "yellow"), summary))
     for name, row in meta.evidence.items():
         origin = f" ({row['from']})" if row.get("from") else ""
-        show(
-            Text.assemble(
-                (f"{name}", "cyan"), f" {row.get('kind', '')}{origin}: {' '.join(row.get('text', '').split())}"
-            )
-        )
+        text = f" {row.get('kind', '')}{origin}: {' '.join(row.get('text', '').split())}"
+        show(Text.assemble((name, "cyan"), text))

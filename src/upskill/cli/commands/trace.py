@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +18,17 @@ from upskill.cli.help import Group
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.plain import as_list
-from upskill.traces import Step, Trace
+from upskill.traces import Step
 from upskill.traces.formats import read_trace
-from upskill.traces.sessions import SESSION_AGENTS, Session, find_sessions, find_trace
+from upskill.traces.sessions import SESSION_AGENTS, find_sessions, find_trace
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from upskill.traces.redaction.redact import Redaction
 
-COLOURS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system": "dim", "tool": "yellow"}
+USAGE = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
+COLORS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system": "dim", "tool": "yellow"}
 
 
 class ShowFirst(Group):
@@ -58,7 +60,17 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
         except UsageError as error:
             note(f"Skipped: {error.message}")
             continue
-        rows.append(_row(session, trace, redact(" ".join(trace.goal.split())), redact(trace.cwd)))
+        rows.append(
+            {
+                "agent": session.agent,
+                "when": datetime.fromtimestamp(session.changed, UTC).isoformat(timespec="seconds"),
+                "folder": redact(trace.cwd),
+                "goal": redact(" ".join(trace.goal.split())),
+                "calls": len(trace.calls),
+                "session": session.name,
+                "path": str(session.path),
+            }
+        )
     if as_json:
         show_json(rows)
         return
@@ -78,18 +90,6 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
         note(f"{len(sessions) - len(rows)} older ones; show more with --limit.")
 
 
-def _row(session: Session, trace: Trace, goal: str, folder: str) -> dict[str, Any]:
-    return {
-        "agent": session.agent,
-        "when": datetime.fromtimestamp(session.changed, UTC).isoformat(timespec="seconds"),
-        "folder": folder,
-        "goal": goal,
-        "calls": len(trace.calls),
-        "session": session.name,
-        "path": str(session.path),
-    }
-
-
 @command.command("show")
 @click.argument("source", metavar="PATH|AGENT:last")
 @click.option("--format", "format_", metavar="NAME", default="", help="Read it as this format instead of detecting it.")
@@ -104,15 +104,14 @@ def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
         show_json(to_dict(redaction))
     else:
         show(*_timeline(redaction, lines=None if full else 6))
-    for said in redaction.trace.warnings:
-        note(f"Warning: {said}")
+    for warning in redaction.trace.warnings:
+        note(f"Warning: {warning}")
     note(redaction.summary[0].upper() + redaction.summary[1:] + ".")
 
 
 def to_dict(redaction: Redaction) -> dict[str, Any]:
     """A trace as one JSON document; steps count from 1."""
     trace = redaction.trace
-    usage = trace.usage
     return {
         "agent": trace.agent,
         "source": trace.source,
@@ -121,13 +120,7 @@ def to_dict(redaction: Redaction) -> dict[str, Any]:
         "started": trace.started,
         "model": trace.model,
         "goal": trace.goal,
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "reasoning_tokens": usage.reasoning_tokens,
-            "cost_usd": usage.cost_usd,
-        },
+        "usage": {name: getattr(trace.usage, name) for name in USAGE},
         "stop": trace.stop,
         "malformed_lines": trace.malformed,
         "warnings": list(trace.warnings),
@@ -137,16 +130,16 @@ def to_dict(redaction: Redaction) -> dict[str, Any]:
 
 
 def _plain_step(number: int, step: Step) -> dict[str, Any]:
-    said: dict[str, Any] = {"step": number, "kind": step.kind}
+    row: dict[str, Any] = {"step": number, "kind": step.kind}
     if step.kind == "tool":
-        said |= {"tool": step.tool, "arguments": step.arguments, "output": step.output, "status": step.status}
-        said |= {"seconds": step.seconds} if step.seconds is not None else {}
+        row |= {"tool": step.tool, "arguments": step.arguments, "output": step.output, "status": step.status}
+        row |= {"seconds": step.seconds} if step.seconds is not None else {}
     else:
-        said["text"] = step.text
-    return said | {name: value for name, value in (("at", step.at), ("agent", step.agent)) if value}
+        row["text"] = step.text
+    return row | {name: value for name, value in (("at", step.at), ("agent", step.agent)) if value}
 
 
-def _timeline(redaction: Redaction, lines: int | None) -> list[RenderableType]:
+def _timeline(redaction: Redaction, lines: int | None) -> Iterator[RenderableType]:
     trace = redaction.trace
     usage = trace.usage
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
@@ -154,25 +147,26 @@ def _timeline(redaction: Redaction, lines: int | None) -> list[RenderableType]:
         ("agent", " ".join(filter(None, [trace.agent, trace.model]))),
         ("folder", trace.cwd),
         ("started", trace.started),
-        ("source", _shown_path(trace.source)),
+        ("source", trace.source if len(trace.source) <= 100 else str(Path("…") / Path(trace.source).name)),
         ("used", f"{len(trace.calls)} tool calls, {usage.input_tokens:,} + {usage.output_tokens:,} tokens{cost}"),
     ]
-    shown: list[RenderableType] = [Text(f"{name:<8} {value}", style="dim") for name, value in about if value]
+    yield from (Text(f"{name:<8} {value}", style="dim") for name, value in about if value)
     for number, step in enumerate(trace.steps, start=1):
-        shown.append(Text(""))
-        shown.append(_heading(number, step))
-        body = step.output if step.kind == "tool" else step.text
-        shown.append(Padding(Text("\n".join(_some(body, lines))), (0, 0, 0, 6), expand=False))
-    return shown
+        yield Text("")
+        yield _heading(number, step)
+        body = (step.output if step.kind == "tool" else step.text).strip("\n").splitlines()
+        if lines is not None and len(body) > lines + 1:
+            body[lines:] = [f"… {len(body) - lines} more lines"]
+        yield Padding(Text("\n".join(body)), (0, 0, 0, 6), expand=False)
 
 
 def _heading(number: int, step: Step) -> Text:
     heading = Text(f"{number:>4}  ", style="dim")
     if step.kind != "tool":
-        heading.append(step.kind, style=COLOURS[step.kind])
+        heading.append(step.kind, style=COLORS[step.kind])
     else:
         mark = {"ok": "✓", "error": "✗", "unknown": "·"}[step.status]
-        heading.append(f"{mark} {step.tool}", style="red" if step.status == "error" else COLOURS["tool"])
+        heading.append(f"{mark} {step.tool}", style="red" if step.status == "error" else COLORS["tool"])
         heading.append("  " + _arguments(step).strip().replace("\n", "\n" + " " * 8))
         if step.seconds:
             heading.append(f"  {step.seconds:.1f} s", style="dim")
@@ -191,14 +185,3 @@ def _arguments(step: Step) -> str:
 def _one_line(value: object, most: int = 80) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _some(text: str, most: int | None) -> list[str]:
-    lines = text.strip("\n").splitlines()
-    if most is None or len(lines) <= most + 1:
-        return lines
-    return [*lines[:most], f"… {len(lines) - most} more lines"]
-
-
-def _shown_path(source: str) -> str:
-    return source if len(source) <= 100 else str(Path("…") / Path(source).name)

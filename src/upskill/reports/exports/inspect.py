@@ -75,7 +75,7 @@ class _Log:
             for name, used in written["model_usage"].items():
                 add_usage(self.usage, name, used)
             _add(log, f"samples/{written['id']}_epoch_{written['epoch']}.json", written)
-            summaries.write(json.dumps(clean(summarise(written))) + "\n")
+            summaries.write(json.dumps(clean(summarize(written))) + "\n")
 
     def _spec(self) -> dict[str, Any]:
         run = self.source.run
@@ -208,7 +208,7 @@ def sample_id(source: StoredRun, case: str) -> str:
     return file_name(case, 1 + list(source.cases).index(case) if case in source.cases else 0)
 
 
-def summarise(written: Mapping[str, Any]) -> dict[str, Any]:
+def summarize(written: Mapping[str, Any]) -> dict[str, Any]:
     """A sample as the list of a log shows it."""
     full: dict[str, Any] = written["scores"] or {}
     scores = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -17,7 +17,7 @@ from upskill.errors import UsageError
 from upskill.reports import json as json_report
 from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
-from upskill.reports.trial_rows import author_of, finding_row, outcome_row
+from upskill.reports.trial_rows import author_of, finding_row, outcome_row, write_arguments
 from upskill.reports.view import ACTIVATION_CAVEAT, RunView, view_of
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase, StoredSuite
@@ -39,19 +39,12 @@ COLUMNS = (
     *("case", "model", "arm", "seed", "outcome", "cause", "input_tokens", "output_tokens", "cost_usd", "seconds"),
     *("activated", "turns", "tool_calls"),
 )
-_DECISIONS = {
-    "helps": "helps",
-    "saves": "saves with",
-    "hurts": "hurts",
-    "no effect": "has no effect on",
-    "undecided": "is undecided for",
-}
-_DECISIONS_WITH_REFERENCE = {
-    "helps": "is better with",
-    "saves": "saves with",
-    "hurts": "is worse with",
-    "no effect": "makes no difference with",
-    "undecided": "is undecided for",
+DECISIONS = {  # alone, and against a reference skill
+    "helps": ("helps", "is better with"),
+    "saves": ("saves with", "saves with"),
+    "hurts": ("hurts", "is worse with"),
+    "no effect": ("has no effect on", "makes no difference with"),
+    "undecided": ("is undecided for", "is undecided for"),
 }
 
 
@@ -107,19 +100,15 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
-        "pictures": {
-            screen: _pictures(document, PictureOptions(width=width, style=False, has_reference=has_reference))
+        "pictures": {  # as SVG that takes its colors from the style of the page
+            screen: {
+                "forest": lift_forest(document, options),
+                "bars": pass_rates(document, options),
+                "pareto": pareto(document, options),
+            }
             for screen, width in WIDTHS.items()
+            for options in [PictureOptions(width=width, style=False, has_reference=has_reference)]
         },
-    }
-
-
-def _pictures(document: Mapping[str, Any], options: PictureOptions) -> dict[str, str]:
-    """By name, as SVG that takes its colours from the style of the page."""
-    return {
-        "forest": lift_forest(document, options),
-        "bars": pass_rates(document, options),
-        "pareto": pareto(document, options),
     }
 
 
@@ -135,10 +124,10 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[FiringMetr
         )
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
-    words = _DECISIONS_WITH_REFERENCE if evaluation.plan.reference_skill else _DECISIONS
-    counts = {decision: sum(verdict.decision == decision for verdict in verdicts) for decision in words}
-    (first, most), *rest = [(words[decision], count) for decision, count in counts.items() if count]
-    more = "".join(f", {said} {count}" for said, count in rest)
+    counts = Counter(verdict.decision for verdict in verdicts)
+    against = evaluation.plan.reference_skill is not None
+    (first, most), *others = [(verbs[against], counts[name]) for name, verbs in DECISIONS.items() if counts[name]]
+    more = "".join(f", {verb} {count}" for verb, count in others)
     return f"{skill} {first} {most} of {len(verdicts)} models{more}."
 
 
@@ -184,18 +173,12 @@ def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
         "held_out": case.held_out,
         "tags": list(case.tags),
         "author": author_of(case, source),
-        "checks": [_check(check, most) for check in case.checks],
+        "checks": [[next(iter(check)), cut(write_arguments(check), most)["text"]] for check in case.checks],
         "files": [[name, cut(text, most)] for name, text in files[:MAX_FILES]],
         "more_files": max(0, len(files) - MAX_FILES),
         "reference": cut(case.reference, most),
         "expected": cut(case.expected_output, most),
     }
-
-
-def _check(check: Mapping[str, Any], most: int) -> list[str]:
-    name, written = next(iter(check.items()))
-    said = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
-    return [str(name), cut(said, most)["text"]]
 
 
 def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
@@ -284,22 +267,12 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
 def _step(step: Step, most: int) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": step.kind}
     if step.kind == "tool":
-        found |= {"tool": step.tool, "status": step.status, "arguments": cut(_arguments(step.arguments), most)}
+        found |= {"tool": step.tool, "status": step.status, "arguments": cut(write_arguments(step.arguments), most)}
         found |= {"output": cut(step.output, most)} if step.output else {}
         found |= {"seconds": step.seconds} if step.seconds is not None else {}
     else:
         found["text"] = cut(step.text, most)
     return found | ({"agent": step.agent} if step.agent else {})
-
-
-def _arguments(arguments: Mapping[str, Any]) -> str:
-    if len(arguments) == 1:
-        only = next(iter(arguments.values()))
-        return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)
-    return "\n".join(
-        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in arguments.items()
-    )
 
 
 def cut(text: str, most: int) -> dict[str, Any]:

@@ -48,16 +48,16 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
         results, trials = partial(context.first_results, seeds), MAX_TRIALS
         found["run"]["seeds"] = found["run"]["seeds"][:seeds]
     found["reviews"] = _reviews(evaluation)
-    said = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
-    words = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in said)}</noscript>"
+    lines = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
+    plain = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in lines)}</noscript>"
     title, start = f"{found['run']['skill']} · upskill", "startReport(embeddedSource());"
-    room = MAX_BYTES + EACH * max(0, trials - TRIALS) - len(document(title, words, start).encode())
+    room = MAX_BYTES + EACH * max(0, trials - TRIALS) - len(document(title, plain, start).encode())
     whole = compress(to_json_bytes(found))
     blocks = Blocks(results or (lambda: ()), max(room - len(whole), FOR_ANSWERS))
     text = whole if len(whole) + blocks.size <= room else _shortened(found, evaluation, room - blocks.size)
     data = [_block("summary", text), _block("index", blocks.packed_index)]
     data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]
-    return document(title, "\n".join([words, *data]), start)
+    return document(title, "\n".join([plain, *data]), start)
 
 
 def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:

@@ -15,7 +15,7 @@ pictures puts `style()` into its own style sheet once, and draws with `style=Fal
 
 from __future__ import annotations
 
-from upskill.reports.pictures.heat_map import Cell, cells_of, heat_map
+from upskill.reports.pictures.heat_map import Cells, cells_of, heat_map
 from upskill.reports.pictures.lift_forest import lift_by_group, lift_forest
 from upskill.reports.pictures.pareto import Unit, pareto
 from upskill.reports.pictures.pass_rates import pass_rates
@@ -23,7 +23,7 @@ from upskill.reports.pictures.svg import PictureOptions
 from upskill.reports.pictures.themes import Theme, custom_properties, style
 
 __all__ = [
-    "Cell",
+    "Cells",
     "PictureOptions",
     "Theme",
     "Unit",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Any
-from urllib.parse import quote
 
 from upskill.plain import counted
 from upskill.reports.pictures.svg import DASHED, Drawing, PictureOptions, element, legend, swatch
@@ -15,40 +14,28 @@ from upskill.reports.pictures.texts import SMALL, clean, text_width
 from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
 
-MOST_ROWS = 60  # of a picture; more cases are folded
-MOST_NAMED = 20  # cases of a row that its tooltip names
+MAX_ROWS = 60  # of a picture; more cases are folded
+MAX_NAMED = 20  # cases of a row that its tooltip names
 CELL, ROW = 44, 19  # px: the narrowest cell, and how high a row is
 ARMS = {"baseline": "base", "baseline_repeat": "A/A", "placebo": "placebo", "skill": "skill"}  # as columns call them
 FOLDED = "A row of several cases has those that went alike, or nearly."
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The trials of one case with one model in one arm."""
-
-    case: str
-    model: str
-    arm: str
-    passed: int
-    failed: int
-    errored: int = 0
+Counts = tuple[int, int, int]  # passed, failed, errored
+Cells = Mapping[tuple[str, str, str], Counts]  # by case, model and arm
 
 
-def cells_of(outcomes: Iterable[Outcome]) -> list[Cell]:
+def cells_of(outcomes: Iterable[Outcome]) -> Cells:
     """Outcomes counted by case, model and arm; a trial that was tried again counts once."""
     by_model: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_model.setdefault(outcome.model, []).append(outcome)
-    counts: dict[tuple[str, str, str], list[int]] = {}
+    results: dict[tuple[str, str, str], list[bool | None]] = {}
     for model, rows in by_model.items():
         for arm in by_arm(rows).values():
             for (case, _), outcome in arm.trials.items():
-                found = counts.setdefault((case, model, arm.name), [0, 0, 0])
-                found[2 if outcome.passed is None else 0 if outcome.passed else 1] += 1
-    return [Cell(*key, *found) for key, found in counts.items()]
-
-
-Counts = tuple[int, int, int]  # passed, failed, errored
+                results.setdefault((case, model, arm.name), []).append(outcome.passed)
+    return {key: (passed.count(True), passed.count(False), passed.count(None)) for key, passed in results.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +49,26 @@ class _Row:
 
 
 def heat_map(
-    document: Mapping[str, Any],
-    cells: Iterable[Cell],
-    options: PictureOptions | None = None,
-    *,
-    cases: Sequence[str] = (),
+    document: Mapping[str, Any], cells: Cells, options: PictureOptions | None = None, *, cases: Sequence[str] = ()
 ) -> str:
     """`cases` are all that there are, in their order; a case without a trial is shown as missing."""
-    options = options or PictureOptions()
-    found = {(cell.case, cell.model, cell.arm): (cell.passed, cell.failed, cell.errored) for cell in cells}
-    ids = list(dict.fromkeys([*cases, *(case for case, _, _ in found)]))
-    models = list(dict.fromkeys([*(str(model["model"]) for model in document["models"]), *(m for _, m, _ in found)]))
-    arms = [arm for arm in ARMS if any(name == arm for _, _, name in found)] or ["baseline", "skill"]
-    drawing = Drawing("heat-map", f"Cases of {document['skill']['name']}", options)
+    ids = list(dict.fromkeys([*cases, *(case for case, _, _ in cells)]))
+    models = list(dict.fromkeys([*(str(model["model"]) for model in document["models"]), *(m for _, m, _ in cells)]))
+    arms = [arm for arm in ARMS if any(name == arm for _, _, name in cells)] or ["baseline", "skill"]
+    drawing = Drawing("heat-map", f"Cases of {document['skill']['name']}", options or PictureOptions())
     drawing.heading(
         document, f"Share of trials that passed, in %: {counted(len(ids), 'case')}, {counted(len(models), 'model')}"
     )
-    _Map(drawing, ids, models, arms, found).draw()
+    _Map(drawing, ids, models, arms, cells).draw()
     _legend(drawing, arms)
     for arm in arms:
-        of_arm = [counts for (_, _, name), counts in found.items() if name == arm]
-        passed, failed, errored = (sum(counts[index] for counts in of_arm) for index in range(3))
+        passed, failed, errored = _add([counts for (_, _, name), counts in cells.items() if name == arm])
         drawing.words.append(f"{ARMS[arm]}: {passed} of {passed + failed} trials passed, {errored} errored.")
     return drawing.svg()
+
+
+def _add(cells: Sequence[Counts]) -> Counts:
+    return sum(cell[0] for cell in cells), sum(cell[1] for cell in cells), sum(cell[2] for cell in cells)
 
 
 def _fold(rows: list[_Row], most: int) -> list[_Row]:
@@ -104,33 +88,23 @@ def _fold(rows: list[_Row], most: int) -> list[_Row]:
 
 
 def _sum(rows: list[_Row]) -> _Row:
-    cells = tuple(
-        (sum(c[0] for c in column), sum(c[1] for c in column), sum(c[2] for c in column))
-        for column in zip(*(row.cells for row in rows), strict=True)
-    )
-    return _Row(tuple(case for row in rows for case in row.cases), cells)
+    columns = zip(*(row.cells for row in rows), strict=True)
+    return _Row(tuple(case for row in rows for case in row.cases), tuple(map(_add, columns)))
 
 
 def _rate(row: _Row) -> float:
-    passed, scored = sum(c[0] for c in row.cells), sum(c[0] + c[1] for c in row.cells)
-    return passed / scored if scored else -1.0
+    passed, failed, _ = _add(row.cells)
+    return passed / (passed + failed) if passed + failed else -1.0
 
 
 class _Map:
     """The rows of all models side by side, or, where that is too wide, of some models below those of others."""
 
-    def __init__(
-        self,
-        drawing: Drawing,
-        cases: list[str],
-        models: list[str],
-        arms: list[str],
-        found: Mapping[tuple[str, str, str], Counts],
-    ) -> None:
-        self.drawing, self.cases, self.models, self.arms, self.found = drawing, cases, models, arms, found
+    def __init__(self, drawing: Drawing, cases: list[str], models: list[str], arms: list[str], cells: Cells) -> None:
+        self.drawing, self.cases, self.models, self.arms, self.cells = drawing, cases, models, arms, cells
         names = max((text_width(clean(case[:60]), SMALL) for case in cases), default=0)
         self.left = min(max(names, text_width("2,000 cases", SMALL)) + 14, 0.32 * drawing.width)
-        self.labels = drawing.label(cases, self.left - 10, SMALL) if len(cases) <= MOST_ROWS else {}
+        self.labels = drawing.label(cases, self.left - 10, SMALL) if len(cases) <= MAX_ROWS else {}
         room = drawing.width - self.left
         self.in_panel = min(max(1, int(room / (CELL * len(arms)))), max(1, len(models)))
         widest = max((text_width(clean(model), bold=True) for model in models), default=0) + 12
@@ -139,12 +113,12 @@ class _Map:
 
     def draw(self) -> None:
         panels = [self.models[start : start + self.in_panel] for start in range(0, len(self.models), self.in_panel)]
-        most = max(8, MOST_ROWS // max(1, len(panels)))
+        most = max(8, MAX_ROWS // max(1, len(panels)))
         for panel in panels:
             columns = [(model, arm) for model in panel for arm in self.arms]
-            cells = self.found
             rows = [
-                _Row((case,), tuple(cells.get((case, *each), (0, 0, 0)) for each in columns)) for case in self.cases
+                _Row((case,), tuple(self.cells.get((case, *column), (0, 0, 0)) for column in columns))
+                for case in self.cases
             ]
             self._heads(panel)
             for row in _fold(rows, most):
@@ -176,7 +150,7 @@ class _Map:
         drawing, y, width = self.drawing, self.drawing.height, self.span / len(self.arms)
         own = Drawing(drawing.kind, drawing.title, drawing.options)
         if len(row.cases) > 1:
-            own.add("title", "", escape(clean(", ".join(row.cases[:MOST_NAMED]))))
+            own.add("title", "", escape(clean(", ".join(row.cases[:MAX_NAMED]))))
         own.text(0, y + 13, self.labels.get(row.name, row.name), size=SMALL, room=self.left - 10)
         for index, counts in enumerate(row.cells):
             model, place = divmod(index, len(self.arms))
@@ -185,11 +159,7 @@ class _Map:
             dashed = DASHED.get(kind, {})
             own.add("rect", kind, x=x + 1, y=y + 1, width=width - 2, height=ROW - 2, **dashed)
             own.text(x + width / 2, y + 13.5, words, "ink" if dashed else "heat-ink", size=SMALL, anchor="middle")
-        content = "".join(own.parts)
-        if drawing.options.links and len(row.cases) == 1:
-            case = quote(row.cases[0].encode("utf-8", "surrogatepass"), safe="")
-            content = element("a", "", content, href=f"#case={case}")
-        drawing.parts.append(element("g", "row", content))
+        drawing.parts.append(element("g", "row", "".join(own.parts)))
         drawing.height += ROW
 
 
@@ -213,18 +183,9 @@ def _legend(drawing: Drawing, arms: list[str]) -> None:
         "placebo": "placebo: a text of the skill's length",
         "baseline_repeat": "A/A: the baseline repeated",
     }
-
-    legend(
-        drawing,
-        [
-            ("0: always fails", swatch("heat-0")),
-            ("below 40", swatch("heat-1")),
-            ("40 to 60", swatch("heat-2")),
-            ("above 60", swatch("heat-3")),
-            ("100: always passes", swatch("heat-4")),
-            ("–: not run", swatch("heat-none")),
-            ("err: errored (! some)", swatch("heat-error")),
-        ],
-    )
+    shades = ("0: always fails", "below 40", "40 to 60", "above 60", "100: always passes")
+    entries = [(text, swatch(f"heat-{step}")) for step, text in enumerate(shades)]
+    entries += [("–: not run", swatch("heat-none")), ("err: errored (! some)", swatch("heat-error"))]
+    legend(drawing, entries)
     drawing.height += 16
     drawing.text(0, drawing.height, "; ".join(words[arm] for arm in arms), "muted", size=SMALL, room=drawing.width)

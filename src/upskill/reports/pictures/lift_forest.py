@@ -14,7 +14,6 @@ from upskill.verdicts.advice import decision_in_words, signed_points
 
 NARROW = 600  # px; below it a row takes two lines
 HEAD = 26  # px: how high the heading of a group is
-LINES = {"helps": "helps", "hurts": "hurts", "saves": "saves"}  # decision -> the class of its line
 
 Model = Mapping[str, Any]  # as `--json` has it under `models`
 
@@ -36,8 +35,8 @@ def lift_by_group(
     adds = "that this skill adds to the reference skill" if options.has_reference else "that the skill adds"
     drawing.heading({"models": models}, f"Points of pass rate {adds}, with the {interval} interval")
     _Forest(drawing, models).draw(groups)
-    found = dict.fromkeys(model["decision"] for model in models)
-    legend(drawing, [(decision, partial(mark, decision)) for decision in found])
+    decisions = dict.fromkeys(model["decision"] for model in models)
+    legend(drawing, [(decision, partial(mark, decision)) for decision in decisions])
     return drawing.svg()
 
 
@@ -113,7 +112,8 @@ class _Forest:
         if model["lift"] is None:
             return
         if model["interval"] is not None:
-            kind, (low, high) = LINES.get(model["decision"], "axis"), _ends(model)
+            decision, (low, high) = model["decision"], _ends(model)
+            kind = decision if decision in ("helps", "hurts", "saves") else "axis"
             drawing.line(scale(100 * low), y, scale(100 * high), y, kind, stroke_width=2)
             for end in (low, high):
                 drawing.line(scale(100 * end), y - 4, scale(100 * end), y + 4, kind, stroke_width=2)

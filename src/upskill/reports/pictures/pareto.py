@@ -11,14 +11,12 @@ from upskill.reports.numbers import dollars, percent
 from upskill.reports.pictures.svg import Drawing, PictureOptions, Scale, circle, dot, element, legend
 from upskill.reports.pictures.texts import SMALL, shorten, text_width
 
-NAMED = 6  # models whose points have a name; of more, a number
-MOST_LABELLED = 60
+MAX_LABELED = 60  # points
 SAME = 6  # px: points that are no further apart share a label
 LABEL = 13.0  # px: how high one is
-DISTANCES = (0, 10, 20, 32, 46, 62, 80, 100, 124, 150, 180, 215, 255, 300)  # px, of a label from its point
+DISTANCES = (0, 10, 20, 32, 46, 62, 80, 100, 124, 150)  # px, of a label from its point
 
 Unit = Literal["cost", "tokens"]
-_Line = tuple[tuple[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,11 @@ def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *
     """Where `by` is left out, it is cost if every price is known and something was paid."""
     options = options or PictureOptions()
     models: list[dict[str, Any]] = document["models"]
-    by = by or ("cost" if _is_priced(models) else "tokens")
+    passed = [model[arm] for model in models for arm in ("baseline", "skill") if model[arm]["passed"]]
+    prices = [price_of_task(arm, "cost") for arm in passed]
+    by = by or ("cost" if any(prices) and None not in prices else "tokens")
     drawing = Drawing("pareto", f"{by.capitalize()} and pass rate of {document['skill']['name']}", options)
-    drawing.heading(document, f"{'Dollars' if by == 'cost' else 'Tokens'} a task against the share that passed")
+    drawing.heading(document, f"{'Dollars' if by == 'cost' else 'Tokens'} per task against the share that passed")
     points = list(_points(models, by))
     if points:
         _Plot(drawing, points, by).draw()
@@ -70,13 +70,6 @@ def price_of_task(arm: Mapping[str, Any], by: Unit) -> float | None:
     return None if total is None or not scored else total / scored
 
 
-def _is_priced(models: Sequence[Mapping[str, Any]]) -> bool:
-    found = [
-        price_of_task(model[arm], "cost") for model in models for arm in ("baseline", "skill") if model[arm]["passed"]
-    ]
-    return any(found) and None not in found
-
-
 def _points(models: Sequence[Mapping[str, Any]], by: Unit) -> Iterator[_Point]:
     for number, model in enumerate(models, 1):
         for arm in ("baseline", "skill"):
@@ -85,13 +78,13 @@ def _points(models: Sequence[Mapping[str, Any]], by: Unit) -> Iterator[_Point]:
                 yield _Point(number, str(model["model"]), arm, price, rate)
 
 
-def front_of(points: Sequence[_Point]) -> list[_Point]:
+def _front_of(points: Sequence[_Point]) -> list[_Point]:
     """Those that no other beats on both, cheapest first."""
-    found: list[_Point] = []
+    front: list[_Point] = []
     for point in sorted(points, key=lambda point: (point.price, -point.rate, point.model, point.arm)):
-        if not found or point.rate > found[-1].rate:
-            found.append(point)
-    return found
+        if not front or point.rate > front[-1].rate:
+            front.append(point)
+    return front
 
 
 class _Plot:
@@ -109,7 +102,6 @@ class _Plot:
         self.x = Scale(low, high, self.left, drawing.width - 12, log)
         self.y = Scale(0, 1, self.bottom - 10, self.top + 10)
         self.taken: list[_Box] = []
-        self.lines: list[_Line] = []  # arrows, which a label should not lie on
 
     def at(self, point: _Point) -> tuple[float, float]:
         return self.x(point.price), self.y(point.rate)
@@ -117,8 +109,10 @@ class _Plot:
     def draw(self) -> None:
         drawing = self.drawing
         self._axes()
-        front = front_of(self.points)
-        self._front(front)
+        front = _front_of(self.points)
+        steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in map(self.at, front))
+        path = f"M{self.at(front[0])[0]:.1f} {self.bottom:.1f}{steps}H{drawing.width}"
+        drawing.add("path", "front", d=path, fill="none", stroke_dasharray="2 3", stroke_width=1)
         by_model: dict[int, dict[str, _Point]] = {}
         for point in self.points:
             by_model.setdefault(point.number, {})[point.arm] = point
@@ -129,13 +123,9 @@ class _Plot:
                 self._arrow(self.at(arms["baseline"]), self.at(arms["skill"]))
         for point in self.points:
             drawing.parts.append(circle(*self.at(point), 4.5, f"mark-{point.arm}"))
-        labelled = [arms.get("skill") or arms["baseline"] for arms in by_model.values()][:MOST_LABELLED]
-        if len(by_model) > NAMED:
-            for group in self._together(labelled):
-                self._label(group[0], ", ".join(str(point.number) for point in group))
-        else:
-            for point in labelled:
-                self._label(point, f"{point.number} {point.model}")
+        labeled = [arms.get("skill") or arms["baseline"] for arms in by_model.values()][:MAX_LABELED]
+        for group in self._together(labeled):
+            self._label(group[0], ", ".join(str(point.number) for point in group))
         names = [
             f"{point.model} {drawing.options.skill if point.arm == 'skill' else drawing.options.baseline}"
             for point in front
@@ -154,11 +144,10 @@ class _Plot:
         groups: list[list[_Point]] = []
         for point in points:
             near = (group for group in groups if math.dist(self.at(group[0]), self.at(point)) < SAME)
-            found = next(near, None)
-            if found is None:
+            if (group := next(near, None)) is None:
                 groups.append([point])
             else:
-                found.append(point)
+                group.append(point)
         return groups
 
     def _axes(self) -> None:
@@ -174,22 +163,13 @@ class _Plot:
                 drawing.line(x, self.top, x, self.bottom, "grid")
                 drawing.text(x, self.bottom + 15, words, "muted", size=SMALL, anchor="middle")
                 before = x + half
-        unit = "dollars a task" if self.by == "cost" else "tokens a task"
+        unit = "dollars per task" if self.by == "cost" else "tokens per task"
         words = f"{unit} (logarithmic)" if self.x.log else unit
         drawing.text((self.left + drawing.width) / 2, self.bottom + 31, words, "muted", size=SMALL, anchor="middle")
         drawing.line(self.left, self.bottom, drawing.width, self.bottom, "axis")
 
-    def _front(self, front: Sequence[_Point]) -> None:
-        steps = [f"M{self.at(front[0])[0]:.1f} {self.bottom:.1f}"]
-        for point in front:
-            x, y = self.at(point)
-            steps.append(f"H{x:.1f}V{y:.1f}")
-        steps.append(f"H{self.drawing.width}")
-        self.drawing.add("path", "front", d="".join(steps), fill="none", stroke_dasharray="2 3", stroke_width=1)
-
     def _arrow(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         (x1, y1), (x2, y2) = start, end
-        self.lines.append((start, end))
         length = math.hypot(x2 - x1, y2 - y1)
         if length < 16:
             return
@@ -200,20 +180,18 @@ class _Plot:
         head += f"L{x2 - 6 * dx + 3 * dy:.1f} {y2 - 6 * dy - 3 * dx:.1f}"
         self.drawing.add("path", "axis", d=head, fill="none", stroke_width=1.2)
 
-    def _label(self, point: _Point, words: str) -> None:
+    def _label(self, point: _Point, label: str) -> None:
         """Beside its point, or as near as there is room for it, with a line that leads to it then."""
-        drawing = self.drawing
-        shown = shorten(words, 190, SMALL)
+        shown = shorten(label, 190, SMALL)
         for distance in DISTANCES:
-            free = [box for box in self._places(point, text_width(shown, SMALL) + 2, distance) if self._is_free(box)]
-            if not free:
+            boxes = self._places(point, text_width(shown, SMALL) + 2, distance)
+            if (box := next(filter(self._is_free, boxes), None)) is None:
                 continue
-            box = min(free, key=lambda box: sum(_crosses(line, box) for line in self.lines))
             self.taken.append(box)
             if distance > 10:
                 x, y = self.at(point)
-                drawing.line(x, y, min(max(x, box.x), box.x + box.width), box.y + box.height / 2, "axis")
-            drawing.text(box.x + 1, box.y + 10.5, shown, "ink halo", size=SMALL)
+                self.drawing.line(x, y, min(max(x, box.x), box.x + box.width), box.y + box.height / 2, "axis")
+            self.drawing.text(box.x + 1, box.y + 10.5, shown, "ink halo", size=SMALL)
             return
 
     def _places(self, point: _Point, width: float, distance: float) -> Iterator[_Box]:
@@ -227,14 +205,6 @@ class _Plot:
         inside = box.x > self.left and box.x + box.width <= self.drawing.width
         inside = inside and self.top - 6 <= box.y and box.y + box.height < self.bottom
         return inside and not any(box.overlaps(other) for other in self.taken)
-
-
-def _crosses(line: _Line, box: _Box) -> bool:
-    """Whether a line runs through a box, looked at in many places of it."""
-    (x1, y1), (x2, y2) = line
-    steps = [step / 40 for step in range(41)]
-    places = [(x1 + (x2 - x1) * share, y1 + (y2 - y1) * share) for share in steps]
-    return any(box.x < x < box.x + box.width and box.y < y < box.y + box.height for x, y in places)
 
 
 def _dash(x: float, y: float) -> str:
@@ -260,11 +230,11 @@ def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: Unit) -> N
 
 
 def _value(arm: Mapping[str, Any], by: Unit) -> str:
-    price = price_of_task(arm, by)
+    price, rate = price_of_task(arm, by), percent(arm["pass_rate"])
     if arm["pass_rate"] is None:
         return "not scored"
     if price is None:
-        return f"{percent(arm['pass_rate'])}, price unknown"
+        return f"{rate}, price unknown"
     if by == "cost":
-        return f"{percent(arm['pass_rate'])}, free" if not price else f"{percent(arm['pass_rate'])} at {dollars(price)}"
-    return f"{percent(arm['pass_rate'])} at {price:,.0f} tokens"
+        return f"{rate} at {dollars(price)}" if price else f"{rate}, free"
+    return f"{rate} at {price:,.0f} tokens"

@@ -11,18 +11,7 @@ from upskill.installation import add_extra
 SHARPNESS = 2  # pixels of the file for each px of the picture, as on most screens
 FONTS = (
     *("DejaVu Sans", "Noto Sans", "Liberation Sans", "Arial", "Helvetica", "Helvetica Neue", "Segoe UI", "Roboto"),
-    *(
-        "Ubuntu",
-        "Cantarell",
-        "Open Sans",
-        "Inter",
-        "Verdana",
-        "Tahoma",
-        "FreeSans",
-        "Nimbus Sans",
-        "Lato",
-        "Adwaita Sans",
-    ),
+    *("Ubuntu", "Cantarell", "Open Sans", "Inter", "Verdana", "Tahoma", "FreeSans", "Nimbus Sans", "Lato"),
 )
 _SAMPLE = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><text y="15" font-family="{}">{}</text></svg>'
 

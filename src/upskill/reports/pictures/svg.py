@@ -25,8 +25,8 @@ from upskill.reports.pictures.themes import Theme, style
 from upskill.verdicts.advice import INVALID
 from upskill.verdicts.verdict import ISOLATION
 
-MOST_LINES = 3  # of a title
-MOST_LINES_OF_NAME = 6  # of one that is told below
+MAX_LINES = 3  # of a title
+MAX_LINES_OF_NAME = 6  # of one that is told below
 Sign = Callable[[float, float], str]  # what is drawn around a place
 Anchor = Literal["start", "middle", "end"]
 DASHED: dict[str, dict[str, object]] = {  # cells without a value
@@ -43,7 +43,6 @@ class PictureOptions:
     theme: Theme = "auto"  # auto: as the reader's system has it
     heading: bool = True  # off where the page around it has one
     style: bool = True  # off where the page around it has `style()`, as its Content-Security-Policy may want it
-    links: bool = False  # rows of the heat map are links to #case=ID
     has_reference: bool = False  # what the skill is compared with, instead of none
     notes: Sequence[str] = ()  # said below, for example that a run is not finished
 
@@ -75,7 +74,7 @@ class Drawing:
     def heading(self, document: Mapping[str, Any], subtitle: str) -> None:
         """The title, where the page has none of its own, what is shown, and whether none of it means anything."""
         if self.options.heading:
-            for line in wrap(self.title, self.width, 15, bold=True)[:MOST_LINES]:
+            for line in wrap(self.title, self.width, 15, bold=True)[:MAX_LINES]:
                 self.text(0, self.height + 16, line, size=15, bold=True)
                 self.height += 21
             self.height += 3
@@ -139,10 +138,10 @@ class Drawing:
     def line(self, x1: float, y1: float, x2: float, y2: float, classes: str, **given: object) -> None:
         self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **given)
 
-    def notes(self) -> None:
+    def _notes(self) -> None:
         """What stands below the picture: names that did not fit into it, and what the options say."""
         for label, name in self.numbered.items():
-            for line in break_anywhere(f"{label.partition(' ')[0]}: {name}", self.width, SMALL)[:MOST_LINES_OF_NAME]:
+            for line in break_anywhere(f"{label.partition(' ')[0]}: {name}", self.width, SMALL)[:MAX_LINES_OF_NAME]:
                 self.height += 15
                 self.text(0, self.height, line, "muted", size=SMALL)
         for note in self.options.notes:
@@ -152,7 +151,7 @@ class Drawing:
                 self.words.append(line)
 
     def svg(self) -> str:
-        self.notes()
+        self._notes()
         width, height = self.width, math.ceil(self.height + 6)
         body = "".join(self.parts)
         name = f"up-{self.kind}-{hashlib.sha256(f'{width} {self.title} {body}'.encode()).hexdigest()[:8]}"
@@ -196,44 +195,25 @@ def circle(x: float, y: float, r: float, classes: str) -> str:
     return element("circle", classes, cx=x, cy=y, r=r, stroke_width=2.0)
 
 
-def square(x: float, y: float, r: float, classes: str) -> str:
-    return element("rect", classes, x=x - r, y=y - r, width=2 * r, height=2 * r, stroke_width=1.5)
+# decision -> the corners of its mark; the others are circles, and a square
+CORNERS = {"hurts": ((0, -1), (1, 0), (0, 1), (-1, 0)), "saves": ((0, -1), (1, 0.8), (-1, 0.8))}
 
 
-def diamond(x: float, y: float, r: float, classes: str) -> str:
-    return _polygon([(x, y - r), (x + r, y), (x, y + r), (x - r, y)], classes)
-
-
-def triangle(x: float, y: float, r: float, classes: str) -> str:
-    return _polygon([(x, y - r), (x + r, y + r * 0.8), (x - r, y + r * 0.8)], classes)
-
-
-def _polygon(points: Sequence[tuple[float, float]], classes: str) -> str:
-    return element("polygon", classes, points=" ".join(f"{_number(x)},{_number(y)}" for x, y in points), stroke_width=1)
-
-
-# decision -> its mark
-MARKS: dict[str, tuple[Callable[[float, float, float, str], str], str]] = {
-    "helps": (circle, "helps"),
-    "hurts": (diamond, "hurts"),
-    "saves": (triangle, "saves"),
-    "no effect": (square, "no-effect"),
-    "undecided": (circle, "undecided"),
-}
-
-
-def mark(decision: str, x: float, y: float, r: float = 5.0) -> str:
-    draw, classes = MARKS.get(decision, MARKS["undecided"])
-    return draw(x, y, r, classes)
+def mark(decision: str, x: float, y: float) -> str:
+    r = 5.0
+    if decision in CORNERS:
+        points = " ".join(f"{_number(x + r * dx)},{_number(y + r * dy)}" for dx, dy in CORNERS[decision])
+        return element("polygon", decision, points=points, stroke_width=1)
+    if decision == "no effect":
+        return element("rect", "no-effect", x=x - r, y=y - r, width=2 * r, height=2 * r, stroke_width=1.5)
+    return circle(x, y, r, "helps" if decision == "helps" else "undecided")
 
 
 def swatch(classes: str) -> Sign:
     """A small area of the kind that a legend explains."""
 
-    def draw(x: float, y: float) -> str:
-        return element("rect", classes, x=x - 6, y=y - 5, width=12, height=11, **DASHED.get(classes, {}))
-
-    return draw
+    dashed = DASHED.get(classes, {})
+    return lambda x, y: element("rect", classes, x=x - 6, y=y - 5, width=12, height=11, **dashed)
 
 
 def dot(classes: str) -> Sign:
@@ -245,13 +225,13 @@ def legend(drawing: Drawing, entries: Sequence[tuple[str, Sign]]) -> None:
     x = 0.0
     drawing.height += 8
     for words, draw in entries:
-        taken = 18 + text_width(words, SMALL) + 16
-        if x and x + taken > drawing.width:
+        width = 18 + text_width(words, SMALL) + 16
+        if x and x + width > drawing.width:
             x = 0.0
             drawing.height += 18
         drawing.parts.append(draw(x + 7, drawing.height + 8))
         drawing.text(x + 18, drawing.height + 12, words, "muted", size=SMALL)
-        x += taken
+        x += width
     drawing.height += 18
 
 
@@ -269,26 +249,22 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        low, high, at = (math.log10(one) if self.log else one for one in (self.low, self.high, value))
+        low, high, at = (math.log10(number) if self.log else number for number in (self.low, self.high, value))
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values on the scale."""
         if self.log:
-            whole = range(math.floor(math.log10(self.low)) - 1, math.ceil(math.log10(self.high)) + 1)
+            powers = range(math.floor(math.log10(self.low)) - 1, math.ceil(math.log10(self.high)) + 1)
             for steps in ((1, 2, 5), (1, 3), (1,)):
-                found = [step * 10.0**power for power in whole for step in steps]
+                found = [step * 10.0**power for power in powers for step in steps]
                 found = [value for value in found if self.low <= value * 1.000001 and value <= self.high * 1.000001]
                 if len(found) <= most + 1:
                     return found
             return found[:: math.ceil(len(found) / most)]
-        step = nice_step(self.high - self.low, most)
+        rough = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(rough))
+        # The smallest step of 1, 2, 2.5 or 5 times a power of ten that makes at most so many.
+        step = next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= rough * 0.999999)
         first = math.ceil(self.low / step - 1e-9)
         return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
-
-
-def nice_step(span: float, most: int) -> float:
-    """The smallest step of 1, 2, 2.5 or 5 times a power of ten that makes at most so many."""
-    rough = span / most
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= rough * 0.999999)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import takewhile
 
 import regex
 
 from upskill.sandboxes import printable
 
 TEXT, SMALL = 12, 11  # px; nothing is smaller
-LONGEST = 2_000  # characters of a text that is kept whole in a tooltip or a description
+MAX_TEXT = 2_000  # characters of a text that is kept whole in a tooltip or a description
 
 # Widths in hundredths of an em, as DejaVu Sans has them: hardly a font is wider. What is not here gets a textLength.
 _WIDTHS = {
@@ -39,19 +37,19 @@ _BOLD = 1.22  # times as wide, at most
 
 def clean(text: object) -> str:
     """Somebody's text as XML can hold it and a reader can see it: on one line, controls and overrides escaped."""
-    shown = printable(" ".join(str(text)[:LONGEST].split()))
-    shown = "".join(f"\\x{ord(one):x}" if _unfit(one) else one for one in shown)
-    return "".join(_calm(cluster) for cluster in regex.findall(r"\X", shown))
+    one_line = printable(" ".join(str(text)[:MAX_TEXT].split()))
+    escaped = "".join(f"\\x{ord(character):x}" if _is_unfit(character) else character for character in one_line)
+    return "".join(map(_with_few_marks, regex.findall(r"\X", escaped)))
 
 
-def _unfit(character: str) -> bool:
+def _is_unfit(character: str) -> bool:
     code = ord(character)
-    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF or (unicodedata.category(character) == "Cc")
+    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF or unicodedata.category(character) == "Cc"
 
 
-def _calm(cluster: str) -> str:
+def _with_few_marks(cluster: str) -> str:
     """A character with at most two marks above and below it: more would reach into the next line."""
-    marks = [one for one in cluster if unicodedata.category(one) in ("Mn", "Me")]
+    marks = [mark for mark in cluster if unicodedata.category(mark) in ("Mn", "Me")]
     return cluster if len(marks) <= 2 else unicodedata.normalize("NFC", cluster[0] + "".join(marks[:2]))
 
 
@@ -63,7 +61,7 @@ def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
 
 def is_measured(text: str) -> bool:
     """Whether it is known how wide every character of a text is at most, whatever the reader's font."""
-    return all(one in _WIDTHS for one in text)
+    return all(character in _WIDTHS for character in text)
 
 
 def _width(character: str) -> int:
@@ -106,33 +104,15 @@ class Label:
 
 
 def label_all(names: Iterable[object], width: float, size: float = TEXT, *, bold: bool = False) -> dict[str, Label]:
-    """Names that are at most so wide, no two alike: whole, without what they share, or without their middles."""
+    """Names that are at most so wide, without their middles where they are longer; numbered where two look alike."""
     known = list(dict.fromkeys(map(str, names)))
-    whole = [clean(name) for name in known]
-    parts = _without_shared(whole)
-    tries = [(whole, True), (parts, True), (whole, False), (parts, False)]
-    for given, only_whole in tries:
-        shown = [shorten(name, width, size, bold=bold) for name in given]
-        if len(set(shown)) == len(shown) and (shown == given or not only_whole):
-            return {name: Label(name, label) for name, label in zip(known, shown, strict=True)}
+    labels = {name: Label(name, shorten(name, width, size, bold=bold)) for name in known}
+    if len({label.shown for label in labels.values()}) == len(labels):
+        return labels
     return {
         name: Label(name, shorten(f"{number} {name}", width, size, bold=bold), numbered=True)
         for number, name in enumerate(known, 1)
     }
-
-
-def _without_shared(names: list[str]) -> list[str]:
-    """Without the words at the beginning and at the end that all of them have, if something is left of each."""
-    words = [re.findall(r"[^/:_ -]*[/:_ -]?", name)[:-1] for name in names]
-    start = _count_shared(words)
-    words = [each[start:] for each in words]
-    end = _count_shared([each[::-1] for each in words])
-    kept = ["".join(each[: len(each) - end]) for each in words]
-    return [f"{'…' if start else ''}{each}{'…' if end else ''}" for each in kept] if all(kept) else names
-
-
-def _count_shared(words: list[list[str]]) -> int:
-    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
 
 
 def break_anywhere(text: object, width: float, size: float = TEXT) -> list[str]:

@@ -100,7 +100,7 @@ function activity(report) {
     "What the agents did",
     parts,
     parts.length ? h("p", { class: "note" }, report.caveat) : null,
-    table(`Turns and tool calls a task, ${report.run.reference_skill ? "with the reference skill and with this one" : "without and with the skill"}`, ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
+    table(`Turns and tool calls per task, ${report.run.reference_skill ? "with the reference skill and with this one" : "without and with the skill"}`, ["Model", "Turns", "Tool calls", "Calls that failed"], rows),
   );
 }
 

@@ -118,14 +118,14 @@ function unanswered(report, verdict) {
 /* What a task takes: dollars for a pass where money is spent, and tokens. */
 function costOf(report, verdict, of) {
   const tokens = beforeAfter(tokensPerTask(verdict.baseline), tokensPerTask(verdict.skill));
-  const said = [h("span", { class: "label" }, "takes "), `${tokens} tokens a task`];
+  const said = [h("span", { class: "label" }, "takes "), `${tokens} tokens per task`];
   const costs = [verdict.baseline, verdict.skill].filter(scored).map((arm) => arm.cost_usd);
   if (!costs.length) return [h("span", { class: "label" }, "nothing was scored")];
   if (costs.length && costs.every((cost) => cost === 0)) return [...said, ", free"];
   if (costs.some((cost) => cost === null)) return [...said, ", price not known"];
   const paid = ["baseline", "skill"].filter((arm) => verdict.cost_per_pass[arm] !== null);
   if (!paid.length) return [...said, ", no task passed"];
-  return [...said, ", ", paid.map((arm, order) => [order ? " → " : "", number(report, of("cost_per_pass", arm), dollars)]), " a pass"];
+  return [...said, ", ", paid.map((arm, order) => [order ? " → " : "", number(report, of("cost_per_pass", arm), dollars)]), " per pass"];
 }
 
 /* Where the interval lies between -100 and +100 points. */
