@@ -81,7 +81,7 @@ def run(upskill: Upskill, home: Path) -> str:
 def test_agreement_with_people_is_told(upskill: Upskill, home: Path, run: str) -> None:
     said = upskill("feedback", run)
     assert (said.code, said.out) == (0, "")
-    assert "Nobody has said anything" in said.err
+    assert "No feedback yet" in said.err
     file = write_feedback(
         home / "feedback.json",
         *(review(f"greet-{number}", "right") for number in (1, 2, 3, 4)),

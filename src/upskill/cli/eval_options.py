@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from upskill.authoring.saving.provenance import FILE as META
 from upskill.authoring.saving.provenance import making_cost
 from upskill.cli.console import check_writable, note
-from upskill.cli.options import CommandOptions
+from upskill.cli.options import CommandOptions, first_given
 from upskill.cli.watch import Watched
 from upskill.errors import UsageError
 from upskill.models import CacheMode
@@ -153,48 +154,50 @@ class EvalOptions(MeasureOptions, CommandOptions):
         """Refuse what nobody could carry out, and what contradicts itself."""
         self.parse_requirements()
         self.open_executor()
-        if self.resume and (self.fresh or not self.keeps_runs):
-            raise UsageError(f"--resume and {'--fresh' if self.fresh else 'log_runs=false'} contradict each other")
+        if self.resume and (flag := first_given({"--fresh": self.fresh, "log_runs=false": not self.keeps_runs})):
+            raise UsageError(f"--resume and {flag} contradict each other")
         if self.base_url and not (self.students or self.settings.student):
             raise UsageError(
                 "--base-url names a server, and nothing says which of its models", "Name one with -m MODEL."
             )
         if self.no_baseline and self.until_decided:
-            raise UsageError(
-                "--no-baseline and --until-decided contradict each other", "Without a baseline nothing is decided."
-            )
-        self._check_part()
-        self._check_watch()
+            hint = "Without a baseline nothing is decided."
+            raise UsageError("--no-baseline and --until-decided contradict each other", hint)
+        if self.part_flag:
+            self._check_part()
+        if self.watch:
+            self._check_watch()
         if self.batch:
             self._check_batch()
         self._check_reports()
 
     @property
-    def part_flags(self) -> str:
+    def part_flag(self) -> str:
         """The first of the flags given that choose cases."""
-        given = {"--case": self.cases, "--tag": self.tags, "--failed": self.failed, "--limit": self.limit}
-        return next((flag for flag, value in given.items() if value), "")
+        flags = {"--case": self.cases, "--tag": self.tags, "--failed": self.failed, "--limit": self.limit}
+        return first_given(flags)
 
     def _check_part(self) -> None:
-        given = {
+        part = self.part_flag
+        deciding = {
             "--require": self.requirements,
             "--until-decided": self.until_decided,
             "--preregister": self.preregister,
             "target_pass_rate": self.settings.target_pass_rate is not None,
         }
-        if self.part_flags and (flag := next((flag for flag, value in given.items() if value), "")):
+        if flag := first_given(deciding):
             raise UsageError(
-                f"{self.part_flags} and {flag} contradict each other: nothing is decided by a part of the suite",
-                f"Leave {self.part_flags} out, or make these cases a suite of their own and name it with --tests.",
+                f"{part} and {flag} contradict each other: nothing is decided by a part of the suite",
+                f"Leave {part} out, or make these cases a suite of their own and name it with --tests.",
             )
-        if self.part_flags and self.fresh:
+        if self.fresh:
             raise UsageError(
-                f"{self.part_flags} and --fresh contradict each other: cases drawn again until they pass say nothing",
-                f"Leave --fresh out; {self.part_flags} runs what an edit has changed. For other draws use --seed.",
+                f"{part} and --fresh contradict each other: cases drawn again until they pass say nothing",
+                f"Leave --fresh out; {part} runs what an edit has changed. For other draws use --seed.",
             )
 
     def _check_watch(self) -> None:
-        given = {
+        others = {
             "--json": self.as_json,
             "--fresh": self.fresh,
             "cache=false": not self.settings.cache,
@@ -202,15 +205,15 @@ class EvalOptions(MeasureOptions, CommandOptions):
             "--batch": self.batch,
             "--preregister": self.preregister,
         }
-        if self.watch and (flag := next((flag for flag, value in given.items() if value), "")):
+        if flag := first_given(others):
             raise UsageError(f"--watch and {flag} contradict each other", f"Leave {flag} out.")
 
     @property
     def watched(self) -> Watched:
         """What a person edits, without what we write."""
-        places = [self.skill, self.tests, self.against, *self.with_skills]
+        paths = [self.skill, self.tests, self.against, *self.with_skills]
         ours = [self.runs_folder, *(file for _, file in self.report_files if file)]
-        return Watched.of((place for place in places if place), ours)
+        return Watched(filter(None, paths), ours)
 
     @property
     def case_writer(self) -> str:
@@ -219,10 +222,10 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     def choose_cases(self, skill: Skill, suite: Suite | None) -> Suite | None:
         """The suite, or the part of it that is asked for."""
-        if not self.part_flags:
+        if not self.part_flag:
             return suite
         if suite is None:
-            raise UsageError(f"{skill.name}: has no test cases to choose from", f"Leave {self.part_flags} out.")
+            raise UsageError(f"{skill.name}: has no test cases to choose from", f"Leave {self.part_flag} out.")
         if self.failed and self.failing is None:  # once: with --watch these stay the same
             self.failing = self._failing_cases(skill, suite)
         return CaseFilter(ids=self.cases, tags=self.tags, failing=self.failing, limit=self.limit).choose(suite)
@@ -232,17 +235,15 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
         students = choose_students(self.students, self.settings, lambda _: None)
         models = [resolve(name, self.base_url).name for name in students]
-        store, found = find_store(self.store_location), None
-        if store:
-            with store:
-                found = failing_cases(store, skill.name, suite, models)
+        with find_store(self.store_location) or nullcontext() as store:
+            failing = failing_cases(store, skill.name, suite, models) if store else None
         named = f"{skill.name} and {', '.join(models)}"
-        if found is None:
+        if failing is None:
             raise UsageError(f"--failed: no stored run of {named} has cases of this suite", "Leave --failed out once.")
-        if not found:
+        if not failing:
             note(f"Every case of {named} passed when it was last run. Leave --failed out to run them all.")
             raise click.exceptions.Exit(0)
-        return found
+        return failing
 
     def _check_reports(self) -> None:
         if text := next((text for text in self.reports if text.endswith("=")), ""):
@@ -254,10 +255,8 @@ class EvalOptions(MeasureOptions, CommandOptions):
                 check_writable(file)
         printed = [kind for kind, file in self.report_files if not file]
         if len(printed) > 1:
-            raise UsageError(
-                f"{' and '.join(printed)} cannot both go to standard output",
-                f"Give all but one a file: --report {printed[-1]}=FILE.",
-            )
+            hint = f"Give all but one a file: --report {printed[-1]}=FILE."
+            raise UsageError(f"{' and '.join(printed)} cannot both go to standard output", hint)
 
     def _check_batch(self) -> None:
         from upskill.runs.running.batch import check_batchable  # noqa: PLC0415 - only for models on the wire
@@ -266,27 +265,28 @@ class EvalOptions(MeasureOptions, CommandOptions):
             raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
         if self.open_executor().is_remote:
             raise UsageError(f"--batch and --executor {self.executor} contradict each other", "Leave one out.")
-        settings = self.settings
-        given = {"--replay": self.replay, "cache=false": not settings.cache, "log_runs=false": not self.keeps_runs}
-        if flag := next((flag for flag, is_given in given.items() if is_given), ""):
-            raise UsageError(
-                f"--batch and {flag} contradict each other", "What was submitted, and what came back, has to be kept."
-            )
-        check_batchable(
-            resolve(name, self.base_url) for name in choose_students(self.students, self.settings, lambda _: None)
-        )
+        others = {
+            "--replay": self.replay,
+            "cache=false": not self.settings.cache,
+            "log_runs=false": not self.keeps_runs,
+        }
+        if flag := first_given(others):
+            hint = "What was submitted, and what came back, has to be kept."
+            raise UsageError(f"--batch and {flag} contradict each other", hint)
+        students = choose_students(self.students, self.settings, lambda _: None)
+        check_batchable(resolve(name, self.base_url) for name in students)
 
     def make_plan(self, skill: Skill, suite: Suite | None) -> Plan:
         cassette = self.cassette
         recorded = cassette.settings.runs if cassette else self.default_repeats
         repeats = self.repeats or (MAX_ROUNDS if self.until_decided else recorded)
-        given = self._plan_options(skill, repeats)
+        options = self._plan_options(skill, repeats)
         if cassette is None:
-            return make_plan(skill, suite, choose_students(self.students, self.settings, self.tell), given)
+            return make_plan(skill, suite, choose_students(self.students, self.settings, self.tell), options)
         from upskill.runs.replay.replay import as_recorded, plan_from  # noqa: PLC0415 - only where a file is played
 
         students = [cassette.address(name) for name in self.students] or cassette.students
-        plan = make_plan(skill, suite, students, as_recorded(given, cassette, suite or Suite.of(skill)))
+        plan = make_plan(skill, suite, students, as_recorded(options, cassette, suite or Suite.of(skill)))
         self.tell(f"Playing {cassette.size} from {cassette.path}: no model is asked.")
         return plan_from(plan, cassette)
 

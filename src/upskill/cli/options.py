@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from upskill.runs.planning.estimate import CostEstimate
 
 OF_RAY = {"ray_address", "trial_cpus", "trial_gpus", "trial_memory"}  # settings
+NO_LIMITS = {"min": None, "max": None}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -81,14 +82,14 @@ class CommandOptions(CommonOptions, OutputOptions):
         return f" --store {shlex.quote(without_password(self.store))}" if self.store else ""
 
 
-def confirm_cost(options: CommandOptions, expected: CostEstimate, said: str = "") -> None:
+def confirm_cost(options: CommandOptions, expected: CostEstimate, description: str = "") -> None:
     """Say what is going to be spent, and ask before much is spent where a person can answer."""
     if options.max_cost is not None:
         expected.check_prices()
     high = expected.cost_usd[1]
     if not expected.calls or (high == 0 and not expected.unknown):
         return
-    options.tell(f"Estimate: {said or expected.words}.")
+    options.tell(f"Estimate: {description or expected.words}.")
     most = high if options.max_cost is None else min(high, options.max_cost)
     if most > options.settings.confirm_above and not options.yes and sys.stdin.isatty() and sys.stderr.isatty():
         with display_of_command(quiet=options.silent).asking():
@@ -118,18 +119,12 @@ class GivenText(click.types.StringParamType):
 
 def click_options(cls: type[Any], *names: str) -> Decorator:
     """A command with the flags of this options class, or of those of its fields that are named."""
-    found = [_click_option(*each) for each in options_of(cls) if not names or each[0] in names]
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for add in reversed(found):
-            function = add(function)
-        return function
-
-    return decorate
+    options = [_click_option(*each) for each in options_of(cls) if not names or each[0] in names]
+    return lambda function: reduce(lambda decorated, add: add(decorated), reversed(options), function)
 
 
 def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorator:
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "help": option.help,
         "metavar": option.metavar,
         "show_default": option.show_default,
@@ -138,25 +133,26 @@ def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorat
     }
     limits: dict[str, Any] = {"min": option.minimum, "max": option.maximum}
     if kind is bool:
-        given |= {"default": default, "is_flag": True, "metavar": None}
+        settings |= {"default": default, "is_flag": True, "metavar": None}
     elif get_origin(kind) is tuple:
-        given |= {"multiple": True}
+        settings |= {"multiple": True}
     elif get_origin(kind) is Literal:
-        given |= {"default": default, "type": click.Choice(get_args(kind)), "metavar": None}
+        settings |= {"default": default, "type": click.Choice(get_args(kind)), "metavar": None}
     elif option.count:
-        given |= {"count": True, "metavar": None}
+        settings |= {"count": True, "metavar": None}
     elif kind is int:
-        given |= {"default": default, "type": click.IntRange(**limits) if any(map(_is_set, limits.values())) else int}
+        settings |= {"default": default, "type": int if limits == NO_LIMITS else click.IntRange(**limits)}
     elif kind is float:
-        given |= {"default": default, "type": FiniteRange(**limits)}
+        settings |= {"default": default, "type": FiniteRange(**limits)}
     else:
-        given |= {"default": default} | ({"type": GivenText()} if default is None else {})
-        given |= {"is_flag": False, "flag_value": option.bare} if option.bare else {}
-    return click.option(*option.flags, name, **given)
+        settings |= {"default": default} | ({"type": GivenText()} if default is None else {})
+        settings |= {"is_flag": False, "flag_value": option.bare} if option.bare else {}
+    return click.option(*option.flags, name, **settings)
 
 
-def _is_set(limit: float | None) -> bool:
-    return limit is not None
+def first_given(flags: Mapping[str, object]) -> str:
+    """The first of these flags that has a value; empty: none."""
+    return next((flag for flag, value in flags.items() if value), "")
 
 
 class NothingStored(UsageError):
@@ -165,22 +161,21 @@ class NothingStored(UsageError):
 
 def open_existing_store(location: str | None) -> Store:
     """The store there, or that of the settings; UsageError where there is none. Reading runs never creates a store."""
-    place = location or Settings.load().store
-    if store := find_store(place):
+    location = location or Settings.load().store
+    if store := find_store(location):
         return store
-    if is_url(place):
-        raise NothingStored(f"{without_password(place)}: has no stored runs", "`upskill eval SKILL` makes one.")
-    if Path(place).exists() and not Path(place).is_dir():
-        raise UsageError(f"{place}: is not a folder", "Name the folder of your runs with --store.")
-    if not Path(place).is_dir():
+    folder = Path(location)
+    if not is_url(location) and folder.exists() and not folder.is_dir():
+        raise UsageError(f"{location}: is not a folder", "Name the folder of your runs with --store.")
+    if not is_url(location) and not folder.is_dir():
         hint = "`upskill eval SKILL` makes a run; name the folder of older ones with --store."
-        raise NothingStored(f"{place}: no such folder", hint)
-    if older := sum(1 for _ in Path(place).glob("*/run_*/run_metadata.json")):
+        raise NothingStored(f"{location}: no such folder", hint)
+    if not is_url(location) and (older := sum(1 for _ in folder.glob("*/run_*/run_metadata.json"))):
         raise UsageError(
-            f"{place}: has {counted(older, 'run')} in upstream's format (a folder for each) and no store",
+            f"{location}: has {counted(older, 'run')} in upstream's format (a folder for each) and no store",
             "They have no pairs to compute a lift from; run them again with `upskill eval SKILL`.",
         )
-    raise NothingStored(f"{place}: has no stored runs", "`upskill eval SKILL` makes one.")
+    raise NothingStored(f"{without_password(location)}: has no stored runs", "`upskill eval SKILL` makes one.")
 
 
 def find_project_store(location: str | None) -> Store | None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -21,7 +21,6 @@ from upskill.traces import NO_USAGE
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.text import Text
 
 EVERY = 15.0  # seconds between lines where nobody watches; UPSKILL_PROGRESS says otherwise, 0 for none
 DELAY = 1.0  # seconds before anything is drawn: what is done by then needs no word
@@ -46,7 +45,9 @@ class Display:
     ) -> None:
         self.stream, self.clock, self.ticking = stream or sys.stderr, clock, ticking
         self.is_terminal = self.stream.isatty()
-        self.every = _seconds_between_lines()
+        self.every = EVERY
+        with suppress(ValueError):
+            self.every = max(0.0, float(os.environ.get("UPSKILL_PROGRESS", "") or EVERY))
         self.is_silent = quiet or not (self.is_terminal or self.every)
         self.run: RunProgress | None = None
         self.usual = ""  # the activity where none is named
@@ -115,14 +116,9 @@ class Display:
                 click.echo(f"… {self.line(now)}", file=self.stream)
 
     def line(self, now: float) -> str:
-        parts = [self._activity] if self._activity else []
-        if self.run:
-            parts.append(self.run.describe(now))
-        if self._detail:
-            parts.append(self._detail)
-        if not self.run:
-            parts.append(_duration(now - self._activity_began))
-        return " · ".join(parts)
+        counts = self.run.describe(now) if self.run else ""
+        passed = "" if self.run else _duration(now - self._activity_began)
+        return " · ".join(filter(None, (self._activity, counts, self._detail, passed)))
 
     def stop(self) -> None:
         self._ended.set()
@@ -134,35 +130,31 @@ class Display:
             self._erase()
 
     def _start(self) -> None:
-        if self.is_silent or not self.ticking or self._thread is not None:
-            return
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._keep_ticking, name="progress", daemon=True)
-        self._thread.start()
+        def keep_ticking() -> None:
+            while not self._ended.wait(TICK):
+                self.tick()
 
-    def _keep_ticking(self) -> None:
-        while not self._ended.wait(TICK):
-            self.tick()
+        if self.ticking and not self.is_silent and self._thread is None:
+            self._ended.clear()
+            self._thread = threading.Thread(target=keep_ticking, name="progress", daemon=True)
+            self._thread.start()
 
     def _draw(self, now: float) -> None:
-        if self._live is None:
-            from rich.live import Live  # noqa: PLC0415 - rich, only when something is drawn
+        from rich.live import Live  # noqa: PLC0415 - rich, only when something is drawn
+        from rich.text import Text  # noqa: PLC0415
 
+        if self._live is None:
             screen = console.console(err=True)
             self._live = Live(console=screen, transient=True, auto_refresh=False, redirect_stdout=False)
             self._live.start()
-        self._live.update(self._drawing(now), refresh=True)
-
-    def _drawing(self, now: float) -> Text:
-        from rich.text import Text  # noqa: PLC0415
-
         share = self.run.share if self.run else self._share
         spinner = SPINNER[int((now - self._began) / TICK) % len(SPINNER)]
         bar = ""
         if share is not None:
             filled = round(min(1.0, share) * BAR_WIDTH)
             bar = f" {'━' * filled}{'╌' * (BAR_WIDTH - filled)}"
-        return Text(f"{spinner}{bar} {self.line(now)}", no_wrap=True, overflow="ellipsis")
+        line = Text(f"{spinner}{bar} {self.line(now)}", no_wrap=True, overflow="ellipsis")
+        self._live.update(line, refresh=True)
 
     def _erase(self) -> None:
         if self._live is not None:
@@ -170,29 +162,17 @@ class Display:
             self._live = None
 
 
-def _seconds_between_lines() -> float:
-    try:
-        return max(0.0, float(os.environ.get("UPSKILL_PROGRESS", "") or EVERY))
-    except ValueError:
-        return EVERY
-
-
 def display_of_command(*, quiet: bool) -> Display:
     """The display of the command that runs; it ends with it, also after an error or Ctrl-C, before that is said."""
     command = click.get_current_context(silent=True)
-    found = command.meta.get("upskill.display") if command else None
-    if found is None:
-        found = Display(quiet=quiet)
-        if command:
-            command.meta["upskill.display"] = found
-            console.redirect_notes(found.say)
-
-            def end() -> None:
-                found.stop()
-                console.redirect_notes(None)
-
-            command.call_on_close(end)
-    return found
+    if command is None:
+        return Display(quiet=quiet)
+    if "upskill.display" not in command.meta:
+        command.meta["upskill.display"] = display = Display(quiet=quiet)
+        console.redirect_notes(display.say)
+        command.call_on_close(lambda: console.redirect_notes(None))
+        command.call_on_close(display.stop)  # which is called first
+    return command.meta["upskill.display"]
 
 
 class RunProgress:
@@ -243,12 +223,10 @@ class RunProgress:
             left = (self._total - self._stored - self._done) * (now - self._began) / self._done
             parts.append(f"about {_duration(left)} left")
         parts += [f"{arm} {passed}/{scored}" for arm, (passed, scored) in self._passed.items() if scored]
-        if self._errored:
-            parts.append(f"{self._errored} errored")
+        parts += [f"{self._errored} errored"] if self._errored else []
         if self._done:
             cost = self._usage.cost_usd
-            price = "price unknown" if cost is None else dollars(cost)
-            parts += [f"{self._usage.total_tokens:,} tokens", price]
+            parts += [f"{self._usage.total_tokens:,} tokens", "price unknown" if cost is None else dollars(cost)]
         return " · ".join(parts)
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 from upskill.skills.files import IGNORED_NAMES
@@ -15,27 +15,20 @@ POLL = 0.5  # seconds between looks; an editor may write a file in several steps
 Seen = dict[Path, tuple[int, int, int]]  # when each was changed, its size, and which file it is
 
 
-@dataclass(frozen=True, slots=True)
 class Watched:
-    """Files, and all files below folders, but for what is ours."""
+    """Files, and all files below folders, but for what is ours: the folder of the runs, reports."""
 
-    places: tuple[Path, ...]
-    ours: frozenset[Path]  # where we write: the folder of the runs, reports
-
-    @classmethod
-    def of(cls, places: Iterable[str | Path], ours: Iterable[str | Path]) -> Watched:
-        found = (Path(place).absolute() for place in places)
-        folders = (place.parent if place.name.lower() == "skill.md" else place for place in found)
-        return cls(tuple(dict.fromkeys(folders)), frozenset(Path(place).absolute() for place in ours))
+    def __init__(self, paths: Iterable[str | Path], ours: Iterable[str | Path]) -> None:
+        absolute = (Path(path).absolute() for path in paths)
+        folders = (path.parent if path.name.lower() == "skill.md" else path for path in absolute)
+        self.paths, self.ours = tuple(dict.fromkeys(folders)), {Path(path).absolute() for path in ours}
 
     def look(self) -> Seen:
         seen: Seen = {}
         for path in self._files():
-            try:
+            with suppress(OSError):  # it was there a moment ago
                 state = path.stat()
-            except OSError:  # it was there a moment ago
-                continue
-            seen[path] = state.st_mtime_ns, state.st_size, state.st_ino
+                seen[path] = state.st_mtime_ns, state.st_size, state.st_ino
         return seen
 
     def wait(self, seen: Seen) -> Seen:
@@ -50,17 +43,18 @@ class Watched:
 
     def name(self, path: Path) -> str:
         """A file as a person calls it."""
-        folder = next((place for place in self.places if path.is_relative_to(place) and path != place), None)
+        folder = next((each for each in self.paths if path.is_relative_to(each) and path != each), None)
         return path.relative_to(folder).as_posix() if folder else path.name
 
     def _files(self) -> Iterator[Path]:
-        for place in self.places:
-            if not place.is_dir():
-                yield place
-            for folder, folders, files in os.walk(place):
+        for path in self.paths:
+            if not path.is_dir():
+                yield path
+            for folder, folders, files in os.walk(path):
                 here = Path(folder)
-                folders[:] = [name for name in folders if name not in IGNORED_NAMES and here / name not in self.ours]
-                yield from (here / name for name in files if name not in IGNORED_NAMES and here / name not in self.ours)
+                for names in (folders, files):
+                    names[:] = [name for name in names if name not in IGNORED_NAMES and here / name not in self.ours]
+                yield from (here / name for name in files)
 
 
 def changed(before: Seen, after: Seen) -> list[Path]:

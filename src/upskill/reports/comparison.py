@@ -7,12 +7,12 @@ from typing import Any, cast
 
 from rich.console import RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports import trials
+from upskill.reports.layout import indented
 from upskill.runs.planning.plan import Arm, Result, Trial
 from upskill.runs.results.comparison import ComparedCase, Comparison, Side
 from upskill.runs.stores import Store
@@ -34,7 +34,7 @@ def render(found: Comparison) -> Iterator[RenderableType]:
         sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
     yield sides
     yield Text("")
-    yield from map(_line, describe(found))
+    yield from (indented(Text(line)) for line in describe(found))
     yield Text("")
 
 
@@ -81,16 +81,12 @@ def _names(ids: list[str]) -> str:
     return ", ".join(ids[:MAX_NAMED]) + more
 
 
-def _line(text: str) -> RenderableType:
-    return Padding(Text(text), (0, 0, 0, 2))
-
-
 def render_case(store: Store, found: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
     """A case that changed, with an answer of each side."""
     color = "green" if case.change == "better" else "red"
     shares = f"{_share(case.before)} → {_share(case.after)}"
     yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{color}]{case.change}[/{color}]  [dim]{shares}[/dim]")
-    yield _line(found.after.run.plan.suite.by_id[case.id].prompt.strip())
+    yield indented(Text(found.after.run.plan.suite.by_id[case.id].prompt.strip()))
     answers = shown_answers(store, found, case)
     panels = [trials.panel(result, title=name) for result, name in zip(answers, ("before", "after"), strict=True)]
     yield from trials.side_by_side(panels, answers)
@@ -123,18 +119,13 @@ def to_json(found: Comparison, store: Store) -> dict[str, Any]:
             name: {"run": side.run.id, "model": side.model, "arm": side.arm}
             for name, side in (("before", found.before), ("after", found.after))
         },
-        "same_skill": found.same_skill,
-        "differences": found.differences,
         "better": len(found.changed("better")),
         "worse": len(found.changed("worse")),
         "stayed": len(found.changed("same")),
         "p_value": rounded(found.p_value),
-        "no_test": found.no_test,
         "cases": [_case(found, case, store) for case in found.cases],
-        "edited": found.edited,
-        "only_before": found.only_before,
-        "only_after": found.only_after,
-        "unscored": found.unscored,
+        **{name: getattr(found, name) for name in ("same_skill", "differences", "no_test", "edited")},
+        **{name: getattr(found, name) for name in ("only_before", "only_after", "unscored")},
     }
 
 

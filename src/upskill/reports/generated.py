@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.text import Text
 
 from upskill.authoring.evidence.commands import error_line, shell_command, step_failed
@@ -19,10 +18,10 @@ from upskill.authoring.search.comparison import Attempt, Confirmation
 from upskill.authoring.search.refine import Refinement
 from upskill.plain import counted
 from upskill.reports import json as json_report
+from upskill.reports.layout import indented
 from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.terminal import bars, bug_panel
 from upskill.reports.view import view_of
-from upskill.runs.results.evaluation import Evaluation
 from upskill.traces import Step
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.verdict import Verdict
@@ -36,7 +35,7 @@ def render(generated: Generated) -> list[RenderableType]:
     heading = f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
     shown: list[RenderableType] = [
         *(bug_panel(evaluation) for evaluation in generated.evaluations if evaluation.bugs),
-        Padding(Text.from_markup(heading), (0, 0, 0, 2)),
+        indented(Text.from_markup(heading)),
         Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
         *(Text(f"  {line}", style="yellow") for line in generated.grounding_notes),
     ]
@@ -48,8 +47,19 @@ def render(generated: Generated) -> list[RenderableType]:
         shown += [Text(f"  {line}") for line in _findings(refinement)]
         shown += [Text(f"  {line}") for line in generated.student_notes]
         shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
-    if spent := _spent(generated):
-        shown.append(Text(f"  Spent: {spent}"))
+    if generated.spent:
+        spent = [
+            f"{role} {usage.total_tokens:,} tokens"
+            + (
+                ", price unknown"
+                if usage.cost_usd is None
+                else f", {dollars(usage.cost_usd)}"
+                if usage.cost_usd
+                else ""
+            )
+            for role, usage in generated.spent.items()
+        ]
+        shown.append(Text(f"  Spent: {' · '.join(spent)}"))
     state = "" if evaluation else " (unproven: nothing was run)"
     if not evaluation and is_proven(skill):
         state = " (as it was: nothing was run)"
@@ -60,12 +70,10 @@ def _next_commands(generated: Generated) -> str:
     """What to type next, most useful first."""
     folder = shlex.quote(str(generated.folder))
     rows: list[tuple[str, str]] = []
-    for what, cases, evaluation in (
-        ("held-out", "held-out", generated.held_out),
-        ("fit", "train", generated.fit),
-    ):
-        if evaluation:
-            rows.append((f"upskill show last:{what}", f"what was asked and answered on {cases} cases"))
+    if generated.held_out:
+        rows.append(("upskill show last:held-out", "what was asked and answered on held-out cases"))
+    if generated.fit:
+        rows.append(("upskill show last:fit", "what was asked and answered on train cases"))
     if not rows:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
     if generated.material.pieces:
@@ -99,19 +107,8 @@ def _rates(verdict: Verdict) -> str:
 
 
 def _interval(verdict: Verdict) -> str:
-    if verdict.interval is None:
-        return ""
-    low, high = verdict.interval
-    return f"95% interval {signed_points(low)} to {signed_points(high)} points, "
-
-
-def _spent(generated: Generated) -> str:
-    parts = [
-        f"{role} {usage.total_tokens:,} tokens"
-        + (", price unknown" if usage.cost_usd is None else f", {dollars(usage.cost_usd)}" if usage.cost_usd else "")
-        for role, usage in generated.spent.items()
-    ]
-    return " · ".join(parts)
+    bounds = " to ".join(map(signed_points, verdict.interval or ()))
+    return f"95% interval {bounds} points, " if bounds else ""
 
 
 # While it is made.
@@ -139,11 +136,8 @@ def confirmation_line(found: Confirmation) -> str:
 
 def step_line(number: int, step: Step) -> str:
     """A tool call of a teacher as one line."""
-    given = step.arguments
-    what = shell_command(step) or next(
-        (str(given[name]) for name in ("path", "file_path", "name") if name in given), ""
-    )
-    line = f"{number:>4}  {step.tool}: {' '.join(what.split())}".rstrip()
+    named = (str(step.arguments[name]) for name in ("path", "file_path", "name") if name in step.arguments)
+    line = f"{number:>4}  {step.tool}: {' '.join((shell_command(step) or next(named, '')).split())}".rstrip()
     if not step_failed(step):
         return _shorten(line, STEP_WIDTH)
     error = error_line(step.output)
@@ -160,12 +154,7 @@ def _shorten(text: str, most: int) -> str:
 def to_json(generated: Generated) -> dict[str, Any]:
     skill, refinement, suite = generated.skill, generated.refinement, generated.suite
     return {
-        "skill": {
-            "name": skill.name,
-            "description": skill.description,
-            "tokens": skill.tokens,
-            "fingerprint": skill.fingerprint,
-        },
+        "skill": {name: getattr(skill, name) for name in ("name", "description", "tokens", "fingerprint")},
         "saved_to": str(generated.folder),
         "previous": str(generated.previous) if generated.previous else None,
         "teacher": generated.teacher.name,
@@ -175,8 +164,8 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "confirmation": _confirmation_to_json(refinement.confirmation if refinement else None),
         "ended": refinement.ended if refinement else "",
         "halted": refinement.halted if refinement else "",
-        "fit": _evaluation_to_json(generated.fit),
-        "held_out": _evaluation_to_json(generated.held_out),
+        "fit": json_report.to_dict(generated.fit) if generated.fit else None,
+        "held_out": json_report.to_dict(generated.held_out) if generated.held_out else None,
         "spent": {
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
         },
@@ -222,10 +211,6 @@ def _confirmation_to_json(found: Confirmation | None) -> dict[str, Any] | None:
         "seeds": found.rounds,
         "trials": found.trials,
     }
-
-
-def _evaluation_to_json(evaluation: Evaluation | None) -> dict[str, Any] | None:
-    return json_report.to_dict(evaluation) if evaluation else None
 
 
 def lesson_to_json(recording: Recording, agent: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
 
 
 def to_dict(evaluation: Evaluation) -> dict[str, Any]:
-    plan, stored = evaluation.plan, evaluation.run.plan
+    plan, stored, plan_file = evaluation.plan, evaluation.run.plan, evaluation.registration
     fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     return {
         "run": evaluation.run.id,
@@ -37,13 +37,13 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
         },
         "models": [
             verdict.to_dict()
-            | {"looks": _looks(evaluation, verdict.model)}
-            | {"diagnosis": _diagnosis(evaluation, verdict.model)}
             | {
+                "looks": _looks(evaluation, verdict.model),
+                "diagnosis": _diagnosis(evaluation, verdict.model),
                 "splits": {
                     "fit": fit[verdict.model].split_to_dict(),
                     "held_out": held_out[verdict.model].split_to_dict(),
-                }
+                },
             }
             for verdict in evaluation.verdicts
         ],
@@ -56,11 +56,11 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
             role: {"tokens": tokens, "cost_usd": rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
         },
         "making": {"cost_usd": rounded(evaluation.making_cost, 8), "source": evaluation.making_source},
-        "preregistered": evaluation.registration
+        "preregistered": plan_file
         and {
-            "file": evaluation.registration.path,
-            "registered": evaluation.registration.registered,
-            "results_before": evaluation.registration.results_before,
+            "file": plan_file.path,
+            "registered": plan_file.registered,
+            "results_before": plan_file.results_before,
         },
         "snapshots": evaluation.snapshots,
         "halted": evaluation.halted,
@@ -74,14 +74,9 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _looks(evaluation: Evaluation, model: str) -> dict[str, int] | None:
-    found = evaluation.looks.get(model)
-    return found and {
-        "number": found.number,
-        "edited": found.edited,
-        "added": found.added,
-        "removed": found.removed,
-        "revisions": found.revisions,
-    }
+    looks = evaluation.looks.get(model)
+    names = ("number", "edited", "added", "removed", "revisions")
+    return {name: getattr(looks, name) for name in names} if looks else None
 
 
 def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:
@@ -111,11 +106,11 @@ def bugs(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
 
 
 def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for case in diagnose(evaluation.outcomes_of(model)):
-        for kind in case.problems:
-            found.setdefault(kind, []).append(case.case)
-    return found
+    cases: dict[str, list[str]] = {}
+    for diagnosis in diagnose(evaluation.outcomes_of(model)):
+        for kind in diagnosis.problems:
+            cases.setdefault(kind, []).append(diagnosis.case)
+    return cases
 
 
 def _choices(evaluation: Evaluation) -> dict[str, Any]:

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
-from upskill.reports.layout import FittedTable, Paragraph
+from upskill.reports.layout import FittedTable, Paragraph, indented
 from upskill.reports.numbers import UNKNOWN, mean_tokens, percent, points
 from upskill.reports.view import (
     ACTIVATION_CAVEAT,
-    INVALID_MARK,
     MAX_LEAKS,
     RunView,
     VerdictView,
@@ -30,20 +28,25 @@ from upskill.sandboxes import printable
 from upskill.verdicts.advice import NOT_ISOLATED
 
 BAR_WIDTH = 20
+MARKS = {True: "✓", False: "✗", None: "!"}
 INTERVAL = "95% interval"
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> RenderableType:
     context = context or ReportContext()
     view = view_of(evaluation)
-    first = (*_conclusions(view), Text(""), _table(view))
+    conclusions = [
+        Paragraph(f"{each.mark.sign} {each.conclusion}", f"bold {each.mark.color.removeprefix('bold ')}", hanging=2)
+        for each in (view.verdicts[:1] if evaluation.leaked else view.verdicts)
+    ]
+    first = (*conclusions, Text(""), _table(view))
     if context.quiet:
         return Group(*first)
     parts: list[RenderableType] = [Text(""), *first, Text("")]
     if evaluation.bugs:  # that something is wrong with the numbers comes before them
         parts.insert(0, bug_panel(evaluation, context.show_command))
     if evaluation.leaked:
-        parts += [_indented(invalid(evaluation.invalid, context.show_command)), Text("")]
+        parts += [indented(invalid(evaluation.invalid, context.show_command)), Text("")]
     else:
         for verdict in view.verdicts:
             if len(view.verdicts) > 1:
@@ -54,29 +57,14 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     parts.append(Paragraph(f"{view.suite}; SKILL.md has about {evaluation.plan.skill.tokens:,} tokens.", hanging=2))
     parts += [Paragraph(line, hanging=2) for line in view.problems]
     if not evaluation.leaked:
-        parts += [Paragraph(line, hanging=2) for line in _findings(view)]
+        findings = [f"{verdict.prefix}{line}" for verdict in view.verdicts for line in verdict.findings]
+        findings = [*view.splits, *view.looks, *view.diagnosis, *view.choices, *findings]
+        parts += [Paragraph(line, hanging=2) for line in findings]
     parts += [Paragraph(line, hanging=2) for line in view.spending]
     parts += [Paragraph(note, "dim", hanging=2) for note in view.notes]
     if context.show_command:
         parts.append(Paragraph(f"Read every answer: {context.show_command}", "dim"))
     return Group(*parts)
-
-
-def _conclusions(view: RunView) -> Iterator[RenderableType]:
-    invalid = view.verdicts[0].mark is INVALID_MARK
-    for verdict in view.verdicts[:1] if invalid else view.verdicts:
-        color = verdict.mark.color.removeprefix("bold ")
-        yield Paragraph(f"{verdict.mark.sign} {verdict.conclusion}", f"bold {color}", hanging=2)
-
-
-def _findings(view: RunView) -> Iterator[str]:
-    yield from (*view.splits, *view.looks, *view.diagnosis, *view.choices)
-    for verdict in view.verdicts:
-        yield from (f"{verdict.prefix}{line}" for line in verdict.findings)
-
-
-def _indented(shown: RenderableType, by: int = 2) -> RenderableType:
-    return Padding(shown, (0, 0, 0, by))
 
 
 def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:
@@ -92,16 +80,16 @@ def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> Rende
 
 
 def bug_panel(evaluation: Evaluation, show_command: str = "") -> RenderableType:
-    return _indented(_red_panel("BUG", "\n".join(describe_bugs(evaluation, show_command))))
+    return indented(_red_panel("BUG", "\n".join(describe_bugs(evaluation, show_command))))
 
 
 def _red_panel(title: str, text: str) -> RenderableType:
     return Panel(Text(text), title=f"[bold]{title}[/bold]", title_align="left", style="red")
 
 
-def bar(share: float | None, width: int = BAR_WIDTH) -> str:
-    filled = round((share or 0.0) * width)
-    return "█" * filled + "░" * (width - filled)
+def bar(share: float | None) -> str:
+    filled = round((share or 0.0) * BAR_WIDTH)
+    return "█" * filled + "░" * (BAR_WIDTH - filled)
 
 
 def bars(view: VerdictView, arms: dict[str, str]) -> RenderableType:
@@ -138,7 +126,7 @@ def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[st
         yield "activated", line
         if view.verdict.lift is not None:
             parts = [("activated", activity.activated_lift), ("not activated", activity.not_activated_lift)]
-            lifts = [f"{words} {lift}" for words, lift in parts if lift != UNKNOWN]
+            lifts = [f"{name} {lift}" for name, lift in parts if lift != UNKNOWN]
             yield "lift", " · ".join([f"offered {activity.offered_lift}", *lifts])
             yield "", ACTIVATION_CAVEAT
     if activity is not None or baseline.tool_calls or skill.tool_calls:
@@ -169,24 +157,16 @@ def _cases(evaluation: Evaluation, names: dict[str, str], results: Iterable[Resu
     indent = 2 + sum(widths.values()) + 2 * len(arms)
     for (case, model), group in groupby(results, key=lambda result: (result.trial.case, result.trial.model)):
         of_case = list(group)
-        marks = {arm: "".join(_mark(result) for result in of_case if result.trial.arm == arm) for arm in arms}
+        marks = {arm: "".join(MARKS[each.passed] for each in of_case if each.trial.arm == arm) for arm in arms}
         columns = "".join(f"{marks[arm]:<{widths[arm]}}  " for arm in arms)
         yield Text(f"  {columns}{case}{f' · {model}' if several else ''}", no_wrap=True, overflow="ignore")
         if finding := printable(" ".join(_last_finding(of_case).split())):
             yield Paragraph(finding, "dim", indent=indent + 2)
 
 
-def _mark(result: Result) -> str:
-    return {True: "✓", False: "✗", None: "!"}[result.passed]
-
-
 def _last_finding(results: list[Result]) -> str:
-    for result in reversed(results):
-        if result.trial.arm != "skill":
-            continue
-        if result.error:
-            return result.error
-        failed = [judgement.reason for judgement in result.judgements if judgement.decides and not judgement.passed]
-        if failed:
-            return failed[0]
+    for result in (result for result in reversed(results) if result.trial.arm == "skill"):
+        failed = [finding.reason for finding in result.judgements if finding.decides and not finding.passed]
+        if result.error or failed:
+            return result.error or failed[0]
     return ""

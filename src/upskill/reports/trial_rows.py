@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
+from upskill.plain import fields_of
 from upskill.runs.planning.plan import Judgement, Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run
@@ -52,24 +53,9 @@ COLUMNS: dict[str, Kind] = {
 
 def outcome_row(outcome: Outcome) -> dict[str, Any]:
     """What is known of a trial without reading its trace."""
-    return {
-        "case": outcome.case,
-        "model": outcome.model,
-        "arm": outcome.arm,
-        "seed": outcome.seed,
+    return fields_of(outcome) | {
         "outcome": OUTCOMES[outcome.passed],
-        "cause": outcome.cause,
-        "checks_passed": outcome.checks_passed,
-        "checks": outcome.checks,
-        "input_tokens": outcome.input_tokens,
-        "output_tokens": outcome.output_tokens,
-        "cached_tokens": outcome.cached_tokens,
-        "cost_usd": outcome.cost_usd,
-        "seconds": outcome.seconds,
-        "activated": outcome.activated,
-        "turns": outcome.turns,
         "tool_calls": outcome.calls,
-        "tool_errors": outcome.tool_errors,
         "answered_by": outcome.snapshot,
     }
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upskill.plain import counted
+from upskill.reports.layout import indented
 from upskill.reports.numbers import dollars
 from upskill.reports.terminal import invalid
 from upskill.reports.trial_rows import OUTCOMES, write_arguments
@@ -42,7 +43,7 @@ def render_heading(
     for row in progress:
         arm = baseline if row.arm == "baseline" else row.arm
         counts = f"{row.passed} passed, {row.failed} failed, {row.errored} errored"
-        yield Padding(Text(f"{row.model} · {arm}: {counts}"), (0, 0, 0, 2))
+        yield indented(Text(f"{row.model} · {arm}: {counts}"))
     if sandbox := run.plan.sandbox:
         distractors = run.plan.distractors
         others = f", among {counted(len(distractors), 'other skill')} ({', '.join(distractors)})" if distractors else ""
@@ -68,12 +69,12 @@ def _sandbox(record: Mapping[str, Any]) -> str:
 def render_case(case: StoredCase, results: list[Result], baseline: str, *, detailed: bool) -> Iterator[RenderableType]:
     held_out = "held-out" if case.held_out else "train"
     yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [dim]{held_out}[/dim]")
-    yield Padding(Text(case.prompt.strip()), (0, 0, 0, 2))
+    yield indented(Text(case.prompt.strip()))
     for name, text in case.files.items():
-        yield Padding(Text(f"{name}:\n{text}", style="dim"), (0, 0, 0, 2))
+        yield indented(Text(f"{name}:\n{text}", style="dim"))
     if not detailed:
         for result in results:
-            yield Padding(_trial(result, baseline), (0, 0, 0, 2))
+            yield indented(_trial(result, baseline))
         yield Text("")
         return
     for _, group in groupby(results, key=lambda result: (result.trial.model, result.trial.seed)):
@@ -112,21 +113,21 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         )
     ]
     if result.leak:
-        parts.append(Padding(Text(f"INVALID: {printable(result.leak)}", style="bold red"), (0, 0, 0, 2)))
+        parts.append(indented(Text(f"INVALID: {printable(result.leak)}", style="bold red")))
     if result.trace and result.trace.calls:
         for number, step in enumerate(result.trace.steps, start=1):
             if detailed or step.kind == "tool":
-                parts.append(Padding(_step(number, step, detailed=detailed), (0, 0, 0, 2)))
+                parts.append(indented(_step(number, step, detailed=detailed)))
     # In detail, the last step is the answer.
     if result.trace and not (detailed and result.trace.calls and result.trace.answer):
-        parts.append(Padding(Text(_cut(result.trace.answer) or "(an empty answer)"), (0, 0, 0, 2)))
+        parts.append(indented(Text(_cut(result.trace.answer) or "(an empty answer)")))
     for judgement in result.judgements:
         mark = "✓" if judgement.passed else "✗"
         beside = "" if judgement.decides else " (no part of the outcome)"
         finding = Text(f"{judgement.check}: {printable(judgement.reason)}{beside}", style="dim")
         parts.append(_hanging(Text(f"  {mark}", style="dim"), finding))
     if result.error:
-        parts.append(Padding(Text(printable(result.error), style="yellow"), (0, 0, 0, 2)))
+        parts.append(indented(Text(printable(result.error), style="yellow")))
     return Group(*parts)
 
 

@@ -7,20 +7,20 @@ from typing import Any
 
 from rich.console import RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from upskill.authoring.trigger.description import DescriptionAttempt, Improvement
 from upskill.authoring.trigger.trigger import TriggerResult
 from upskill.reports import json
+from upskill.reports.layout import indented
 from upskill.reports.numbers import UNKNOWN, percent
 from upskill.reports.terminal import bug_panel
 from upskill.reports.view import problems
 from upskill.runs.planning.plan import Plan
 from upskill.suites.queries import PARTS, Queries
-from upskill.verdicts.firing import QUANTITIES, FiringMetrics, QueryRate
-from upskill.verdicts.statistics import Estimate, rounded
+from upskill.verdicts.firing import QUANTITIES, FiringMetrics
+from upskill.verdicts.statistics import rounded
 
 TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
 
@@ -36,36 +36,36 @@ def render_triggered(found: TriggerResult, show_command: str = "") -> Iterator[R
     for metrics in found.metrics:
         if len(found.metrics) > 1:
             yield Text(f"  {metrics.model}", style="bold")
-        yield _indented(_rate_table(metrics))
+        yield indented(_rate_table(metrics))
         yield Text("")
-        yield from (_indented(Text(line)) for line in _metric_lines(metrics))
+        yield from (indented(Text(line)) for line in _metric_lines(metrics))
         yield Text("")
     notes = [f"Note: {warning}" for warning in evaluation.warnings]
     notes += problems(evaluation)
     if show_command:
         notes.append(f"Every run: {show_command}")
-    yield from (_indented(Text(line, style="dim")) for line in notes)
+    yield from (indented(Text(line, style="dim")) for line in notes)
 
 
 def render_improvement(found: Improvement) -> Iterator[RenderableType]:
     yield from (bug_panel(evaluation) for evaluation in found.evaluations if evaluation.bugs)
     yield Text(f"\n  {found.skill.name}", style="bold")
     yield Text("")
-    yield _indented(_part_table(found))
+    yield indented(_part_table(found))
     yield Text("")
     tried = len(found.attempts) - 1
     descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
-    yield _indented(Text(f"{descriptions} tried; the search ended: {found.ended}."))
+    yield indented(Text(f"{descriptions} tried; the search ended: {found.ended}."))
     if not found.improved:
-        yield _indented(Text("None was better on validation queries. The test queries are unused."))
+        yield indented(Text("None was better on validation queries. The test queries are unused."))
     else:
-        yield _indented(Text("Train queries taught it and validation queries chose it, so both flatter it."))
-        yield _indented(Text("On the test queries, which were run once:"))
-        yield _indented(Text(_test_line(found)))
-        yield _indented(Text(f"\n{found.skill.description}"))
+        yield indented(Text("Train queries taught it and validation queries chose it, so both flatter it."))
+        yield indented(Text("On the test queries, which were run once:"))
+        yield indented(Text(_test_line(found)))
+        yield indented(Text(f"\n{found.skill.description}"))
     if found.spent:
         spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in found.spent.items()]
-        yield _indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
+        yield indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
     if found.saved_to is not None:
         yield Text(f"\nSaved to {found.saved_to}")
     elif found.improved and not found.halted:
@@ -85,7 +85,7 @@ def _heading(plan: Plan, queries: Queries) -> RenderableType:
         f"agent      {plan.agent}; beside it: {escape(distractors)}",
         "",
     ]
-    return _indented(Text.from_markup("\n".join(lines)))
+    return indented(Text.from_markup("\n".join(lines)))
 
 
 def _rate_table(metrics: FiringMetrics) -> Table:
@@ -93,38 +93,29 @@ def _rate_table(metrics: FiringMetrics) -> Table:
     table.add_column("Query", max_width=64)  # the only column that may become narrower
     for column in ("Should", "Fired", "Rate", "95% interval", ""):
         table.add_column(column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left")
+    marks = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
     for rate in metrics.rates:
-        table.add_row(*_rate_row(rate))
+        table.add_row(
+            Text(" ".join(rate.query.text.split()), no_wrap=True, overflow="ellipsis"),
+            "yes" if rate.query.should_trigger else "no",
+            f"{rate.triggered}/{rate.scored}" + (f" ({rate.errored} errored)" if rate.errored else ""),
+            percent(rate.value),
+            " to ".join(map(percent, rate.interval)),
+            marks[rate.as_expected],
+        )
     return table
-
-
-def _rate_row(rate: QueryRate) -> tuple[RenderableType, ...]:
-    low, high = rate.interval
-    mark = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
-    errored = f" ({rate.errored} errored)" if rate.errored else ""
-    return (
-        Text(" ".join(rate.query.text.split()), no_wrap=True, overflow="ellipsis"),
-        "yes" if rate.query.should_trigger else "no",
-        f"{rate.triggered}/{rate.scored}{errored}",
-        percent(rate.value),
-        f"{percent(low)} to {percent(high)}",
-        mark[rate.as_expected],
-    )
 
 
 def _metric_lines(metrics: FiringMetrics) -> Iterator[str]:
     for quantity in QUANTITIES:
-        yield f"{TITLES[quantity]:<14}{_with_interval(metrics.estimate(quantity))}"
+        value, share = UNKNOWN, metrics.estimate(quantity)
+        if share is not None:
+            value = f"{percent(share.value):>4}  (95% interval {percent(share.low)} to {percent(share.high)})"
+        yield f"{TITLES[quantity]:<14}{value}"
     scored = sum(rate.as_expected is not None for rate in metrics.rates)
     yield f"{'right':<14}{metrics.as_expected} of {scored} queries are on the right side of 50%"
     if metrics.errored:
         yield f"{'errored':<14}{metrics.errored} of {metrics.errored + metrics.scored} runs, which are not counted"
-
-
-def _with_interval(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return UNKNOWN
-    return f"{percent(estimate.value):>4}  (95% interval {percent(estimate.low)} to {percent(estimate.high)})"
 
 
 def _part_table(found: Improvement) -> Table:
@@ -152,10 +143,6 @@ def _test_line(found: Improvement) -> str:
     points = f"{100 * change.value:+.0f} points (95% interval {100 * change.low:+.0f} to {100 * change.high:+.0f}"
     conclusion = "better" if change.low > 0 else "no better" if change.value <= 0 else "too few to be sure"
     return f"{points}, p = {test.p_value:.3f}): {conclusion}."
-
-
-def _indented(shown: RenderableType) -> RenderableType:
-    return Padding(shown, (0, 0, 0, 2))
 
 
 # As JSON. The keys are stable; new ones may be added.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
 import click
 
@@ -12,11 +12,12 @@ from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_existing_store, store_option
 from upskill.cli.run_names import find_run
 from upskill.errors import UsageError, did_you_mean
+from upskill.reports.comparison import render, render_case, to_json
 from upskill.runs.planning.plan import Arm
-from upskill.runs.results.comparison import Comparison, Side, compare
+from upskill.runs.results.comparison import Side, compare
 from upskill.runs.stores import Run, Store
 
-MOST_CASES = 20  # whose answers are shown
+MAX_CASES = 20  # whose answers are shown
 
 
 @click.command("compare", cls=Command)
@@ -30,11 +31,17 @@ MOST_CASES = 20  # whose answers are shown
     shell_complete=complete_models,
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), default="skill", show_default=True, help="The arm to compare.")
-@click.option("--all", "every", is_flag=True, help=f"All cases that changed, not only the first {MOST_CASES}.")
+@click.option("--all", "every", is_flag=True, help=f"All cases that changed, not only the first {MAX_CASES}.")
 @store_option
 @json_option
 def command(
-    before: str | None, after: str | None, models: tuple[str, ...], arm: Arm, every: bool, **given: Any
+    before: str | None,
+    after: str | None,
+    models: tuple[str, ...],
+    arm: Arm,
+    every: bool,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Show which cases changed from run BEFORE to run AFTER, with both answers.
 
@@ -46,28 +53,21 @@ def command(
     upskill compare last~3                    the last run with an earlier one
     upskill compare last -m haiku -m local    two models of one run
     """
-    with open_existing_store(given["store"]) as store:
-        one = find_run(store, before) if before else _run_before_last(store)
-        two = one if before and not after and len(models) > 1 else find_run(store, after or "last")
-        found = [compare(store, *sides) for sides in _sides(one, two, models, arm)]
-        if given["as_json"]:
-            from upskill.reports.comparison import to_json  # noqa: PLC0415 - only for programs
-
-            show_json({"comparisons": [to_json(each, store) for each in found]})
+    with open_existing_store(store) as opened:
+        first = find_run(opened, before) if before else _run_before_last(opened)
+        second = first if before and not after and len(models) > 1 else find_run(opened, after or "last")
+        comparisons = [compare(opened, *sides) for sides in _sides(first, second, models, arm)]
+        if as_json:
+            show_json({"comparisons": [to_json(each, opened) for each in comparisons]})
             return
-        for each in found:
-            _show(store, each, len(each.cases) if every else MOST_CASES)
-
-
-def _show(store: Store, found: Comparison, most: int) -> None:
-    from upskill.reports.comparison import render, render_case  # noqa: PLC0415 - rich, only where it is drawn
-
-    show(*render(found))
-    changed = [*found.changed("worse"), *found.changed("better")]
-    for case in changed[:most]:
-        show(*render_case(store, found, case))
-    if len(changed) > most:
-        note(f"{len(changed) - most} more cases changed; --all shows them.")
+        for comparison in comparisons:
+            show(*render(comparison))
+            changed = [*comparison.changed("worse"), *comparison.changed("better")]
+            most = len(changed) if every else MAX_CASES
+            for case in changed[:most]:
+                show(*render_case(opened, comparison, case))
+            if len(changed) > most:
+                note(f"{len(changed) - most} more cases changed; --all shows them.")
 
 
 def _run_before_last(store: Store) -> Run:

@@ -29,6 +29,7 @@ from upskill.runs.planning.plan import Plan, Trial
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
+from upskill.sandboxes import SandboxChoice
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
@@ -42,7 +43,7 @@ CASES = 12  # that are written where a skill has none
 @click.command("eval", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(EvalOptions)
-def command(**given: Any) -> None:
+def command(**values: Any) -> None:
     """Run a student on a suite with and without SKILL, and compare the two.
 
     Both arms get the same prompts, seeds and limits; only the skill differs. Results are kept as they arrive: after
@@ -54,7 +55,7 @@ def command(**given: Any) -> None:
     upskill eval ./skills/my-skill --repeats 5 --json repeats, machine-readable
     upskill eval ./skills/my-skill -m qwen3 --base-url http://localhost:8080/v1
     """
-    run_eval(EvalOptions(**given))
+    run_eval(EvalOptions(**values))
 
 
 def run_eval(options: EvalOptions) -> None:
@@ -108,6 +109,9 @@ def _evaluate_loaded(
 
 def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledger: Ledger, seen: Seen) -> None:
     """Evaluate again whenever a file is saved that makes other trials, until Ctrl-C."""
+    from upskill.reports.comparison import summarize  # noqa: PLC0415 - rich, only where something is compared
+    from upskill.runs.results.comparison import Side, compare  # noqa: PLC0415
+
     watched = options.watched
     while True:
         try:
@@ -127,17 +131,10 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
         except UpskillError as error:  # a file half edited, say
             note("\n  ".join(filter(None, (f"upskill: {error.message}", error.hint))))
             continue
-        _say_what_changed(before, last, store)
-
-
-def _say_what_changed(before: Evaluation, after: Evaluation, store: Store) -> None:
-    from upskill.reports.comparison import summarize  # noqa: PLC0415 - rich, only where something is compared
-    from upskill.runs.results.comparison import Side, compare  # noqa: PLC0415
-
-    for model in after.plan.addresses:
-        if before.plan.suite.by_id.keys() & after.plan.suite.by_id.keys():
-            found = compare(store, Side(before.run, model, "skill"), Side(after.run, model, "skill"))
-            click.echo(f"Since the previous save, {model}: {summarize(found)}")
+        if before.plan.suite.by_id.keys() & last.plan.suite.by_id.keys():
+            for model in last.plan.addresses:
+                comparison = compare(store, Side(before.run, model, "skill"), Side(last.run, model, "skill"))
+                click.echo(f"Since the previous save, {model}: {summarize(comparison)}")
 
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
@@ -173,13 +170,16 @@ def _evaluate(
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)
         if missing and not options.quiet:
-            _warn_of_sandbox(run)
-            for hidden in plan.skill.hidden_text:
-                note(f"Warning: {hidden}")
-            if not plan.acts and (said := only_by_acting(plan.suite)):
-                note(f"Warning: {said}")
-        if not options.replay:
-            _confirm_cost(plan, missing, models, options)
+            # Of a sandbox that holds back less than it should, before anything is run in it.
+            sandbox = SandboxChoice(**run.plan.sandbox).warning if run.plan.sandbox else ""
+            acting = "" if plan.acts else only_by_acting(plan.suite)
+            for warning in filter(None, (sandbox, *plan.skill.hidden_text, acting)):
+                note(f"Warning: {warning}")
+        if not options.replay:  # the cost is said before the first paid call
+            share = BATCH_SHARE if options.batch else 1.0
+            expected = estimate(plan, missing, models.context.prices, student_share=share)
+            fewer = f"{expected.words}; fewer where fewer rounds decide" if options.until_decided else ""
+            confirm_cost(options, expected, fewer)
         progress.started(plan, run, missing)
 
     events = Events(started=started, result=progress.result, message=options.tell)
@@ -203,22 +203,6 @@ def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options:
         # One without results of its own is new, and has those of earlier runs.
         started = "Continuing run" if run.passed + run.failed else "New run"
         options.tell(f"{started} {run.id}: {done:,} of {trials}, {going_on}.")
-
-
-def _warn_of_sandbox(run: Run) -> None:
-    """Warn of a sandbox that holds back less than it should, before anything is run in it."""
-    if record := run.plan.sandbox:
-        from upskill.sandboxes import SandboxChoice  # noqa: PLC0415 - only where something acts
-
-        if warning := SandboxChoice(**record).warning:
-            note(f"Warning: {warning}")
-
-
-def _confirm_cost(plan: Plan, missing: Collection[Trial], models: Models, options: EvalOptions) -> None:
-    """Say what the run will cost before the first paid call, and ask when it may be much and a person is there."""
-    expected = estimate(plan, missing, models.context.prices, student_share=BATCH_SHARE if options.batch else 1.0)
-    fewer = f"{expected.words}; fewer where fewer rounds decide" if options.until_decided else ""
-    confirm_cost(options, expected, fewer)
 
 
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:

@@ -56,14 +56,11 @@ def command(
             left = found.trials - found.passed - found.failed - found.errored
             note(f"Run {found.id} is not finished: {counted(left, 'trial')} not run, {found.errored} errored.")
         if export and kind:
-            _export(export, StoredRun(opened, found), output or _usual_name(export, kind, found), quiet=quiet)
+            name = file_name(found.id)
+            usual = f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
+            _export(export, StoredRun(opened, found), output or usual, quiet=quiet)
         if replies:
             _export_replies(opened, found, replies, quiet=quiet)
-
-
-def _usual_name(export: Export, kind: str, run: Run) -> str:
-    name = file_name(run.id)
-    return f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
 
 
 def _export(export: Export, run: StoredRun, place: str, *, quiet: bool) -> None:

@@ -14,7 +14,7 @@ from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, expor
 from upskill.runs.stores import Run, Store
 from upskill.sandboxes import printable
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 @click.command("feedback", cls=Command)
@@ -44,7 +44,12 @@ def command(run: str, files: tuple[str, ...], output: str | None, model: str, st
         for file in files:
             _import(opened, found, file, model)
         if output:
-            _write(to_json_text(export_feedback(opened, found)) + "\n", output)
+            text = to_json_text(export_feedback(opened, found)) + "\n"
+            if output == "-":
+                click.echo(text, nl=False)
+            else:
+                write_file(output, text, make_folders=False)
+                note(f"Wrote {output}")
             return
         agreement = agreement_with_people(opened, found)
     if as_json:
@@ -52,37 +57,25 @@ def command(run: str, files: tuple[str, ...], output: str | None, model: str, st
     elif agreement:
         click.echo("\n".join(agreement.lines()))
     else:
-        note(
-            f"Nobody has said anything about {found.id}.\n  `upskill view {found.id}` shows its answers, to be marked."
-        )
+        note(f"No feedback yet on {found.id}.\n  `upskill view {found.id}` shows its answers, to be marked.")
 
 
 def _import(store: Store, run: Run, file: str, model: str) -> None:
-    found = import_feedback(store, run, file, model)
-    note(f"{file}: {counted(found.stored, 'review')} stored with {run.id}.")
-    if found.taken_back:
-        note(f"  {counted(found.taken_back, 'review')} taken back: no longer stored.")
-    if found.cut:
-        note(f"  {counted(found.cut, 'note')} cut: the first {MAX_NOTE:,} characters are kept.")
-    if found.other_run:
-        note(f"  Left out: {counted(found.other_run, 'review')} of another run.")
-    if found.older:
-        note(f"  Left out: {counted(found.older, 'review')} older than what is stored of the same answer.")
-    if found.no_model:
-        models = f"the run has {len(run.models)} models; -m MODEL says whose answers are meant"
-        note(f"  Left out, as {models}: {_names(found.no_model)}.")
-    if found.unknown:
-        note(f"  Left out, as the run has no such answer: {_names(found.unknown)}.")
+    done = import_feedback(store, run, file, model)
+    note(f"{file}: {counted(done.stored, 'review')} stored with {run.id}.")
+    models = f"the run has {len(run.models)} models; -m MODEL says whose answers are meant"
+    for has_happened, line in (
+        (done.taken_back, f"{counted(done.taken_back, 'review')} taken back: no longer stored."),
+        (done.cut, f"{counted(done.cut, 'note')} cut: the first {MAX_NOTE:,} characters are kept."),
+        (done.other_run, f"Left out: {counted(done.other_run, 'review')} of another run."),
+        (done.older, f"Left out: {counted(done.older, 'review')} older than what is stored of the same answer."),
+        (done.no_model, f"Left out, as {models}: {_names(done.no_model)}."),
+        (done.unknown, f"Left out, as the run has no such answer: {_names(done.unknown)}."),
+    ):
+        if has_happened:
+            note(f"  {line}")
 
 
 def _names(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(printable(name) for name in names[:MOST_NAMED]) + more
-
-
-def _write(text: str, output: str) -> None:
-    if output == "-":
-        click.echo(text, nl=False)
-        return
-    write_file(output, text, make_folders=False)
-    note(f"Wrote {output}")
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(printable(name) for name in names[:MAX_NAMED]) + more

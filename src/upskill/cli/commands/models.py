@@ -146,22 +146,14 @@ def _find(name: str) -> LocalModel:
 
 def _facts(row: LocalModel) -> dict[str, Any]:
     speed = measured_speed(row.file)
-    return {
-        "name": row.name,
+    names = ("name", "size", "context", "license", "card", "source", "sha256", "can", "cannot")
+    return {name: getattr(row, name) for name in names} | {
         "state": _state(row),
         "path": str(weights_path(row)),
-        "size": row.size,
         "on_disk": bytes_on_disk(row),
         "download_size": row.size,
         "memory": row.memory(),
-        "context": row.context,
-        "license": row.license,
-        "card": row.card,
-        "source": row.source,
-        "sha256": row.sha256,
         "speed": {"read": speed.read, "write": speed.write} if speed else None,
-        "can": row.can,
-        "cannot": row.cannot,
     }
 
 

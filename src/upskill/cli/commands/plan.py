@@ -62,33 +62,29 @@ def command(
     settings, loaded = Settings.load(), Skill.load(skill) if skill else None
     suite = Suite.load(tests) if tests else Suite.of(loaded) if loaded else None
     names = choose_students(students, settings, OutputOptions(as_json=as_json).tell)
-    wanted = LiftToDetect(lift=detect / 100, chance=chance / 100, baseline=baseline / 100)
+    target = LiftToDetect(lift=detect / 100, chance=chance / 100, baseline=baseline / 100)
     lanes = concurrency or settings.concurrency
     judge = judge or settings.judge
     notes: list[str] = []
     with find_store(store or settings.store) or nullcontext() as opened:
         if suite is None:
             addresses = [resolve(name, keys=find_keys()) for name in names]
-            found = list(sample_sizes_without_suite(addresses, wanted, opened, loaded.name if loaded else "", lanes))
+            found = list(sample_sizes_without_suite(addresses, target, opened, loaded.name if loaded else "", lanes))
         else:
             judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
             if judged and not judge:
                 notes.append("Cost: without the model that grades; name it with --judge.")
             # The embedded model costs nothing, so the estimate is that of the students alone.
-            plan = make_plan(loaded or _unwritten_skill(), suite, names, PlanOptions(judge=judge or "local"))
-            found = list(sample_sizes(plan, wanted, opened, ModelContext.load(settings).prices, lanes))
+            stand_in = Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
+            plan = make_plan(loaded or stand_in, suite, names, PlanOptions(judge=judge or "local"))
+            found = list(sample_sizes(plan, target, opened, ModelContext.load(settings).prices, lanes))
     if as_json:
         sizes = [_to_json(sizes) for sizes in found]
         name = loaded.name if loaded else None
-        show_json({"skill": name, "detect": wanted.lift, "chance": wanted.chance, "models": sizes, "notes": notes})
+        show_json({"skill": name, "detect": target.lift, "chance": target.chance, "models": sizes, "notes": notes})
         return
     for sizes in found:
         show(*_render(sizes, f"a lift of {detect:g} points with a chance of {chance:g}%"), *map(Text, notes))
-
-
-def _unwritten_skill() -> Skill:
-    """What stands for a skill of a usual length in the estimate of the cost."""
-    return Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
 
 
 def _to_json(found: SampleSizes) -> dict[str, Any]:
@@ -115,10 +111,10 @@ def _to_json(found: SampleSizes) -> dict[str, Any]:
     }
 
 
-def _render(found: SampleSizes, wanted: str) -> list[RenderableType]:
+def _render(found: SampleSizes, target: str) -> list[RenderableType]:
     source = "what a stored run shows" if found.is_measured else "assumptions (no stored run yet)"
     table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ["Runs per case", "Cases needed", "Trials", "Time"]
+    columns = ["Repeats", "Cases needed", "Trials", "Time"]
     if found.cases is not None:
         columns[3:3], columns[5:] = ["Cost"], ["Chance with your cases"]
     for column in columns:
@@ -129,15 +125,18 @@ def _render(found: SampleSizes, wanted: str) -> list[RenderableType]:
         if size.chance_with_suite is not None:
             cells[3:3], cells[5:] = [_cost(size.cost_usd)], [f"{size.chance_with_suite:.0%}"]
         table.add_row(*cells)
-    at_hand = (
-        "There is no suite yet, so there is no cost to estimate"
-        if found.cases is None
-        else f"Your suite has {counted(found.cases, 'case')}"
-    )
+    at_hand = "There is no suite yet, so there is no cost to estimate"
+    if found.cases is not None:
+        at_hand = f"Your suite has {counted(found.cases, 'case')}"
+    shortest, longest = (round(bound, 2) for bound in found.seconds_per_trial)
+    at_once = f"{found.concurrency} trials at a time" if found.concurrency > 1 else "one trial at a time"
+    pace = f"{at_once}, and the assumption that each takes {shortest:g} to {longest:g} s; no stored run tells."
+    if found.is_timed:
+        pace = f"{at_once}, {shortest:g} s each in the stored run."
     return [
-        Text(f"{found.model}: to see {wanted}, from {source}:\n"),
+        Text(f"{found.model}: to see {target}, from {source}:\n"),
         table,
-        Text(f"\n{_pace(found)}"),
+        Text(f"\nTime: {pace}"),
         Text(f"{at_hand}. Runs average out chance within a case; only cases add tasks.\n"),
     ]
 
@@ -146,15 +145,6 @@ def _cost(cost_usd: tuple[float, float] | None) -> str:
     if cost_usd is None:
         return "–"
     return "${:.2f} to ${:.2f}".format(*cost_usd) if cost_usd[1] else "free"
-
-
-def _pace(found: SampleSizes) -> str:
-    """What the time is computed from."""
-    shortest, longest = (round(bound, 2) for bound in found.seconds_per_trial)
-    at_once = f"{found.concurrency} trials at a time" if found.concurrency > 1 else "one trial at a time"
-    if found.is_timed:
-        return f"Time: {at_once}, {shortest:g} s each in the stored run."
-    return f"Time: {at_once}, and the assumption that each takes {shortest:g} to {longest:g} s; no stored run tells."
 
 
 def _time(seconds: float) -> str:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from upskill.cli.commands.completion import complete_models, complete_runs
+from upskill.cli.commands.completion import complete_runs
 from upskill.cli.commands.runs import command as runs_command
 from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import store_option
+from upskill.cli.options import click_options, store_option
 from upskill.cli.run_names import open_run
 from upskill.errors import UsageError, did_you_mean
+from upskill.options import option
 from upskill.plain import counted
 from upskill.runs.stores import Run
 
 if TYPE_CHECKING:
-    from upskill.reports.pictures import PictureOptions, Theme, Unit
+    from upskill.reports.pictures import PictureOptions, Unit
     from upskill.runs.results.evaluation import Evaluation
 
 # kind -> words in the name of a file that ask for it
@@ -32,73 +33,32 @@ KINDS = {
 }
 
 
-@click.command("plot", cls=Command)
-@click.argument("run", required=False, shell_complete=complete_runs)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="A file that ends in .svg or .png, or a folder; - prints SVG (default: RUN-KIND.svg).",
-)
-@click.option(
-    "--kind",
-    "kinds",
-    type=click.Choice([*KINDS, "all"]),
-    multiple=True,
-    help="What to draw; repeatable (default: as the file is named, else forest).",
-)
-@click.option(
-    *("-m", "--student", "models"),
-    multiple=True,
-    metavar="MODEL",
-    help="Only this student; repeatable.",
-    shell_complete=complete_models,
-)
-@click.option(
-    "--by",
-    type=click.Choice(["cost", "tokens"]),
-    help="Of pareto (default: cost where something was paid, else tokens).",
-)
-@click.option(
-    "--theme",
-    type=click.Choice(["auto", "light", "dark"]),
-    default="auto",
-    show_default=True,
-    help="auto: as the reader's system has it; in a PNG, light.",
-)
-@click.option(
-    "--width", type=click.IntRange(320, 4000), default=720, show_default=True, metavar="PX", help="How wide to draw it."
-)
-@store_option
-@click.pass_context
-def command(context: click.Context, **values: Any) -> None:
-    """Draw RUN: lift with its interval (forest), pass rates (bars), tokens or cost against pass rate (pareto), every
-    case (heat-map).
-
-    RUN is an id, the start of one, `last`, or `last~1` for the one before it.
-
-    \b
-    upskill plot last -o lift.svg                     the lift of each model
-    upskill plot last -o heat-map.png                 every case, as PNG
-    upskill plot last --kind all -o pictures          all four, in a folder
-    """
-    options = _Options(**values)
-    if not (options.run or options.output or options.kinds):  # as upstream's `plot` does
-        context.invoke(runs_command, store=options.store, models=options.models)
-    else:
-        _draw(options)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Options:
     run: str | None
-    output: str | None
-    kinds: tuple[str, ...]
-    models: tuple[str, ...]
-    by: Unit | None
-    theme: Theme
-    width: int
     store: str | None
+    kinds: tuple[str, ...]
+    output: str | None = option(
+        *("-o", "--output"),
+        default=None,
+        help="A file that ends in .svg or .png, or a folder; - prints SVG (default: RUN-KIND.svg).",
+        metavar="FILE",
+    )
+    models: tuple[str, ...] = option(
+        "-m", "--student", default=(), help="Only this student; repeatable.", metavar="MODEL"
+    )
+    by: Literal["cost", "tokens"] | None = option(
+        "--by", default=None, help="Of pareto (default: cost where something was paid, else tokens)."
+    )
+    theme: Literal["auto", "light", "dark"] = option(
+        "--theme",
+        default="auto",
+        help="auto: as the reader's system has it; in a PNG, light.",
+        show_default=True,
+    )
+    width: int = option(
+        "--width", default=720, help="How wide to draw it.", metavar="PX", minimum=320, maximum=4000, show_default=True
+    )
 
     def kinds_for(self, run: Run) -> list[str]:
         if "all" in self.kinds:
@@ -126,6 +86,36 @@ class _Options:
         for file in files:
             check_writable(file)
         return files
+
+
+@click.command("plot", cls=Command)
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice([*KINDS, "all"]),
+    multiple=True,
+    help="What to draw; repeatable (default: as the file is named, else forest).",
+)
+@click_options(_Options)
+@store_option
+@click.pass_context
+def command(context: click.Context, **values: Any) -> None:
+    """Draw RUN: lift with its interval (forest), pass rates (bars), tokens or cost against pass rate (pareto), every
+    case (heat-map).
+
+    RUN is an id, the start of one, `last`, or `last~1` for the one before it.
+
+    \b
+    upskill plot last -o lift.svg                     the lift of each model
+    upskill plot last -o heat-map.png                 every case, as PNG
+    upskill plot last --kind all -o pictures          all four, in a folder
+    """
+    options = _Options(**values)
+    if not (options.run or options.output or options.kinds):  # as upstream's `plot` does
+        context.invoke(runs_command, store=options.store, models=options.models)
+    else:
+        _draw(options)
 
 
 def _draw(options: _Options) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -12,13 +12,13 @@ import click
 
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Group
-from upskill.cli.options import json_option, open_existing_store, quiet_option, store_option
+from upskill.cli.options import click_options, json_option, open_existing_store, quiet_option, store_option
 from upskill.cli.progress import display_of_command
 from upskill.errors import UsageError
+from upskill.options import option
 from upskill.plain import counted
 from upskill.runs.stores import Run, open_store
 from upskill.runs.stores.maintenance import (
-    Pruned,
     Report,
     busy_runs,
     check_store,
@@ -29,14 +29,14 @@ from upskill.runs.stores.maintenance import (
 )
 
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
-MOST_LISTED = 20  # runs
+MAX_LISTED = 20  # runs
 
 
 def _age(text: str) -> timedelta:
     """A time span such as 12h, 90d or 8w."""
-    if not (found := re.fullmatch(r"(\d{1,6})([hdw])", text.strip().lower())):
+    if not (parsed := re.fullmatch(r"(\d{1,6})([hdw])", text.strip().lower())):
         raise click.BadParameter(f"{text!r} is not an age; give hours, days or weeks, such as 12h, 90d or 8w.")
-    return timedelta(**{UNITS[found[2]]: int(found[1])})
+    return timedelta(**{UNITS[parsed[2]]: int(parsed[1])})
 
 
 @click.group("store", cls=Group)
@@ -61,13 +61,13 @@ def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
     An interrupted copy goes on where it was, and copying again brings what is new. Nothing in TO is lost: a run whose
     id is taken there gets the next free one.
     """
-    with open_existing_store(source) as one, open_store(target) as two:
-        copied = copy_store(one, two, _teller("Copying", quiet=quiet or as_json))
+    with open_existing_store(source) as here, open_store(target) as there:
+        copied = copy_store(here, there, _teller("Copying", quiet=quiet or as_json))
         if as_json:
-            show_json({"from": one.location, "to": two.location, **asdict(copied)})
+            show_json({"from": here.location, "to": there.location, **asdict(copied)})
         elif not quiet:
             note(
-                f"Copied to {two.location}: {counted(copied.runs, 'run')} ({copied.new_runs:,} new), "
+                f"Copied to {there.location}: {counted(copied.runs, 'run')} ({copied.new_runs:,} new), "
                 f"{counted(copied.results, 'result')} ({copied.new_results:,} new), "
                 f"{_replies(copied.replies)} ({copied.new_replies:,} new)."
             )
@@ -82,39 +82,41 @@ def check_command(store: str | None, as_json: bool, quiet: bool) -> None:
     opened = open_existing_store(store)
     try:  # and not `with`, which raises what is to be listed
         problems = check_store(opened, _teller("Checking", quiet=quiet or as_json))
-        counts = {"runs": opened.count_runs()}
-        location = opened.location
+        runs, location = opened.count_runs(), opened.location
     finally:
         opened.close()
     if as_json:
-        show_json({"store": location, **counts, "problems": problems})
+        show_json({"store": location, "runs": runs, "problems": problems})
     elif problems:
         show(*(f"- {problem}" for problem in problems))
     elif not quiet:
-        note(f"{location}: {counted(counts['runs'], 'run')}, nothing is wrong.")
+        note(f"{location}: {counted(runs, 'run')}, nothing is wrong.")
     if problems:
         raise click.exceptions.Exit(1)
 
 
+@dataclass(kw_only=True)
+class _PruneOptions:
+    older_than: timedelta | None
+    store: str | None
+    as_json: bool
+    keep: int | None = option(
+        "--keep", default=None, help="But the latest N runs of each skill.", metavar="N", minimum=0
+    )
+    skill: str | None = option("-s", "--skill", default=None, help="Only runs of this skill.", metavar="NAME")
+    replies: bool = option(
+        "--replies", default=False, help="Also stored answers of students that no run uses any more."
+    )
+    dry_run: bool = option("--dry-run", default=False, help="Say what would be deleted, and delete nothing.")
+    yes: bool = option("-y", "--yes", default=False, help="Do not ask.")
+
+
 @command.command("prune")
 @click.option("--older-than", type=_age, metavar="AGE", help="Runs that were started longer ago: 12h, 90d, 8w.")
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="But the latest N runs of each skill.")
-@click.option("-s", "--skill", metavar="NAME", help="Only runs of this skill.")
-@click.option("--replies", is_flag=True, help="Also stored answers of students that no run uses any more.")
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click_options(_PruneOptions)
 @store_option
 @json_option
-def prune_command(
-    older_than: timedelta | None,
-    keep: int | None,
-    skill: str | None,
-    replies: bool,
-    dry_run: bool,
-    yes: bool,
-    store: str | None,
-    as_json: bool,
-) -> None:
+def prune_command(**values: Any) -> None:
     """Delete runs with their results, or answers that no run uses.
 
     A run that is being worked on stays. That somebody looked at a run stays known after it is gone.
@@ -124,46 +126,42 @@ def prune_command(
     upskill store prune --keep 0 --skill old-skill --yes
     upskill store prune --replies --yes
     """
-    if older_than is None and keep is None and not replies:
+    options = _PruneOptions(**values)
+    chooses = options.older_than is not None or options.keep is not None
+    if not chooses and not options.replies:
         raise UsageError("nothing says what is to go", "Give --older-than, --keep or --replies.")
-    with open_existing_store(store) as opened:
-        runs = (
-            [] if older_than is None and keep is None else choose_runs(opened, skill, older_than=older_than, keep=keep)
-        )
-        if replies and (busy := busy_runs(opened)):
-            raise UsageError(
-                f"{busy[0]} is being worked on", "Wait for it; its answers may be in use. Leave --replies out."
-            )
-        keys = list(unused_replies(opened, runs)) if replies else []
-        if not as_json:
-            _list(runs, len(keys) if replies else None)
-        if dry_run or not (runs or keys):
-            if as_json:
-                show_json({"dry_run": dry_run, "runs": [run.id for run in runs], "replies": len(keys)})
+    with open_existing_store(options.store) as store:
+        runs = choose_runs(store, options.skill, older_than=options.older_than, keep=options.keep) if chooses else []
+        if options.replies and (busy := busy_runs(store)):
+            hint = "Wait for it; its answers may be in use. Leave --replies out."
+            raise UsageError(f"{busy[0]} is being worked on", hint)
+        keys = list(unused_replies(store, runs)) if options.replies else []
+        if not options.as_json:
+            _list(runs, len(keys) if options.replies else None)
+        if options.dry_run or not (runs or keys):
+            if options.as_json:
+                show_json({"dry_run": options.dry_run, "runs": [run.id for run in runs], "replies": len(keys)})
             return
-        if not yes:
+        if not options.yes:
             if not sys.stdin.isatty():
                 raise UsageError("nobody can be asked here", "Say --yes to delete them, or --dry-run to only look.")
             click.confirm("Delete them?", abort=True, err=True)
-        done = prune(opened, runs, keys)
-        if as_json:
-            show_json({"dry_run": False, "runs": [run.id for run in runs if run.id not in done.busy], **_counts(done)})
-            return
-        for run_id in done.busy:
-            note(f"{run_id} is being worked on, and stays.")
-        note(f"Deleted {counted(done.runs, 'run')} with {counted(done.results, 'result')}, {_replies(done.replies)}.")
-
-
-def _counts(done: Pruned) -> dict[str, Any]:
-    return {"results": done.results, "replies": done.replies, "busy": list(done.busy)}
+        done = prune(store, runs, keys)
+    if options.as_json:
+        counts = {"results": done.results, "replies": done.replies, "busy": list(done.busy)}
+        show_json({"dry_run": False, "runs": [run.id for run in runs if run.id not in done.busy], **counts})
+        return
+    for run_id in done.busy:
+        note(f"{run_id} is being worked on, and stays.")
+    note(f"Deleted {counted(done.runs, 'run')} with {counted(done.results, 'result')}, {_replies(done.replies)}.")
 
 
 def _list(runs: list[Run], replies: int | None) -> None:
-    for run in runs[:MOST_LISTED]:
+    for run in runs[:MAX_LISTED]:
         results = run.passed + run.failed + run.errored
         click.echo(f"{run.id}  {run.created}  {counted(results, 'result')}")
-    if len(runs) > MOST_LISTED:
-        click.echo(f"and {len(runs) - MOST_LISTED:,} more")
+    if len(runs) > MAX_LISTED:
+        click.echo(f"and {len(runs) - MAX_LISTED:,} more")
     unused = "" if replies is None else f", {_replies(replies)} that no run uses"
     note(f"{counted(len(runs), 'run')} to delete{unused}.")
 

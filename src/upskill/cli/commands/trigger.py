@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from upskill.authoring.trigger.description import Improvement, improve_description
+from upskill.authoring.trigger.description import improve_description
 from upskill.authoring.trigger.trigger import TriggerOptions, TriggerResult, trigger
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.options import CommandOptions, click_options, confirm_cost, first_given
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.options import option
@@ -28,7 +28,7 @@ class TriggerCommandOptions(TriggerOptions, CommandOptions):
 
     def check(self) -> None:
         needs_improve = {"--teacher": self.teacher, "--write": self.write, "--output": self.output}
-        if flag := next((flag for flag, given in needs_improve.items() if given and not self.improve), ""):
+        if not self.improve and (flag := first_given(needs_improve)):
             raise UsageError(f"{flag} needs --improve", "It is about a better description, which --improve looks for.")
 
 
@@ -61,10 +61,12 @@ def command(**given: Any) -> None:
         )
         verb = improve_description if options.improve else trigger
         found = asyncio.run(verb(options, events=events))
-    if isinstance(found, Improvement):
-        _show_improvement(found, options)
-    else:
+    if isinstance(found, TriggerResult):
         _show(found, options)
+    elif options.as_json:
+        show_json(improvement_to_json(found))
+    else:
+        show(*render_improvement(found))
     if found.has_failed:
         raise click.exceptions.Exit(3)
     if isinstance(found, TriggerResult) and not all(ruling.held for _, ruling in found.rulings):
@@ -78,18 +80,10 @@ def _show(found: TriggerResult, options: TriggerCommandOptions) -> None:
     if options.as_json:
         show_json(triggered_to_json(found))
         return
-    show(
-        *render_triggered(found, f"upskill show {evaluation.run.id}{options.show_flags}" if options.keeps_runs else "")
-    )
+    command = f"upskill show {evaluation.run.id}{options.show_flags}" if options.keeps_runs else ""
+    show(*render_triggered(found, command))
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
     for model, ruling in found.rulings:
         if not ruling.held:
             note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
-
-
-def _show_improvement(found: Improvement, options: TriggerCommandOptions) -> None:
-    if options.as_json:
-        show_json(improvement_to_json(found))
-    else:
-        show(*render_improvement(found))

@@ -14,9 +14,6 @@ from upskill.errors import SeveralErrors, UsageError
 from upskill.skills import Profile, Skill, find_skills
 from upskill.skills.frontmatter import Problem
 
-# A skill is checked in less time than it takes to import what the rest of upskill is made of, so this file imports the
-# suites (with pydantic), the console (with everything) and asyncio only for those who need them.
-
 
 @dataclass
 class Checked:
@@ -66,21 +63,21 @@ def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_s
     prompt's words in it, the skill recited, the reference denied, the reference of another case. A case that one of
     them passes says nothing about what a student knows. Its own right answers must pass, its wrong ones must fail.
     """
-    found: list[Checked] = []
-    for checked in (checked for place in skills for checked in _check_all(place, profile)):
+    results: list[Checked] = []
+    for checked in (checked for path in skills for checked in _check_all(path, profile)):
         if try_cases or strict_suite:
             checked.suite += _weak_cases(checked.path, strict=strict_suite)
         if not as_json:
             _show(checked)
-        found.append(checked)
+        results.append(checked)
     if as_json:
-        from upskill.cli.console import show_json  # noqa: PLC0415
+        from upskill.cli.console import show_json  # noqa: PLC0415 - a skill is checked faster than this is imported
 
-        show_json([checked.to_json() for checked in found])
-    elif len(found) > 1:
-        invalid = sum(not checked.is_valid for checked in found)
-        click.echo(f"{len(found)} skills: {len(found) - invalid} valid, {invalid} invalid")
-    if any(_has_errors([*checked.problems, *checked.suite]) for checked in found):
+        show_json([checked.to_json() for checked in results])
+    elif len(results) > 1:
+        invalid = sum(not checked.is_valid for checked in results)
+        click.echo(f"{len(results)} skills: {len(results) - invalid} valid, {invalid} invalid")
+    if any(_has_errors([*checked.problems, *checked.suite]) for checked in results):
         raise click.exceptions.Exit(2)
 
 
@@ -97,26 +94,21 @@ def _show(checked: Checked) -> None:
         click.echo(f"  suite {problem.level}: {problem.message}")
 
 
-def _check_all(place: str, profile: Profile) -> Iterator[Checked]:
+def _check_all(path: str, profile: Profile) -> Iterator[Checked]:
     """The skill at this path, or those below a folder that is none; the path itself where there is nothing."""
-    is_empty = True
     try:
-        for path in find_skills(place) if Path(place).is_dir() else ():
-            is_empty = False
-            yield _check(place if path == Path(place) else str(path), profile)
+        below = list(find_skills(path)) if Path(path).is_dir() else []
     except UsageError as error:  # a folder below it cannot be read
-        yield Checked(place, [_as_problem(error)])
+        yield Checked(path, [_as_problem(error)])
         return
-    if is_empty:
-        yield _check(place, profile)
-
-
-def _check(path: str, profile: Profile) -> Checked:
-    try:
-        skill = Skill.inspect(path)
-    except UsageError as error:
-        return Checked(path, [_as_problem(error)])
-    return Checked(path, skill.problems(profile), list(_suite_problems(skill)))
+    for each in below or [Path(path)]:
+        name = path if each == Path(path) else str(each)
+        try:
+            skill = Skill.inspect(name)
+        except UsageError as error:
+            yield Checked(name, [_as_problem(error)])
+        else:
+            yield Checked(name, skill.problems(profile), list(_suite_problems(skill)))
 
 
 def _suite_problems(skill: Skill) -> Iterator[Problem]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports.terminal import percent
-from upskill.runs.stores import Candidate, Store
+from upskill.runs.stores import Candidate
 from upskill.runs.stores.rows import files_from_json
 from upskill.sandboxes import printable
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
@@ -49,12 +48,25 @@ def command(
     upskill versions my-skill --diff    what the last one changed
     """
     with find_project_store(store) or nullcontext() as opened:
-        if skill is None:
-            _list_skills(opened, as_json=as_json)
-            return
-        versions = _find_versions(opened, skill)
-    if not versions and not as_json:
+        counts = opened.skills_with_candidates() if opened else {}
+        name = Skill.load(skill).name if skill and Path(skill).is_dir() else Path(skill or "").name
+        versions = list(opened.candidates(name)) if opened and skill else []
+    if skill is None and as_json:
+        show_json([{"skill": name, "versions": count} for name, count in counts.items()])
         return
+    if skill is None:
+        for name, count in counts.items():
+            click.echo(f"{printable(name)}  {counted(count, 'version')}")
+        if not counts:
+            say_nothing_yet("no version of a skill is stored here", MADE_BY)
+        return
+    if not versions and counts:
+        hint = did_you_mean(name, counts, otherwise=f"There are some of: {', '.join(counts)}.")
+        raise UsageError(f"no version of a skill called {name!r} is stored", hint)
+    if not versions:
+        say_nothing_yet(f"no version of {name!r} is stored", MADE_BY)
+        if not as_json:
+            return
     if versions and (before or shows_diff):
         _show_difference(versions, skill, before, after)
         return
@@ -65,33 +77,6 @@ def command(
         show(_table(rows))
 
 
-def _find_versions(store: Store | None, skill: str) -> list[Candidate]:
-    """The versions of a skill, given its folder or its name; where none of any are stored, a line says so."""
-    name = Skill.load(skill).name if Path(skill).is_dir() else Path(skill).name
-    versions = list(store.candidates(name)) if store else []
-    if not versions and (known := _version_counts(store)):
-        hint = did_you_mean(name, known, otherwise=f"There are some of: {', '.join(known)}.")
-        raise UsageError(f"no version of a skill called {name!r} is stored", hint)
-    if not versions:
-        say_nothing_yet(f"no version of {name!r} is stored", MADE_BY)
-    return versions
-
-
-def _version_counts(store: Store | None) -> Mapping[str, int]:
-    return store.skills_with_candidates() if store else dict[str, int]()
-
-
-def _list_skills(store: Store | None, *, as_json: bool) -> None:
-    counts = _version_counts(store)
-    if as_json:
-        show_json([{"skill": name, "versions": count} for name, count in counts.items()])
-    elif counts:
-        for name, count in counts.items():
-            click.echo(f"{printable(name)}  {counted(count, 'version')}")
-    else:
-        say_nothing_yet("no version of a skill is stored here", MADE_BY)
-
-
 def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:
     return next((number for number, each in enumerate(versions, start=1) if each.number == version.parent), None)
 
@@ -99,6 +84,9 @@ def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:
 def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
     version = versions[number - 1]
     verdict, parent = version.verdict, _parent_number(versions, version)
+    rates = [verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")]
+    # Version 0.1 stored all digits.
+    baseline, pass_rate = (None if rate is None else round(rate, 6) for rate in rates)
     return {
         "id": f"c{number}",
         "parent": f"c{parent}" if parent else None,
@@ -107,16 +95,11 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "accepted": version.accepted,
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
         "note": version.note + (f" ({LOOK_UP})" if verdict.get("reason") == LOOK_UP else ""),
-        "baseline": _pass_rate(verdict, "baseline"),
-        "pass_rate": _pass_rate(verdict, "skill"),
+        "baseline": baseline,
+        "pass_rate": pass_rate,
         "run": verdict.get("run"),
         "edits": verdict.get("proposal", {}).get("edits", []),
     }
-
-
-def _pass_rate(verdict: dict[str, Any], arm: str) -> float | None:
-    rate = verdict.get(arm, {}).get("pass_rate")
-    return None if rate is None else round(rate, 6)  # version 0.1 stored all digits
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
@@ -136,10 +119,8 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
     newer = _find(versions, after)
     if before is None:
         if not (parent := _parent_number(versions, newer)):
-            raise UsageError(
-                f"{after} is a first draft, made from no other version",
-                f"Name two: upskill versions {skill} c1 c2. `upskill versions {skill}` lists them.",
-            )
+            hint = f"Name two: upskill versions {skill} c1 c2. `upskill versions {skill}` lists them."
+            raise UsageError(f"{after} is a first draft, made from no other version", hint)
         before = f"c{parent}"
     old_texts, new_texts = _texts(_find(versions, before)), _texts(newer)
     for path in sorted(old_texts.keys() | new_texts.keys()):

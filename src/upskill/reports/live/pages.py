@@ -68,27 +68,19 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
     verdicts, current = last_verdicts(store, run)
     suite = run.plan.suite
     return {
-        "id": run.id,
-        "number": run.number,
-        "skill": run.skill,
+        **{name: getattr(run, name) for name in ("id", "number", "skill", "created", "models")},
+        **{name: getattr(run, name) for name in ("trials", "passed", "failed", "errored")},
         "version": run.plan.skill.visible_hash[:8],
-        "created": run.created,
-        "models": run.models,
         "agent": run.plan.agent,
         "cases": len(suite.cases),
         "held_out": sum(case.held_out for case in suite.cases),
         "part": bool(suite.part),
         "against": bool(run.plan.reference_skill),
-        "trials": run.trials,
-        "passed": run.passed,
-        "failed": run.failed,
-        "errored": run.errored,
         "state": _state(store, run, decided=current),
         "tokens": sum(row.tokens for row in progress),
         "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
         "arms": [
-            {"model": row.model, "arm": row.arm, "passed": row.passed, "failed": row.failed, "errored": row.errored}
-            for row in progress
+            {name: getattr(row, name) for name in ("model", "arm", "passed", "failed", "errored")} for row in progress
         ],
         "verdicts": verdicts,
         "verdicts_are_current": current,
@@ -132,7 +124,7 @@ def _state(store: Store, run: Run, *, decided: bool) -> State:
 
 
 def _skills(store: Store, known: RunRows) -> list[dict[str, Any]]:
-    """All skills; those of which no run has changed since the last time are used again."""
+    """All skills with their last verdicts; those of which no run has changed since the last time are used again."""
     revision, before = store.revision(), known.get(SKILLS, {"revision": 0, "rows": {}})
     ids = store.changed_runs(before["revision"]) if before["rows"] else []
     changed = {found.skill for run in ids if (found := _stored(store, run))}
@@ -140,15 +132,12 @@ def _skills(store: Store, known: RunRows) -> list[dict[str, Any]]:
     for name, (count, latest) in store.skills().items():
         row = before["rows"].get(name)
         same = row and name not in changed and (row["runs"], row["latest"]) == (count, latest)
-        rows[name] = row if same else skill_row(store, name, count, latest)
+        if not same:
+            row = {"name": name, "runs": count, "latest": latest, "created": store.run(latest).created}
+            row["verdicts"] = skill_verdicts(store, name)
+        rows[name] = row
     known[SKILLS] = {"revision": revision, "rows": rows}
     return list(rows.values())
-
-
-def skill_row(store: Store, name: str, count: int, latest: str) -> dict[str, Any]:
-    """A skill with what was last decided for each of its models."""
-    created = store.run(latest).created
-    return {"name": name, "runs": count, "latest": latest, "created": created, "verdicts": skill_verdicts(store, name)}
 
 
 def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
@@ -163,7 +152,7 @@ def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
                 latest[look.model] = (look, limits)
     newest = max((look for look, limits in latest.values() if not limits), key=lambda look: look.number, default=None)
     rows: list[dict[str, Any]] = []
-    for look, limits in sorted(latest.values(), key=lambda one: (-runs[one[0].run].number, one[0].number)):
+    for look, limits in sorted(latest.values(), key=lambda pair: (-runs[pair[0].run].number, pair[0].number)):
         older = not limits and newest is not None and look.skill_hash != newest.skill_hash
         of = "an older version of the skill" if older else limits
         rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of})
@@ -178,7 +167,7 @@ def _stored(store: Store, run: str) -> Run | None:
     return found if found.id == run else None
 
 
-# A skill over its versions and models..
+# A skill over its versions and models.
 
 
 def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:
@@ -215,25 +204,18 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     lifts = [
         dict(verdict) | {"model": f"v{numbers[version]} {model}"}
         for (version, model), verdict in rows
-        if not by_hash[version]["verdicts"][model][
-            "of"
-        ]  # a lift over a reference skill, or on a part, is another thing
+        if not by_hash[version]["verdicts"][model]["of"]  # over a reference skill, or on a part, it is another thing
     ]
+    document = {"skill": {"name": name}, "models": lifts[-MAX_IN_PICTURE:]}
+    options = PictureOptions(style=False, heading=False, width=max(WIDTHS[0], min(width, WIDTHS[1])))
     return {
         "name": name,
         "versions": list(versions.values()),
         "runs": store.skills()[name][0],
         "shown": len(latest),
         "searches": store.skills_with_candidates().get(name, 0),
-        "picture": _picture(name, lifts[-MAX_IN_PICTURE:], width) if lifts else "",
+        "picture": lift_forest(document, options) if lifts else "",
     }
-
-
-def _picture(name: str, lifts: list[dict[str, Any]], width: int) -> str:
-    document = {"skill": {"name": name}, "models": lifts}
-    narrowest, widest = WIDTHS
-    options = PictureOptions(style=False, heading=False, width=max(narrowest, min(width, widest)))
-    return lift_forest(document, options)
 
 
 def line_diff(before: str, after: str) -> list[list[Any]]:
@@ -249,7 +231,7 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
     return lines
 
 
-# Two runs side by side: which cases changed, with both answers, and how the skills differ..
+# Two runs side by side: which cases changed, with both answers, and how the skills differ.
 
 
 def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, str], arm: str) -> dict[str, Any]:
@@ -312,7 +294,7 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-# The trials of a run: filtered, a page at a time..
+# The trials of a run: filtered, a page at a time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,10 +316,10 @@ class TrialFilter:
     def matches(self, row: Outcome, case: StoredCase) -> bool:
         """All but the text."""
         return (
-            (not self.model or row.model == self.model)
-            and (not self.arm or row.arm == self.arm)
-            and (not self.outcome or OUTCOMES[row.passed] == self.outcome)
-            and (not self.tag or self.tag in case.tags)
+            self.model in ("", row.model)
+            and self.arm in ("", row.arm)
+            and self.outcome in ("", OUTCOMES[row.passed])
+            and self.tag in ("", *case.tags)
         )
 
 
@@ -350,15 +332,14 @@ def list_trials(store: Store, run: Run, trial_filter: TrialFilter, after: Trial 
     for looked_at, row in enumerate(_outcomes(store, run, trial_filter.case or None, after), start=1):
         last = row
         case = cases.get(row.case) or StoredCase(id=row.case, prompt="")
-        if trial_filter.matches(row, case) and (
-            not trial_filter.text or _has_text(store, run, row, case, trial_filter.text)
-        ):
+        if trial_filter.matches(row, case) and _has_text(store, run, row, case, trial_filter.text):
             rows.append(trial_row(row))
         if len(rows) == TRIALS_AT_ONCE or looked_at == MAX_OUTCOMES_READ or time.monotonic() - began > MAX_SECONDS:
             break
     else:
         last = None  # that was all
-    return {"rows": rows, "next": trial_key(last) if last else None, "total": count(store, run, trial_filter)}
+    key = json.dumps([last.case, last.model, last.arm, last.seed]) if last else None
+    return {"rows": rows, "next": key, "total": count(store, run, trial_filter)}
 
 
 def _outcomes(store: Store, run: Run, case: str | None, after: Trial | None) -> Iterator[Outcome]:
@@ -376,23 +357,18 @@ def count(store: Store, run: Run, trial_filter: TrialFilter) -> int | None:
     """How many trials fit, where that is known without looking at them."""
     if trial_filter.case or trial_filter.tag or trial_filter.text:
         return None
-    fitting = [
-        row
-        for row in store.progress(run)
-        if (not trial_filter.model or row.model == trial_filter.model)
-        and (not trial_filter.arm or row.arm == trial_filter.arm)
-    ]
     outcomes = (trial_filter.outcome,) if trial_filter.outcome else ("passed", "failed", "errored")
-    return sum(getattr(row, outcome, 0) for row in fitting for outcome in outcomes)
+    return sum(
+        getattr(row, outcome, 0)
+        for row in store.progress(run)
+        for outcome in outcomes
+        if trial_filter.model in ("", row.model) and trial_filter.arm in ("", row.arm)
+    )
 
 
 def find_trial(store: Store, run: Run, trial: Trial) -> dict[str, Any] | None:
     result = store.result(run, trial)
     return trial_to_page(result) if result else None
-
-
-def trial_key(row: Outcome) -> str:
-    return json.dumps([row.case, row.model, row.arm, row.seed])
 
 
 def trial_at(key: str) -> Trial:
@@ -415,13 +391,9 @@ def _has_text(store: Store, run: Run, row: Outcome, case: StoredCase, text: str)
     result = store.result(run, trial_of(row))
     if result is None:
         return False
-
-    def texts() -> Iterator[str]:
-        yield result.error
-        for judgement in result.judgements:
-            yield judgement.check
-            yield judgement.reason
-        for step in result.trace.steps if result.trace else ():
-            yield from (step.text, step.tool, step.output, json.dumps(step.arguments, ensure_ascii=False))
-
-    return any(text in each.lower() for each in texts())
+    texts = [result.error]
+    for finding in result.judgements:
+        texts += [finding.check, finding.reason]
+    for step in result.trace.steps if result.trace else ():
+        texts += [step.text, step.tool, step.output, json.dumps(step.arguments, ensure_ascii=False)]
+    return any(text in each.lower() for each in texts)

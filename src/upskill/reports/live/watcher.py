@@ -31,7 +31,6 @@ class Watcher:
         self._store = store
         self._news: dict[str, tuple[int, bytes]] = {}  # by run: the message in which it was last told
         self._message = 0
-        self._written: dict[int, bytes] = {}  # by the last message that was heard: what has changed since
         self._changed = asyncio.Condition()
         self._pages = 0
         self._task: asyncio.Task[None] | None = None
@@ -59,18 +58,14 @@ class Watcher:
                 except TimeoutError:
                     yield b""
                     continue
-                news, heard = self._since(heard), self._message
-                yield news
+                news = [row for number, row in self._news.values() if number > heard]
+                heard = self._message
+                yield b"[" + b",".join(news) + b"]"
         finally:
             self._pages -= 1
             if not self._pages and self._task:
                 self._task.cancel()
                 self._task = None
-
-    def _since(self, heard: int) -> bytes:
-        if heard not in self._written:
-            self._written[heard] = b"[" + b",".join(row for number, row in self._news.values() if number > heard) + b"]"
-        return self._written[heard]
 
     async def close(self) -> None:
         if self._task:
@@ -83,13 +78,17 @@ class Watcher:
         while True:
             try:
                 if not self._begun.is_set():
-                    self._seen = await asyncio.to_thread(self._begin)
+                    await asyncio.to_thread(self._begin)
                     self._begun.set()
                 now = time.monotonic()
                 ask_claims = now - claims_asked >= CLAIMS_INTERVAL
                 claims_asked = now if ask_claims else claims_asked
                 if rows := await asyncio.to_thread(self._look, ask_claims):
-                    await self._tell(rows)
+                    async with self._changed:
+                        self._message += 1
+                        for row in rows:
+                            self._news[row["id"]] = (self._message, json.dumps(row).encode())
+                        self._changed.notify_all()
                 self._problem = ""
             except UpskillError as error:  # the store is busy or gone: the next look may work
                 if self._problem != str(error):
@@ -97,11 +96,10 @@ class Watcher:
                 self._problem = str(error)
             await asyncio.sleep(INTERVAL)
 
-    def _begin(self) -> int:
-        revision = self._store.revision()
-        # Those that are going on already may end without another result.
+    def _begin(self) -> None:
+        self._seen = self._store.revision()
+        # Those that are in progress already may end without another result.
         self._running = {run.id for run in self._store.latest_runs(MAX_RUNS) if self._store.is_claimed(run)}
-        return revision
 
     def _look(self, ask_claims: bool) -> list[dict[str, Any]]:
         """The runs that have changed, as the list of runs has them."""
@@ -134,14 +132,6 @@ class Watcher:
         """How long a run will take at the pace of the last minute; None until some of it has been seen."""
         rate = self._rates.setdefault(run.id, Rate())
         return rate.add(time.monotonic(), run.passed + run.failed + run.errored, run.trials)
-
-    async def _tell(self, rows: list[dict[str, Any]]) -> None:
-        async with self._changed:
-            self._message += 1
-            self._written.clear()
-            for row in rows:
-                self._news[row["id"]] = (self._message, json.dumps(row).encode())
-            self._changed.notify_all()
 
 
 class Rate:
