@@ -23,6 +23,7 @@ from conftest import Upskill, write_script, write_skill
 from stored_runs import Answered, plan_of_models, result_of, store_run
 from upskill import Plan, Result, Suite, Trial, open_store
 from upskill.reports import ReportContext, numbers
+from upskill.reports.html import page as html_page
 from upskill.reports.html.page import render
 from upskill.reports.json import to_dict
 from upskill.runs.results.evaluation import evaluation_of, first_results
@@ -80,24 +81,25 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder / "runs", name
 
 
-def report_of(folder: Path, plan: Plan, answered: Answered) -> str:
-    """The URL of the report of a run with these results, without its trials."""
-    name = store_run(folder / "runs", plan, answered)
-    file = folder / "report.html"
+def page_of(folder: Path, name: str) -> str:
+    """The report of a stored run, with every trial."""
     with open_store(folder / "runs") as store:
-        file.write_text(render(evaluation_of(store, store.run(name))), encoding="utf-8")
+        found = store.run(name)
+        return render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
+
+
+def report_of(folder: Path, plan: Plan, answered: Answered) -> str:
+    """The URL of the report of a run with these results."""
+    file = folder / "report.html"
+    file.write_text(page_of(folder, store_run(folder / "runs", plan, answered)), encoding="utf-8")
     return file.as_uri()
 
 
 @pytest.fixture(scope="module")
 def report(run: tuple[Path, str]) -> str:
     """The URL of the report."""
-    place, name = run
-    with open_store(place) as store:
-        found = store.run(name)
-        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
-    file = place.parent / "report.html"
-    file.write_text(page, encoding="utf-8")
+    file = run[0].parent / "report.html"
+    file.write_text(page_of(run[0].parent, run[1]), encoding="utf-8")
     return file.as_uri()
 
 
@@ -107,8 +109,7 @@ def document(run: tuple[Path, str]) -> Any:
         return json.loads(json.dumps(to_dict(evaluation_of(store, store.run(run[1])))))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize(("screen", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
     browser: Browser, report: str, screen: str, scheme: Any
 ) -> None:
@@ -129,16 +130,31 @@ def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
 
     seen, inside, apart, wide, problems = browser.run(use, report, screen=screen, scheme=scheme)
     assert (inside, apart, wide, problems) == (True, True, [], [])
-    for words in ("scripted:learns", "helps", "+92 points", "95% interval", "8% → 100%", "232 tokens per task", "per pass"):
+    for words in (
+        "scripted:learns",
+        "helps",
+        "+92 points",
+        "95% interval",
+        "8% → 100%",
+        "232 tokens per task",
+        "per pass",
+    ):
         assert words in seen[0]
     assert "scripted:hostile" in seen[1]
     assert "price not known" in seen[1]
 
 
-def test_every_number_is_the_one_of_the_json_document(browser: Browser, report: str, document: Any) -> None:
+def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
+    browser: Browser, report: str, document: Any
+) -> None:
     script = """() => [...document.querySelectorAll("data")].map(
       (node) => [JSON.parse(node.dataset.path), node.value, node.textContent])"""
-    shown = browser.run(lambda page: page.evaluate(script), report)
+
+    def use(page: Any) -> tuple[Any, ...]:
+        parts = {node.get_attribute("id"): node.text_content() for node in page.locator("main > section").all()}
+        return page.evaluate(script), parts, page.locator("#failures tbody tr").all_inner_texts()
+
+    shown, parts, failures = browser.run(use, report)
     formats: dict[str, Callable[[Any], str]] = {
         "lift": numbers.points,
         "interval": numbers.interval_in_points,
@@ -156,25 +172,26 @@ def test_every_number_is_the_one_of_the_json_document(browser: Browser, report: 
     paths = {tuple(str(name) for name in path[2:]) for path, _, _ in shown if path[0] == "models"}
     assert {("lift",), ("interval",), ("baseline", "pass_rate"), ("skill", "pass_rate"), ("looks", "number")} <= paths
     assert {("skill", "causes", "refusal"), ("baseline", "causes", "length"), ("skill", "errored")} <= paths
-
-
-def test_the_report_shows_groups_failures_controls_notes_sources_and_looks(browser: Browser, report: str) -> None:
-    def use(page: Any) -> dict[str, str]:
-        return {node.get_attribute("id"): node.text_content() for node in page.locator("main > section").all()}
-
-    parts = browser.run(use, report)
     assert list(parts) == [
         *("verdicts", "pictures", "cases", "groups", "failures", "activity", "controls", "people", "notes", "skill"),
         *("looks", "trials"),
     ]
-    assert "+92 points" in parts["pictures"]
-    assert all(words in parts["groups"] for words in ("held out", "formal", "sea", "short", "Ada", "Grace"))
-    assert all(words in parts["failures"] for words in ("refused", "cut off at the limit", "529"))
-    assert all(words in parts["controls"] for words in ("skill − placebo", "A/A control"))
-    assert all(words in parts["skill"] for words in ("Say ahoy, a comma, and the name.", "c1", "own"))
-    assert "This is look" in parts["looks"]
-    assert all(words in parts["people"] for words in ("1 wrong", "1 right", "0 of 2", "Cohen's kappa"))
-    assert "scripted:learns" in parts["notes"]
+    for name, words in {
+        "pictures": ("+92 points",),
+        "groups": ("held out", "formal", "sea", "short", "Ada", "Grace"),
+        "failures": ("refused", "cut off at the limit", "529"),
+        "controls": ("skill − placebo", "A/A control"),
+        "skill": ("Say ahoy, a comma, and the name.", "c1", "own"),
+        "looks": ("This is look",),
+        "people": ("1 wrong", "1 right", "0 of 2", "Cohen's kappa"),
+        "notes": ("scripted:learns",),
+    }.items():
+        assert all(word in parts[name] for word in words), name
+    arms = [row.split("\t")[:2] for row in failures]
+    for model in ("scripted:learns", "scripted:hostile"):
+        assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "A/A control"]
+    hostile = next(row for row in failures if row.startswith("scripted:hostile\tplacebo"))
+    assert hostile.split("\t")[2:] == ["0", "22", "2", "2 cut off at the limit, 2 refused"]
 
 
 def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(browser: Browser, report: str) -> None:
@@ -237,22 +254,28 @@ def test_a_case_opens_with_both_answers_their_differences_findings_and_steps(bro
 
 
 def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: Browser, report: str) -> None:
-    def use(page: Any) -> tuple[str, list[str]]:
+    unknown = {
+        "#case=nothing": "No case is called nothing",
+        "#case=%E0%A4%A": "No case is called %E0%A4%A",
+        "#trial=greet-3/x/y/7": "No model is called x: these are the answers of scripted:learns.",
+    }
+
+    def use(page: Any) -> tuple[str, list[str], list[str]]:
         page.wait_for_selector("dialog[open] .answer")
         page.reload()
         page.wait_for_selector("dialog[open] .answer")
-        return page.locator("#opened-title").inner_text(), page.locator("dialog .answer h3").all_inner_texts()
+        title, answers = page.locator("#opened-title").inner_text(), page.locator("dialog .answer h3").all_inner_texts()
+        texts: list[str] = []
+        for link, words in unknown.items():
+            page.goto(report + link)
+            page.locator("dialog", has_text=words).wait_for()
+            texts.append(page.locator("dialog").inner_text())
+        return title, answers, texts
 
-    title, answers = browser.run(use, f"{report}#case=greet-5")
+    title, answers, texts = browser.run(use, f"{report}#case=greet-5")
     assert (title, len(answers)) == ("greet-5", 4)
-    for unknown, said in (
-        ("#case=nothing", "No case is called nothing"),
-        ("#case=%E0%A4%A", "No case is called %E0%A4%A"),
-        ("#trial=greet-3/x/y/7", "No model is called x: these are the answers of scripted:learns."),
-        ("#trial=greet-3/x/y/7", "No arm is called y. No trial has the seed 7."),
-    ):
-        seen = browser.run(lambda page: page.locator("dialog").inner_text(), report + unknown)
-        assert said in seen
+    assert all(words in text for words, text in zip(unknown.values(), texts, strict=True))
+    assert "No arm is called y. No trial has the seed 7." in texts[-1]
 
 
 def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(browser: Browser, report: str) -> None:
@@ -387,10 +410,7 @@ def test_names_that_look_alike_when_they_are_cut_have_numbers_and_are_told_whole
     names = [f"{start}first-generation{end}", f"{start}second-generation{end}", f"{start}other-{end[:-6]}winter"]
     with chdir(tmp_path):
         plan = plan_of_models(names, cases=2)
-    run = store_run(tmp_path / "runs", plan, lambda trial: result(plan, trial))
-    with open_store(tmp_path / "runs") as store:
-        page = render(evaluation_of(store, store.run(run)), ReportContext())
-    (tmp_path / "report.html").write_text(page, encoding="utf-8")
+    url = report_of(tmp_path, plan, lambda trial: result(plan, trial))
 
     def use(page: Any) -> tuple[list[str], list[str], list[str]]:
         heads = page.locator("h2.model > span")
@@ -399,7 +419,7 @@ def test_names_that_look_alike_when_they_are_cut_have_numbers_and_are_told_whole
         read = [page.get_by_role("heading", name=name, exact=True).count() for name in titles]
         return shown, titles, read
 
-    shown, titles, read = browser.run(use, (tmp_path / "report.html").as_uri())
+    shown, titles, read = browser.run(use, url)
     assert titles == [f"scripted:{name}" for name in names]
     assert read == [1, 1, 1]
     assert len(set(shown)) == 3
@@ -448,12 +468,7 @@ def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tm
     models = tuple(replace(address, name=name) for address, name in zip(plan.models, names, strict=True))
     cases = [{"id": each, "prompt": each, "checks": [{"contains": "ahoy"}]} for each in ids]
     plan = replace(plan, models=models, suite=Suite.parse({"cases": cases}))
-    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
-    file = tmp_path / "names.html"
-    with open_store(tmp_path / "runs") as store:
-        run = store.run(name)
-        page = render(evaluation_of(store, run), ReportContext(results=lambda: store.results(run)))
-        file.write_text(page, encoding="utf-8")
+    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
 
     def use(page: Any) -> tuple[Any, ...]:
         last = page.locator(".line").last.bounding_box()
@@ -471,7 +486,7 @@ def test_many_models_and_names_of_any_kind_find_their_place(browser: Browser, tm
 
     costs = {"desktop": "takes 72 → 232 tokens per task, $0.000400 per pass", "phone": "A task takes 72 → 232 tokens"}
     for screen, (_, height) in SCREENS.items():
-        shown, bottom, titles, wide, cost = browser.run(use, file.as_uri(), screen=screen)
+        shown, bottom, titles, wide, cost = browser.run(use, url, screen=screen)
         assert (titles, wide, bottom <= height) == (ids, [], True)
         assert costs[screen] in cost
         assert shown[0].endswith("mmmmmmmm-end")
@@ -483,18 +498,19 @@ def test_the_report_of_two_skills_says_which_side_is_which(browser: Browser, ups
     upskill("eval", skill, "-m", model, "--against", skill, "-q", "--report", "html=two.html")
     upskill("eval", skill, "-m", model, "--no-baseline", "-q", "--report", "html=alone.html")
 
-    def use(page: Any) -> tuple[str, ...]:
-        return page.locator(".card").inner_text(), page.locator("#pictures").text_content(), page.inner_text(".facts")
+    def use(page: Any) -> tuple[Any, ...]:
+        card, bars = page.locator(".card").inner_text(), page.locator(".card .bar").count()
+        return card, page.locator("#pictures").text_content(), page.inner_text(".facts"), bars
 
-    card, pictures, facts = browser.run(use, (home / "two.html").as_uri())
+    card, pictures, facts, _ = browser.run(use, (home / "two.html").as_uri())
     assert "passes, reference skill → this one: 100% → 100%" in card
     assert "Pass rates of greeter and the reference skill" in pictures
     assert "that this skill adds to the reference skill" in pictures
     assert "without" not in pictures
     assert re.search(r"\d\d:\d\d UTC", facts)
-    card, pictures, _ = browser.run(use, (home / "alone.html").as_uri())
+    card, pictures, _, bars = browser.run(use, (home / "alone.html").as_uri())
     assert "no lift\nnothing to compare with" in re.sub(r"\n+", "\n", card)
-    assert browser.run(lambda page: page.locator(".card .bar").count(), (home / "alone.html").as_uri()) == 0
+    assert bars == 0
 
 
 def test_a_lift_of_a_hundred_points_and_answers_for_nothing_are_told_as_they_are(
@@ -530,70 +546,70 @@ def test_a_printed_report_has_every_part_and_no_controls(browser: Browser, repor
     assert browser.run(use, report) == ([False, False, True, True], b"%PDF-", False, printed)
 
 
-def test_ten_thousand_trials_are_drawn_and_searched_a_little_at_a_time(browser: Browser, tmp_path: Path) -> None:
+def test_many_trials_are_drawn_and_searched_a_little_at_a_time(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """How long each step takes depends on the machine, and is what `bench/report.py` measures."""
-    plan = plan_of_models(["many"], cases=100, folder=tmp_path, runs=50)
-    name = store_run(tmp_path / "runs", plan, lambda trial: result_of(plan, trial, f"ahoy {trial.case} {trial.seed}"))
-    with open_store(tmp_path / "runs") as store:
-        found = store.run(name)
-        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
-    assert len(page) < 2_000_000
-    file = tmp_path / "many.html"
-    file.write_text(page, encoding="utf-8")
+    monkeypatch.setattr(html_page, "BLOCK", 15_000)
+    plan = plan_of_models(["many"], cases=50, folder=tmp_path, runs=10)
+    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, f"ahoy {trial.case} {trial.seed}"))
 
     def use(page: Any) -> tuple[Any, ...]:
-        wait_for_text(page, "#trials-status", "10,000 trials")
-        page.locator("#trials [name=text]").fill("ahoy greet-77 4")
-        wait_for_text(page, "#trials-status", "22 trials")
+        wait_for_text(page, "#trials-status", "1,000 trials")
+        page.locator("#trials [name=text]").fill("ahoy greet-37 4")
+        wait_for_text(page, "#trials-status", "2 trials")
         nodes = page.evaluate("document.querySelectorAll('*').length")
         blocks = page.locator("script[id^=trials-]").count()
         return nodes, blocks, page.evaluate("window.upskillTimings.measures.map(([name]) => name)")
 
-    nodes, blocks, measures = browser.run(use, file.as_uri())
+    nodes, blocks, measures = browser.run(use, url)
     assert blocks > 9
     assert nodes < 6_000  # only what is looked at is on the page
     assert measures.count("trials") > blocks / 3  # the search came back to the page after every third block
 
 
-def test_a_thousand_trials_stay_under_a_megabyte_whatever_they_say(tmp_path: Path) -> None:
+def noise(seed: object, size: int) -> str:
+    """A text that compresses badly."""
+    return Random(repr(seed)).randbytes(size // 2).hex()
 
-    def noise(seed: object) -> str:  # compresses badly
-        return Random(repr(seed)).randbytes(6_000).hex()
 
-    plan = plan_of_models(["long"], cases=50, folder=tmp_path, runs=10)
-    cases = tuple(replace(case, files={"a.txt": noise(case.id)}) for case in plan.suite.cases)
+@pytest.fixture
+def small_page(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How large a page may be, once that is less: so fewer trials fill it."""
+    monkeypatch.setattr(html_page, "MAX_BYTES", 350_000)
+    monkeypatch.setattr(html_page, "FOR_ANSWERS", 60_000)
+    return 350_000
+
+
+def test_a_page_has_a_limit_whatever_its_trials_say(tmp_path: Path, small_page: int) -> None:
+    plan = plan_of_models(["long"], cases=10, folder=tmp_path, runs=10)
+    cases = tuple(replace(case, files={"a.txt": noise(case.id, 12_000)}) for case in plan.suite.cases)
     plan = replace(plan, suite=replace(plan.suite, cases=cases))
 
     def answered(trial: Trial) -> Result:
-        return result_of(plan, trial, noise(trial), passed=trial.arm == "skill")
+        return result_of(plan, trial, noise(trial, 12_000), passed=trial.arm == "skill")
 
-    name = store_run(tmp_path / "runs", plan, answered)
-    with open_store(tmp_path / "runs") as store:
-        found = store.run(name)
-        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
-    assert 850_000 < len(page.encode()) < 1_000_000  # what there is room for is used
+    page = page_of(tmp_path, store_run(tmp_path / "runs", plan, answered))
+    assert 0.85 < len(page.encode()) / small_page <= 1  # what there is room for is used
     found, index = opened(page, "summary"), opened(page, "index")
-    assert [case["files"][0][1] for case in found["cases"]] == [{"text": noise(case.id)} for case in cases]
-    assert index["limit"] > 400  # only the answers were cut
+    files = [{"text": noise(case.id, 12_000)} for case in cases]
+    assert [case["files"][0][1] for case in found["cases"]] == files
+    assert index["limit"] > 300  # only the answers were cut
     spoken = opened(page, "trials-0")[0]["answer"]
     assert (spoken["length"], len(spoken["text"])) == (12_000, pytest.approx(index["limit"], abs=10))
 
 
-def test_long_prompts_leave_room_for_answers_and_many_steps_for_others(tmp_path: Path) -> None:
-    plan = plan_of_models(["long"], cases=100, folder=tmp_path)
-    cases = tuple(replace(case, prompt=Random(case.id).randbytes(10_000).hex()) for case in plan.suite.cases)
+def test_long_prompts_leave_room_for_answers_and_many_steps_for_others(tmp_path: Path, small_page: int) -> None:
+    plan = plan_of_models(["long"], cases=20, folder=tmp_path)
+    cases = tuple(replace(case, prompt=noise(case.id, 20_000)) for case in plan.suite.cases)
     plan = replace(plan, suite=replace(plan.suite, cases=cases))
 
     def answered(trial: Trial) -> Result:
-        draw = Random(repr(trial))
-        steps = [Step("tool", tool="bash", output=draw.randbytes(150).hex(), status="ok") for _ in range(100)]
-        return result_of(plan, trial, draw.randbytes(500).hex(), steps=tuple(steps))
+        steps = [Step("tool", tool="bash", output=noise((trial, step), 300), status="ok") for step in range(100)]
+        return result_of(plan, trial, noise(trial, 1_000), steps=tuple(steps))
 
-    name = store_run(tmp_path / "runs", plan, answered)
-    with open_store(tmp_path / "runs") as store:
-        found = store.run(name)
-        page = render(evaluation_of(store, found), ReportContext(results=lambda: store.results(found)))
-    assert 850_000 < len(page.encode()) < 1_000_000
+    page = page_of(tmp_path, store_run(tmp_path / "runs", plan, answered))
+    assert 0.85 < len(page.encode()) / small_page <= 1
     prompts = {len(case["prompt"]["text"]) for case in opened(page, "summary")["cases"]}
     assert len(prompts) == 1
     assert 3_000 < prompts.pop() < 20_000
@@ -623,32 +639,18 @@ def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Pat
     assert (upskill("report", "last", "-o", ".").code, upskill("report", "--store", "no").code) == (2, 2)
 
 
-def test_six_verdicts_fit_the_first_screen_of_a_phone(browser: Browser, tmp_path: Path) -> None:
-    plan = plan_of_models([f"model-{number}" for number in range(6)], cases=2, folder=tmp_path)
-    url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
-
-    def use(page: Any) -> tuple[int, float]:
-        shown = page.locator("#verdicts .decision")
-        box = shown.last.bounding_box()
-        return shown.count(), box["y"] + box["height"]
-
-    for screen, (_, height) in SCREENS.items():
-        count, bottom = browser.run(use, url, screen=screen)
-        assert (count, bottom <= height) == (6, True)
-
-
 def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(browser: Browser, tmp_path: Path) -> None:
     plan = plan_of_models(["model"], folder=tmp_path)
     cases = [{"id": name, "prompt": name, "checks": [{"contains": "ahoy"}]} for name in ("build/toml", "build")]
     plan = replace(plan, suite=Suite.parse({"cases": cases}))
     url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy"))
-    for link, title in (
-        ("case=build/toml", "build/toml"),
-        ("case=build%2Ftoml", "build/toml"),
-        ("case=build", "build"),
-    ):
-        shown = browser.run(lambda page: page.locator("#opened-title").inner_text(), f"{url}#{link}")
-        assert shown == title
+
+    def use(page: Any) -> None:
+        for link, title in (("build%2Ftoml", "build/toml"), ("build", "build"), ("build/toml", "build/toml")):
+            page.goto(f"{url}#case={link}")
+            wait_for_text(page, "#opened-title", title)
+
+    browser.run(use, url)
 
 
 def test_a_card_says_where_most_answers_could_not_pass(browser: Browser, tmp_path: Path) -> None:
@@ -664,11 +666,16 @@ def test_a_card_says_where_most_answers_could_not_pass(browser: Browser, tmp_pat
     assert "with skill:" not in card
 
 
-def test_paper_is_light_and_has_every_column(browser: Browser, tmp_path: Path) -> None:
+def test_six_verdicts_fit_the_first_screen_and_paper_is_light_and_has_every_column(
+    browser: Browser, tmp_path: Path
+) -> None:
     plan = plan_of_models([f"a-rather-long-name-{number}" for number in range(6)], cases=6, folder=tmp_path)
     url = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=trial.arm == "skill"))
 
-    def use(page: Any) -> tuple[list[str], str, str]:
+    def use(page: Any) -> tuple[int, bool, list[str], str, str]:
+        decisions = page.locator("#verdicts .decision")
+        box = decisions.last.bounding_box()
+        fits = box["y"] + box["height"] <= page.viewport_size["height"]
         page.locator("button", has_text="Dark").click()
         page.set_viewport_size({"width": 720, "height": 1000})  # of A4, less the margins
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
@@ -680,18 +687,10 @@ def test_paper_is_light_and_has_every_column(browser: Browser, tmp_path: Path) -
         )
         printed = page.evaluate("document.documentElement.dataset.theme")
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        return cut, printed, page.evaluate("document.documentElement.dataset.theme")
+        return decisions.count(), fits, cut, printed, page.evaluate("document.documentElement.dataset.theme")
 
-    assert browser.run(use, url) == ([], "light", "dark")
-
-
-def test_errors_are_told_of_each_control_too(browser: Browser, report: str) -> None:
-    rows = browser.run(lambda page: page.locator("#failures tbody tr").all_inner_texts(), report)
-    arms = [row.split("\t")[:2] for row in rows]
-    for model in ("scripted:learns", "scripted:hostile"):
-        assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "A/A control"]
-    hostile = next(row for row in rows if row.startswith("scripted:hostile\tplacebo"))
-    assert hostile.split("\t")[2:] == ["0", "22", "2", "2 cut off at the limit, 2 refused"]
+    for screen in SCREENS:
+        assert browser.run(use, url, screen=screen) == (6, True, [], "light", "dark")
 
 
 def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskill: Upskill, home: Path) -> None:
@@ -715,25 +714,24 @@ def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskil
         page.wait_for_selector("dialog[open]")
         return page.locator("h1").inner_text(), card, rows, page.locator("#opened-title").inner_text(), wide, problems
 
-    for screen in SCREENS:
-        title, card, rows, opened, wide, problems = browser.run(use, (home / "fires.html").as_uri(), screen=screen)
-        assert title == (
-            "scripted:model.yaml activates greeter in 50% of the runs where a query needs it"
-            " and in 50% of the runs where a query does not need it."
-        )
-        low, high = (numbers.percent(bound) for bound in recall["interval"])
-        assert f"recall 50% ({low} to {high})" in card
-        assert "right on 2 of 4 queries" in card
-        assert rows[0].split("\t")[:3] == ["Greet Ada for me.", "yes", "1 of 1"]
-        assert [row.split("\t")[-1] for row in rows] == ["yes", "no", "yes", "no"]
-        assert (wide, problems) == ([], [])
-        assert "greet-ada" in opened
+    title, card, rows, opened, wide, problems = browser.run(use, (home / "fires.html").as_uri(), screen="phone")
+    assert title == (
+        "scripted:model.yaml activates greeter in 50% of the runs where a query needs it"
+        " and in 50% of the runs where a query does not need it."
+    )
+    low, high = (numbers.percent(bound) for bound in recall["interval"])
+    assert f"recall 50% ({low} to {high})" in card
+    assert "right on 2 of 4 queries" in card
+    assert rows[0].split("\t")[:3] == ["Greet Ada for me.", "yes", "1 of 1"]
+    assert [row.split("\t")[-1] for row in rows] == ["yes", "no", "yes", "no"]
+    assert (wide, problems) == ([], [])
+    assert "greet-ada" in opened
 
 
 def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
     browser: Browser, run: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upskill.reports.html.page.MAX_TRIALS", 100)  # of 12 cases, 2 models, 4 arms and 2 seeds
+    monkeypatch.setattr(html_page, "MAX_TRIALS", 100)  # of 12 cases, 2 models, 4 arms and 2 seeds
     place, name = run
     with open_store(place) as store:
         found = store.run(name)
@@ -745,7 +743,6 @@ def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
     file.write_text(page, encoding="utf-8")
     said = browser.run(lambda page: page.locator(".note", has_text="of 192 trials").inner_text(), file.as_uri())
     assert said.startswith("To keep the file small, it has 96 of 192 trials: the first seeds of each case.")
-    [block] = re.findall(r'id="index">([^<]+)<', page)
-    index = json.loads(gzip.decompress(b64decode(block)))
+    index = opened(page, "index")
     assert sum(index["blocks"]) == len(evaluation.outcomes) // 2 == 96
     assert set(index["columns"]["seed"]["values"]) == {0}

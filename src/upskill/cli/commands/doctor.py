@@ -236,7 +236,7 @@ def _look() -> Iterator[Row]:
     keys = find_keys()
     local, sandbox, agents = list(_local()), _sandbox(), list(_agents())
     servers = find_servers(keys)
-    variables = {"anthropic": ("ANTHROPIC_API_KEY",)}
+    variables: dict[str, tuple[str, ...]] = {"anthropic": ("ANTHROPIC_API_KEY",)}
     variables |= {name: row.key_variables for name, row in ENDPOINTS.items() if row.key_required}
     key_rows: list[Row] = []
     for name, names in variables.items():

@@ -124,7 +124,7 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[FiringMetr
         )
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
-    counts = Counter(verdict.decision for verdict in verdicts)
+    counts = Counter[str](verdict.decision for verdict in verdicts)
     against = evaluation.plan.reference_skill is not None
     (first, most), *others = [(verbs[against], counts[name]) for name, verbs in DECISIONS.items() if counts[name]]
     more = "".join(f", {verb} {count}" for verb, count in others)
