@@ -1005,7 +1005,7 @@ def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room
     argv = [sys.executable, "-c", textwrap.dedent(program), *command]
     done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "results cannot be saved" in done.stderr
+    assert "cannot be written" in done.stderr
     assert "Free some disk space" in done.stderr
     assert "Traceback" not in done.stderr
     with open_store(home / "runs") as store:

@@ -296,13 +296,6 @@ def test_pictures_of_two_skills_say_so() -> None:
         assert not re.search("without|with skill", drawn), kind
 
 
-def test_points_that_lie_on_each_other_share_a_label() -> None:
-    rows = [model(f"m{number}", arm(1, 3), arm(3, 1)) for number in range(7)] + [model("n", arm(1, 3), arm(4, 0))]
-    drawn = shown(pictures.pareto({"skill": {"name": "s"}, "models": rows}, by="tokens")).splitlines()
-    assert "1, 2, 3, 4, 5, 6, 7" in drawn
-    assert "8" in drawn
-
-
 def test_a_forest_without_a_lift_has_no_axis() -> None:
     rows = [model("m", arm(0, 0), arm(3, 1), lift=None, interval=None, pairs=0, decision="undecided")]
     svg = pictures.lift_forest({"skill": {"name": "s"}, "models": rows})

@@ -789,7 +789,7 @@ def test_a_file_alone_is_shown_and_what_is_wrapped_stays_indented(
     assert shown.code == 0
     words = [line for line in shown.out.splitlines() if "words" in line]
     assert len(words) > 2
-    assert all(line.startswith(" " * 6) for line in words)
+    assert all(line.startswith(" " * 5) for line in words[1:])
     assert upskill("trace", "lsit").err.startswith("upskill: lsit: no such file")
 
 
@@ -1092,7 +1092,7 @@ def test_trace_show_prints_the_timeline_with_secrets_redacted(upskill: Upskill, 
     write_lines(home / "t.jsonl", rows)
     done = upskill("trace", "show", "t.jsonl")
     assert done.code == 0
-    assert "✓ Bash  env" in done.out
+    assert "✓ Bash env" in done.out
     assert "API_KEY=[REDACTED secret]" in done.out
     assert "a1b2c3d4e5f6g7" not in done.out + done.err
     assert "1 secret" in done.err
@@ -1113,7 +1113,7 @@ def test_trace_show_names_what_is_wrong(upskill: Upskill, home: Path) -> None:
 def test_trace_show_shortens_what_is_long(upskill: Upskill, home: Path) -> None:
     write_lines(home / "t.jsonl", list(as_claude_code([("user", "\n".join(map(str, range(100))))])))
     assert "… 94 more lines" in upskill("trace", "show", "t.jsonl").out
-    assert "      99" in upskill("trace", "show", "t.jsonl", "--full").out
+    assert "     99" in upskill("trace", "show", "t.jsonl", "--full").out
 
 
 def test_sessions_of_other_years_and_exit_codes_in_words_are_read(tmp_path: Path) -> None:

@@ -59,16 +59,16 @@ class Command(click.Command):
     """A command whose help teaches, and whose errors never hint at an option that it does not have."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        first, *rest = re.split(r"\n\s*\n", inspect.cleandoc(self.help or ""))
-        examples = [part for part in rest if part.startswith("\b")]
-        for part in [first, *examples, *(part for part in rest if part not in examples)]:
+        first, *others = re.split(r"\n\s*\n", inspect.cleandoc(self.help or ""))
+        examples_first = sorted(others, key=lambda part: not part.startswith("\b"))
+        for part in (first, *examples_first):
             formatter.write_paragraph()
             with formatter.indentation():
                 formatter.write_text(part)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        shown = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.hidden]
-        for title, options in _grouped(self.name or "", shown):
+        visible = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.hidden]
+        for title, options in _grouped(self.name or "", visible):
             with formatter.section(title):
                 formatter.write_dl([_row(each, ctx) for each in options])
 
@@ -107,8 +107,12 @@ class Command(click.Command):
             for flag in each.opts
         }
         following = [*args, ""][1:]
+
+        def is_skill(path: Path) -> bool:
+            return path.is_dir() or path.name == "SKILL.md"
+
         return [
-            f"{arg}={bare[arg]}" if arg in bare and _is_skill(after) else arg
+            f"{arg}={bare[arg]}" if arg in bare and after and is_skill(Path(after)) else arg
             for arg, after in zip(args, following, strict=True)
         ]
 
@@ -129,36 +133,27 @@ class Group(click.Group):
         Command.format_help_text(cast("Command", self), ctx, formatter)
 
 
-def _is_skill(text: str) -> bool:
-    return bool(text) and (Path(text).is_dir() or Path(text).name == "SKILL.md")
-
-
 def fitting_hint(hint: str, flags: set[str]) -> str:
     """A hint without the sentences that name options this command does not have; other commands may be named."""
-    sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z`])", hint)
-    return " ".join(each for each in sentences if _named_flags(each) <= flags)
-
-
-def _named_flags(sentence: str) -> set[str]:
-    here = re.sub(r"`[^`]*`", "", sentence)  # a whole command line speaks for itself
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", here))
+    fitting: list[str] = []
+    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`])", hint):
+        prose = re.sub(r"`[^`]*`", "", sentence)  # a whole command line speaks for itself
+        if flags.issuperset(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", prose)):
+            fitting.append(sentence)
+    return " ".join(fitting)
 
 
 def _grouped(command: str, options: Sequence[click.Option]) -> Iterator[tuple[str, list[click.Option]]]:
     if len(options) <= MANY:
         yield "Options", list(options)
         return
-    left = {_long_flag(each): each for each in options}
+    left = {next((flag for flag in each.opts if flag.startswith("--")), each.opts[0]): each for each in options}
     groups = {"Most used": COMMON.get(command, ()), **GROUPS}
     for title, flags in groups.items():
         if of_group := [left.pop(flag) for flag in flags if flag in left]:
             yield title, of_group
     if left:
         yield "Other options", list(left.values())
-
-
-def _long_flag(option: click.Option) -> str:
-    return next((flag for flag in option.opts if flag.startswith("--")), option.opts[0])
 
 
 def _row(option: click.Option, ctx: click.Context) -> tuple[str, str]:

@@ -1,13 +1,16 @@
-"""What most commands share: flags made from options classes, asking before money is spent, opening stored runs."""
+"""What most commands share: flags made from options classes, asking before money is spent, finding stored runs."""
 
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -22,13 +25,14 @@ from upskill.options import Option, option, options_of
 from upskill.plain import counted
 from upskill.runs.planning.options import CommonOptions
 from upskill.runs.running.events import Events
-from upskill.runs.stores import Store, find_store, is_url, without_password
+from upskill.runs.stores import Run, Store, find_store, is_url, without_password
 from upskill.settings import Settings
 
 if TYPE_CHECKING:
     from upskill.runs.planning.estimate import CostEstimate
 
 OF_RAY = {"ray_address", "trial_cpus", "trial_gpus", "trial_memory"}  # settings
+COUNTED_BACK = re.compile(r"last~(\d{1,9})")
 NO_LIMITS = {"min": None, "max": None}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -190,6 +194,36 @@ def find_project_store(location: str | None) -> Store | None:
 
 def say_nothing_yet(what: str, next_step: str) -> None:
     note(f"Nothing yet: {what}.\n  {next_step}")
+
+
+@contextmanager
+def open_run(location: str | None, name: str) -> Generator[tuple[Store, Run]]:
+    """The store there (or of the settings), and its run of this name."""
+    with open_existing_store(location) as store:
+        yield store, find_run(store, name)
+
+
+def find_run(store: Store, name: str) -> Run:
+    """By an id, the start of one, `last` or `last~1` (the run before the last). `last:held-out` is the latest run on
+    held-out cases alone, `last:fit` that of the same skill on train cases."""
+    if back := COUNTED_BACK.fullmatch(name):
+        if run := next(islice(store.runs(newest_first=True), int(back[1]), None), None):
+            return run
+        raise UsageError(
+            f"no run is {name}: the store has {counted(store.count_runs(), 'run')}", "`upskill runs` lists them."
+        )
+    if name not in ("last:held-out", "last:fit"):
+        return store.run(name)
+    skill = None
+    for run in store.runs(newest_first=True):
+        held_out = {case.held_out for case in run.plan.suite.cases}
+        if name == "last:held-out" and held_out == {True}:
+            return run
+        if held_out == {True}:
+            skill = skill or run.plan.skill.visible_hash
+        elif held_out == {False} and skill in (None, run.plan.skill.visible_hash):
+            return run
+    raise UsageError(f"no run is {name}", "`upskill generate` makes one; `upskill runs` lists all there are.")
 
 
 # Single flags, for commands that have few of these options.

@@ -16,7 +16,7 @@ Parts that several of them share, and what other commands print:
 - `trial_rows`: a trial as one row
 - `view`: every name, figure, mark and sentence of a verdict, which all of the above write
 - `exports`: a stored run as files of other tools (`upskill export`)
-- `trials`: every trial of a stored run (`upskill show`), and `check_rates`: how often each check passes in it
+- `trials`: every trial of a stored run, and how often each check passes (`upskill show`)
 - `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught
 - `live`: stored runs as pages in a browser, while they go on (`upskill view`)

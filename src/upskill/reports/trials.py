@@ -1,8 +1,9 @@
-"""The trials of a stored run, with prompts, answers and findings: what `upskill show` prints."""
+"""The trials of a stored run with answers and findings, and how often checks pass: what `upskill show` prints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -15,14 +16,15 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports.layout import indented
-from upskill.reports.numbers import dollars
+from upskill.reports.numbers import dollars, percent
 from upskill.reports.terminal import invalid
 from upskill.reports.trial_rows import OUTCOMES, write_arguments
 from upskill.runs.planning.plan import Result, Trial
-from upskill.runs.planning.stored_plan import StoredCase
+from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
 from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
 from upskill.traces import Step
+from upskill.verdicts.statistics import effective_trials, wilson_interval
 
 COLORS = {True: "green", False: "red", None: "yellow"}
 MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
@@ -117,7 +119,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
     if result.trace and result.trace.calls:
         for number, step in enumerate(result.trace.steps, start=1):
             if detailed or step.kind == "tool":
-                parts.append(indented(_step(number, step, detailed=detailed)))
+                parts.append(indented(render_step(number, step, detailed=detailed)))
     # In detail, the last step is the answer.
     if result.trace and not (detailed and result.trace.calls and result.trace.answer):
         parts.append(indented(Text(_cut(result.trace.answer) or "(an empty answer)")))
@@ -154,12 +156,13 @@ def _activity(result: Result) -> str:
     return "".join(f" · {part}" for part in parts)
 
 
-def _step(number: int, step: Step, *, detailed: bool) -> RenderableType:
+def render_step(number: int, step: Step, *, detailed: bool = True, max_lines: int | None = MAX_LINES) -> RenderableType:
     """One step under its number, which is what findings cite."""
+    agent = f"  ({step.agent})" if step.agent else ""
     if step.kind != "tool":
         style = "" if step.kind == "assistant" else "dim italic"
         kind = "" if step.kind == "assistant" else f"({step.kind}) "
-        text = Text(f"{kind}{_shorten(step.text) or '(an empty answer)'}", style=style)
+        text = Text(f"{kind}{_shorten(step.text, max_lines) or '(an empty answer)'}{agent}", style=style)
         return _hanging(Text(f"{number:>2}  ", style=style), text)
     mark, color = MARKS[step.status]
     arguments = write_arguments(step.arguments)
@@ -170,22 +173,22 @@ def _step(number: int, step: Step, *, detailed: bool) -> RenderableType:
         return head
     parts: list[RenderableType] = [head]
     if "\n" in arguments.strip():
-        parts.append(Padding(Text(_shorten(arguments), style="bold"), (0, 0, 0, 7)))
+        parts.append(Padding(Text(_shorten(arguments, max_lines), style="bold"), (0, 0, 0, 7)))
     else:
         head.append(printable(arguments.strip()), "bold")
     if step.seconds is not None and step.seconds >= 0.05:
         head.append(f"  {step.seconds:.1f} s", "dim")
+    head.append(agent, "dim")
     if step.output.strip():
-        parts.append(_hanging(Text("    →"), Text(_shorten(step.output), style="dim")))
+        parts.append(_hanging(Text("    →"), Text(_shorten(step.output, max_lines), style="dim")))
     return Group(*parts)
 
 
-def _shorten(text: str) -> str:
+def _shorten(text: str, most: int | None) -> str:
     """Text that a terminal can be shown, and no more of it than one step may take."""
     lines = _cut(text.strip("\n")).splitlines()
-    more = len(lines) - MAX_LINES
-    if more > 1:
-        lines = [*lines[:MAX_LINES], f"… {more} more lines; --json has them all"]
+    if most is not None and len(lines) > most + 1:
+        lines[most:] = [f"… {len(lines) - most} more lines; --json has them all"]
     return "\n".join(lines)
 
 
@@ -193,3 +196,69 @@ def _cut(text: str) -> str:
     more = len(text) - MAX_CHARACTERS
     beginning = printable(text[:MAX_CHARACTERS])
     return f"{beginning}\n… {more:,} more characters; --json has them all" if more > 0 else beginning
+
+
+# How often each check of a run passes, by model and arm: where students fail, tier by tier.
+
+
+@dataclass
+class CheckRate:
+    """One check of one model in one arm. Errored trials are not counted."""
+
+    model: str
+    check: str
+    arm: str
+    passed: list[bool] = field(default_factory=list[bool])
+    cases: list[str] = field(default_factory=list[str])
+
+    @property
+    def rate(self) -> float:
+        return sum(self.passed) / len(self.passed)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of 95 %, with runs of one case counted for what they are worth together."""
+        effective = effective_trials(self.passed, self.cases)
+        return wilson_interval(self.rate * effective, effective)
+
+    def to_dict(self) -> dict[str, Any]:
+        low, high = self.interval
+        counts = {"passed": sum(self.passed), "trials": len(self.passed), "rate": self.rate, "low": low, "high": high}
+        return {"model": self.model, "check": self.check, "arm": self.arm, **counts}
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{percent(self.rate)} [{percent(low)}, {percent(high)}] of {len(self.passed)}"
+
+
+def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:
+    """Every check in the order of the suite. One that a trial never came to, for a cut-off answer, has failed."""
+    checks = {case.id: list(dict.fromkeys(case.check_names)) for case in plan.suite.cases}
+    order = list(dict.fromkeys(name for names in checks.values() for name in names))
+    rates: dict[tuple[str, str, str], CheckRate] = {}
+    for result in results:
+        if result.passed is None:
+            continue
+        trial = result.trial
+        for name in checks[trial.case]:
+            rate = rates.setdefault((trial.model, name, trial.arm), CheckRate(trial.model, name, trial.arm))
+            findings = [finding.passed for finding in result.judgements if finding.check == name]
+            rate.passed.append(bool(findings) and all(findings))
+            rate.cases.append(trial.case)
+    arms: list[str] = list(plan.arms)
+    return sorted(rates.values(), key=lambda rate: (rate.model, order.index(rate.check), arms.index(rate.arm)))
+
+
+def render_check_rates(rates: Iterable[CheckRate], baseline: str) -> Iterator[Table]:
+    """A table for each model, with a column for each arm."""
+    for model, group in groupby(rates, key=lambda rate: rate.model):
+        rows = list(group)
+        arms = list(dict.fromkeys(row.arm for row in rows))
+        table = Table(title=model, title_justify="left", box=None, pad_edge=False)
+        table.add_column("check")
+        for arm in arms:
+            table.add_column(baseline if arm == "baseline" else arm)
+        for check in dict.fromkeys(row.check for row in rows):
+            by_arm = {row.arm: str(row) for row in rows if row.check == check}
+            table.add_row(check, *(by_arm.get(arm, "") for arm in arms))
+        yield table

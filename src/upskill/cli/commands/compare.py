@@ -9,8 +9,7 @@ import click
 from upskill.cli.commands.completion import complete_models, complete_runs
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_existing_store, store_option
-from upskill.cli.run_names import find_run
+from upskill.cli.options import find_run, json_option, open_existing_store, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.reports.comparison import render, render_case, to_json
 from upskill.runs.planning.plan import Arm

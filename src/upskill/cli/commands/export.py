@@ -10,8 +10,7 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note
 from upskill.cli.help import Command
-from upskill.cli.options import quiet_option, store_option
-from upskill.cli.run_names import open_run
+from upskill.cli.options import open_run, quiet_option, store_option
 from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.reports.exports import EXPORTS, Export, FileExport, StoredRun, file_name

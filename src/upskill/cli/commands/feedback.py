@@ -7,8 +7,7 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note, show_json, to_json_text, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, store_option
-from upskill.cli.run_names import open_run
+from upskill.cli.options import json_option, open_run, store_option
 from upskill.plain import counted
 from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, export_feedback, import_feedback
 from upskill.runs.stores import Run, Store

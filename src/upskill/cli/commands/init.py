@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -43,7 +42,12 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
         description = description or click.prompt("What it does, then when to use it", default=DESCRIPTION)
         ci = ci or click.confirm(f"Write {WORKFLOW} too?", default=False)
     named = folder.as_posix() if folder.is_absolute() or ".." in folder.parts else f"./{folder.as_posix()}"
-    for path, text in _checked(folder, named, description).items():
+    name = folder.resolve().name
+    problems = Skill.new(name, description or DESCRIPTION, "An example.").problems()
+    if wrong := next((problem for problem in problems if problem.level == "error"), None):
+        raise UsageError(f"{named}: {wrong.message}", "Names have lowercase letters, digits and single dashes.")
+    to_schemas = Path(os.path.relpath(SCHEMAS, folder / "evals")).as_posix()
+    for path, text in skill_files(name, named, description, to_schemas).items():
         write_file(str(folder / path), text, overwrite=False)
     others = {Path(SETTINGS_FILE): settings_file()}
     schemas = {Path(path): text for path, text in schema_files().items()}
@@ -59,13 +63,3 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     click.echo(
         f"\nNext:\n  upskill eval {named}       does it help? (the embedded model, no key)\n  upskill validate {named}"
     )
-
-
-def _checked(folder: Path, place: str, description: str) -> Mapping[str, str]:
-    """The files of the skill; UsageError where no skill can be called that."""
-    name = folder.resolve().name
-    shown = Skill.new(name, description or DESCRIPTION, "An example.")
-    if wrong := [problem for problem in shown.problems() if problem.level == "error"]:
-        raise UsageError(f"{place}: {wrong[0].message}", "Names have lowercase letters, digits and single dashes.")
-    way = os.path.relpath(SCHEMAS, folder / "evals")
-    return skill_files(name, place, description, Path(way).as_posix())

@@ -13,8 +13,7 @@ from upskill.cli.commands.completion import complete_runs
 from upskill.cli.commands.runs import command as runs_command
 from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import click_options, store_option
-from upskill.cli.run_names import open_run
+from upskill.cli.options import click_options, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.options import option
 from upskill.plain import counted

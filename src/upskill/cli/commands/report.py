@@ -9,8 +9,7 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import store_option
-from upskill.cli.run_names import open_run
+from upskill.cli.options import open_run, store_option
 
 
 @click.command("report", cls=Command)

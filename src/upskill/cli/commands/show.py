@@ -15,8 +15,7 @@ from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_l
 from upskill.cli.commands.completion import complete_cases, complete_models, complete_runs
 from upskill.cli.console import note, show, show_json, to_json_text
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, store_option
-from upskill.cli.run_names import open_run
+from upskill.cli.options import json_option, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
@@ -133,15 +132,13 @@ def _show_json(store: Store, run: Run, options: _Options) -> None:
 
 
 def _show_checks(store: Store, run: Run, options: _Options) -> None:
-    from upskill.reports.check_rates import check_rates, render  # noqa: PLC0415 - numpy comes with it
-
-    rates = check_rates(run.plan, options.results(store, run, None))
+    rates = trials.check_rates(run.plan, options.results(store, run, None))
     if options.as_json:
         show_json({"run": run.id, "checks": [rate.to_dict() for rate in rates]})
         return
     if not rates:
         note(f"No trial of {run.id} was scored, so no check passed or failed.")
-    show(*render(rates, "reference skill" if run.plan.reference_skill else "baseline"))
+    show(*trials.render_check_rates(rates, "reference skill" if run.plan.reference_skill else "baseline"))
 
 
 def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:

@@ -86,7 +86,11 @@ def _generate(skill: Skill, options: _Options) -> Suite:
         replace(case, max_output_tokens=case.max_output_tokens or limit)
         for case in (existing.cases if existing else ())
     )
-    material = _material(skill, options.sources)
+    material = gather(
+        str(Provenance.of(skill).metadata.get("source_task") or skill.description), sources=options.sources
+    )
+    if material.skill is not None:
+        raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")
     with options.open_store() as store:
         # Another set is wanted, not the stored one again.
         models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
@@ -109,14 +113,6 @@ async def _write(
         return await write_suite(
             skill, writer, count=count, material=material, budget=budget, existing=existing, tell=options.tell
         )
-
-
-def _material(skill: Skill, sources: tuple[str, ...]) -> Material:
-    task = str(Provenance.of(skill).metadata.get("source_task") or skill.description)
-    material = gather(task, sources=sources)
-    if material.skill is not None:
-        raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")
-    return material
 
 
 def _edit(skill: Skill) -> Suite:

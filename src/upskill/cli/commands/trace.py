@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +16,6 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Group
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
-from upskill.plain import as_list
 from upskill.traces import Step
 from upskill.traces.formats import read_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_sessions, find_trace
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from upskill.traces.redaction.redact import Redaction
 
 USAGE = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_usd")
-COLORS = {"user": "bold cyan", "assistant": "green", "thinking": "dim", "system": "dim", "tool": "yellow"}
 
 
 class ShowFirst(Group):
@@ -84,7 +81,8 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
     for row in rows:
         when, folder = row["when"][:16].replace("T", " "), row["folder"]
         folder = folder if len(folder) <= 30 else "…" + folder[-29:]
-        table.add_row(*map(escape, (row["agent"], when, str(row["calls"]), folder, _one_line(row["goal"], 48))))
+        goal = row["goal"] if len(row["goal"]) <= 48 else row["goal"][:47] + "…"
+        table.add_row(*map(escape, (row["agent"], when, str(row["calls"]), folder, goal)))
     show(table)
     if len(sessions) > len(rows):
         note(f"{len(sessions) - len(rows)} older ones; show more with --limit.")
@@ -103,7 +101,7 @@ def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
     if as_json:
         show_json(to_dict(redaction))
     else:
-        show(*_timeline(redaction, lines=None if full else 6))
+        show(*_timeline(redaction, max_lines=None if full else 6))
     for warning in redaction.trace.warnings:
         note(f"Warning: {warning}")
     note(redaction.summary[0].upper() + redaction.summary[1:] + ".")
@@ -139,7 +137,9 @@ def _plain_step(number: int, step: Step) -> dict[str, Any]:
     return row | {name: value for name, value in (("at", step.at), ("agent", step.agent)) if value}
 
 
-def _timeline(redaction: Redaction, lines: int | None) -> Iterator[RenderableType]:
+def _timeline(redaction: Redaction, max_lines: int | None) -> Iterator[RenderableType]:
+    from upskill.reports.trials import render_step  # noqa: PLC0415 - numpy comes with it
+
     trace = redaction.trace
     usage = trace.usage
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
@@ -151,37 +151,6 @@ def _timeline(redaction: Redaction, lines: int | None) -> Iterator[RenderableTyp
         ("used", f"{len(trace.calls)} tool calls, {usage.input_tokens:,} + {usage.output_tokens:,} tokens{cost}"),
     ]
     yield from (Text(f"{name:<8} {value}", style="dim") for name, value in about if value)
+    yield Text("")
     for number, step in enumerate(trace.steps, start=1):
-        yield Text("")
-        yield _heading(number, step)
-        body = (step.output if step.kind == "tool" else step.text).strip("\n").splitlines()
-        if lines is not None and len(body) > lines + 1:
-            body[lines:] = [f"… {len(body) - lines} more lines"]
-        yield Padding(Text("\n".join(body)), (0, 0, 0, 6), expand=False)
-
-
-def _heading(number: int, step: Step) -> Text:
-    heading = Text(f"{number:>4}  ", style="dim")
-    if step.kind != "tool":
-        heading.append(step.kind, style=COLORS[step.kind])
-    else:
-        mark = {"ok": "✓", "error": "✗", "unknown": "·"}[step.status]
-        heading.append(f"{mark} {step.tool}", style="red" if step.status == "error" else COLORS["tool"])
-        heading.append("  " + _arguments(step).strip().replace("\n", "\n" + " " * 8))
-        if step.seconds:
-            heading.append(f"  {step.seconds:.1f} s", style="dim")
-    if step.agent:
-        heading.append(f"  ({step.agent})", style="dim")
-    return heading
-
-
-def _arguments(step: Step) -> str:
-    if len(step.arguments) == 1 or "command" in step.arguments or "cmd" in step.arguments:
-        value = step.arguments.get("command", step.arguments.get("cmd", next(iter(step.arguments.values()))))
-        return " ".join(map(str, as_list(value) or [value]))
-    return "  ".join(f"{name}={_one_line(value)}" for name, value in step.arguments.items())
-
-
-def _one_line(value: object, most: int = 80) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+        yield render_step(number, step, max_lines=max_lines)

@@ -12,8 +12,7 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note
 from upskill.cli.help import Command
-from upskill.cli.options import open_existing_store, store_option
-from upskill.cli.run_names import find_run
+from upskill.cli.options import find_run, open_existing_store, store_option
 from upskill.runs.stores import Store
 
 YIELDING = 15  # steps down in priority: a run that goes on beside it comes first

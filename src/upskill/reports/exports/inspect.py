@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from upskill.plain import digest
@@ -41,9 +40,7 @@ class _Log:
     """The trials of one model and arm."""
 
     def __init__(self, source: StoredRun, model: str, arm: str) -> None:
-        self.source = source
-        self.model = model
-        self.arm = arm
+        self.source, self.model, self.arm = source, model, arm
         self.scored: dict[str, list[int]] = {}  # by score: how many are right, and how many there are
         self.usage: dict[str, dict[str, Any]] = {}
         self.samples = self.errored = 0
@@ -51,31 +48,26 @@ class _Log:
 
     def write(self, path: Path) -> None:
         spec = self._spec()
-        with ZipFile(path, "w", ZIP_DEFLATED) as log, tempfile.TemporaryFile("w+", encoding="utf-8") as summaries:
+        with ZipFile(path, "w", ZIP_DEFLATED) as log:
             _add(log, "_journal/start.json", {"version": VERSION, "eval": spec, "plan": self.plan})
-            self._write_samples(log, summaries)
-            summaries.seek(0)
-            with log.open(ZipInfo("summaries.json"), "w", force_zip64=True) as file:
-                file.write(b"[")
-                for number, line in enumerate(summaries):
-                    file.write((b"," if number else b"") + line.encode())
-                file.write(b"]")
+            summaries = [self._write_sample(log, result) for result in self.source.results(self.model, self.arm)]
+            _add(log, "summaries.json", summaries)
             _add(log, "header.json", self._header(spec))
 
-    def _write_samples(self, log: ZipFile, summaries: IO[str]) -> None:
-        for result in self.source.results(self.model, self.arm):
-            written = sample(self.source, result)
-            self.samples += 1
-            self.errored += result.passed is None
-            scores: dict[str, Any] = written["scores"] or {}
-            for name, score in scores.items():
-                right = self.scored.setdefault(name, [0, 0])
-                right[0] += score["value"] == "C"
-                right[1] += 1
-            for name, used in written["model_usage"].items():
-                add_usage(self.usage, name, used)
-            _add(log, f"samples/{written['id']}_epoch_{written['epoch']}.json", written)
-            summaries.write(json.dumps(clean(summarize(written))) + "\n")
+    def _write_sample(self, log: ZipFile, result: Result) -> dict[str, Any]:
+        """Its summary, which the list of a log shows."""
+        written = sample(self.source, result)
+        self.samples += 1
+        self.errored += result.passed is None
+        scores: dict[str, Any] = written["scores"] or {}
+        for name, score in scores.items():
+            right = self.scored.setdefault(name, [0, 0])
+            right[0] += score["value"] == "C"
+            right[1] += 1
+        for name, used in written["model_usage"].items():
+            add_usage(self.usage, name, used)
+        _add(log, f"samples/{written['id']}_epoch_{written['epoch']}.json", written)
+        return summarize(written)
 
     def _spec(self) -> dict[str, Any]:
         run = self.source.run
@@ -137,7 +129,7 @@ class _Log:
         }
 
 
-def _add(log: ZipFile, name: str, value: dict[str, Any]) -> None:
+def _add(log: ZipFile, name: str, value: object) -> None:
     info = ZipInfo(name)  # of no date: the same run gives the same bytes
     info.compress_type = ZIP_DEFLATED
     log.writestr(info, json.dumps(clean(value)))

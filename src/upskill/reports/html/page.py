@@ -47,7 +47,8 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
         seeds = max(1, evaluation.plan.runs * MAX_TRIALS // trials)
         results, trials = partial(context.first_results, seeds), MAX_TRIALS
         found["run"]["seeds"] = found["run"]["seeds"][:seeds]
-    found["reviews"] = _reviews(evaluation)
+    reviews = feedback_document(evaluation.run, evaluation.people.reviews if evaluation.people else ())["reviews"]
+    found["reviews"] = [review | {"seed": page_seed(review["seed"])} for review in reviews]
     lines = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
     plain = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in lines)}</noscript>"
     title, start = f"{found['run']['skill']} · upskill", "startReport(embeddedSource());"
@@ -72,12 +73,6 @@ def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:
 
     longest_that_fits(make, MIN_PROMPT, MAX_PROMPT)
     return text
-
-
-def _reviews(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """What people said of the answers before the page was made, as feedback.json has it."""
-    reviews = feedback_document(evaluation.run, evaluation.people.reviews if evaluation.people else ())["reviews"]
-    return [review | {"seed": page_seed(review["seed"])} for review in reviews]
 
 
 def document(title: str, body: str, start: str) -> str:

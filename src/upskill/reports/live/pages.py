@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import unified_diff
 from itertools import islice
 from typing import Any, Literal, cast
 
@@ -222,12 +223,11 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
     """Lines as ["=" | "-" | "+" | "…", text]: what was removed and added, and what stands beside it."""
     old, new = (text.splitlines()[:MAX_LINES] for text in (before, after))
     lines: list[list[Any]] = []
-    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(UNCHANGED_LINES):
-        lines.append(["…", f"line {group[0][1] + 1}"])
-        for kind, old_start, old_end, new_start, new_end in group:
-            lines += [["=" if kind == "equal" else "-", line] for line in old[old_start:old_end]]
-            if kind != "equal":
-                lines += [["+", line] for line in new[new_start:new_end]]
+    for line in islice(unified_diff(old, new, n=UNCHANGED_LINES, lineterm=""), 2, None):
+        if line.startswith("@@"):
+            lines.append(["…", f"line {re.findall(r'[0-9]+', line)[0]}"])
+        else:
+            lines.append([line[0].replace(" ", "="), line[1:]])
     return lines
 
 

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from upskill.reports.numbers import dollars, percent
 from upskill.reports.pictures.svg import Drawing, PictureOptions, Scale, circle, dot, element, legend
-from upskill.reports.pictures.texts import SMALL, shorten, text_width
+from upskill.reports.pictures.texts import SMALL, text_width
 
 MAX_LABELED = 60  # points
-SAME = 6  # px: points that are no further apart share a label
 LABEL = 13.0  # px: how high one is
 DISTANCES = (0, 10, 20, 32, 46, 62, 80, 100, 124, 150)  # px, of a label from its point
 
 Unit = Literal["cost", "tokens"]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +26,6 @@ class _Point:
     arm: str
     price: float  # tokens or dollars of a task
     rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def overlaps(self, other: _Box) -> bool:
-        return (
-            self.x < other.x + other.width
-            and other.x < self.x + self.width
-            and self.y < other.y + other.height
-            and other.y < self.y + self.height
-        )
 
 
 def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *, by: Unit | None = None) -> str:
@@ -101,7 +85,7 @@ class _Plot:
             low, high = 0.0, high * 1.1 or 1.0
         self.x = Scale(low, high, self.left, drawing.width - 12, log)
         self.y = Scale(0, 1, self.bottom - 10, self.top + 10)
-        self.taken: list[_Box] = []
+        self.taken: list[Box] = []
 
     def at(self, point: _Point) -> tuple[float, float]:
         return self.x(point.price), self.y(point.rate)
@@ -117,15 +101,14 @@ class _Plot:
         for point in self.points:
             by_model.setdefault(point.number, {})[point.arm] = point
             x, y = self.at(point)
-            self.taken.append(_Box(x - 6, y - 6, 12, 12))
+            self.taken.append((x - 6, y - 6, x + 6, y + 6))
         for arms in by_model.values():
             if len(arms) == 2:
                 self._arrow(self.at(arms["baseline"]), self.at(arms["skill"]))
         for point in self.points:
             drawing.parts.append(circle(*self.at(point), 4.5, f"mark-{point.arm}"))
-        labeled = [arms.get("skill") or arms["baseline"] for arms in by_model.values()][:MAX_LABELED]
-        for group in self._together(labeled):
-            self._label(group[0], ", ".join(str(point.number) for point in group))
+        for arms in list(by_model.values())[:MAX_LABELED]:
+            self._label(arms.get("skill") or arms["baseline"])
         names = [
             f"{point.model} {drawing.options.skill if point.arm == 'skill' else drawing.options.baseline}"
             for point in front
@@ -138,17 +121,6 @@ class _Plot:
             ("front: nothing is cheaper and passes as often", _dash),
         ]
         legend(drawing, entries)
-
-    def _together(self, points: Sequence[_Point]) -> list[list[_Point]]:
-        """Points that lie on each other, as one group: it gets one label."""
-        groups: list[list[_Point]] = []
-        for point in points:
-            near = (group for group in groups if math.dist(self.at(group[0]), self.at(point)) < SAME)
-            if (group := next(near, None)) is None:
-                groups.append([point])
-            else:
-                group.append(point)
-        return groups
 
     def _axes(self) -> None:
         drawing = self.drawing
@@ -180,31 +152,32 @@ class _Plot:
         head += f"L{x2 - 6 * dx + 3 * dy:.1f} {y2 - 6 * dy - 3 * dx:.1f}"
         self.drawing.add("path", "axis", d=head, fill="none", stroke_width=1.2)
 
-    def _label(self, point: _Point, label: str) -> None:
-        """Beside its point, or as near as there is room for it, with a line that leads to it then."""
-        shown = shorten(label, 190, SMALL)
+    def _label(self, point: _Point) -> None:
+        """Its number beside a point, or as near as there is room for it, with a line that leads to it then."""
+        number, (x, y) = str(point.number), self.at(point)
+        width = text_width(number, SMALL) + 2
         for distance in DISTANCES:
-            boxes = self._places(point, text_width(shown, SMALL) + 2, distance)
-            if (box := next(filter(self._is_free, boxes), None)) is None:
-                continue
-            self.taken.append(box)
-            if distance > 10:
-                x, y = self.at(point)
-                self.drawing.line(x, y, min(max(x, box.x), box.x + box.width), box.y + box.height / 2, "axis")
-            self.drawing.text(box.x + 1, box.y + 10.5, shown, "ink halo", size=SMALL)
-            return
+            free = (box for box in _boxes_around(x, y, width, 9 + distance) if self._is_free(box))
+            if (box := next(free, None)) is not None:
+                self.taken.append(box)
+                if distance > 10:
+                    self.drawing.line(x, y, min(max(x, box[0]), box[2]), (box[1] + box[3]) / 2, "axis")
+                self.drawing.text(box[0] + 1, box[1] + 10.5, number, "ink halo", size=SMALL)
+                return
 
-    def _places(self, point: _Point, width: float, distance: float) -> Iterator[_Box]:
-        x, y = self.at(point)
-        for dx, dy in ((0, -1), (1, 0), (0, 1), (-1, 0), (1, -1), (-1, -1), (1, 1), (-1, 1)):
-            left = x + dx * (9 + distance) - (width if dx < 0 else 0 if dx else width / 2)
-            top = y + dy * (9 + distance) - (LABEL if dy < 0 else 0 if dy else LABEL / 2)
-            yield _Box(min(left, self.drawing.width - width) if not dx else left, top, width, LABEL)
+    def _is_free(self, box: Box) -> bool:
+        left, top, right, bottom = box
+        inside = self.left < left and right <= self.drawing.width and self.top - 6 <= top and bottom < self.bottom
+        return inside and not any(
+            left < other[2] and other[0] < right and top < other[3] and other[1] < bottom for other in self.taken
+        )
 
-    def _is_free(self, box: _Box) -> bool:
-        inside = box.x > self.left and box.x + box.width <= self.drawing.width
-        inside = inside and self.top - 6 <= box.y and box.y + box.height < self.bottom
-        return inside and not any(box.overlaps(other) for other in self.taken)
+
+def _boxes_around(x: float, y: float, width: float, distance: float) -> Iterator[Box]:
+    for dx, dy in ((0, -1), (1, 0), (0, 1), (-1, 0), (1, -1), (-1, -1), (1, 1), (-1, 1)):
+        left = x + dx * distance - (width if dx < 0 else 0 if dx else width / 2)
+        top = y + dy * distance - (LABEL if dy < 0 else 0 if dy else LABEL / 2)
+        yield left, top, left + width, top + LABEL
 
 
 def _dash(x: float, y: float) -> str:
