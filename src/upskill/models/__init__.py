@@ -115,9 +115,6 @@ class Reply:
     stop_details: str = ""  # why there is no answer, in the provider's words
     file: str = ""  # that somebody wrote the answer into
 
-    def with_timing(self, seconds: float, attempts: int) -> Reply:
-        return replace(self, seconds=seconds, attempts=attempts)
-
 
 class Unanswered(ModelError):
     """The model was reached and gave no answer: it refused, or the prompt or the answer had no room.

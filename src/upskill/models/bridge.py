@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 from upskill.errors import ModelError, UsageError
@@ -22,6 +24,7 @@ from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
 ORIGINAL = "pydantic_ai"  # where a reply keeps pydantic-ai's own form of a turn
+PART_KINDS = ("text", "thinking", "tool-call")
 STOP_REASONS: dict[str, Stop] = {"stop": "end", "length": "length", "tool_call": "tools"}
 
 
@@ -117,36 +120,31 @@ class BridgedModel:
         return settings
 
     def _read(self, response: Any, seconds: float) -> Reply:
-        texts: list[str] = []
-        thoughts: list[str] = []
-        calls: list[ToolCall] = []
-        for part in response.parts:
-            if part.part_kind == "text":
-                texts.append(part.content)
-            elif part.part_kind == "thinking":
-                thoughts.append(part.content or "")
-            elif part.part_kind == "tool-call":
-                calls.append(ToolCall(part.tool_call_id, part.tool_name, parse_arguments(part.args)))
-        text, reason = "".join(texts), response.finish_reason or ""
+        parts = {kind: [part for part in response.parts if part.part_kind == kind] for kind in PART_KINDS}
+        text, thoughts = ("".join(part.content or "" for part in parts[kind]) for kind in ("text", "thinking"))
+        calls = tuple(
+            ToolCall(part.tool_call_id, part.tool_name, parse_arguments(part.args)) for part in parts["tool-call"]
+        )
+        reason = response.finish_reason or ""
+        excerpt = safe_excerpt(text, self._secrets) or reason
+        error: ModelError | None = None
         if reason == "error":
-            raise ModelError(f"the provider broke off the answer: {safe_excerpt(text, self._secrets) or reason}")
-        unanswered = None
-        if reason == "content_filter":
-            words = f"the provider refused: {safe_excerpt(text, self._secrets) or reason}"
-            unanswered = Unanswered(words, stop="refusal", text=text)
+            error = ModelError(f"the provider broke off the answer: {excerpt}")
+        elif reason == "content_filter":
+            error = Unanswered(f"the provider refused: {excerpt}", stop="refusal", text=text)
         elif reason == "length" and not text.strip() and not calls:
-            words = "the model used up its output tokens before it answered"
-            unanswered = Unanswered(words, "Allow more with --set max_output_tokens=N.", stop="length")
-        if unanswered is not None:
-            unanswered.usage = self._usage(response)
-            raise unanswered
+            message = "the model used up its output tokens before it answered"
+            error = Unanswered(message, "Allow more with --set max_output_tokens=N.", stop="length")
+        if error is not None:
+            error.usage = self._usage(response)
+            raise error
         return Reply(
             text,
             self._usage(response),
             stop="tools" if calls else STOP_REASONS.get(reason, "other" if reason else "end"),
-            calls=tuple(calls),
-            thinking=(_original(response),) if calls else (),
-            thoughts="".join(thoughts),
+            calls=calls,
+            thinking=({ORIGINAL: _adapter().dump_python([response], mode="json")[0]},) if calls else (),
+            thoughts=thoughts,
             model=response.model_name or "",
             seconds=seconds,
         )
@@ -156,51 +154,43 @@ class BridgedModel:
         input_tokens, output_tokens = count_or_zero(usage.input_tokens), count_or_zero(usage.output_tokens)
         cached = count_or_zero(usage.cache_read_tokens)
         reasoning = count_or_zero(dict_or_empty(usage.details).get("reasoning_tokens"))
-        cost = self.price.cost(input_tokens, output_tokens, cached) if self.price.is_known else _cost(response)
+        cost = self.price.cost(input_tokens, output_tokens, cached)
+        if cost is None:
+            with suppress(LookupError, ValueError, AssertionError):
+                cost = float(response.cost().total_price)
         return Usage(input_tokens, output_tokens, min(cached, input_tokens), min(reasoning, output_tokens), cost)
-
-
-def _cost(response: Any) -> float | None:
-    try:
-        return float(response.cost().total_price)
-    except (LookupError, ValueError, AssertionError):
-        return None
 
 
 def _write_messages(messages: Iterable[Message]) -> list[Any]:
     """Our turns as those of pydantic-ai, where all that lies between two answers is one request."""
     its = import_module("pydantic_ai.messages")
-    written: list[Any] = []
     names = {call.id: call.name for message in messages for call in message.calls}
-    parts: list[Any] = []
-    for message in messages:
-        if message.role == "assistant":
-            if parts:
-                written.append(its.ModelRequest(parts=parts))
-                parts = []
-            written.append(_write_answer(its, message))
-        elif message.role == "system":
-            parts.append(its.SystemPromptPart(message.text))
-        elif message.role == "user":
-            parts.append(its.UserPromptPart(message.text))
+
+    def write_part(message: Message) -> Any:
+        if message.role == "tool":
+            return its.ToolReturnPart(names.get(message.call_id, ""), message.text, tool_call_id=message.call_id)
+        return (its.SystemPromptPart if message.role == "system" else its.UserPromptPart)(message.text)
+
+    written: list[Any] = []
+    for is_answer, turns in groupby(messages, lambda message: message.role == "assistant"):
+        if is_answer:
+            written += [_write_answer(its, message) for message in turns]
         else:
-            name = names.get(message.call_id, "")
-            parts.append(its.ToolReturnPart(name, message.text, tool_call_id=message.call_id))
-    return [*written, its.ModelRequest(parts=parts)] if parts else written
+            written.append(its.ModelRequest(parts=[write_part(message) for message in turns]))
+    return written
 
 
 def _write_answer(its: Any, message: Message) -> Any:
-    for kept in message.thinking:
-        if ORIGINAL in kept:
-            return its.ModelMessagesTypeAdapter.validate_python([kept[ORIGINAL]])[0]
+    for thinking in message.thinking:
+        if ORIGINAL in thinking:
+            return _adapter().validate_python([thinking[ORIGINAL]])[0]
     text = [its.TextPart(message.text)] if message.text else []
     calls = [its.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.calls]
     return its.ModelResponse(parts=[*text, *calls])
 
 
-def _original(response: Any) -> Mapping[str, Any]:
-    its = import_module("pydantic_ai.messages")
-    return {ORIGINAL: its.ModelMessagesTypeAdapter.dump_python([response], mode="json")[0]}
+def _adapter() -> Any:
+    return import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
 
 
 def _parameters(request: Request) -> Any:

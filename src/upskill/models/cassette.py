@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, get_args
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import open_input
@@ -116,42 +116,43 @@ class Cassette:
     def _lines(self) -> Iterator[dict[str, Any]]:
         unpacked = 0
         with open_input(self.path, most=MAX_BYTES) as packed, gzip.GzipFile(fileobj=packed) as stream:
-            while line := _read_line(stream):
-                unpacked += len(line)
-                if len(line) > MAX_LINE or unpacked > MAX_UNPACKED:
+            while text := stream.readline(MAX_LINE + 1):
+                unpacked += len(text)
+                if len(text) > MAX_LINE or unpacked > MAX_UNPACKED:
                     raise ValueError(f"it unpacks to more than {MAX_UNPACKED // 10**9} GB, or has an endless line")
-                self._content.update(line)
-                found = as_mapping(json.loads(line.decode()))
-                if found is None or is_deep(found):
+                self._content.update(text)
+                line = as_mapping(json.loads(text.decode()))
+                if line is None or is_deep(line):
                     raise ValueError("a line is not an object")
-                yield found
+                yield line
 
     def _read_header(self, line: Mapping[str, Any]) -> None:
         self.addresses = tuple(_address(row) for row in line["models"])
         judge = line["judge"]
         self.judge = None if judge is None else self.addresses[self._model(judge)]
         self.students = self.addresses[: self._model(line["students"] - 1) + 1]
-        given = {field.name: line[field.name] for field in fields(Settings)}
-        given["arms"] = tuple(_text(arm) for arm in given["arms"])
-        self.settings = Settings(**given)
-        if len({one.name for one in self.addresses}) < len(self.addresses):
+        if len({address.name for address in self.addresses}) < len(self.addresses):
             raise ValueError("its models have no names of their own")
-        _whole(given["seed"])
-        if not 1 <= _whole(given["runs"]) <= MAX_RUNS or _whole(given["max_output_tokens"]) < 1:
+        self.settings = settings = Settings(**{field.name: line[field.name] for field in fields(Settings)})
+        _integer(settings.seed)
+        if not 1 <= _integer(settings.runs) <= MAX_RUNS or _integer(settings.max_output_tokens) < 1:
             raise ValueError("its runs or its output limit are out of bounds")
-        if given["temperature"] is not None:
-            _number(given["temperature"])
-        if as_mapping(given["bounds"]) is None:
+        if settings.temperature is not None:
+            _number(settings.temperature)
+        if as_mapping(settings.bounds) is None:
             raise ValueError("its bounds are no object")
-        for name in ("run", "created", "skill", "visible_hash", "agent"):
-            _text(given[name])
+        for value in (settings.run, settings.created, settings.skill, settings.visible_hash, settings.agent):
+            _text(value)
+        for arm in settings.arms:
+            _text(arm)
 
     def _read_line(self, line: dict[str, Any]) -> None:
         if self._ended:
             raise ValueError("something stands behind its end")
         if trial := as_mapping(line.get("trial")):
             model, case, arm = self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"])
-            row = (model, case, arm, _whole(trial["seed"]), _text(trial.get("key", "")), _text(trial.get("error", "")))
+            key, error = _text(trial.get("key", "")), _text(trial.get("error", ""))
+            row = (model, case, arm, _integer(trial["seed"]), key, error)
             redacted = bool(trial.get("redacted", False))
             self._db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?)", (*map(_ascii, row), redacted))
             self.trials += 1
@@ -170,7 +171,7 @@ class Cassette:
             raise ValueError("it is neither a trial nor a reply")
 
     def _model(self, value: object) -> int:
-        number = _whole(value)
+        number = _integer(value)
         if not 0 <= number < len(self.addresses):
             raise ValueError(f"there is no model {number}")
         return number
@@ -191,22 +192,22 @@ class Cassette:
 
     def reply(self, address: Address, request: str) -> Reply | None:
         """What this model answered to the request with this hash."""
-        model = [one.name for one in self.addresses].index(address.name)
+        model = [each.name for each in self.addresses].index(address.name)
         rows = self._rows("SELECT reply FROM replies WHERE model = ? AND request = ?", model, request)
         return read_recorded(json.loads(rows[0][0])) if rows else None
 
     def trial(self, model: str, case: str, arm: str, seed: int) -> Recorded | None:
-        number = [one.name for one in self.students].index(model)
+        number = [each.name for each in self.students].index(model)
         rows = self._rows(
             "SELECT key, error, redacted FROM trials WHERE case_id = ? AND model = ? AND arm = ? AND seed = ?",
             *(_ascii(case), number, _ascii(arm), seed),
         )
         return Recorded(rows[0][0], json.loads(f'"{rows[0][1]}"'), bool(rows[0][2])) if rows else None
 
-    def seeds(self, case: str, arm: str = "") -> list[int]:
-        """The seeds that a case was run with, in this arm or in any."""
-        query = "SELECT DISTINCT seed FROM trials WHERE case_id = ? AND (? = '' OR arm = ?) ORDER BY seed"
-        return [row[0] for row in self._rows(query, _ascii(case), _ascii(arm), _ascii(arm))]
+    def seeds(self, case: str) -> list[int]:
+        """The seeds that a case was run with."""
+        rows = self._rows("SELECT DISTINCT seed FROM trials WHERE case_id = ? ORDER BY seed", _ascii(case))
+        return [row[0] for row in rows]
 
     @property
     def cases(self) -> set[str]:
@@ -233,15 +234,11 @@ class Cassette:
         self._db.close()
 
 
-def _read_line(stream: BinaryIO | gzip.GzipFile) -> bytes:
-    return stream.readline(MAX_LINE + 1)
-
-
 def read_recorded(row: Mapping[str, Any]) -> Reply:
     """The reply in a line of a cassette; TypeError or ValueError if it is none."""
     usage = dict(row["usage"])
     for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"):
-        if not 0 <= _whole(usage.get(name, 0)) <= MAX_NUMBER:
+        if not 0 <= _integer(usage.get(name, 0)) <= MAX_NUMBER:
             raise ValueError(f"{name} is below 0, or beyond all that is real")
     if usage.get("cost_usd") is not None:
         _number(usage["cost_usd"])
@@ -250,14 +247,14 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
     texts = {name: _text(row.get(name, "")) for name in ("text", "thoughts", "model", "stop_details")}
     calls = as_list(row.get("calls", []))
     thinking = as_list(row.get("thinking", []))
-    if calls is None or thinking is None or not all(as_mapping(one) is not None for one in (*calls, *thinking)):
+    if calls is None or thinking is None or not all(as_mapping(each) is not None for each in (*calls, *thinking)):
         raise ValueError("its calls or thoughts are no list of objects")
     for call in calls:
         ToolCall(_text(call["id"]), _text(call["name"]), {})
         if as_mapping(call["arguments"]) is None:
             raise ValueError("the arguments of a call are no object")
     plain = {"usage": usage, "calls": calls, "thinking": thinking, "stop": row.get("stop", "end"), **texts}
-    seconds, attempts = _number(row.get("seconds", 0.0)), _whole(row.get("attempts", 1))
+    seconds, attempts = _number(row.get("seconds", 0.0)), _integer(row.get("attempts", 1))
     return read_reply(json.dumps(plain | {"seconds": seconds, "attempts": attempts}))
 
 
@@ -274,7 +271,7 @@ def _text(value: object) -> str:
     return value
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
         raise TypeError(f"{value!r:.60} is no whole number")
     return value

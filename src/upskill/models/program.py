@@ -57,15 +57,11 @@ async def run_process(
     except TimeoutError as error:
         raise ModelError(f"`{Path(command[0]).name}` had not answered after {seconds:g} s") from error
     finally:
-        _kill_group(process.pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         if process.returncode is None:
             await process.wait()
     return ProcessResult(code, stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"))
-
-
-def _kill_group(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 async def _write(stream: asyncio.StreamWriter | None, data: bytes) -> None:
@@ -80,14 +76,12 @@ async def _write(stream: asyncio.StreamWriter | None, data: bytes) -> None:
 
 async def _read(stream: asyncio.StreamReader | None) -> bytes:
     assert stream is not None
-    chunks: list[bytes] = []
-    size = 0
+    output = bytearray()
     while chunk := await stream.read(65536):
-        size += len(chunk)
-        if size > MAX_OUTPUT:
+        output += chunk
+        if len(output) > MAX_OUTPUT:
             raise ModelError(f"the command wrote more than {MAX_OUTPUT:,} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
+    return bytes(output)
 
 
 def json_events(output: str) -> Iterator[dict[str, Any]]:

@@ -48,7 +48,6 @@ class CommandRequest:
     """One request as a program needs it, and an empty folder for files that it takes."""
 
     system: str
-    prompt: str
     model: str
     effort: str
     schema: Mapping[str, Any] | None
@@ -117,9 +116,13 @@ class CommandModel:
         empty = folder / "empty"
         empty.mkdir()
         system = "\n\n".join(message.text for message in request.messages if message.role == "system")
+        turns = [message for message in request.messages if message.role != "system"]
+        if len(turns) > 1:
+            prompt = "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns) + "\n\nAssistant:"
+        else:
+            prompt = turns[0].text if turns else ""
         command_request = CommandRequest(
             system=system or DEFAULT_SYSTEM,
-            prompt=_conversation(request),
             model=self.address.model,
             effort=request.effort or self.address.effort,
             schema=request.schema,
@@ -128,12 +131,11 @@ class CommandModel:
         )
         invocation = self.command.invoke(command_request)
         passed_on = (*COMMON_VARIABLES, *self.spec.login_variables)
-        environment = {name: os.environ[name] for name in passed_on if name in os.environ} | dict(
-            invocation.environment
-        )
+        environment = {name: os.environ[name] for name in passed_on if name in os.environ}
+        environment |= invocation.environment
         result = await run_process(
             (self.program, *invocation.arguments),
-            stdin=command_request.prompt,
+            stdin=prompt,
             environment=environment,
             folder=empty,
             seconds=self.context.timeout,
@@ -157,12 +159,3 @@ class CommandModel:
         if about_login:
             self.breaker.record_failure(explained)
         return explained
-
-
-def _conversation(request: Request) -> str:
-    """The user's text, or the whole conversation as one transcript if there were earlier turns."""
-    turns = [message for message in request.messages if message.role != "system"]
-    if len(turns) <= 1:
-        return turns[0].text if turns else ""
-    speakers = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
-    return "\n\n".join(f"{speakers[turn.role]}: {turn.text}" for turn in turns) + "\n\nAssistant:"

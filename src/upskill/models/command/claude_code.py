@@ -38,8 +38,8 @@ def read(output: str) -> Reply:
     text = str(result.get("result") or "")
     reason = str(result.get("stop_reason") or "")
     if result.get("is_error") or result.get("subtype") != "success":
-        words = text or ", ".join(map(str, list_or_empty(result.get("errors")))) or str(result.get("subtype"))
-        raise ModelError(words)
+        errors = ", ".join(map(str, list_or_empty(result.get("errors"))))
+        raise ModelError(text or errors or str(result.get("subtype")))
     if reason == "refusal":
         raise Unanswered(f"the provider refused: {text or reason}", stop="refusal", text=text)
     if (structured := result.get("structured_output")) is not None:

@@ -71,17 +71,12 @@ def read(output: str) -> Reply:
             failure = str(dict_or_empty(event.get("error")).get("message") or "the turn failed")
         elif event.get("type") == "error":
             failure = str(event.get("message") or failure)
-    if usage is None:  # the turn did not end, whatever was said in it
-        raise ModelError(_inner_message(failure))
-    return Reply(text, usage)
-
-
-def _inner_message(text: str) -> str:
-    """The message in a provider's error that a command hands on as it came."""
-    with suppress(ValueError):
-        error = dict_or_empty(json.loads(text))
-        return str(dict_or_empty(error.get("error")).get("message") or error.get("message") or text)
-    return text
+    if usage is not None:
+        return Reply(text, usage)
+    with suppress(ValueError):  # the command hands a provider's error on as it came
+        error = dict_or_empty(json.loads(failure))
+        failure = str(dict_or_empty(error.get("error")).get("message") or error.get("message") or failure)
+    raise ModelError(failure)
 
 
 COMMAND = Command(invoke, read)

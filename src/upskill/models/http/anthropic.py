@@ -100,17 +100,13 @@ class AnthropicModel(HttpModel):
     ) -> None:
         """How long to think. Older models take an older form, so the newest is tried first."""
         effort = request.effort or self.address.effort
-        if not effort:
-            return
         if effort == "none":
             ways = ("disabled", "between_tools")
-            way = next((way for way in ways if f"thinking {way}" not in unsupported_params), "")
-            if way:
+            if way := next((way for way in ways if f"thinking {way}" not in unsupported_params), ""):
                 body["thinking"] = {"type": way}
-            return
-        if forced:  # a model that is forced to call a tool cannot think first
-            return
-        if "thinking adaptive" not in unsupported_params:
+        elif not effort or forced:  # a model that is forced to call a tool cannot think first
+            pass
+        elif "thinking adaptive" not in unsupported_params:
             body["thinking"] = {"type": "adaptive"}
             if "output_config.effort" not in unsupported_params:
                 body["output_config"] = {"effort": EFFORTS.get(effort, effort)}
@@ -140,8 +136,8 @@ class AnthropicModel(HttpModel):
         if reason == "refusal":
             details = dict_or_empty(answer.get("stop_details"))
             reason = details.get("explanation") or details.get("category") or text or "no details"
-            words = f"the provider refused: {self.excerpt(str(reason))}"
-            raise Unanswered(words, stop="refusal", text=text, status=200)
+            error = f"the provider refused: {self.excerpt(str(reason))}"
+            raise Unanswered(error, stop="refusal", text=text, status=200)
         calls = tuple(
             ToolCall(str(block.get("id")), str(block.get("name")), parse_arguments(block.get("input")))
             for block in blocks
@@ -182,27 +178,26 @@ def close_schema(schema: object) -> Any:
         return [close_schema(item) for item in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
-    fields = dict_or_empty(cast("object", schema))
-    kept: dict[str, Any] = {}
+    closed: dict[str, Any] = {}
     unsupported: dict[str, Any] = {}
-    for word, value in fields.items():
-        if word in ("properties", "$defs"):
-            kept[word] = {name: close_schema(inner) for name, inner in dict_or_empty(value).items()}
-        elif word in ("items", "anyOf", "allOf"):
-            kept[word] = close_schema(value)
-        elif word == "oneOf":
-            kept["anyOf"] = close_schema(value)
-        elif (word == "format" and value not in SUPPORTED_FORMATS) or word not in SUPPORTED_KEYWORDS:
-            unsupported[word] = value
+    for keyword, value in dict_or_empty(cast("object", schema)).items():
+        if keyword in ("properties", "$defs"):
+            closed[keyword] = {name: close_schema(inner) for name, inner in dict_or_empty(value).items()}
+        elif keyword in ("items", "anyOf", "allOf"):
+            closed[keyword] = close_schema(value)
+        elif keyword == "oneOf":
+            closed["anyOf"] = close_schema(value)
+        elif (keyword == "format" and value not in SUPPORTED_FORMATS) or keyword not in SUPPORTED_KEYWORDS:
+            unsupported[keyword] = value
         else:
-            kept[word] = value
+            closed[keyword] = value
     unsupported.pop("additionalProperties", None)
-    if kept.get("type") == "object":
-        kept["additionalProperties"] = False
+    if closed.get("type") == "object":
+        closed["additionalProperties"] = False
     if unsupported:
-        limits = ", ".join(f"{word}: {value}" for word, value in unsupported.items())
-        kept["description"] = f"{kept['description']} ({limits})" if kept.get("description") else f"({limits})"
-    return kept
+        limits = ", ".join(f"{keyword}: {value}" for keyword, value in unsupported.items())
+        closed["description"] = f"{closed.get('description', '')} ({limits})".strip()
+    return closed
 
 
 def _object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,8 @@ class Batches(ABC):
 
     def __init__(self, model: HttpModel) -> None:
         self.model = model
+        self.base = model.url.removesuffix("/chat/completions")
+        self.url = f"{self.base}/batches"
 
     @abstractmethod
     def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
@@ -95,11 +97,11 @@ class Batches(ABC):
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
         """Submit requests from `encode_request`; returns the provider's id. Never retried: see `find`."""
 
-    @abstractmethod
-    async def poll(self, batch: str) -> BatchStatus: ...
+    async def poll(self, batch: str) -> BatchStatus:
+        return self._status(await self.request_json(f"{self.url}/{batch}"))
 
     @abstractmethod
-    async def cancel(self, batch: str) -> BatchStatus: ...
+    def _status(self, batch: Mapping[str, Any]) -> BatchStatus: ...
 
     @abstractmethod
     def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
@@ -115,9 +117,12 @@ class Batches(ABC):
         for url in progress.result_urls:
             with TemporaryFile() as file:
                 await self.model.send(url, into=file)
-                for text in file:
-                    if text.strip():
-                        yield self.parse_result(_read_line(text))
+                for text in filter(bytes.strip, file):
+                    try:
+                        line = dict_or_empty(json.loads(text))
+                    except ValueError:
+                        raise ModelError("the results of the batch are not JSON lines", status=200) from None
+                    yield self.parse_result(line)
 
     def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
         """The requests, split into batches that the provider accepts."""
@@ -132,12 +137,16 @@ class Batches(ABC):
         if chunk:
             yield chunk
 
-    async def request_json(
-        self, url: str, content: Mapping[str, Any] | bytes | None = None, *, once: bool = False
-    ) -> Any:
-        """The JSON object at this URL: a GET, or a POST of this content."""
-        body = content if content is None or isinstance(content, bytes) else encode(content)
-        return _parse_object((await self.model.send(url, body, once=once)).body)
+    async def request_json(self, url: str, body: bytes | None = None, *, once: bool = False, form: str = "") -> Any:
+        """The JSON object at this URL: a GET, or a POST of this body."""
+        response = await self.model.send(url, body, once=once, content_type=form)
+        try:
+            answer = dict_or_empty(json.loads(response.body))
+        except ValueError:
+            answer = {}
+        if not answer:
+            raise ModelError("the batch API answered 200 with something that is not a JSON object", status=200)
+        return answer
 
 
 class OpenAIBatches(Batches):
@@ -145,38 +154,24 @@ class OpenAIBatches(Batches):
     max_bytes = 200_000_000
     has_notes = True
 
-    def __init__(self, model: HttpModel) -> None:
-        super().__init__(model)
-        self.base = model.url.removesuffix("/chat/completions")
-
     def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
         return encode({"custom_id": key, "method": "POST", "url": BATCH_PATH, "body": body})
 
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
-        content_type, body = _encode_form({"purpose": "batch"}, "upskill.jsonl", b"\n".join(requests) + b"\n")
-        upload = _parse_object((await self.model.send(f"{self.base}/files", body, content_type=content_type)).body)
-        batch = await self.request_json(
-            f"{self.base}/batches",
-            {
-                "input_file_id": upload.get("id"),
-                "endpoint": BATCH_PATH,
-                "completion_window": "24h",
-                "metadata": {NOTE_FIELD: note},
-            },
-            once=True,
-        )
-        return _batch_id(batch)
-
-    async def poll(self, batch: str) -> BatchStatus:
-        return self._status(await self.request_json(f"{self.base}/batches/{batch}"))
-
-    async def cancel(self, batch: str) -> BatchStatus:
-        return self._status(await self.request_json(f"{self.base}/batches/{batch}/cancel", b""))
+        content_type, body = _encode_form(b"\n".join(requests) + b"\n")
+        upload = await self.request_json(f"{self.base}/files", body, form=content_type)
+        batch = {
+            "input_file_id": upload.get("id"),
+            "endpoint": BATCH_PATH,
+            "completion_window": "24h",
+            "metadata": {NOTE_FIELD: note},
+        }
+        return _batch_id(await self.request_json(self.url, encode(batch), once=True))
 
     async def find(self, note: str) -> str | None:
         after = ""
         for _ in range(MAX_PAGES):
-            page = await self.request_json(f"{self.base}/batches?limit=100{after}")
+            page = await self.request_json(f"{self.url}?limit=100{after}")
             batches = [dict_or_empty(item) for item in list_or_empty(page.get("data"))]
             for batch in batches:
                 if dict_or_empty(batch.get("metadata")).get(NOTE_FIELD) == note:
@@ -188,20 +183,16 @@ class OpenAIBatches(Batches):
 
     def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
         key = str(line.get("custom_id") or "")
-        response, error = dict_or_empty(line.get("response")), dict_or_empty(line.get("error"))
-        if response:
+        if response := dict_or_empty(line.get("response")):
             body = json.dumps(response.get("body")).encode()
             return BatchResult(key, Response(count_or_zero(response.get("status_code")) or 200, {}, body))
-        return BatchResult(key, None, _error_message(error) or "no details")
+        return BatchResult(key, None, _error_message(line.get("error")) or "no details")
 
     def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
         counts = dict_or_empty(batch.get("request_counts"))
         status = str(batch.get("status") or "unknown")
         files = [batch.get("output_file_id"), batch.get("error_file_id")]
-        errors = [
-            _error_message(dict_or_empty(error))
-            for error in list_or_empty(dict_or_empty(batch.get("errors")).get("data"))
-        ]
+        errors = map(_error_message, list_or_empty(dict_or_empty(batch.get("errors")).get("data")))
         return BatchStatus(
             id=_batch_id(batch),
             status=status,
@@ -224,13 +215,7 @@ class AnthropicBatches(Batches):
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
         del note  # this API has no field for it
         body = b'{"requests":[' + b",".join(requests) + b"]}"
-        return _batch_id(await self.request_json(f"{self.model.url}/batches", body, once=True))
-
-    async def poll(self, batch: str) -> BatchStatus:
-        return self._status(await self.request_json(f"{self.model.url}/batches/{batch}"))
-
-    async def cancel(self, batch: str) -> BatchStatus:
-        return self._status(await self.request_json(f"{self.model.url}/batches/{batch}/cancel", b""))
+        return _batch_id(await self.request_json(self.url, body, once=True))
 
     def parse_result(self, line: Mapping[str, Any]) -> BatchResult:
         key, result = str(line.get("custom_id") or ""), dict_or_empty(line.get("result"))
@@ -262,9 +247,8 @@ class AnthropicBatches(Batches):
     def _results_url(self, batch: Mapping[str, Any]) -> str:
         """The URL that the provider gives, unless it is on another server, which must not get the key."""
         stated = str(batch.get("results_url") or "")
-        ours, theirs = urlsplit(self.model.url), urlsplit(stated)
-        same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc)
-        return stated if same else f"{self.model.url}/batches/{_batch_id(batch)}/results"
+        same_server = urlsplit(self.url)[:2] == urlsplit(stated)[:2]
+        return stated if same_server else f"{self.url}/{_batch_id(batch)}/results"
 
 
 def supports_batches(address: Address) -> bool:
@@ -274,23 +258,6 @@ def supports_batches(address: Address) -> bool:
     return address.provider in BATCHES
 
 
-def _parse_object(body: bytes) -> dict[str, Any]:
-    try:
-        answer = dict_or_empty(json.loads(body))
-    except ValueError:
-        answer = {}
-    if not answer:
-        raise ModelError("the batch API answered 200 with something that is not a JSON object", status=200)
-    return answer
-
-
-def _read_line(text: bytes) -> dict[str, Any]:
-    try:
-        return dict_or_empty(json.loads(text))
-    except ValueError:
-        raise ModelError("the results of the batch are not JSON lines", status=200) from None
-
-
 def _batch_id(batch: Mapping[str, Any]) -> str:
     value = batch.get("id")
     if not isinstance(value, str) or not value:
@@ -298,19 +265,25 @@ def _batch_id(batch: Mapping[str, Any]) -> str:
     return value
 
 
-def _error_message(error: Mapping[str, Any]) -> str:
+def _error_message(value: object) -> str:
+    error = dict_or_empty(value)
     message, code = str(error.get("message") or ""), str(error.get("code") or "")
     return f"{message} ({code})" if message and code else message or code
 
 
-def _encode_form(fields: Mapping[str, str], file_name: str, file: bytes) -> tuple[str, bytes]:
-    """Fields and a file as multipart/form-data: the content type and the body."""
+def _encode_form(file: bytes) -> tuple[str, bytes]:
+    """A file of requests as multipart/form-data: the content type and the body."""
     boundary = secrets.token_hex(16)
-    parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-        for name, value in fields.items()
-    ]
-    head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{file_name}"\r\n'
-    head += "Content-Type: application/octet-stream\r\n\r\n"
-    body = b"".join(["".join(parts).encode(), head.encode(), file, f"\r\n--{boundary}--\r\n".encode()])
+    head = (
+        f"--{boundary}",
+        'Content-Disposition: form-data; name="purpose"',
+        "",
+        "batch",
+        f"--{boundary}",
+        'Content-Disposition: form-data; name="file"; filename="upskill.jsonl"',
+        "Content-Type: application/octet-stream",
+        "",
+        "",
+    )
+    body = "\r\n".join(head).encode() + file + f"\r\n--{boundary}--\r\n".encode()
     return f"multipart/form-data; boundary={boundary}", body

@@ -12,6 +12,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import unescape
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
@@ -71,12 +72,7 @@ class HttpModel(ABC):
     key_variable = ""  # named in hints
 
     def __init__(
-        self,
-        address: Address,
-        url: str,
-        key: str,
-        context: ModelContext,
-        transport: Transport | None = None,
+        self, address: Address, url: str, key: str, context: ModelContext, transport: Transport | None = None
     ) -> None:
         self.address = address
         self.url = url
@@ -118,17 +114,9 @@ class HttpModel(ABC):
                 self.breaker.record_failure(error)
             raise
         self.breaker.record_success()
-        reply = reply.with_timing(time.monotonic() - started, attempts)
-        usage = reply.usage
-        logger.info(
-            "%s: replied with %d tokens to %d in %.2f s (%d attempts)",
-            self.address.name,
-            usage.output_tokens,
-            usage.input_tokens,
-            reply.seconds,
-            attempts,
-        )
-        return reply
+        seconds = time.monotonic() - started
+        logger.info("%s: replied in %.2f s (%d attempts): %s", self.address.name, seconds, attempts, reply.usage)
+        return replace(reply, seconds=seconds, attempts=attempts)
 
     async def close(self) -> None:
         if self._shares_transport:
@@ -165,28 +153,32 @@ class HttpModel(ABC):
 
         `unsupported_params` are those that the request was built without.
         """
-        learned = self._unsupported_param(response, self.build_body(request, unsupported_params))
-        if not learned or learned in unsupported_params:
+        text = _error_text(response.body, with_fields=True)
+        if not re.search(UNSUPPORTED_PARAM, text):
             return False
-        self.unsupported_params |= {learned}
+        param = self.rejected_param(text, self.build_body(request, unsupported_params))
+        if not param or param in unsupported_params:
+            return False
+        self.tell_once(f"{self.address.name}: the server does not support {param}; continuing without it")
+        self.unsupported_params |= {param}
         return True
 
     async def _reply_with_retries(self, request: Request) -> tuple[Reply, int]:
         """The reply and how many HTTP calls it took: retries, and one more for each unsupported parameter."""
         unsupported_params = self.unsupported_params
-        body = self.build_body(request, unsupported_params)
+
+        def encoded() -> bytes:
+            return encode(self.build_body(request, unsupported_params))
 
         def without_rejected_param(response: Response) -> bytes | None:
-            nonlocal unsupported_params, body
-            param = self._unsupported_param(response, body) if response.status in (400, 422) else ""
-            if not param or param in unsupported_params:
+            nonlocal unsupported_params
+            if response.status not in (400, 422) or not self.learn_from(response, request, unsupported_params):
                 return None
-            unsupported_params = self.unsupported_params = self.unsupported_params | {param}
-            body = self.build_body(request, unsupported_params)
-            return encode(body)
+            unsupported_params = self.unsupported_params
+            return encoded()
 
         response, attempts = await self._send_with_retries(
-            self.url, self._headers, self.timeouts, encode(body), rewrite=without_rejected_param
+            self.url, self._headers, self.timeouts, encoded(), rewrite=without_rejected_param
         )
         return self._parse_paid_reply(self._decode(response), request), attempts
 
@@ -208,7 +200,8 @@ class HttpModel(ABC):
             tries += 1
             started = await self._limiter.acquire()
             try:
-                response = await self._exchange(url, headers, timeouts, body, into)
+                response = await self.transport.send(url, headers, timeouts, body, into)
+                self._log(url, body, response)
             except TransportError as error:
                 if once and error.kind != "connect":
                     raise ModelError(self.excerpt(error.message)) from error
@@ -229,31 +222,15 @@ class HttpModel(ABC):
             await asyncio.sleep(wait)
             count_retry()
 
-    async def _exchange(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        timeouts: Timeouts,
-        body: bytes | None,
-        into: IO[bytes] | None,
-    ) -> Response:
-        """One HTTP request, logged without its headers."""
-        started = time.monotonic()
-        response = await self.transport.send(url, headers, timeouts, body, into)
-        logger.info(
-            "%s: %s %s: %d in %.2f s",
-            self.address.name,
-            "GET" if body is None else "POST",
-            url.partition("?")[0],
-            response.status,
-            time.monotonic() - started,
-        )
+    def _log(self, url: str, body: bytes | None, response: Response) -> None:
+        """Log an HTTP request, without its headers."""
+        method = "GET" if body is None else "POST"
+        logger.info("%s: %s %s: %d", self.address.name, method, url.partition("?")[0], response.status)
         if logger.isEnabledFor(logging.DEBUG):
             sent, received = (
                 redact(data.decode("utf-8", "replace"), self._secrets) for data in (body or b"", response.body)
             )
             logger.debug("%s: sent %s, received %s", self.address.name, sent or "nothing", received or "nothing")
-        return response
 
     def _parse_paid_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         """The reply; where there is none that could be scored, the error says what was paid for it all the same."""
@@ -291,13 +268,11 @@ class HttpModel(ABC):
         return self._log_retry(self.excerpt(error.message), backoff(tries + 1))
 
     def _unreachable(self, error: TransportError) -> ModelError:
-        if error.kind != "connect":
-            return ModelError(self.excerpt(error.message))
-        row = ENDPOINTS.get(self.address.endpoint)
-        if row and row.start and is_loopback(self.url):
-            server = _origin(self.url)
+        server, row = _origin(self.url), ENDPOINTS.get(self.address.endpoint)
+        if error.kind == "connect" and row and row.start and is_loopback(self.url):
             return ModelError(f"{row.title} is not running: nothing answers at {server}; start it with `{row.start}`")
-        return ModelError(self.excerpt(error.message), f"Is the server at {_origin(self.url)} running?")
+        hint = f"Is the server at {server} running?" if error.kind == "connect" else ""
+        return ModelError(self.excerpt(error.message), hint)
 
     def _delay_after_response(self, response: Response, tries: int, started: float) -> float:
         """Seconds until the next attempt after an error status; raises the ModelError when there is none."""
@@ -331,13 +306,6 @@ class HttpModel(ABC):
         if re.search(OUT_OF_CREDIT, text):
             hint = "The account has no credit left."
         return ModelError(message, hint, status=status)
-
-    def _unsupported_param(self, response: Response, body: Mapping[str, Any]) -> str:
-        text = _error_text(response.body, with_fields=True)
-        param = self.rejected_param(text, body) if re.search(UNSUPPORTED_PARAM, text) else ""
-        if param:
-            self.tell_once(f"{self.address.name}: the server does not support {param}; continuing without it")
-        return param
 
     def _decode(self, response: Response) -> dict[str, Any]:
         """The JSON object of a 200, which some servers also use for errors."""
@@ -425,11 +393,9 @@ def _error_text(body: bytes, *, with_fields: bool = False) -> str:
         answer = next(iter(cast("list[Any]", answer)), "")
     fields = dict_or_empty(cast("object", answer))
     error: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
-    if isinstance(error, dict):
-        inner = dict_or_empty(cast("object", error))
-        code = inner.get("code") or inner.get("type")
-        message: Any = inner.get("message") or inner
-        if not isinstance(message, str):
-            message = json.dumps(message, ensure_ascii=False)
-        return f"{message} ({code})" if isinstance(code, str) and code not in message else message
-    return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    inner = dict_or_empty(error)
+    code = inner.get("code") or inner.get("type")
+    message: Any = inner.get("message") or error
+    if not isinstance(message, str):
+        message = json.dumps(message, ensure_ascii=False)
+    return f"{message} ({code})" if isinstance(code, str) and code not in message else message

@@ -27,19 +27,21 @@ STOP_REASONS: dict[str, Stop] = {
     "tool_calls": "tools",
     "function_call": "tools",
 }
-NEEDS_COMPLETION_TOKENS = re.compile(
-    r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)"
-)  # OpenAI's models that take only max_completion_tokens
+# OpenAI's models that take only max_completion_tokens.
+NEEDS_COMPLETION_TOKENS = re.compile(r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)")
 FILTERED = frozenset(("content_filter", "safety", "sensitive", "prohibited_content", "recitation", "blocklist"))
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 REASONING_FIELDS = ("reasoning_content", "reasoning")  # depending on the server
+RESENT_FIELDS = (*REASONING_FIELDS, "reasoning_details")  # some servers require them with the tool calls
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
     endpoint = ENDPOINTS[address.endpoint or "openai"]
-    return ChatCompletionsModel(
-        address, endpoint, resolve_base_url(address, endpoint, context), find_key(endpoint, context), context
-    )
+    base_url = resolve_base_url(address, endpoint, context)
+    key = next(filter(None, (context.keys.get(variable, "") for variable in endpoint.key_variables)), "").strip()
+    if not key and endpoint.key_required:
+        raise missing_key(endpoint.name, endpoint.key_variables[0])
+    return ChatCompletionsModel(address, endpoint, base_url, key, context)
 
 
 def resolve_base_url(address: Address, endpoint: Endpoint, context: ModelContext) -> str:
@@ -52,13 +54,6 @@ def resolve_base_url(address: Address, endpoint: Endpoint, context: ModelContext
             f"Give --base-url, or set {endpoint.url_variables[0]}." if endpoint.url_variables else "Give --base-url.",
         )
     return check_base_url(address, url).rstrip("/").removesuffix("/chat/completions")
-
-
-def find_key(endpoint: Endpoint, context: ModelContext) -> str:
-    key = next(filter(None, (context.keys.get(variable, "") for variable in endpoint.key_variables)), "")
-    if not key and endpoint.key_required:
-        raise missing_key(endpoint.name, endpoint.key_variables[0])
-    return key.strip()
 
 
 class ChatCompletionsModel(HttpModel):
@@ -78,8 +73,9 @@ class ChatCompletionsModel(HttpModel):
         super().__init__(address, f"{base_url.rstrip('/')}/chat/completions", key, context, transport)
         self.endpoint = endpoint
         self.price = price_for(replace(address, base_url=base_url), context.prices)
-        newer = bool(NEEDS_COMPLETION_TOKENS.match(address.model)) if endpoint.limit_field == "auto" else False
-        self._limit_field = endpoint.limit_field if endpoint.limit_field != "auto" else LIMIT_FIELDS[newer]
+        self._limit_field = endpoint.limit_field
+        if endpoint.limit_field == "auto":
+            self._limit_field = LIMIT_FIELDS[bool(NEEDS_COMPLETION_TOKENS.match(address.model))]
 
     def build_headers(self, key: str) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "upskill"}
@@ -130,15 +126,16 @@ class ChatCompletionsModel(HttpModel):
         reason = str(choice.get("finish_reason") or "")
         text, thoughts = _text_and_thoughts(message)
         if refusal := message.get("refusal"):
-            words = f"the provider refused: {self.excerpt(str(refusal))}"
-            raise Unanswered(words, stop="refusal", text=str(refusal), status=200)
+            error = f"the provider refused: {self.excerpt(str(refusal))}"
+            raise Unanswered(error, stop="refusal", text=str(refusal), status=200)
         if reason.lower() in FILTERED:
-            words = f"the provider's content filter stopped the answer: {self.excerpt(text) or reason}"
-            raise Unanswered(words, stop="refusal", text=text, status=200)
-        if not message and isinstance(answer.get("choices"), list):  # what Gemini's filter leaves of an answer
-            raise Unanswered(f"the answer has no choices: {self.excerpt(json.dumps(answer))}", stop="other", status=200)
+            error = f"the provider's content filter stopped the answer: {self.excerpt(text) or reason}"
+            raise Unanswered(error, stop="refusal", text=text, status=200)
         if not message:
-            raise ModelError(f"the answer has no choices: {self.excerpt(json.dumps(answer))}", status=200)
+            error = f"the answer has no choices: {self.excerpt(json.dumps(answer))}"
+            if isinstance(answer.get("choices"), list):  # what Gemini's filter leaves of an answer
+                raise Unanswered(error, stop="other", status=200)
+            raise ModelError(error, status=200)
         if reason in ("error", "insufficient_system_resource") or choice.get("error"):
             cause = dict_or_empty(choice.get("error")).get("message") or reason
             raise ModelError(f"the provider broke off the answer: {self.excerpt(str(cause))}", status=200)
@@ -200,9 +197,9 @@ def _write_message(message: Message) -> dict[str, Any]:
     written: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.calls:
         extras: dict[str, Any] = {}
-        for kept in message.thinking:
-            written |= {field: kept[field] for field in (*REASONING_FIELDS, "reasoning_details") if field in kept}
-            extras |= dict_or_empty(kept.get("extra_content"))
+        for thinking in message.thinking:
+            written |= {field: thinking[field] for field in RESENT_FIELDS if field in thinking}
+            extras |= dict_or_empty(thinking.get("extra_content"))
         written["tool_calls"] = [_write_call(call, extras.get(call.id)) for call in message.calls]
         written["content"] = message.text or None
     return written
@@ -239,10 +236,8 @@ def _text_and_thoughts(message: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _thinking_to_resend(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """The thinking that some servers require to be sent back with the tool calls."""
-    kept = {field: message[field] for field in (*REASONING_FIELDS, "reasoning_details") if message.get(field)}
+    thinking = {field: message[field] for field in RESENT_FIELDS if message.get(field)}
     calls = [dict_or_empty(call) for call in list_or_empty(message.get("tool_calls"))]
-    extras = {str(call.get("id")): call["extra_content"] for call in calls if call.get("extra_content")}
-    if extras:
-        kept["extra_content"] = extras
-    return (kept,) if kept else ()
+    if extras := {str(call.get("id")): call["extra_content"] for call in calls if call.get("extra_content")}:
+        thinking["extra_content"] = extras
+    return (thinking,) if thinking else ()
