@@ -1,8 +1,7 @@
 """A Loopback is an API server on this machine that speaks both wire formats, for tests and for benchmarks.
 
 It holds every request against the provider's published shape, writes it down, and answers as told: by a function of
-the call, by a text, or with a trouble. `python tests/loopback.py --port 0` serves other processes; the first line it
-prints is `{"url": ...}`, and `GET /log` says what was asked.
+the call, by a text, or with a trouble.
 
     async with Loopback(answer=lambda call: call.prompt.upper()) as server:
         model = await Models(...).get(resolve("any-name", base_url=server.url))
@@ -12,18 +11,14 @@ prints is `{"url": ...}`, and `GET /log` says what was asked.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import json
 import math
 import re
-import signal
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from aiohttp import web
@@ -253,7 +248,6 @@ class ChatRequest(Shape):
 
 class CacheControl(Shape):
     type: Literal["ephemeral"]
-    ttl: Literal["5m", "1h"] | None = None
 
 
 class TextBlock(Shape):
@@ -470,7 +464,6 @@ class Batch:
     asked: dict[str, dict[str, Any]]
     metadata: Mapping[str, str] | None = None
     polls: int = 0
-    canceled: bool = False
     lines: list[tuple[str, bool]] | None = None  # once it has ended: the results, and whether each is an answer
 
 
@@ -478,8 +471,8 @@ class Loopback:
     """`answer` is a text, or a function of the call; each of `script` is said once, first of all.
 
     `key` is the only API key accepted. `rejects` are request fields that the models here do not take, and that are
-    refused in the provider's own words. Requests of a wrong shape are refused, and leaving the block raises, unless
-    `check` is off, as for a benchmark. Nobody is answered before `together` calls are there at the same time.
+    refused in the provider's own words. Requests of a wrong shape are refused, and leaving the block raises. Nobody is
+    answered before `together` calls are there at the same time.
 
     Batches are answered by the same function, and end after `batch_polls` looks at them. `fate` says what else than an
     answer may come of a request in one, `batch_fails` are the words with which OpenAI turns a whole file down, and each
@@ -496,9 +489,6 @@ class Loopback:
         rejects: Iterable[str] = (),
         latency: float = 0.0,
         together: int = 0,
-        port: int = 0,
-        keep: int = 10_000,
-        check: bool = True,
         batch_polls: int = 0,
         batch_page: int = 100,
         fate: Callable[[Call], Fate] = lambda _: "answered",
@@ -520,13 +510,12 @@ class Loopback:
         self.latency = latency
         self.together = together
         self._are_together = asyncio.Event()
-        self.check = check
-        self.requests: deque[Logged] = deque(maxlen=keep)
+        self.requests: deque[Logged] = deque(maxlen=10_000)
         self.calls: Counter[str] = Counter()  # by model
         self.invalid: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
-        self._port = port
+        self._port = 0
         self._runner: web.AppRunner | None = None
 
     @property
@@ -544,14 +533,12 @@ class Loopback:
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/log", self._log)
         app.router.add_post("/v1/files", self._upload)
         app.router.add_get("/v1/files/{id}/content", self._download)
         for path, create in (("/v1/batches", self._create_of_file), ("/v1/messages/batches", self._create_of_messages)):
             app.router.add_post(path, create)
             app.router.add_get(path, self._list)
             app.router.add_get(path + "/{id}", self._poll)
-            app.router.add_post(path + "/{id}/cancel", self._cancel)
         app.router.add_get("/v1/messages/batches/{id}/results", self._results)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
@@ -583,17 +570,6 @@ class Loopback:
         del request
         names = sorted(self.calls) or ["loopback"]
         return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
-
-    async def _log(self, request: web.Request) -> web.StreamResponse:
-        told: dict[str, Any] = {
-            "calls": self.calls.total(),
-            "by_model": dict(self.calls),
-            "most_at_once": self.most_at_once,
-            "invalid": self.invalid,
-        }
-        if request.query.get("full"):
-            told["requests"] = [{"path": r.path, "headers": dict(r.headers), "body": r.body} for r in self.requests]
-        return web.json_response(told)
 
     async def _serve(self, request: web.Request, format_: Format) -> web.StreamResponse:
         self.at_once += 1
@@ -690,16 +666,9 @@ class Loopback:
         if batch is None:
             return self._unknown(request)
         batch.polls += 1
-        if batch.lines is None and (batch.polls > self.batch_polls or batch.canceled):
+        if batch.lines is None and batch.polls > self.batch_polls:
             batch.lines = [self._batch_line(batch, key, body, request.headers) for key, body in batch.asked.items()]
             batch.lines.reverse()  # results come in any order
-        return web.json_response(self._file_batch(batch) if batch.format == "openai" else self._message_batch(batch))
-
-    async def _cancel(self, request: web.Request) -> web.StreamResponse:
-        batch = self.batches.get(request.match_info["id"])
-        if batch is None:
-            return self._unknown(request)
-        batch.canceled = True
         return web.json_response(self._file_batch(batch) if batch.format == "openai" else self._message_batch(batch))
 
     async def _results(self, request: web.Request) -> web.StreamResponse:
@@ -713,7 +682,7 @@ class Loopback:
     def _batch_line(self, batch: Batch, key: str, body: dict[str, Any], headers: Mapping[str, str]) -> tuple[str, bool]:
         """What came of one request, as the provider writes it down, and whether that is an answer."""
         call = _call(batch.format, body, headers)
-        fate = "canceled" if batch.canceled else self.fate(call)
+        fate = self.fate(call)
         if fate == "forgotten":
             return "", False
         spoken: Spoken | None = None
@@ -725,10 +694,10 @@ class Loopback:
         return json.dumps(write(key, fate, said, call)), isinstance(said, Say)
 
     def _file_batch(self, batch: Batch) -> dict[str, Any]:
-        status = "cancelling" if batch.canceled else "in_progress" if batch.polls else "validating"
+        status = "in_progress" if batch.polls else "validating"
         files: dict[str, str | None] = {"output_file_id": None, "error_file_id": None}
         if batch.lines is not None:
-            status = "failed" if self.batch_fails else "cancelled" if batch.canceled else "completed"
+            status = "failed" if self.batch_fails else "completed"
             for name, answers in (("output_file_id", True), ("error_file_id", False)):
                 lines = [line for line, is_answer in batch.lines if line and is_answer is answers]
                 if lines and not self.batch_fails:
@@ -763,7 +732,7 @@ class Loopback:
         return {
             "id": batch.id,
             "type": "message_batch",
-            "processing_status": "ended" if ended else "canceling" if batch.canceled else "in_progress",
+            "processing_status": "ended" if ended else "in_progress",
             "request_counts": {"processing": 0 if ended else len(batch.asked), **counts},
             "created_at": "2026-01-01T00:00:00Z",
             "expires_at": "2026-01-02T00:00:00Z",
@@ -831,8 +800,7 @@ class Loopback:
         try:
             if call.format == "anthropic" and "anthropic-version" not in headers:
                 raise ValueError("anthropic-version: header is required")
-            if self.check:
-                SHAPES[call.format].validate_json(data)
+            SHAPES[call.format].validate_json(data)
         except (ValidationError, ValueError) as error:
             self.invalid.append(f"{call.format}: {error}")
             return refuse(400, f"the request has not the published shape: {error}", "invalid_request_error")
@@ -1032,54 +1000,3 @@ class Gate:
     def __call__(self, call: Call) -> Spoken:
         self.left -= 1
         return self.answer(call) if self.left >= 0 else Trouble("silence", seconds=3600)
-
-
-def echo_prompt(call: Call) -> str:
-    return call.prompt
-
-
-def echo_system(call: Call) -> str:
-    return call.system
-
-
-def answers_by_rule(rules: list[dict[str, str]]) -> Answer:
-    """The answer of the first rule whose `when` is in the prompt, and whose `system` is in the system text."""
-
-    def answer(call: Call) -> str:
-        for rule in rules:
-            if rule.get("when", "") in call.prompt and rule.get("system", "") in call.system:
-                return rule["answer"]
-        return hashed_answer(call)
-
-    return answer
-
-
-async def _serve_forever(options: argparse.Namespace) -> None:
-    answer: Answer = hashed_answer
-    if options.answers:
-        answer = answers_by_rule(json.loads(Path(options.answers).read_text(encoding="utf-8")))
-    elif options.echo:
-        answer = echo_prompt if options.echo == "prompt" else echo_system
-    server = Loopback(answer, key=options.key, latency=options.latency, port=options.port, check=options.check)
-    await server.start()
-    print(json.dumps({"url": server.url, "root": server.root}), flush=True)
-    ended = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, ended.set)
-    await ended.wait()
-    await server.stop()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="An API server on this machine that speaks both wire formats.")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--no-check", dest="check", action="store_false", help="take requests of any shape")
-    parser.add_argument("--key", default="", help="the only API key that is accepted")
-    parser.add_argument("--answers", default="", help="a JSON list of {when, system, answer}; the first that fits")
-    parser.add_argument("--echo", choices=("prompt", "system"), help="answer with what was sent")
-    asyncio.run(_serve_forever(parser.parse_args()))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -88,7 +88,7 @@ class StandIn:
     def says(self, events: list[dict[str, Any]], code: int = 0, complaint: str = "", script: str = "") -> None:
         output = "\n".join(json.dumps(event) for event in events)
         self.program.write_text(
-            f"#!{sys.executable}\n"
+            f"#!{sys.executable} -SE\n"
             "import json, os, subprocess, sys, time\n"
             "told = {'argv': sys.argv[1:], 'env': dict(os.environ), 'cwd': os.getcwd(),\n"
             "        'files': os.listdir(), 'stdin': sys.stdin.read()}\n"
@@ -268,16 +268,15 @@ async def test_a_command_that_only_complains_is_quoted_without_its_login(
     assert "login" in error.hint
 
 
-async def test_ten_refused_logins_in_a_row_stop_the_model(path: Path) -> None:
+async def test_refused_logins_in_a_row_stop_the_model(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upskill.models.throttling.MAX_FAILURES", 2)
     StandIn(path, "claude").says([], code=1, complaint="Not logged in")
     async with Models(ModelContext()) as models:
         model = await models.get(resolve("claude-code"))
-        errors: list[ModelError] = []
-        for _ in range(11):
+        for is_fatal in (False, True, True):
             with pytest.raises(ModelError) as caught:
                 await model.reply(HELLO)
-            errors.append(caught.value)
-    assert [error.fatal for error in errors] == [False] * 9 + [True] * 2
+            assert caught.value.fatal == is_fatal
 
 
 async def test_a_command_that_takes_too_long_is_killed_with_everything_it_started(

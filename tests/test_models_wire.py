@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -489,29 +487,6 @@ async def test_a_proxy_of_the_environment_carries_calls_to_other_machines(monkey
                 await far.reply(HELLO)
         await runner.cleanup()
     assert asked == ["http://far.example/v1/chat/completions"]
-
-
-async def test_the_loopback_serves_other_processes_and_tells_what_it_was_asked(tmp_path: Path) -> None:
-    rules = tmp_path / "answers.json"
-    rules.write_text(json.dumps([{"when": "hello", "system": "kind", "answer": "Hello!"}]), encoding="utf-8")
-    place = Path(__file__).parent / "loopback.py"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(place), "--answers", str(rules), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    url = json.loads(await process.stdout.readline())["url"]
-    async with Models(ModelContext()) as models:
-        model = await models.get(resolve("tiny", base_url=url))
-        first = await model.reply(HELLO)
-        others = [await model.reply(Request((Message("user", "Hm?"),), seed=seed)) for seed in (1, 1, 2)]
-    async with ClientSession() as session, session.get(url.removesuffix("/v1") + "/log?full=1") as response:
-        log = await response.json()
-    process.terminate()
-    await process.wait()
-    assert first.text == "Hello!"
-    assert others[0].text == others[1].text != others[2].text
-    assert (log["calls"], log["by_model"], log["invalid"]) == (4, {"tiny": 4}, [])
-    assert log["requests"][0]["body"]["messages"][1]["content"] == "Say hello."
 
 
 async def test_the_loopback_does_not_let_a_wrong_shape_pass() -> None:
