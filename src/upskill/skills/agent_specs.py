@@ -20,7 +20,7 @@ class AgentSpec:
     title: str  # what people read
     aliases: tuple[str, ...] = ()
     # Skills
-    project_skills: str = ""  # below the folder of a project
+    project_skills: str = ".agents/skills"  # below the folder of a project
     user_skills: str = ""  # below the home folder
     skill_tool: tuple[str, str] = ("", "")  # the tool that opens a skill, and its argument with the skill's name
     # The program
@@ -56,12 +56,7 @@ class AgentSpec:
 AGENT_SPECS: dict[str, AgentSpec] = {
     spec.name: spec
     for spec in (
-        AgentSpec(
-            name="generic",
-            title="any agent that reads .agents",
-            project_skills=".agents/skills",
-            user_skills=".agents/skills",
-        ),
+        AgentSpec(name="generic", title="any agent that reads .agents", user_skills=".agents/skills"),
         AgentSpec(
             name="claude-code",
             title="Claude Code",
@@ -90,7 +85,6 @@ AGENT_SPECS: dict[str, AgentSpec] = {
         AgentSpec(
             name="codex",
             title="Codex",
-            project_skills=".agents/skills",
             user_skills=".agents/skills",
             program="codex",
             install="npm install -g @openai/codex",
@@ -112,7 +106,6 @@ AGENT_SPECS: dict[str, AgentSpec] = {
         AgentSpec(
             name="opencode",
             title="opencode",
-            project_skills=".agents/skills",
             user_skills=".config/opencode/skills",
             skill_tool=("skill", "name"),
             program="opencode",
@@ -144,7 +137,6 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             name="gemini-cli",
             title="Gemini CLI",
             aliases=("gemini_cli",),
-            project_skills=".agents/skills",
             user_skills=".gemini/skills",
             folder=".gemini",
             session_files=("tmp/*/chats/session-*.json", "tmp/*/chats/session-*.jsonl"),
@@ -154,7 +146,6 @@ AGENT_SPECS: dict[str, AgentSpec] = {
         AgentSpec(
             name="copilot",
             title="GitHub Copilot",
-            project_skills=".agents/skills",
             user_skills=".copilot/skills",
             folder=".copilot",
             moved_folder="$COPILOT_HOME",

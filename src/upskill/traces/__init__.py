@@ -5,8 +5,7 @@ other programs and recognises a file by its content.
 
     readers         one file a format
     redaction       takes secrets and home folders out of a trace
-    formats         Format: how a kind of file is recognised and read
-    trace_builder   TraceBuilder: builds a Trace while lines go by
+    formats         Format: how a kind of file is recognized and read; TraceBuilder
     values          values out of files in which anything may be missing
     sessions        the sessions that agents keep on this machine: `claude-code:last`
 """

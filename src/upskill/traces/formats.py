@@ -1,10 +1,12 @@
-"""A Format: a kind of trace file, how it is recognized by a sample of its content, and how it is read."""
+"""A Format: a kind of trace file, how it is recognized by a Sample of its content, and the builder that reads it."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
@@ -15,11 +17,21 @@ from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.installation import add_extra
 from upskill.plain import as_list, as_mapping
-from upskill.traces import FORMATS, Trace
-from upskill.traces.values import Row, parse_line
+from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage
+from upskill.traces.values import (
+    Row,
+    as_row,
+    block_text,
+    content_text,
+    is_object,
+    parse_arguments,
+    parse_line,
+    seconds_between,
+)
 
 SAMPLE_BYTES = 1_000_000  # the first line of a Codex session alone may have 60,000
 MAX_SAMPLE_ROWS = 50
+MAX_WARNINGS = 5
 MAX_DOCUMENT_BYTES = 200_000_000  # of one JSON value, which is read whole
 MAX_TRACE_BYTES = 2_000_000_000  # of a file of lines
 HINT = "`upskill trace list` shows the sessions that are here."
@@ -31,14 +43,14 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 class Format:
     """A kind of trace file.
 
-    `sessions` lists those in a file that holds many: id, time of the last change, folder. `is_main` is for agents that
+    `sessions` lists those in a file that holds many: id, and time of the last change. `is_main` is for agents that
     keep the sessions of their sub-agents beside those that people start.
     """
 
     title: str
     read: Callable[[Path], Trace]
     detects: Callable[[Sample], bool]
-    sessions: Callable[[Path], list[tuple[str, float, str]]] | None = None
+    sessions: Callable[[Path], list[tuple[str, float]]] | None = None
     is_main: Callable[[Path], bool] | None = None
 
 
@@ -120,10 +132,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def split_path(path: Path) -> tuple[Path, str]:
     """The file, and the session that the path names inside it: `opencode.db/ses_1`, `conversations.json/ID`."""
-    try:
-        inside = path.parent.is_file()
-    except (OSError, ValueError):
-        inside = False
+    inside = os.path.isfile(path.parent)  # noqa: PTH113 - never raises
     return (path.parent, path.name) if inside else (path, "")
 
 
@@ -212,8 +221,216 @@ def _detect_format(sample: Sample) -> str:
         known: Format = FORMATS.load(name)
         if known.detects(sample):
             return name
-    why = f": {sample.parse_error}" if sample.parse_error else ""
+    why = sample.parse_error and f": {sample.parse_error}"
     raise UsageError(
         f"{sample.path}: is not a trace in any known format{why}",
         f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:`, `Assistant:` or `$ command`.",
     )
+
+
+class TraceBuilder:
+    """The steps of a session so far. A result finds its call by id, wherever in the file it is.
+
+    What is added happened at the time `at`, and was done by `subagent` if that is not empty: a reader sets both when
+    it comes to a line.
+    """
+
+    def __init__(self, path: Path, agent: str) -> None:
+        self.path = path
+        self.agent = agent
+        self.at = self.subagent = ""
+        self.steps: list[Step] = []
+        self.lines: list[str] = []  # of a text that is not complete yet
+        self.ids: list[str] = []  # one for each step: the id of a call, or empty
+        self.usage = Usage()
+        self.model = self.cwd = self.session = self.stop = self.started = ""
+        self.malformed = 0
+        self.warnings: list[str] = []
+        self._open: dict[str, deque[int]] = {}  # calls without a result yet
+        self._last: dict[str, int] = {}  # the latest call of each id
+
+    def read_lines(self) -> Iterator[Row]:
+        """The JSON objects of a file, line by line. Anything else is counted, reported and skipped."""
+        for number, line in enumerate(text_lines(self.path), start=1):
+            rows = parse_line(line)
+            if line.strip() and not rows:
+                self.skip(f"line {number} is not a JSON object")
+            yield from rows
+
+    def read_values(self) -> list[Any]:
+        """The JSON values of a file: its lines, the items of its list, or the one value that it is."""
+        document = Sample.open(self.path).document
+        return list(self.read_lines()) if document is None else as_list(document) or [document]
+
+    def read_branch(self, name: str, parent: str) -> list[Row]:
+        """The JSON objects on the way to the last one, in a file whose lines form a tree; the others are reported.
+
+        `name` and `parent` are the fields with the ids. All of them, if the way does not lead back to the beginning.
+        """
+        rows = list(self.read_lines())
+        above = {row.text(name): row.text(parent) for row in rows if row.text(name) and parent in row}
+        branch: set[str] = set()
+        at = next((row.text(name) for row in reversed(rows) if row.text(name) in above), "")
+        while at in above and at not in branch:
+            branch.add(at)
+            at = above[at]
+        if at:
+            return rows
+        chosen = [row for row in rows if row.text(name) not in above or row.text(name) in branch]
+        if len(chosen) < len(rows):
+            self.warn(f"{len(rows) - len(chosen)} lines belong to turns that were taken back, and were left out")
+        return chosen
+
+    def choose_session(self, names: list[str], kind: str, *, latest: bool = False) -> str:
+        """The one of several in a file that the path names, `FILE/NAME`, or else the last or the first of them."""
+        file, name = split_path(self.path)
+        if name in names:
+            return name
+        if name:
+            hint = f"The latest are: {', '.join(names[-5:])}."
+            raise UsageError(f"{file}: none of its {kind} is called {name!r}", hint)
+        chosen = names[-1 if latest else 0]
+        if others := [name for name in names if name != chosen]:
+            which = ", ".join(f"{file.name}/{name}" for name in others[-3:])
+            self.warn(
+                f"it has {len(names)} {kind}, and the {'latest' if latest else 'first'} was read; "
+                f"the others are {'… ' * (len(others) > 3)}{which}"
+            )
+        return chosen
+
+    def skip(self, reason: str) -> None:
+        self.malformed += 1
+        self.warn(f"{reason}; it was skipped")
+
+    def warn(self, warning: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(warning)
+
+    def add_text(self, kind: StepKind, text: str) -> None:
+        if text.strip():
+            self._add("", kind, text=text)
+
+    def add_call(self, call_id: str, tool: str, arguments: object) -> None:
+        self._open.setdefault(call_id, deque()).append(len(self.steps))
+        self._last[call_id] = len(self.steps)
+        self._add(call_id, "tool", tool=tool, arguments=parse_arguments(arguments))
+
+    def add_done(
+        self, tool: str, arguments: object, output: str, status: Status, *, call_id: str = "", **more: Any
+    ) -> None:
+        """Add a call together with its result."""
+        if call_id:
+            self._last[call_id] = len(self.steps)
+        arguments = parse_arguments(arguments)
+        self._add(call_id, "tool", tool=tool, arguments=arguments, output=output, status=status, **more)
+
+    def has_call(self, call_id: str) -> bool:
+        return bool(call_id) and call_id in self._last
+
+    def add_result(
+        self, call_id: str, output: str, status: Status = "unknown", *, tool: str = "", seconds: float | None = None
+    ) -> None:
+        waiting = self._open.get(call_id)
+        if not waiting:
+            before = self.steps[self._last[call_id]] if call_id in self._last else None
+            if before is None or before.output != output:  # else it is reported twice
+                tool = tool or (before.tool if before else "")
+                self._add(call_id, "tool", tool=tool, output=output, status=status, seconds=seconds)
+            return
+        number = waiting.popleft()
+        call = self.steps[number]
+        if seconds is None:
+            seconds = call.seconds if call.seconds is not None else seconds_between(call.at, self.at)
+        # An earlier line may have had more of the output.
+        output = call.output if len(call.output) > len(output) else output
+        status = call.status if status == "unknown" else status
+        self.steps[number] = replace(call, output=output, status=status, seconds=seconds)
+
+    def extend_call(
+        self, call_id: str, *, status: Status | None = None, output: str = "", seconds: float | None = None
+    ) -> None:
+        """Add to a call what another line knows about it; the longer output wins."""
+        if call_id in self._last:
+            step = self.steps[self._last[call_id]]
+            self.steps[self._last[call_id]] = replace(
+                step,
+                output=max(step.output, output, key=len),
+                status=status or step.status,
+                seconds=step.seconds if seconds is None else seconds,
+            )
+
+    def add_content(self, role: str, content: object, *, status: Status = "ok") -> None:
+        """Add a message: text, or blocks of text, thinking, tool calls and results.
+
+        `status` is that of results which do not say whether they are errors.
+        """
+        kind = _kind_of(role)
+        blocks = as_list(content)
+        for item in [content] if blocks is None else blocks:
+            if not is_object(item):
+                self.add_text(kind, content_text(item))
+                continue
+            block = as_row(item)
+            name = block.text("type")
+            if name in ("thinking", "reasoning", "redacted_thinking"):
+                self.add_text("thinking", block.text("thinking", "text"))
+            elif name in ("tool_use", "server_tool_use", "mcp_tool_use", "tool-call"):
+                arguments = block.get("input") if "input" in block else block.get("args")
+                self.add_call(block.text("id", "toolCallId"), block.text("name", "toolName"), arguments)
+            elif name.endswith(("tool_result", "tool-result")):
+                is_error = block.get("is_error")
+                known: Status = status if is_error is None else "error" if is_error is True else "ok"
+                result = block.get("content") if "content" in block else block.get("result")
+                self.add_result(block.text("tool_use_id", "toolCallId"), content_text(result), known)
+            else:
+                self.add_text(kind, block_text(block))
+
+    def add_tool_calls(self, message: Row) -> None:
+        """Add the calls of a message as OpenAI's API writes them."""
+        for call in message.children("tool_calls"):
+            function = call.child("function", "custom") or call
+            arguments = function.get("arguments", function.get("input"))
+            self.add_call(call.text("id"), function.text("name", "function"), arguments)
+
+    def add_subagent(self, after: str, other: TraceBuilder) -> None:
+        """Insert a sub-agent's steps after the call that started it, or at the end."""
+        index = self.ids.index(after) + 1 if after and after in self.ids else len(self.steps)
+        self.steps[index:index] = other.steps
+        self.ids[index:index] = other.ids
+        self.usage = self.usage + other.usage
+        self.malformed += other.malformed
+        for warning in other.warnings:
+            self.warn(warning)
+
+    def build(self) -> Trace:
+        if self.malformed > MAX_WARNINGS:
+            self.warnings[-1] = f"{self.malformed} lines in all could not be read and were skipped"
+        requests = [step for step in self.steps if step.kind == "user"]
+        goal = next((step.text for step in requests if not step.agent), requests[0].text if requests else "")
+        started = self.started or next((step.at for step in self.steps if step.at), "")
+        return Trace(
+            steps=tuple(self.steps),
+            usage=self.usage,
+            stop=self.stop,
+            model=self.model,
+            goal=goal.strip(),
+            agent=self.agent,
+            source=str(self.path),
+            cwd=self.cwd,
+            session=self.session,
+            started=started,
+            malformed=self.malformed,
+            warnings=tuple(self.warnings),
+        )
+
+    def _add(self, call_id: str, kind: StepKind, **fields: Any) -> None:
+        self.steps.append(Step(kind, at=self.at, agent=self.subagent, **fields))
+        self.ids.append(call_id)
+
+
+def _kind_of(role: str) -> StepKind:
+    if role in ("user", "human"):
+        return "user"
+    if role in ("assistant", "model", "ai", "gemini", "agent"):
+        return "assistant"
+    return "system"

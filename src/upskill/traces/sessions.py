@@ -103,5 +103,5 @@ def _sessions_of(spec: AgentSpec, environment: Mapping[str, str]) -> Iterator[Se
         return
     known: Format = FORMATS.load(spec.trace_format)
     with suppress(UsageError):  # another program's file, or an unknown version: its sessions can still be exported
-        for session_id, changed, _ in known.sessions(database) if known.sessions else ():
+        for session_id, changed in known.sessions(database) if known.sessions else ():
             yield Session(spec.trace_format, database / session_id, changed)

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from upskill.traces import Trace, Usage
-from upskill.traces.formats import Format, Sample, read_text
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, read_text
 from upskill.traces.values import exit_status
 
 FILE = ".aider.chat.history.md"
@@ -58,7 +57,6 @@ class _Reader(TraceBuilder):
 
     def __init__(self, path: Path, agent: str) -> None:
         super().__init__(path, agent)
-        self.lines: list[str] = []
         self.counts = [0, 0]
 
     def read(self, text: str) -> None:

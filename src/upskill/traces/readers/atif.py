@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.traces import Status, Step, Trace, Usage
-from upskill.traces.formats import Format, Sample, load_document
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
 from upskill.version import __version__
 

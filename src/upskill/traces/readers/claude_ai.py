@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.traces import Trace
-from upskill.traces.formats import Format, Sample
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row
 
 BLOCKS = ("text", "thinking", "tool_use", "tool_result", "voice_note", "image", "document")

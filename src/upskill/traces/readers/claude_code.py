@@ -7,13 +7,16 @@ from pathlib import Path
 
 from upskill.plain import list_or_empty, read_json
 from upskill.traces import NO_USAGE, Trace, Usage
-from upskill.traces.formats import Format, Sample
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, read_usage
 
 # What the program itself writes into the user's turns.
-PROGRAM_PREFIXES = (
-    *("<local-command-", "<command-name>", "<command-message>", "<system-reminder>", "Caveat: The messages below"),
+BY_PROGRAM = (
+    "<local-command-",
+    "<command-name>",
+    "<command-message>",
+    "<system-reminder>",
+    "Caveat: The messages",
 )
 IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
 
@@ -82,7 +85,7 @@ def _read_user(builder: TraceBuilder, row: Row, message: Row) -> None:
     content = message.get("content")
     by_program = any(row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary"))
     if isinstance(content, str):
-        by_program = by_program or content.lstrip().startswith(PROGRAM_PREFIXES)
+        by_program = by_program or content.lstrip().startswith(BY_PROGRAM)
     builder.add_content("system" if by_program else "user", content)
     # The model may have seen only a part of the output.
     result = as_row(row.get("toolUseResult") or row.get("tool_use_result"))

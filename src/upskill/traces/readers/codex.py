@@ -9,14 +9,13 @@ from pathlib import Path
 
 from upskill.plain import list_or_empty
 from upskill.traces import Status, StepKind, Trace, Usage
-from upskill.traces.formats import Format, Sample
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, exit_status, parse_object, read_usage, status_of
 
 ROLLOUT = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 STREAM = ("thread.started", "turn.started", "item.started", "item.completed", "turn.completed")
 # What the program itself writes into the user's turns.
-PROGRAM_PREFIXES = (
+BY_PROGRAM = (
     *("<environment_context>", "<user_instructions>", "<turn_aborted>", "<permissions", "<collaboration_mode>"),
     *("<skill>", "<skills_instructions>", "<subagent_notification>", "# AGENTS.md instructions"),
 )
@@ -123,7 +122,7 @@ class _Reader(TraceBuilder):
         kind = payload.text("type")
         if kind == "message" or (not kind and "role" in payload):
             role, text = payload.text("role"), content_text(payload.get("content"))
-            if role == "assistant" or (role == "user" and not text.lstrip().startswith(PROGRAM_PREFIXES)):
+            if role == "assistant" or (role == "user" and not text.lstrip().startswith(BY_PROGRAM)):
                 self.turn("item", "user" if role == "user" else "assistant", text)
             else:
                 self.add_text("system", text)

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from upskill.traces import Trace, Usage
-from upskill.traces.formats import Format, Sample
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, read_usage, status_of
 
 _EVENT = re.compile(r"(?:session|user|assistant|tool|subagent|system|hook)\.\w+")

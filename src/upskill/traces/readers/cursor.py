@@ -7,8 +7,7 @@ from pathlib import Path
 
 from upskill.plain import as_list
 from upskill.traces import Status, Trace
-from upskill.traces.formats import Format, Sample
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, status_of
 
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.S)

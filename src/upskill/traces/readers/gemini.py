@@ -8,9 +8,8 @@ from typing import Any
 
 from upskill.plain import as_list, list_or_empty
 from upskill.traces import Status, Trace
-from upskill.traces.formats import Format, Sample, load_document
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, has_parts, parts_usage, response_output
-from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
 
 

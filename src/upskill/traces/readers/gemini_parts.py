@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from upskill.traces import Status, StepKind, Usage
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, read_usage
 
 STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "error"}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from upskill.traces import Trace
-from upskill.traces.formats import Format, Sample, load_document, open_trace
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, open_trace
 from upskill.traces.readers.inspect_logs import ARCHIVE, samples_of, unpack_log
-from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, read_usage
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from upskill.traces import StepKind, Trace
-from upskill.traces.formats import Format, Sample, text_lines
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, text_lines
 from upskill.traces.values import continue_command, typed_status
 
 SPEAKERS: dict[str, StepKind] = {
@@ -44,9 +43,8 @@ def detects(sample: Sample) -> bool:
 def _speaker(line: str) -> tuple[str, str] | None:
     """Who speaks from this line on, and the rest of the line."""
     for pattern in (_HEADING, _BOLD, _PREFIX, _BRACKET):
-        if found := pattern.match(line):
-            name = found[1].lower()
-            return name, (found[2] or "") if pattern.groups > 1 else ""
+        if match := pattern.match(line):
+            return match[1].lower(), (match[2] or "") if pattern.groups > 1 else ""
     return None
 
 
@@ -66,32 +64,27 @@ class _Reader(TraceBuilder):
     fence = ""  # the fence of the block we are in
     block: Literal["console", "output", "text"] = "text"
 
-    def __init__(self, path: Path, agent: str) -> None:
-        super().__init__(path, agent)
-        self.lines: list[str] = []
-
     def line(self, line: str) -> None:
         if (fence := _FENCE.match(line)) and self._read_fence(fence):
             return
         inside = bool(self.fence)
-        if (not inside or self.block == "console") and (found := _COMMAND.match(line)):
-            self._begin_command(found[1])
+        if (not inside or self.block == "console") and (command := _COMMAND.match(line)):
+            self._begin_command(command[1])
         elif not self.lines and (longer := continue_command(self.command, line)):
             self.command = longer
         elif inside:
             self.lines.append(line)
         elif speaker := _speaker(line):
             self._begin_turn(*speaker)
-        elif found := _BULLET.match(line):
+        elif bullet := _BULLET.match(line):
             self.flush()
-            if call := _BULLET_CALL.match(found[1]):
+            if call := _BULLET_CALL.match(bullet[1]):
                 self.tool, self.command = call[1], call[2]
             else:
-                self.kind, self.lines = "assistant", [found[1]]
-        elif self.command and (found := _CORNER.match(line)):
-            self.lines.append(found[1])
+                self.kind, self.lines = "assistant", [bullet[1]]
         else:
-            self.lines.append(line)
+            corner = _CORNER.match(line) if self.command else None
+            self.lines.append(corner[1] if corner else line)
 
     def _read_fence(self, fence: re.Match[str]) -> bool:
         """Note a fence around a block; False if it is only a line inside one."""
@@ -121,15 +114,15 @@ class _Reader(TraceBuilder):
         self.flush(next_kind=self.kind)
         self.command = command
 
-    def _begin_turn(self, name: str, rest: str) -> None:
+    def _begin_turn(self, name: str, text: str) -> None:
         if name in OUTPUTS and self.command:
-            self.lines = [rest] if rest else []
+            self.lines = [text] if text else []
             return
         self.flush()
-        if name in TOOLS and rest.strip().strip("`"):
-            self.kind, self.command = "assistant", rest.strip().strip("`")
+        if name in TOOLS and text.strip().strip("`"):
+            self.kind, self.command = "assistant", text.strip().strip("`")
         else:
-            self.kind, self.lines = SPEAKERS.get(name, "assistant"), [rest] if rest else []
+            self.kind, self.lines = SPEAKERS.get(name, "assistant"), [text] if text else []
 
     def flush(self, next_kind: StepKind | None = None) -> None:
         text = "\n".join(self.lines).strip("\n")

@@ -8,8 +8,7 @@ from typing import Any
 
 from upskill.plain import as_list, list_or_empty
 from upskill.traces import Trace
-from upskill.traces.formats import Format, Sample
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, is_object, read_usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "model", "human")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from upskill.plain import as_list
 from upskill.traces import Trace
-from upskill.traces.formats import Format, Sample, load_document
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, status_of
 
 _BLOCK = re.compile(r"^```(?:mswea_bash_command|bash)[ \t]*\n(.*?)\n```[ \t]*$", re.S | re.M)

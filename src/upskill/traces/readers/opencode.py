@@ -10,12 +10,10 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from upskill.errors import UsageError
 from upskill.traces import Status, Trace, Usage
-from upskill.traces.formats import SQLITE, Format, Sample, load_document, split_path
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import SQLITE, Format, Sample, TraceBuilder, load_document, split_path
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
@@ -194,24 +192,21 @@ def _connect(database: Path) -> Generator[sqlite3.Connection]:
         ) from error
 
 
-def list_sessions(database: Path) -> list[tuple[str, float, str]]:
-    """The sessions that a person started, latest first: id, time of the last change in seconds, folder."""
+def _list_sessions(database: Path) -> list[tuple[str, float]]:
+    """The sessions that a person started, latest first: id, and time of the last change in seconds."""
     with _connect(database) as connection:
-        rows = _main_sessions(connection)
-    return [(str(session_id), float(changed or 0) / 1000, str(folder)) for session_id, changed, folder in rows]
+        return _main_sessions(connection)
 
 
-def _main_sessions(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute(
-        "SELECT id, time_updated, directory FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
-    ).fetchall()
+def _main_sessions(connection: sqlite3.Connection) -> list[tuple[str, float]]:
+    query = "SELECT id, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
+    return [(str(session_id), float(changed or 0) / 1000) for session_id, changed in connection.execute(query)]
 
 
 def _latest_session(connection: sqlite3.Connection, path: Path) -> str:
-    rows = _main_sessions(connection)
-    if not rows:
-        raise UsageError(f"{path}: there is no session in it")
-    return str(rows[0][0])
+    for session_id, _ in _main_sessions(connection):
+        return session_id
+    raise UsageError(f"{path}: there is no session in it")
 
 
-FORMAT = Format("opencode session", read, detects, list_sessions)
+FORMAT = Format("opencode session", read, detects, _list_sessions)

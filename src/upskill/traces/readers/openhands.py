@@ -10,8 +10,7 @@ from typing import Any
 
 from upskill.plain import as_list
 from upskill.traces import Status, Trace
-from upskill.traces.formats import Format, Sample
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, is_object, read_usage, status_of
 
 KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "SystemPromptEvent", "AgentErrorEvent")

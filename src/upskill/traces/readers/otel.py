@@ -16,8 +16,7 @@ from typing import Any
 
 from upskill.plain import as_list, is_deep, list_or_empty
 from upskill.traces import Status, StepKind, Trace, Usage
-from upskill.traces.formats import Format, Sample, read_text
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, read_text
 from upskill.traces.values import Row, as_row, content_text, is_object, iso_time, parse_arguments, seconds_between
 
 _SPAN = re.compile(r'"span_?id"', re.I)

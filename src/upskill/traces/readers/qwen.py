@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from upskill.traces import StepKind, Trace
-from upskill.traces.formats import Format, Sample
+from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, parts_usage
-from upskill.traces.trace_builder import TraceBuilder
 from upskill.traces.values import Row, as_row, content_text
 
 TYPES = ("user", "assistant", "tool_result", "system")
-PROGRAM_PREFIX = "<qwen:"  # what hooks put beside the person's words
+BY_PROGRAM = "<qwen:"  # what hooks put beside the person's words
 
 
 def detects(sample: Sample) -> bool:
@@ -42,7 +41,7 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
             builder.add_result(ended.text("callId"), content_text(ended.get("resultDisplay")), status)
     elif kind == "user":
         for part in message.array("parts"):
-            by_program = as_row(part).text("text").lstrip().startswith(PROGRAM_PREFIX)
+            by_program = as_row(part).text("text").lstrip().startswith(BY_PROGRAM)
             speaker: StepKind = "system" if by_program or row.get("subtype") == "notification" else "user"
             add_parts(builder, speaker, Row(parts=[part]))
 

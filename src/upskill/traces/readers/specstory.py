@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.traces import StepKind, Trace
-from upskill.traces.formats import Format, Sample, text_lines
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, text_lines
 from upskill.traces.values import exit_status
 
 # "_**User (2026-01-16 16:26:02Z)**_", "_**Agent - sidechain (model 2026-01-16 16:26:05Z)**_", "_**Assistant**_"
@@ -27,7 +26,7 @@ _BULLET = re.compile(r"^- command: `(.*?)`[ \t]*$", re.S | re.M)
 _PAIRS = re.compile(r"(\w+) `([^`]*)`")
 _FENCE_LINE = re.compile(r"(```+)[ \t]*([^`]*)$")
 SHELLS = ("bash", "sh", "shell", "zsh", "powershell")
-PROGRAM_PREFIXES = (
+BY_PROGRAM = (
     "<command-",
     "<local-command-",
     "<system-reminder>",
@@ -44,7 +43,9 @@ def read(path: Path) -> Trace:
     reader = _Reader(path, "specstory")
     for line in text_lines(path):
         reader.line(line)
-    reader.end()
+    while reader.quoted is not None:
+        reader.end_where_quoted()
+    reader.flush()
     return reader.build()
 
 
@@ -57,10 +58,6 @@ class _Reader(TraceBuilder):
     fence = ""  # what opened the code block of a text or a bare block, until it is closed
     depth = 0  # of tools' blocks: an output may be a history itself
     quoted: int | None = None  # the first line of a block or fence that looks like somebody's turn
-
-    def __init__(self, path: Path, agent: str) -> None:
-        super().__init__(path, agent)
-        self.lines: list[str] = []
 
     def line(self, line: str) -> None:
         turn, tool = _TURN.match(line), _TOOL.match(line)
@@ -78,8 +75,8 @@ class _Reader(TraceBuilder):
         elif self.block == "bare" and (self.fence or _BARE_PART.match(line)):
             self.add_line(line)
         elif self.kind is None:
-            if found := _SESSION.match(line):
-                self.session = found[2]
+            session = _SESSION.match(line)
+            self.session = session[2] if session else self.session
         elif tool:
             self.begin_block("tool", line, (tool[1], tool[2]))
         elif line.startswith("<think>"):
@@ -105,11 +102,6 @@ class _Reader(TraceBuilder):
                 self.fence = fence[1]
             elif not fence[2].strip() and len(fence[1]) >= len(self.fence):
                 self.fence, self.quoted = "", None
-
-    def end(self) -> None:
-        while self.quoted is not None:
-            self.end_where_quoted()
-        self.flush()
 
     def end_where_quoted(self) -> None:
         """A block that is never closed ends where somebody else speaks: read the lines since then again."""
@@ -146,14 +138,14 @@ class _Reader(TraceBuilder):
             self.add_text("thinking", _TAGS.sub("", text).strip())
         elif self.kind is not None:
             text = re.sub(r"\n---\s*$", "", text.rstrip()).strip("\n")
-            by_program = self.kind == "user" and text.lstrip().startswith(PROGRAM_PREFIXES)
+            by_program = self.kind == "user" and text.lstrip().startswith(BY_PROGRAM)
             self.add_text("system" if by_program else self.kind, text)
 
     def add_block(self, text: str) -> None:
-        told = _SUMMARY.search(text) or re.match(r"Tool use: \*\*\w+\*\*[ \t]*([^\n]*)", text)
-        extra = told[1] if told else ""
-        body = _TAGS.sub("", text[told.end() :] if told else text)
-        blocks = [(found[2].lower(), found[3].removesuffix("\n")) for found in _FENCE.finditer(body)]
+        head = _SUMMARY.search(text) or re.match(r"Tool use: \*\*\w+\*\*[ \t]*([^\n]*)", text)
+        extra = head[1] if head else ""
+        body = _TAGS.sub("", text[head.end() :] if head else text)
+        blocks = [(fence[2].lower(), fence[3].removesuffix("\n")) for fence in _FENCE.finditer(body)]
         prose = _FENCE.sub("", body)
         shell = self.tool[0] == "shell" or self.tool[1].lower() in ("bash", "shell", "exec_command", "shell_command")
         arguments = _command(extra, prose, blocks) if shell else _arguments(extra, prose, blocks)
@@ -165,13 +157,12 @@ def _command(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[str,
     """The command of a shell's block; where it stands depends on the agent. Takes it out of the blocks."""
     for number, (language, content) in enumerate(blocks):
         if language in SHELLS:
-            command, _, output = (
-                content.removeprefix("$ ").partition("\n") if content.startswith("$ ") else (content, "", "")
-            )
+            typed = content.startswith("$ ")
+            command, _, output = content.removeprefix("$ ").partition("\n") if typed else (content, "", "")
             blocks[number : number + 1] = [("text", output)] if output else []
             return {"command": command}
-    found = next(_candidates(extra, prose), "")
-    return {"command": found} if found else _arguments(extra, prose, blocks)
+    command = next(_candidates(extra, prose), "")
+    return {"command": command} if command else _arguments(extra, prose, blocks)
 
 
 def _candidates(extra: str, prose: str) -> Iterator[str]:
@@ -186,12 +177,12 @@ def _candidates(extra: str, prose: str) -> Iterator[str]:
 
 
 def _arguments(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[str, Any]:
-    given: dict[str, Any] = dict(_PAIRS.findall(f"{extra} {prose}"))
-    if not given:
+    arguments: dict[str, Any] = dict(_PAIRS.findall(f"{extra} {prose}"))
+    if not arguments:
         text = "\n".join(filter(None, [extra, re.sub(r"^(?:Result|Output):\s*$", "", prose, flags=re.M).strip()]))
-        given = {"input": text.strip("`")} if text else {}
+        arguments = {"input": text.strip("`")} if text else {}
     contents = [content for language, content in blocks if language not in ("", "text", "output", "console")]
-    return given | ({"content": "\n".join(contents)} if contents else {})
+    return arguments | ({"content": "\n".join(contents)} if contents else {})
 
 
 FORMAT = Format("SpecStory history", read, detects)

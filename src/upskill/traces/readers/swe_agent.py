@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from upskill.traces import Trace
-from upskill.traces.formats import Format, Sample, load_document
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.values import Row, as_row, content_text, read_usage
 
 SHELL = "bash"  # where a model writes its commands as text

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from upskill.traces import Trace
-from upskill.traces.formats import Format, Sample, read_text
-from upskill.traces.trace_builder import TraceBuilder
+from upskill.traces.formats import Format, Sample, TraceBuilder, read_text
 from upskill.traces.values import continue_command, status_of, typed_status
 
 _HEADER = re.compile(r"Script started on (.*)")

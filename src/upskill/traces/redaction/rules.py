@@ -98,6 +98,10 @@ def _password(hints: str, pattern: str, is_secret: Callable[[str], bool] = _is_p
     return _rule("password", hints, pattern, is_secret)
 
 
+def _secret(hints: str, pattern: str, is_secret: Callable[[str], bool]) -> Rule:
+    return _rule("secret", hints, pattern, is_secret)
+
+
 def _is_bare_password(value: str) -> bool:
     """A password without quotes: a plain word is more likely a variable."""
     return _is_password(value) and bool(re.search(r"[\d!@#%^&*+?]", value)) and not value.startswith(("/", ".", "~"))
@@ -199,11 +203,7 @@ SHAPES = (
     ),
     _rule("password-hash", "$", r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}|\$(?:1|5|6|y|argon2id?)\$[^\s:\"']{20,}"),
     _rule("aws-key", "akia asia abia acca a3t", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}"),
-    _rule(
-        "aws-key",
-        "aws",
-        r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']",
-    ),
+    _rule("aws-key", "aws", r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']"),
     _rule("sendgrid-key", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
     _rule("telegram-token", ":", r"\d{8,10}:[0-9A-Za-z_-]{35}"),
     _rule("twilio-key", "sk ac", r"(?:AC|SK)[a-z0-9]{32}"),
@@ -272,8 +272,7 @@ COMMAND_LINES = (
     _flag("cqlsh usermod useradd", "cqlsh|usermod|useradd", r"-p\s+"),
     _flag("twine", r"twine\s+upload", r"-p\s*"),
     _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
-    _rule(
-        "secret",
+    _secret(
         "configure",
         r"\bconfigure\s+set\s+\S*(?:secret|token)(?:_access)?(?:_key)?\s+(?P<value>\S{8,})",
         _is_random,
@@ -303,28 +302,25 @@ COMMAND_LINES = (
     ),
     _password("pass pwd", rf"(?i)\s--[\w-]{{0,40}}?{LONG_NAME}=(?P<value>[^\s\"'|;&]{{4,}})"),
     _password("pass pwd", rf"(?i)\s--{LONG_NAME} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word),
-    _rule("secret", _HINTS, rf"(?i)\s--?[\w-]{{0,40}}?{NAME}[ =](?!id=)(?P<value>[^\s\"'|;&]{{8,}})", _is_random),
-    _rule("secret", "token key", rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed),
-    _rule("secret", "token key", rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed),
+    _secret(_HINTS, rf"(?i)\s--?[\w-]{{0,40}}?{NAME}[ =](?!id=)(?P<value>[^\s\"'|;&]{{8,}})", _is_random),
+    _secret("token key", rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed),
+    _secret("token key", rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed),
     _password("--from-literal", rf"(?i)--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}"),
-    _rule("secret", "--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", _is_mixed),
+    _secret("--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", _is_mixed),
     _rule("pin", "--pin", r"(?i)\s--pin(?:-?code)?[ =](?P<value>\d{4,8})\b"),
     # `moorctl token set VALUE`, `config set api.token VALUE`, `secret set NAME --body VALUE`, `secrets set NAME=VALUE`
-    _rule(
-        "secret",
+    _secret(
         _HINTS,
         rf"(?i)\b(?:{LONG_NAME}|token|secret|{_KEY}|pin)[ :](?:set|add|put|store|save)\s+{_VALUE}",
         _is_word_or_mixed,
     ),
-    _rule("secret", _HINTS, rf"(?i)\bconfig(?:ure)?[ :]set\s+[\w./:-]{{0,80}}?{NAME}\s+{_VALUE}", _is_word_or_mixed),
-    _rule(
-        "secret",
+    _secret(_HINTS, rf"(?i)\bconfig(?:ure)?[ :]set\s+[\w./:-]{{0,80}}?{NAME}\s+{_VALUE}", _is_word_or_mixed),
+    _secret(
         "secret",
         rf"\bsecrets?[ :](?:set|put|add|create)\b[^\n|;]{{0,200}}?\s(?:--body|-b|--value|--data)[ =]{_VALUE}",
         _is_password,
     ),
-    _rule(
-        "secret",
+    _secret(
         "secret",
         rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
         _is_password,
@@ -355,8 +351,7 @@ FILES = (
         "pass pwd",
         rf"(?i)<[\w.:-]{{0,40}}{LONG_NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{4,}})</",
     ),
-    _rule(
-        "secret",
+    _secret(
         _HINTS,
         rf"(?i)<[\w.:-]{{0,40}}{NAME}{_ABOUT}\w{{0,40}}(?:\s[^<>]{{0,200}})?>(?P<value>[^<>\n]{{8,}})</",
         _is_random,
@@ -372,17 +367,9 @@ FILES = (
     _password("variable", rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}"),
     _password("password", r"\blogin\s+\S+\s+password\s+(?P<value>\S+)", is_secret_field),
     _password(_HINTS, rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)"),
-    _password(
-        "pass pwd",
-        rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}",
-        _is_word_or_mixed,
-    ),
-    _rule("secret", "token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", _is_mixed),
-    _password(
-        "pass pwd",
-        rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])",
-        _is_word_or_mixed,
-    ),
+    _password("pass pwd", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}", _is_word_or_mixed),
+    _secret("token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", _is_mixed),
+    _password("pass pwd", rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])", _is_word_or_mixed),
     _password(
         "requirepass masterauth bindpw rootpw auth-pass",
         rf"(?m)^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
@@ -402,8 +389,7 @@ FILES = (
     _password("pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})"),
     _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed),
     _password("pass pw", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
-    _rule(
-        "secret",
+    _secret(
         _HINTS,
         rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})",
         _is_random,
@@ -434,8 +420,7 @@ PROSE = (
     _password(_HINTS, rf"{_USE}{_QUOTED}{_AS}"),
     _password(_HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", _is_mixed),
     _password("credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed),
-    _rule(
-        "secret",
+    _secret(
         "key token secret",
         rf"(?i)\b(?:[A-Z]+_)?(?:api[ -]?key|secret(?:\s+key)?|(?:access\s+)?token)(?:{_IS}|:\s+)"
         r"[\"'`]?(?P<value>[\w.+/=-]{12,})",
