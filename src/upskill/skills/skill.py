@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any
@@ -35,8 +35,9 @@ from upskill.skills.validation import (
     Profile,
     description_problems,
     field_problems,
+    manifest_problems,
     name_problems,
-    reference_fields,
+    read_fields,
 )
 
 # In the folders of the specification: what is named there is meant to be in the skill, inside a command, too.
@@ -75,8 +76,6 @@ class Skill:
     folder: Path | None = None
     warnings: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # the empty ones: they are saved, but not part of any hash
-    _notes: tuple[Problem, ...] = field(default=(), repr=False)  # on SKILL.md as a file
-    _syntax: tuple[Problem, ...] = field(default=(), repr=False)  # on the YAML of its frontmatter
 
     @classmethod
     def load(cls, path: str | Path) -> Skill:
@@ -101,37 +100,22 @@ class Skill:
         files = tuple(sorted(files, key=lambda file: file.path))
         manifest = find_manifest(files, where)
         where = f"{where}/{manifest.path}"
-        text = decode_text(manifest, where)
-        head, body = frontmatter.split(text, where)
-        notes: list[Problem] = []
-        if manifest.path != MANIFEST:
-            notes.append(Problem("warning", f"{manifest.path} should be called {MANIFEST}"))
-        if manifest.data.startswith(b"\xef\xbb\xbf"):
-            notes.append(Problem("error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8"))
-        syntax: list[Problem] = []
-        if "\t" in text.partition("\n")[0]:
-            syntax.append(Problem("error", "there is a tab after the first ---; remove it", is_style=True))
-        fields = frontmatter.parse(head, where, syntax)
-        description = fields.get("description")
-        description = description.strip() if isinstance(description, str) else ""
+        head, body = frontmatter.split(decode_text(manifest, where), where)
+        fields = frontmatter.parse(head, where, [])
+        description = _text_field(fields, "description")
         if describes_itself and not description:
             raise UsageError(
                 f"{where}: has no description",
                 "Add `description:` to the frontmatter: what the skill does and when to use it.",
             )
-        name = fields.get("name")
-        if not isinstance(name, str) or not name.strip():
-            name = folder.name if folder else ""
         skill = cls(
-            name=name.strip(),
+            name=_text_field(fields, "name") or (folder.name if folder else ""),
             description=description,
             body=body,
             frontmatter=fields,
             files=files,
             folder=folder,
             folders=folders,
-            _notes=tuple(notes),
-            _syntax=tuple(syntax),
         )
         return replace(skill, warnings=tuple(problem.message for problem in skill.problems("clients")))
 
@@ -170,13 +154,13 @@ class Skill:
 
     def read(self, path: str) -> bytes | None:
         """The content of the file at this path, through the skill's own links; None if there is none."""
-        found = find_file(self.files, path)
-        return found.data if found else None
+        file = find_file(self.files, path)
+        return file.data if file else None
 
     def is_runnable(self, path: str) -> bool:
         """Whether the file at this path is executable, through the skill's own links."""
-        found = find_file(self.files, path)
-        return found is not None and found.executable
+        file = find_file(self.files, path)
+        return file is not None and file.executable
 
     def with_body(self, body: str) -> Skill:
         """The same skill with other instructions; the frontmatter stays as it was written."""
@@ -204,24 +188,19 @@ class Skill:
 
     def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
         """The same skill with this file added or replaced."""
-        place = PurePosixPath(path)
-        if (
-            place.is_absolute()
-            or not place.parts
-            or {"..", *IGNORED_NAMES} & set(place.parts)
-            or "\0" in path
-            or any(0xD800 <= ord(letter) < 0xE000 for letter in path)
-        ):
+        inner = PurePosixPath(path)
+        is_text = "\0" not in path and not any(0xD800 <= ord(letter) < 0xE000 for letter in path)
+        if inner.is_absolute() or not inner.parts or {"..", *IGNORED_NAMES} & set(inner.parts) or not is_text:
             raise UsageError(f"{path!r} is not a path inside a skill", "Use a path relative to the skill's folder.")
-        kept = [file for file in self.files if file.path != str(place)]
-        files = [*kept, SkillFile(str(place), data, executable)]
-        folders = tuple(folder for folder in self.folders if not place.is_relative_to(folder))
+        others = [file for file in self.files if file.path != str(inner)]
+        files = [*others, SkillFile(str(inner), data, executable)]
+        folders = tuple(folder for folder in self.folders if not inner.is_relative_to(folder))
         return self._read(files, str(self.folder or self.name), self.folder, folders)
 
     def without_file(self, path: str) -> Skill:
         """The same skill without this file."""
-        kept = [file for file in self.files if file.path != path]
-        return self._read(kept, str(self.folder or self.name), self.folder, self.folders)
+        files = [file for file in self.files if file.path != path]
+        return self._read(files, str(self.folder or self.name), self.folder, self.folders)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the whole folder, all or nothing."""
@@ -237,40 +216,36 @@ class Skill:
         `strict` agrees with the reference validator; with `clients`, fields that clients have added and YAML that only
         strict readers refuse are warnings.
         """
-        fields, found, syntax = self.frontmatter, list(self._notes), list(self._syntax)
         manifest = find_manifest(self.files, self.name)
-        reference = reference_fields(decode_text(manifest, manifest.path), manifest.path)
-        if reference is not None:
-            found.append(Problem("warning", "there is a --- inside the frontmatter, where some readers end it"))
-            if profile == "strict":
-                fields, syntax = reference
-        found += [problem.for_clients() for problem in syntax] if profile == "clients" else syntax
-        found += field_problems(fields, profile)
-        found += name_problems(fields.get("name"), self.folder.name if self.folder else None)
-        found += description_problems(fields.get("description"))
+        text = decode_text(manifest, manifest.path)
+        problems = [*manifest_problems(manifest)]
+        fields, syntax, is_ambiguous = read_fields(text, manifest.path, profile)
+        if is_ambiguous:
+            problems.append(Problem("warning", "there is a --- inside the frontmatter, where some readers end it"))
+        problems += [problem.for_clients() for problem in syntax] if profile == "clients" else syntax
+        problems += field_problems(fields, profile)
+        problems += name_problems(fields.get("name"), self.folder.name if self.folder else None)
+        problems += description_problems(fields.get("description"))
+        warnings: list[str] = []
         if not self.body:
-            found.append(Problem("warning", "the body is empty: there is nothing to learn"))
+            warnings.append("the body is empty: there is nothing to learn")
         if self.body.count("\n") >= 500 or self.tokens > 5000:
-            found.append(
-                Problem("warning", f"the body is long (~{self.tokens} tokens); under 500 lines and 5,000 is the advice")
-            )
+            warnings.append(f"the body is long (~{self.tokens} tokens); under 500 lines and 5,000 is the advice")
         if missing := missing_files(self.body, (file.path for file in self.files)):
-            some = ", ".join(missing[:MAX_SHOWN]) + (
-                f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
-            )
+            more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
             no_file = f"the skill has no such file{'s' if len(missing) > 1 else ''}"
-            found.append(Problem("warning", f"the instructions name {some}, and {no_file}"))
-        return found + [Problem("warning", hidden) for hidden in self.hidden_text]
+            warnings.append(f"the instructions name {', '.join(missing[:MAX_SHOWN])}{more}, and {no_file}")
+        return problems + [Problem("warning", warning) for warning in (*warnings, *self.hidden_text)]
 
     @property
     def hidden_text(self) -> tuple[str, ...]:
         """What a model reads in the skill and a person does not see, with its file and line."""
-        found: list[str] = []
+        hidden: list[str] = []
         for file in self.files:
             if file.path.lower().endswith(".md") and not file.path.startswith(HIDDEN_FROM_STUDENTS):
                 text = file.data.decode("utf-8-sig", "replace")
-                found += [f"{file.path}, {what}" for what in (*invisible_characters(text), *hidden_comments(text))]
-        return tuple(found)
+                hidden += [f"{file.path}, {what}" for what in (*invisible_characters(text), *hidden_comments(text))]
+        return tuple(hidden)
 
 
 def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]]:
@@ -291,6 +266,11 @@ def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]
         raise UsageError(f"{path}: is not a folder", "A skill is a folder with a SKILL.md in it.")
     files, folders = read_folder(folder)
     return files, str(path), folder, folders
+
+
+def _text_field(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value.strip() if isinstance(value, str) else ""
 
 
 def _encode(text: str) -> bytes:
@@ -327,13 +307,13 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
         waiting += reversed(folders)
 
 
-def load_skills(places: Iterable[str | Path], beside: Skill | None = None) -> list[Skill]:
+def load_skills(paths: Iterable[str | Path], beside: Skill | None = None) -> list[Skill]:
     """The skills at these paths, each of them a skill or a folder of skills; without `beside`, which is known."""
     skills: list[Skill] = []
     own = beside.folder.resolve() if beside and beside.folder else None
-    for place in places:
-        folders = list(find_skills(place))
+    for path in paths:
+        folders = list(find_skills(path))
         if not folders:
-            raise UsageError(f"{place}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
+            raise UsageError(f"{path}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
         skills += [Skill.load(folder) for folder in folders if Path(folder).resolve() != own]
     return skills

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from upskill.errors import UsageError
 from upskill.skills import frontmatter
-from upskill.skills.files import MANIFEST
+from upskill.skills.files import MANIFEST, SkillFile
 from upskill.skills.frontmatter import Level, Problem
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
@@ -25,19 +25,30 @@ CLIENT_FIELDS = (
 Profile = Literal["strict", "clients"]
 
 
-def reference_fields(text: str, where: str) -> tuple[Mapping[str, Any], list[Problem]] | None:
-    """The fields as the reference validator reads them, with its problems; None if it reads the same as we do.
+def manifest_problems(manifest: SkillFile) -> Iterator[Problem]:
+    if manifest.path != MANIFEST:
+        yield Problem("warning", f"{manifest.path} should be called {MANIFEST}")
+    if manifest.data.startswith(b"\xef\xbb\xbf"):
+        yield Problem("error", f"{manifest.path} starts with a byte order mark; save it as plain UTF-8")
 
-    It ends the frontmatter at the first two `---`, wherever they are.
+
+def read_fields(text: str, where: str, profile: Profile) -> tuple[Mapping[str, Any], list[Problem], bool]:
+    """The fields, what is wrong with their YAML, and whether the reference validator reads others than we do.
+
+    It ends the frontmatter at the first two `---`, wherever they are; for the strict profile, so do we.
     """
+    head = frontmatter.split(text, where)[0]
     cut = frontmatter.reference_split(text)
-    if cut is None or cut[0].strip() == frontmatter.split(text, where)[0].strip():
-        return None
-    problems: list[Problem] = []
-    try:
-        return frontmatter.parse(cut[0], MANIFEST, problems), problems
-    except UsageError as error:
-        return {}, [Problem("error", f"{error.message} (as far as the first ---)")]
+    is_ambiguous = cut is not None and cut[0].strip() != head.strip()
+    syntax: list[Problem] = []
+    if cut is not None and is_ambiguous and profile == "strict":
+        try:
+            return frontmatter.parse(cut[0], MANIFEST, syntax), syntax, is_ambiguous
+        except UsageError as error:
+            return {}, [Problem("error", f"{error.message} (as far as the first ---)")], is_ambiguous
+    if "\t" in text.partition("\n")[0]:
+        syntax.append(Problem("error", "there is a tab after the first ---; remove it", is_style=True))
+    return frontmatter.parse(head, where, syntax), syntax, is_ambiguous
 
 
 def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Problem]:
@@ -49,9 +60,8 @@ def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Prob
             if not isinstance(value, Mapping):
                 yield Problem("warning", "metadata should be a list of `name: text` lines")
         elif not isinstance(value, str):
-            yield Problem(
-                "error" if key in ("name", "description", "compatibility") else "warning", f"{key} is not text"
-            )
+            level = "error" if key in ("name", "description", "compatibility") else "warning"
+            yield Problem(level, f"{key} is not text")
     compatibility = fields.get("compatibility")
     if isinstance(compatibility, str) and len(compatibility) > 500:
         yield Problem("error", f"compatibility is longer than 500 characters ({len(compatibility)})")
