@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,22 +68,9 @@ def replaced_by(build: Callable[[Path], object]) -> Callable[[Path], None]:
     return replace
 
 
-def no_manifest(folder: Path) -> None:
-    (folder / "SKILL.md").unlink()
-
-
-def manifest_is_a_folder(folder: Path) -> None:
-    (folder / "SKILL.md").unlink()
-    (folder / "SKILL.md").mkdir()
-
-
 def manifest_links_to_itself(folder: Path) -> None:
     (folder / "SKILL.md").unlink()
     (folder / "SKILL.md").symlink_to("SKILL.md")
-
-
-def large_manifest(folder: Path) -> None:
-    os.truncate(folder / "SKILL.md", 50_000_000)
 
 
 def large_asset(folder: Path) -> None:
@@ -92,30 +78,8 @@ def large_asset(folder: Path) -> None:
     os.truncate(folder / "data.bin", 300_000_000)
 
 
-def many_files(folder: Path) -> None:
-    for number in range(10_001):
-        (folder / f"{number}").touch()
-
-
-def fifo(folder: Path) -> None:
-    os.mkfifo(folder / "pipe")
-
-
-def listening(folder: Path) -> None:
-    here = Path.cwd()
-    os.chdir(folder)  # the path of a socket has little room
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("socket")
-    os.chdir(here)
-
-
 def name_that_is_not_utf8(folder: Path) -> None:
     Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).touch()
-
-
-def unreadable(folder: Path) -> None:
-    (folder / "secret.md").write_text("x")
-    (folder / "secret.md").chmod(0)
 
 
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -123,48 +87,33 @@ LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 SKILLS: dict[str, Kind] = {
-    "no SKILL.md": (no_manifest, "greeter: has no SKILL.md"),
-    "SKILL.md is a folder": (manifest_is_a_folder, "greeter: has no SKILL.md"),
+    "no SKILL.md": (lambda folder: (folder / "SKILL.md").unlink(), "greeter: has no SKILL.md"),
     "SKILL.md links to itself": (manifest_links_to_itself, "SKILL.md: this symbolic link runs in a circle"),
     "the folder is a file": (replaced_by(lambda path: path.write_text("x")), "greeter: is not a folder"),
     "the folder is missing": (replaced_by(lambda path: None), "greeter: no such folder"),
     "the folder links to itself": (replaced_by(lambda path: path.symlink_to("greeter")), "greeter: "),
-    "the folder links to nothing": (replaced_by(lambda path: path.symlink_to("nowhere")), "greeter: No such file"),
-    "an empty folder": (replaced_by(lambda path: path.mkdir()), "greeter: has no SKILL.md"),
     "a link in a circle": (linked("loop", "loop"), "loop: this symbolic link runs in a circle"),
-    "two links in a circle": (
-        lambda folder: (linked("a", "b")(folder), linked("b", "a")(folder), None)[-1],
-        "a: this symbolic link runs in a circle",
-    ),
     "a dangling link": (linked("gone.md", "nowhere.md"), "gone.md: this symbolic link leads nowhere (nowhere.md)"),
     "a link out of the folder": (linked("out", "../script.json"), "out: this symbolic link leads out of the skill"),
-    "a link to the folder above": (linked("up", ".."), "up: this symbolic link leads out of the skill (..)"),
-    "an absolute link": (linked("passwd", "/etc/passwd"), "passwd: this symbolic link leads out of the skill"),
-    "a body of 50 MB": (large_manifest, "SKILL.md: is 50.0 MB; a SKILL.md may have 1 MB"),
+    "a body of 50 MB": (
+        lambda folder: os.truncate(folder / "SKILL.md", 50_000_000),
+        "is 50.0 MB; a SKILL.md may have",
+    ),
     "an asset of 300 MB": (large_asset, "greeter: is too large for a skill (over 256 MB"),
-    "ten thousand files": (many_files, "greeter: is too large for a skill"),
-    "a FIFO": (fifo, "pipe: is neither a file nor a folder"),
-    "a socket": (listening, "socket: is neither a file nor a folder"),
+    "a FIFO": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: is neither a file nor a folder"),
     "a file name that is not UTF-8": (name_that_is_not_utf8, "greeter: a file's name is not UTF-8"),
-    "nothing in it": (manifest(""), "SKILL.md: does not start with frontmatter"),
     "zero bytes": (manifest(b"\0" * 100), "SKILL.md: holds zero bytes, so it is not a text file"),
     "a picture": (manifest(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"), "SKILL.md: is not UTF-8 text (byte 0)"),
     "UTF-16": (manifest(doc().encode("utf-16")), "SKILL.md: is not UTF-8 text (byte 0)"),
-    "UTF-16 without a mark": (manifest(doc().encode("utf-16-le")), "SKILL.md: holds zero bytes"),
-    "Latin-1": (manifest(doc(body="Café.").encode("latin-1")), "SKILL.md: is not UTF-8 text (byte "),
     "a zero byte in the body": (manifest(doc(body="a\0b")), "SKILL.md: holds zero bytes"),
     "no frontmatter": (manifest("# Title\n"), "SKILL.md: does not start with frontmatter"),
     "frontmatter not closed": (manifest(f"---\n{HEAD}\n# Title\n"), "SKILL.md: the frontmatter is not closed"),
-    "only the opening line": (manifest("---"), "SKILL.md: the frontmatter is not closed"),
     "empty frontmatter": (manifest("---\n---\nBody\n"), "the frontmatter is not a list of `field: value` lines"),
     "frontmatter a list": (manifest(doc("- a\n- b\n")), "the frontmatter is not a list of `field: value` lines"),
-    "frontmatter a word": (manifest(doc("hello\n")), "the frontmatter is not a list of `field: value` lines"),
     "broken YAML": (manifest(doc("name: [greeter\n")), "SKILL.md: line 3: not valid YAML: "),
     "tabs for spaces": (manifest(doc(HEAD + "metadata:\n\ta: b\n")), "SKILL.md: line 5: not valid YAML: "),
     "a quote left open": (manifest(doc("name: greeter\ndescription: 'x\n")), "not valid YAML: found unexpected end"),
     "no description": (manifest(doc("name: greeter\n")), "SKILL.md: has no description"),
-    "a blank description": (manifest(doc("name: greeter\ndescription: '  '\n")), "SKILL.md: has no description"),
-    "a description that is a list": (manifest(doc("name: g\ndescription:\n  - x\n")), "SKILL.md: has no description"),
     "an anchor that refers to itself": (
         manifest(doc(HEAD + "metadata: &m\n  again: *m\n")),
         "is nested more than 20 levels deep, or refers to itself",
@@ -172,15 +121,10 @@ SKILLS: dict[str, Kind] = {
     "an unknown alias": (manifest(doc(HEAD + "license: *x\n")), "not valid YAML: found undefined alias 'x'"),
     "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "stands for more than 10,000 values"),
     "nested a thousand deep": (manifest(doc(HEAD + "metadata: " + "[" * 1000 + "\n")), "is nested too deeply"),
-    "nested fifty deep": (
-        manifest(doc(HEAD + "metadata: " + "[" * 50 + "]" * 50 + "\n")),
-        "is nested more than 20 levels deep",
-    ),
     "an escape that is no character": (
         manifest(doc('name: greeter\ndescription: "\\U00110000"\n')),
         "SKILL.md: not valid YAML: ",
     ),
-    "a control character": (manifest(doc("name: greeter\ndescription: a\x07b\n")), "SKILL.md: not valid YAML: "),
     "an alias inside itself": (
         manifest(doc("name: greeter\ndescription: &a *a\n")),
         "SKILL.md: line 3: not valid YAML: ",
@@ -198,7 +142,8 @@ def test_a_malformed_skill_is_one_message(upskill: Upskill, skill: Path, model: 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_file_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
-    unreadable(skill)
+    (skill / "secret.md").write_text("x")
+    (skill / "secret.md").chmod(0)
     one_message(upskill("eval", skill.name, "-m", model), "secret.md: cannot be read: Permission denied")
 
 
@@ -219,7 +164,6 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "infinite": ("s.json", '[{"id": "a", "prompt": "x", "checks": [{"max_length": 1e999}]}]', "is not plain data"),
     "no JSON": ("s.json", "{hello}", "s.json: line 1: not valid JSON: "),
     "JSON cut off": ("s.json", json.dumps(SUITE)[:-10], "s.json: line 1: not valid JSON: "),
-    "JSON with a comma too many": ("s.json", json.dumps(SUITE)[:-1] + ",]", "s.json: line 1: not valid JSON: "),
     "broken YAML": ("s.yaml", "cases:\n  - prompt: 'x\n", "s.yaml: line 3: not valid YAML: "),
     "tabs in YAML": ("s.yaml", "cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
     "a key twice in JSON": ("s.json", '{"cases": [], "cases": []}', "the field 'cases' is there twice in one object"),
@@ -237,8 +181,6 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     ),
     "nested without end": ("s.json", "[" * 100_000, "s.json: is nested too deeply"),
     "text": ("s.json", '"hello"', "s.json: is not a suite"),
-    "a number": ("s.json", "5", "s.json: is not a suite"),
-    "null": ("s.json", "null", "s.json: is not a suite"),
     "an empty file": ("s.yaml", "", "s.yaml: is not a suite"),
     "an empty list": ("s.json", [], "s.json: has no cases"),
     "cases is a mapping": ("s.json", {"cases": {"a": CASE}}, "s.json: cases is not a list"),
@@ -249,8 +191,6 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "no prompt": ("s.json", [{"id": "a", "checks": [{"contains": "x"}]}], "s.json: case 1 ('a'): has no prompt"),
     "an unknown field": ("s.json", [CASE | {"promt": "x"}], "case 1 ('one'): no field is called 'promt'"),
     "a path out": ("s.json", [CASE | {"files": {"../../x": "y"}}], "'../../x' is not a path inside the workspace"),
-    "an absolute path": ("s.json", [CASE | {"files": {"/etc/x": "y"}}], "'/etc/x' is not a path inside the workspace"),
-    "a listed path out": ("s.json", [CASE | {"files": ["../script.json"]}], "is not a path inside the workspace"),
     "a listed file that is missing": ("s.json", [CASE | {"files": ["no.txt"]}], "the file 'no.txt' is not there"),
     "no checks": ("s.json", [{"id": "a", "prompt": "x"}], "s.json: case 1 ('a'): has no checks"),
     "an empty contains": ("s.json", [CASE | {"checks": [{"contains": ""}]}], "contains.text: is empty"),
@@ -266,7 +206,6 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "the same id twice": ("s.json", [CASE, CASE], "s.json: case 2 has the id 'one' of case 1"),
     "held_out is text": ("s.json", [CASE | {"held_out": "no"}], "held_out: Input should be a valid boolean, not 'no'"),
     "binary": ("s.json", b"\x89PNG\r\n\x1a\n\xff", "s.json: is not UTF-8 text (byte 0)"),
-    "zero bytes": ("s.yaml", b"\0\0\0", "s.yaml: not valid YAML: special characters are not allowed"),
     "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: is not UTF-8 text (byte 0)"),
     "missing": ("s.json", None, "s.json: No such file or directory"),
     "a judge that is not named": ("s.json", [CASE | {"checks": [{"judge": "x"}]}], "needs a model to grade by"),
@@ -432,21 +371,11 @@ def test_validate_says_the_same_of_a_skill_that_does_not_load(upskill: Upskill, 
 
 BODY = "Say ahoy, always."
 USABLE: dict[str, tuple[str, bytes]] = {
-    "CRLF": ("greeter", doc(body=f"{BODY}\n").replace("\n", "\r\n").encode()),
-    "CR": ("greeter", doc(body=f"{BODY}\n").replace("\n", "\r").encode()),
     "a byte order mark": ("greeter", doc(body=BODY).encode("utf-8-sig")),
-    "an unquoted colon": ("greeter", doc("name: greeter\ndescription: Use when: asked\n", BODY).encode()),
-    "a long name": ("greeter", doc(f"name: {'g' * 100}\ndescription: d\n", BODY).encode()),
-    "no name": ("greeter", doc("description: d\n", BODY).encode()),
     "Cyrillic": ("привет", doc("name: привет\ndescription: d\n", BODY).encode()),
-    "Chinese": ("问候", doc("name: 问候\ndescription: d\n", BODY).encode()),
-    "Arabic": ("تحية", doc("name: تحية\ndescription: d\n", BODY).encode()),
-    "Thai": ("ทักทาย", doc("name: ทักทาย\ndescription: d\n", BODY).encode()),
     "emoji": ("👋", doc("name: 👋\ndescription: d\n", BODY).encode()),
-    "decomposed": ("cafe\u0301", doc("name: café\ndescription: d\n", BODY).encode()),
     "spaces": ("my skill", doc("name: my skill\ndescription: d\n", BODY).encode()),
     "flow style": ("greeter", doc("{name: greeter, description: d, metadata: {a: [1]}}\n", BODY).encode()),
-    "fields of clients": ("greeter", doc(HEAD + "hooks:\n  Stop:\n    - x\nmodel: opus\n", BODY).encode()),
     "a link inside": ("greeter", doc(body=BODY).encode()),
 }
 
@@ -463,8 +392,7 @@ def test_a_skill_that_a_client_would_load_works(upskill: Upskill, home: Path, mo
     assert (done.code, done.err) == (0, "")
     assert done.json["models"][0]["skill"]["passed"] == 4
     assert done.json["models"][0]["baseline"]["passed"] == 0
-    strictly = {"Cyrillic", "Chinese", "Arabic", "decomposed", "a link inside", "CRLF", "CR"}
-    assert (upskill("validate", name).code == 0) is (kind in strictly)
+    assert (upskill("validate", name).code == 0) is (kind in ("Cyrillic", "a link inside"))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -475,8 +403,3 @@ def test_a_suite_from_another_system_works(upskill: Upskill, skill: Path, model:
     Path("s.yaml").write_bytes((mark + f"- id: one{end}  prompt: 问候{end}  checks: [contains: ahoy]{end}").encode())
     for name in ("s.json", "s.yaml"):
         assert upskill("eval", skill.name, "-t", name, "-m", model, "-q").code == 0
-
-
-def test_there_are_enough_kinds() -> None:
-    kinds = len(SKILLS) + len(SUITES) + len(CONFIGS) + len(MODELS) + len(SCRIPTS) + len(OPTIONS)
-    assert kinds >= 40

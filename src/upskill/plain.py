@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -153,21 +153,13 @@ def bound_yaml(root: yaml.Node, *, deepest: int, most: int, unique: bool = False
         if id(node) not in sizes:
             if unique and isinstance(node, yaml.MappingNode):
                 _refuse_twins(node)
-            sizes[id(node)] = 1 + sum(size(part, level + 1) for part in _parts(node))
+            parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
+            sizes[id(node)] = 1 + sum(size(part, level + 1) for part in parts)
         if sizes[id(node)] > most:
             raise refused_yaml(f"stands for more than {most:,} values", node.start_mark)
         return sizes[id(node)]
 
     size(root, 0)
-
-
-def _parts(node: yaml.CollectionNode) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield key
-            yield value
-    else:
-        yield from node.value
 
 
 def _refuse_twins(node: yaml.MappingNode) -> None:
@@ -242,28 +234,27 @@ class _PlainLoader(yaml.SafeLoader):
         raise refused_yaml(f"the tag {node.tag.rpartition(':')[2]!r} is not known here", node.start_mark)
 
 
+_FAST_LOADER: type[Any] | None = None
+if yaml.__with_libyaml__:
+    _FAST_LOADER = type(
+        "_FastLoader", (yaml.CSafeLoader,), {"yaml_implicit_resolvers": _PlainLoader.yaml_implicit_resolvers}
+    )
+
+
 def _compose_fast(text: str) -> yaml.Node | None:
     """The nodes of a document by libyaml, ten times as fast. None where it does not take it, is not installed, or would
     crash, being recursive: then PyYAML's own parser reads it, or says what is wrong."""
-    if not (loader := _fast_loader()):
+    if _FAST_LOADER is None:
         return None
     try:
         depth = 0
-        for event in cast("Iterator[object]", yaml.parse(text, loader)):
+        for event in cast("Iterator[object]", yaml.parse(text, _FAST_LOADER)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
                 return None
-        return cast("yaml.Node | None", yaml.compose(text, loader))
+        return cast("yaml.Node | None", yaml.compose(text, _FAST_LOADER))
     except (yaml.YAMLError, ValueError):
         return None
-
-
-@cache
-def _fast_loader() -> type[yaml.CSafeLoader] | None:
-    if not yaml.__with_libyaml__:
-        return None
-    resolvers = {"yaml_implicit_resolvers": _PlainLoader.yaml_implicit_resolvers}
-    return type("_FastLoader", (yaml.CSafeLoader,), resolvers)
 
 
 _PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_finite)

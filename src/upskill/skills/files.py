@@ -146,9 +146,19 @@ def hash_files(files: Iterable[SkillFile]) -> str:
     return total.hexdigest()[:16]
 
 
-def write_folder(target: Path, files: Iterable[SkillFile], empty_folders: Iterable[str]) -> None:
-    """Write all files, or none: an existing folder is replaced once everything is written."""
-    with replaced_folder(target, _keep_git_folders) as fresh:
+def write_folder(
+    target: Path, files: Iterable[SkillFile], empty_folders: Iterable[str], keep_old_at: Path | None = None
+) -> None:
+    """Write all files, or none: what is there is replaced once everything is written, and kept if that is asked for."""
+
+    def carry(old: Path, new: Path) -> None:
+        if keep_old_at is None:
+            _keep_git_folders(old, new)
+        else:
+            keep_old_at.parent.mkdir(parents=True, exist_ok=True)
+            old.rename(keep_old_at)
+
+    with replaced_folder(target, carry) as fresh:
         for file in files:
             path = fresh / file.path
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.outputs import whole_file
 from upskill.plain import read_json
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
+from upskill.skills.files import write_folder
 from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill
 
 KEPT = ".upskill-kept"  # beside the skills: what was replaced
@@ -47,49 +48,36 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, wit
     if errors:
         raise UsageError(f"{skill.name}: is not a valid skill: {errors[0]}", "`upskill validate` lists every problem.")
     if not with_evals:
-        skill = replace(
-            skill, files=tuple(each for each in skill.files if not each.path.startswith(HIDDEN_FROM_STUDENTS))
-        )
+        files = [file for file in skill.files if not file.path.startswith(HIDDEN_FROM_STUDENTS)]
+        skill = replace(skill, files=tuple(files))
     root = Path(skills_folder)
     target = root / skill.name
-    if not os.path.lexists(target):
-        skill.save(target)
-        _record(root, skill)
-        return Installation(target, "installed")
     there = _fingerprint_at(target)
-    if there == skill.fingerprint:
-        _record(root, skill)
-        return Installation(target, "unchanged")
-    if there is not None and not target.is_symlink() and _recorded(root).get(skill.name) == there:
-        skill.save(target, overwrite=True)
-        _record(root, skill)
-        return Installation(target, "updated")
-    if not force:
+    status: InstallStatus = "replaced"
+    kept: Path | None = None
+    if not os.path.lexists(target):
+        status = "installed"
+    elif there == skill.fingerprint:
+        status = "unchanged"
+    elif there is not None and not target.is_symlink() and _recorded(root).get(skill.name) == there:
+        status = "updated"
+    elif not force:
         raise UsageError(
             f"{target}: holds a skill that was changed since it was installed, or that upskill did not install",
             "Compare the two; --force replaces it and keeps the old one beside it.",
         )
-    kept = _free_name(root, skill.name)
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        target.rename(kept)
-    except OSError as error:
-        raise UsageError(f"{target}: cannot be replaced: {error.strerror or error}", "Nothing was changed.") from error
-    try:
-        skill.save(target)
-    except BaseException:
-        kept.rename(target)
-        raise
-    _record(root, skill)
-    return Installation(target, "replaced", kept)
-
-
-def _free_name(root: Path, name: str) -> Path:
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    names = (f"{name}-{stamp}{suffix}" for suffix in ("", *(f"-{number}" for number in range(2, 10_000))))
-    # In a subfolder, where agents do not look: beside the skills it would be loaded as a skill.
-    folder = root / KEPT
-    return next(folder / kept for kept in names if not os.path.lexists(folder / kept))
+    else:
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        # In a subfolder, where agents do not look: beside the skills it would be loaded as a skill.
+        names = (root / KEPT / f"{skill.name}-{stamp}{suffix}" for suffix in ("", *map("-{}".format, range(2, 10_000))))
+        kept = next(path for path in names if not os.path.lexists(path))
+    if status != "unchanged":
+        write_folder(target, skill.files, skill.folders, keep_old_at=kept)
+    record = _recorded(root) | {skill.name: skill.fingerprint}
+    if record != _recorded(root):
+        with whole_file(root / RECORD) as file:
+            file.write((json.dumps(record, indent=2, sort_keys=True) + "\n").encode())
+    return Installation(target, status, kept)
 
 
 def _fingerprint_at(folder: Path) -> str | None:
@@ -101,11 +89,3 @@ def _fingerprint_at(folder: Path) -> str | None:
 
 def _recorded(root: Path) -> dict[str, str]:
     return {name: str(value) for name, value in read_json(root / RECORD).items()}
-
-
-def _record(root: Path, skill: Skill) -> None:
-    before = _recorded(root)
-    record = before | {skill.name: skill.fingerprint}
-    if record != before:
-        with whole_file(root / RECORD) as file:
-            file.write((json.dumps(record, indent=2, sort_keys=True) + "\n").encode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from itertools import cycle
 
 from upskill.skills.markdown import read_fences
 from upskill.skills.skill import Skill
@@ -27,7 +28,8 @@ _PREFIX = re.compile(r"^(\s*(?:#{1,6}\s+|[-*+]\s+|\d+[.)]\s+|>\s+|\|\s*)*)(.*)$"
 
 def placebo(skill: Skill) -> Skill:
     """The same skill with its body emptied of content, and without its other files."""
-    words = _words(skill.visible_hash)
+    start = int(hashlib.sha256(skill.visible_hash.encode()).hexdigest()[:8], 16) % len(FILLER_WORDS)
+    words = cycle(FILLER_WORDS[start:] + FILLER_WORDS[:start])
     lines: list[str] = []
     for line, kind in read_fences(skill.body.split("\n")):
         if kind == "fence":
@@ -36,33 +38,20 @@ def placebo(skill: Skill) -> Skill:
             indent = line[: len(line) - len(line.lstrip())]
             lines.append(indent + _fill(f"# {line.strip()}"[: len(line.strip())], words) if line.strip() else line)
         else:
-            found = _PREFIX.match(line)
-            assert found is not None
-            lines.append(found[1] + _fill(found[2], words))
+            prefix = _PREFIX.match(line)
+            assert prefix is not None
+            lines.append(prefix[1] + _fill(prefix[2], words))
     body = "\n".join(lines)
     manifest = next(file for file in skill.with_body(body).files if file.path.lower() == "skill.md")
     return Skill(skill.name, skill.description, body, skill.frontmatter, (manifest,), skill.folder)
 
 
-def _words(seed: str) -> Iterator[str]:
-    """The filler words over and over, starting at a word that depends on the skill."""
-    start = int(hashlib.sha256(seed.encode()).hexdigest()[:8], 16) % len(FILLER_WORDS)
-    while True:
-        yield FILLER_WORDS[start]
-        start = (start + 1) % len(FILLER_WORDS)
-
-
 def _fill(text: str, words: Iterator[str]) -> str:
     """Filler words of the same length as a text, in bytes."""
-    length = len(text.encode())
     if not text.strip():
         return text
-    chosen: list[str] = []
-    used = 0
-    while used < length:
-        word = next(words)
-        chosen.append(word)
-        used += len(word) + 1
-    line = " ".join(chosen)
+    length, line = len(text.encode()), ""
+    while len(line) < length:
+        line += f"{next(words)} "
     line = line[:1].upper() + line[1:] if text[:1].isupper() else line
-    return line[: max(length, 1)].rstrip() + ("." if text.rstrip().endswith(".") else "")
+    return line[:length].rstrip() + ("." if text.rstrip().endswith(".") else "")

@@ -60,24 +60,20 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        known = self.cost_usd is not None and other.cost_usd is not None
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
-        )
+        return self._combine(other, 1)
 
     def __sub__(self, other: Usage) -> Usage:
         """What is left of it, never less than nothing."""
+        return self._combine(other, -1)
+
+    def _combine(self, other: Usage, sign: int) -> Usage:
         known = self.cost_usd is not None and other.cost_usd is not None
         return Usage(
-            max(0, self.input_tokens - other.input_tokens),
-            max(0, self.output_tokens - other.output_tokens),
-            max(0, self.cached_tokens - other.cached_tokens),
-            max(0, self.reasoning_tokens - other.reasoning_tokens),
-            max(0.0, (self.cost_usd or 0.0) - (other.cost_usd or 0.0)) if known else None,
+            max(0, self.input_tokens + sign * other.input_tokens),
+            max(0, self.output_tokens + sign * other.output_tokens),
+            max(0, self.cached_tokens + sign * other.cached_tokens),
+            max(0, self.reasoning_tokens + sign * other.reasoning_tokens),
+            max(0.0, (self.cost_usd or 0.0) + sign * (other.cost_usd or 0.0)) if known else None,
         )
 
 
@@ -121,11 +117,8 @@ class Trace:
     @property
     def answer(self) -> str:
         """The last message of the assistant."""
-        for step in reversed(self.steps):
-            if step.kind == "assistant":
-                return step.text
-        return ""
+        return next((step.text for step in reversed(self.steps) if step.kind == "assistant"), "")
 
     @property
     def calls(self) -> tuple[Step, ...]:
-        return tuple([step for step in self.steps if step.kind == "tool"])
+        return tuple(step for step in self.steps if step.kind == "tool")

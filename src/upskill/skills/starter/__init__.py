@@ -16,38 +16,35 @@ DESCRIPTION = (
 SCHEMAS = ".upskill"  # the folder of a project that its editors find the schemas in
 
 
-def skill_files(name: str, place: str, description: str = "", schemas: str = SCHEMAS) -> dict[str, str]:
-    """The files of a new skill, by their paths below its folder; `place` is how a person names the folder.
+def skill_files(name: str, path: str, description: str = "", schemas: str = SCHEMAS) -> dict[str, str]:
+    """The files of a new skill, by their paths below its folder; `path` is how a person names the folder.
 
     `schemas` is the way from its suite to the folder of schemas.
     """
-    said = " ".join(description.split()) or DESCRIPTION
-    words = {"name": name, "place": place, "description": said, "schemas": schemas}
+    description = " ".join(description.split()) or DESCRIPTION
+    names = {"SKILL.md": "SKILL.md", "evals/suite.yaml": "suite.yaml", "evals/eval_queries.json": "eval_queries.json"}
     return {
-        "SKILL.md": _fill("SKILL.md", words),
-        "evals/suite.yaml": _fill("suite.yaml", words),
-        "evals/eval_queries.json": _fill("eval_queries.json", words),
+        file: _fill(template, name=name, place=path, description=description, schemas=schemas)
+        for file, template in names.items()
     }
 
 
 def settings_file() -> str:
     """An `upskill.config.yaml` in which every setting is explained and none is made."""
-    return _fill("upskill.config.yaml", {"schemas": SCHEMAS})
+    return _fill("upskill.config.yaml", schemas=SCHEMAS)
 
 
 def schema_files() -> dict[str, str]:
     """JSON Schemas of suites, settings and queries, for editors, by their paths in a project."""
-    folder = files("upskill").joinpath("schemas")
-    return {
-        f"{SCHEMAS}/{file.name}": file.read_text(encoding="utf-8")
-        for file in sorted(folder.iterdir(), key=lambda file: file.name)
-    }
+    schemas = sorted(files("upskill").joinpath("schemas").iterdir(), key=lambda file: file.name)
+    return {f"{SCHEMAS}/{file.name}": file.read_text(encoding="utf-8") for file in schemas}
 
 
-def workflow_file(place: str) -> str:
+def workflow_file(path: str) -> str:
     """A workflow of GitHub Actions that proves the skill when it changes."""
-    return _fill("workflow.yaml", {"place": place, "distribution": DISTRIBUTION})
+    return _fill("workflow.yaml", place=path, distribution=DISTRIBUTION)
 
 
-def _fill(name: str, words: dict[str, str]) -> str:
-    return Template(files("upskill.skills.starter").joinpath(name).read_text(encoding="utf-8")).safe_substitute(words)
+def _fill(template: str, **values: str) -> str:
+    text = files("upskill.skills.starter").joinpath(template).read_text(encoding="utf-8")
+    return Template(text).safe_substitute(values)
