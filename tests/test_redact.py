@@ -26,7 +26,7 @@ def made(length: int, letters: str = "aB3dE6gH9kLmN2pQ5sT8vWxY") -> str:
 
 
 HEX = made(64, "0a1b2c3d4e5f6789")
-# kind, a line, the secret in it; the corpus has more. Put together, so that nobody's scanner takes this file for a leak.
+# kind, a line, the secret in it; the corpus has more. Put together, so that no scanner takes this file for a leak.
 PLANTED: dict[str, tuple[str, str, str]] = {
     "AWS access key": ("aws-key", "aws configure set aws_access_key_id {}", "AKIA" + made(16, "Q7W2E9R4T6Y1U8I3")),
     "GitHub token": ("github-token", "git remote set-url origin {}", "ghp_" + made(36)),
