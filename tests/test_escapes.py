@@ -34,14 +34,12 @@ import pytest
 
 from upskill.errors import UpskillError
 from upskill.sandboxes import (
-    CommandResult,
     Limits,
     MiB,
     Sandbox,
     SandboxBackend,
     Setup,
     choose_sandbox,
-    printable,
     seccomp,
 )
 from upskill.sandboxes.bubblewrap import Bubblewrap
@@ -74,17 +72,15 @@ def connects(family: str, address: str, kind: str = "SOCK_STREAM") -> str:
     )
 
 
-# name -> a line of shell. $OUTSIDE is the home folder outside, $PORT and so on what listens there.
-ATTEMPTS: dict[str, str] = {
-    # Files.
+# name -> a line of shell. $OUTSIDE is the home folder outside, $PORT and so on what listens there. These do get out
+# where nothing holds them, and do no harm there.
+REAL: dict[str, str] = {
     "reads a key by its absolute path": 'cat "$OUTSIDE/.ssh/id_ed25519"',
     "reads a .env file": 'cat "$OUTSIDE/project/.env"',
     "reads a key by a relative path": 'cat "../../../../../..$OUTSIDE/.ssh/id_ed25519"',
     "reads the skill in the baseline arm": 'cat "$OUTSIDE/skills/secret/SKILL.md"; grep -rs canary- "$OUTSIDE"',
-    "lists the homes of this machine": "ls -A /root /home/*/.ssh /home/[!s]* && echo ESCAPED",
     "reads through a link": 'ln -s "$OUTSIDE/.ssh/id_ed25519" l1; cat l1',
     "reads through a link to a folder": 'ln -s "$OUTSIDE" l2; cat l2/.ssh/id_ed25519',
-    "makes a hard link": 'ln "$OUTSIDE/.ssh/id_ed25519" l3 && cat l3',
     "reads a file of /tmp": 'cat "$OUTSIDE_TMP"',
     "reads a file of /dev/shm": 'cat "$OUTSIDE_SHM"',
     "writes into the home outside": 'echo x >> "$OUTSIDE/.ssh/authorized_keys" && echo ESCAPED',
@@ -96,6 +92,29 @@ ATTEMPTS: dict[str, str] = {
         "except sqlite3.Error as e:\n    print(e)\n"
     ),
     "removes the store": 'rm -rf "$OUTSIDE/runs" && [ -e "$OUTSIDE" ] && echo ESCAPED',
+    "reads the environment of every process": "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -a canary-",
+    "reads the command line of every process": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
+    "traces a child": python(
+        f"child = os.fork()\nif child == 0: time.sleep(600); os._exit(0)\n"
+        f"if call({NUMBERS['ptrace']}, 16, child, 0, 0) >= 0: escaped()\nos.kill(child, 9)"
+    ),
+    "sees processes outside": "ls -d /proc/[0-9]* | wc -l | grep -qE '^[0-9]{2,}$' && echo ESCAPED; ps ax | grep canary-",
+    "attaches shared memory from outside": python(
+        "library.shmat.restype = ctypes.c_void_p\n"
+        "found = library.shmget(int(os.environ['OUTSIDE_KEY']), 0, 0)\n"
+        "if found >= 0: escaped(ctypes.string_at(library.shmat(found, None, 0o10000), 40))"
+    ),
+    "connects to loopback": connects("AF_INET", "('127.0.0.1', int(os.environ['PORT']))"),
+    "connects to a unix socket": connects("AF_UNIX", "os.environ['SOCKET']"),
+    "connects to an abstract socket": connects("AF_UNIX", "chr(0) + os.environ['ABSTRACT']"),
+    "can gain privileges": "grep -q 'NoNewPrivs:.1' /proc/self/status || echo ESCAPED; grep -q 'Seccomp:.2' /proc/self/status "
+    "|| echo ESCAPED",
+    "makes a user namespace": "unshare --user true && echo ESCAPED; unshare --map-root-user --mount true && echo ESCAPED",
+}
+ATTEMPTS: dict[str, str] = REAL | {
+    # Files.
+    "lists the homes of this machine": "ls -A /root /home/*/.ssh /home/[!s]* && echo ESCAPED",
+    "makes a hard link": 'ln "$OUTSIDE/.ssh/id_ed25519" l3 && cat l3',
     "writes into the system": "for f in /usr/x /usr/bin/ls /etc/passwd /bin/x /lib/x /x /dev/x /run/x /proc/x; do "
     "(echo x >> $f) && echo ESCAPED $f; done",
     "makes the system writable": "mount -o remount,rw /usr; mount -o remount,rw /; touch /usr/x && echo ESCAPED",
@@ -104,9 +123,7 @@ ATTEMPTS: dict[str, str] = {
     "walks out through /proc/1/root": 'cat "/proc/1/root$OUTSIDE/.ssh/id_ed25519"',
     "walks out through every root and cwd": 'for p in /proc/[0-9]*; do cat "$p/root$OUTSIDE/.ssh/id_ed25519" '
     '"$p/cwd/../../../../../../..$OUTSIDE/.ssh/id_ed25519"; done',
-    "reads the environment of every process": "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -a canary-",
     "reads its own environment": "env; cat /proc/self/environ",
-    "reads the command line of every process": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
     "uses inherited descriptors": python(
         "for name in os.listdir('/proc/self/fd'):\n"
         "    if int(name) > 2:\n"
@@ -120,10 +137,6 @@ ATTEMPTS: dict[str, str] = {
         "try:\n    print(open('/proc/1/maps').read() and escaped())\nexcept OSError as e:\n    print(e)\n"
     ),
     "traces process 1": python(f"if call({NUMBERS['ptrace']}, 16, 1, 0, 0) >= 0: escaped()"),
-    "traces a child": python(
-        f"child = os.fork()\nif child == 0: time.sleep(600); os._exit(0)\n"
-        f"if call({NUMBERS['ptrace']}, 16, child, 0, 0) >= 0: escaped()\nos.kill(child, 9)"
-    ),
     "reads the memory of another process": python(
         "buffer = ctypes.create_string_buffer(8)\n"
         "class V(ctypes.Structure): _fields_ = [('b', ctypes.c_void_p), ('n', ctypes.c_size_t)]\n"
@@ -132,23 +145,14 @@ ATTEMPTS: dict[str, str] = {
     ),
     "kills a process outside": 'kill -KILL "$OUTSIDE_PID" && echo ESCAPED',
     "kills process 1": "kill -KILL 1; kill -TERM 1; sleep 0.05; [ -d /proc/1 ] || echo ESCAPED",
-    "sees processes outside": "ls -d /proc/[0-9]* | wc -l | grep -qE '^[0-9]{2,}$' && echo ESCAPED; ps ax | grep canary-",
-    "attaches shared memory from outside": python(
-        "library.shmat.restype = ctypes.c_void_p\n"
-        "found = library.shmget(int(os.environ['OUTSIDE_KEY']), 0, 0)\n"
-        "if found >= 0: escaped(ctypes.string_at(library.shmat(found, None, 0o10000), 40))"
-    ),
     "raises its limits": "ulimit -u unlimited || ulimit -d unlimited || ulimit -f unlimited || ulimit -n 1000000 || exit; "
     "echo ESCAPED",
     "lowers the limits of process 1": python(
         f"print(call({seccomp.PRLIMIT64[COLUMN]}, 1, 7, struct.pack('QQ', 0, 0), None) >= 0 and escaped())"
     ),
     # The network.
-    "connects to loopback": connects("AF_INET", "('127.0.0.1', int(os.environ['PORT']))"),
     "connects to IPv6 loopback": connects("AF_INET6", "('::1', int(os.environ['PORT6']))"),
     "connects to the address of this machine": connects("AF_INET", "(os.environ['ADDRESS'], int(os.environ['PORT']))"),
-    "connects to a unix socket": connects("AF_UNIX", "os.environ['SOCKET']"),
-    "connects to an abstract socket": connects("AF_UNIX", "chr(0) + os.environ['ABSTRACT']"),
     "asks a metadata address": connects("AF_INET", "('169.254.169.254', 80)"),
     "asks a public address": connects("AF_INET", "('1.1.1.1', 443)"),
     "sends a datagram": connects("AF_INET", "('8.8.8.8', 53)", "SOCK_DGRAM"),
@@ -163,8 +167,6 @@ ATTEMPTS: dict[str, str] = {
     "makes an interface": "ip link add d0 type dummy && echo ESCAPED; ip addr add 10.0.0.1/8 dev lo && echo ESCAPED",
     # Rights.
     "has a capability": "grep -E '^Cap(Prm|Eff|Bnd|Inh|Amb):.*[1-9a-f]' /proc/self/status && echo ESCAPED",
-    "can gain privileges": "grep -q 'NoNewPrivs:.1' /proc/self/status || echo ESCAPED; grep -q 'Seccomp:.2' /proc/self/status "
-    "|| echo ESCAPED",
     "becomes root": python(
         "for become in (os.setuid, os.setgid, os.seteuid, lambda n: os.setgroups([n])):\n"
         "    try:\n        become(0); escaped()\n    except OSError as e:\n        print(e)\n"
@@ -183,7 +185,6 @@ ATTEMPTS: dict[str, str] = {
     "mounts": "mkdir -p m; mount -t tmpfs none m && echo ESCAPED; mount --bind / m && echo ESCAPED; "
     "mount -t proc none m && echo ESCAPED",
     "unmounts": "umount /usr && echo ESCAPED; umount -l /workspace && echo ESCAPED; umount /proc && echo ESCAPED",
-    "makes a user namespace": "unshare --user true && echo ESCAPED; unshare --map-root-user --mount true && echo ESCAPED",
     "makes a user namespace by clone": python(
         f"for flags in (0x10000000 | 17, 0x20000 | 17, 0x40000000 | 17):\n"
         f"    result = call({seccomp.CLONE[COLUMN]}, ctypes.c_ulong(flags), 0, 0, 0, 0)\n"
@@ -238,32 +239,6 @@ if platform.machine() == "x86_64":
 
 BROKEN = ("SyntaxError", "NameError", "TypeError", "ModuleNotFoundError")  # an attempt that was none
 
-# These do get out where nothing holds them, and do no harm there.
-REAL: tuple[str, ...] = (
-    "reads a key by its absolute path",
-    "reads a .env file",
-    "reads a key by a relative path",
-    "reads the skill in the baseline arm",
-    "reads through a link",
-    "reads through a link to a folder",
-    "reads a file of /tmp",
-    "reads a file of /dev/shm",
-    "writes into the home outside",
-    "writes into the store",
-    "reads the environment of every process",
-    "reads the command line of every process",
-    "sees processes outside",
-    "attaches shared memory from outside",
-    "connects to loopback",
-    "connects to a unix socket",
-    "connects to an abstract socket",
-    "traces a child",
-    "makes a user namespace",
-    "can gain privileges",
-    "removes the store",
-)
-
-
 # What a host does in a trial, and a student may turn against it. Each says how it got out, or nothing.
 
 
@@ -298,8 +273,7 @@ class World:
         found: list[str] = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
-                words = path.read_bytes().decode(errors="replace").split("\0")
-                if words[0].endswith("sleep") and self.mark in words:
+                if path.read_bytes().split(b"\0")[1:2] == [self.mark.encode()]:
                     found.append(path.parent.name)
         return found
 
@@ -356,17 +330,6 @@ async def path_tricks(kind: SandboxBackend, world: World) -> str:
     return "" if not list(world.root.rglob("pwned")) and not Path("/pwned").exists() else "wrote outside"
 
 
-async def zip_slip(kind: SandboxBackend, world: World) -> str:
-    for name in ("../pwned", f"{world.home}/pwned", "a/../../pwned", "/etc/pwned", "..", "a/\0/b"):
-        with suppress(OSError):
-            async with await kind.open(Setup(files={name: "pwned"})):
-                return f"{name!r} was taken"
-        with suppress(OSError):
-            async with await kind.open(Setup(home_files={name: "pwned"})):
-                return f"{name!r} was taken for the home"
-    return ""
-
-
 async def strange_files(kind: SandboxBackend, world: World) -> str:
     """A FIFO, a socket, a device and a sparse file where the answer should be: none may hang or fill us."""
     async with await kind.open(Setup(limits=Limits(disk=64 * MiB))) as sandbox:
@@ -381,39 +344,6 @@ async def strange_files(kind: SandboxBackend, world: World) -> str:
         said = await reads(sandbox, ("fifo", "sock", "zero", "sparse", "loop", "mem", "/dev/zero", "/proc/self/mem"))
         listed = await sandbox.list()
         return said or ("" if 50 < len(listed) < 200 else f"listed {len(listed)}")
-
-
-async def terminal_injection(kind: SandboxBackend, world: World) -> str:
-    async with await kind.open(Setup()) as sandbox:
-        done = await sandbox.run("printf '\\033]0;owned\\007\\033[2J\\033[31m\\rpassed\\302\\233'; printf '\\033c' >&2")
-        shown = printable(done.output + done.error)
-        return f"left {shown!r}" if any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in shown) else ""
-
-
-async def daemon(kind: SandboxBackend, world: World) -> str:
-    async with await kind.open(Setup()) as sandbox:
-        code = f"os.setsid(); os.fork() and os._exit(0); os.execvp('sleep', ['sleep', '{world.mark}'])"
-        await sandbox.run(python(f"for _ in range(3):\n    if os.fork() == 0:\n        {code}\n"))
-        await sandbox.run(
-            f"nohup setsid sleep {world.mark} >/dev/null 2>&1 & disown; (trap '' HUP TERM; sleep {world.mark}) &"
-        )
-        for _ in range(30_000):
-            if len(world.processes()) == 5:
-                break
-            await asyncio.sleep(0.02)
-        else:
-            return f"only {len(world.processes())} daemons were there to begin with"
-    return "outlived its sandbox" if world.processes() else ""
-
-
-async def ignores_sigterm(kind: SandboxBackend, world: World) -> str:
-    async with await kind.open(Setup()) as sandbox:
-        done = await sandbox.run(
-            f"trap '' TERM INT HUP QUIT USR1; (trap '' TERM; setsid sleep {world.mark} &); sleep {world.mark}; sleep 9",
-            Limits(wall=0.5),
-        )
-        alive = [*world.processes()]
-        return "" if done.timed_out and done.code == 137 and not alive else f"{done} {alive}"
 
 
 async def fork_bomb(kind: SandboxBackend, world: World) -> str:
@@ -475,19 +405,6 @@ async def memory_bombs(kind: SandboxBackend, world: World) -> str:
     return ""
 
 
-async def endless_output(kind: SandboxBackend, world: World) -> str:
-    async with await kind.open(Setup(limits=Limits(output=MiB))) as sandbox:
-        done = await sandbox.run("yes & yes >&2", Limits(output=MiB, wall=600))
-        kept = len(done.output) + len(done.error)
-        if kept > MiB or "of output" not in done.killed_why:
-            return f"kept {kept}: {done.killed_why}"
-        await sandbox.run("yes &")  # nobody listens between commands, and the next one is not disturbed for long
-        await asyncio.sleep(0.1)
-        await sandbox.kill_processes()
-        done = await sandbox.run("echo fine")
-        return "" if done == CommandResult(0, "fine\n", "", seconds=done.seconds) else f"{done}"
-
-
 async def forged_answer(kind: SandboxBackend, world: World) -> str:
     """A process left behind wants to speak for the check that runs after the agent has ended."""
     async with await kind.open(Setup()) as sandbox:
@@ -518,16 +435,11 @@ DEEDS: dict[str, Deed] = {
     "plants a link as its answer": link_as_answer,
     "swaps a folder and a link while it is read": link_swapped_while_read,
     "tricks write_file with paths": path_tricks,
-    "slips out by the names of case files": zip_slip,
     "leaves strange files as its answer": strange_files,
-    "injects into the terminal of who reads the log": terminal_injection,
-    "leaves daemons behind": daemon,
-    "ignores SIGTERM": ignores_sigterm,
     "drops a fork bomb": fork_bomb,
     "writes ten gigabytes": ten_gigabytes,
     "makes a million files": a_million_files,
     "drops memory bombs": memory_bombs,
-    "writes output without end": endless_output,
     "forges the answer of a check": forged_answer,
     "reaches into another sandbox": two_students,
 }
@@ -704,19 +616,9 @@ def test_a_student_does_not_get_out_who(outcome: Attacked, name: str) -> None:
     assert outcome.found[name] == ""
 
 
-def test_nothing_outside_has_changed(outcome: Attacked) -> None:
-    assert outcome.changed == []
-    assert outcome.visits == []
+def test_nothing_outside_has_changed_and_no_process_outlived_its_trial(outcome: Attacked) -> None:
+    assert (outcome.changed, outcome.visits, outcome.left) == ([], [], [])
     assert "the sandbox" not in outcome.found
-
-
-def test_no_process_outlived_its_trial(outcome: Attacked) -> None:
-    assert outcome.left == []
-
-
-def test_there_are_at_least_forty_attempts() -> None:
-    assert len(NAMES) >= 40
-    assert set(REAL) <= set(ATTEMPTS)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import upskill.sandboxes
-from conftest import REPOSITORY, Upskill, spawn
+from conftest import REPOSITORY, Upskill, running, spawn
 from upskill.errors import SandboxError, UsageError
 from upskill.sandboxes import (
     SANDBOXES,
@@ -38,6 +38,7 @@ from upskill.sandboxes import (
     Stream,
     choose_sandbox,
     container,
+    format_size,
     printable,
     process_usage,
     seatbelt,
@@ -75,7 +76,8 @@ def kind_called(name: str) -> SandboxBackend:
     return SANDBOXES.load(name)()
 
 
-@pytest.fixture(params=WORKING)
+# `none` is a landlock without Landlock.
+@pytest.fixture(params=[name for name in WORKING if name != "none" or "landlock" not in WORKING])
 def kind(request: pytest.FixtureRequest) -> SandboxBackend:
     return kind_called(request.param)
 
@@ -204,12 +206,11 @@ async def run_too_long(sandbox: Sandbox, command: str, monkeypatch: pytest.Monke
     def note(*_: object) -> None:
         begun.set()
 
-    loop, clock = asyncio.get_running_loop(), time.perf_counter
+    loop = asyncio.get_running_loop()
     task = loop.create_task(sandbox.run(command, Limits(wall=3600), on_output=note))
     await begun.wait()
     with monkeypatch.context() as patch:
         patch.setattr(loop, "time", lambda: time.monotonic() + 7200)
-        patch.setattr(time, "perf_counter", lambda: clock() + 7200)
         return await task
 
 
@@ -249,9 +250,10 @@ async def test_memory_of_all_processes_is_limited(sandbox: Sandbox) -> None:
 
 
 async def test_output_is_limited_and_its_beginning_kept(sandbox: Sandbox) -> None:
-    done = await sandbox.run("echo first; yes", Limits(output=1000, wall=600))
-    assert (done.code, done.killed_why, len(done.output)) == (137, "wrote more than 1000 bytes of output", 1000)
-    assert done.output.startswith("first\ny\n")
+    done = await sandbox.run("echo first; yes & yes >&2", Limits(output=1000, wall=600))
+    assert (done.code, done.killed_why) == (137, "wrote more than 1000 bytes of output")
+    assert len(done.output) + len(done.error) == 1000
+    assert done.output.startswith("first\n")
 
 
 async def test_the_size_of_a_file_and_of_all_files_is_limited(kind: SandboxBackend) -> None:
@@ -315,8 +317,9 @@ async def test_files_are_read_written_and_listed(sandbox: Sandbox) -> None:
 
 
 async def test_the_home_of_the_student_can_be_furnished(kind: SandboxBackend) -> None:
-    async with await kind.open(Setup(home_files={".config/x": "1"})) as sandbox:
-        assert (await sandbox.run("cat ~/.config/x")).output == "1"
+    files = {".config/x": "1", "run": "#!/bin/sh\necho ran"}
+    async with await kind.open(Setup(home_files=files, runnable=frozenset({"run"}))) as sandbox:
+        assert (await sandbox.run("cat ~/.config/x; ~/run; find ~ -type f -perm -u+x | wc -l")).output == "1ran\n1\n"
         await sandbox.write(f"{sandbox.home}/.config/y", "2")
         assert (await sandbox.run("cat ~/.config/y")).output == "2"
         assert await sandbox.read(f"{sandbox.home}/.config/y") == b"2"
@@ -355,10 +358,10 @@ async def test_a_path_that_leads_out_is_refused(sandbox: Sandbox, path: str) -> 
 
 
 async def test_case_files_that_lead_out_are_refused_before_anything_runs(kind: SandboxBackend, home: Path) -> None:
-    with pytest.raises(PermissionError):
-        await kind.open(Setup(files={"../../evil": "x"}))
-    with pytest.raises(SandboxError):
-        await kind.open(Setup(environment={"a b": "x"}))
+    for name in ("../../evil", f"{home}/evil", "a/../../evil", "/etc/evil", "..", "a/\0/b"):
+        for setup in (Setup(files={name: "x"}), Setup(home_files={name: "x"})):
+            with pytest.raises(OSError, match=r"leads out|NUL"):
+                await kind.open(setup)
     with pytest.raises(SandboxError):
         await kind.open(Setup(readonly_mounts={"relative": home}))
     assert not list(Path("/tmp").glob("evil"))
@@ -395,7 +398,8 @@ async def test_a_stopped_sandbox_is_gone_and_says_so(kind: SandboxBackend, tempo
 async def test_no_process_outlives_its_sandbox(kind: SandboxBackend) -> None:
     mark = f"78.{os.getpid()}"
     async with await kind.open(Setup()) as sandbox:
-        await sandbox.run(f"sleep {mark} & (setsid sleep {mark} &); nohup sleep {mark} >/dev/null 2>&1 &")
+        await sandbox.run(f"sleep {mark} & (setsid sleep {mark} &); nohup sleep {mark} >/dev/null 2>&1 & disown")
+        await sandbox.run(f"(trap '' HUP TERM; sleep {mark}) & setsid bash -c 'sleep {mark} & sleep {mark} &'")
     assert running(mark) == []
 
 
@@ -438,17 +442,6 @@ async def test_everything_ends_when_upskill_is_killed(kind: SandboxBackend) -> N
         process.kill()
     while running(mark):  # until the time limit of the test
         await asyncio.sleep(0.02)
-
-
-def running(mark: str) -> list[str]:
-    """The command lines of processes that have this word in them, but for those that look for it."""
-    found: list[str] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            words = path.read_bytes().decode(errors="replace").split("\0")
-            if words[0].endswith("sleep") and mark in words:
-                found.append(" ".join(words))
-    return found
 
 
 # What bubblewrap adds.
@@ -584,8 +577,8 @@ async def test_every_command_is_logged_shortened_with_its_exit_code(
     kind: SandboxBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "upskill.sandboxes")
-    async with await kind.open(Setup(environment={"TOKEN": "not-to-be-logged"})) as sandbox:
-        await sandbox.run(f"exit 3 # {'x' * 1000}")
+    async with await kind.open(Setup()) as sandbox:
+        await sandbox.run(f"exit 3 # {'x' * 1000}", environment={"TOKEN": "not-to-be-logged"})
     opened, ran = [record.getMessage() for record in caplog.records if record.name.startswith("upskill.sandboxes")]
     assert opened == f"{kind.name}: opened"
     assert re.fullmatch(rf"{kind.name}: \S*bash -c 'exit 3 # x+…: exit code 3 after \d+\.\d\d s", ran)
@@ -864,10 +857,11 @@ def engine(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_container_is_spoken_to_as_an_engine_expects(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = container.Container()
     assert (await kind.version()).endswith("docker 99.1, python:3.12-slim")
-    setup = Setup(files={"a/b": "given"}, home_files={"c": "home"}, environment={"GREETING": "hi\nthere"})
+    setup = Setup(files={"a/b": "given"}, home_files={"c": "home"})
     mark = f"76.{os.getpid()}"
     async with await kind.open(setup) as sandbox:
-        done = await sandbox.run('cat a/b ~/c; echo; echo err >&2; echo "$GREETING"; exit 3')
+        line = 'cat a/b ~/c; echo; echo err >&2; echo "$GREETING"; exit 3'
+        done = await sandbox.run(line, environment={"GREETING": "hi\nthere"})
         assert (done.code, done.output, done.error) == (3, "givenhome\nhi\nthere\n", "err\n")
         assert (await sandbox.run(["cat"], stdin=b"x" * 100_000)).output == "x" * 100_000
         await sandbox.write("d/run", "#!/bin/sh\necho ran\n", executable=True)
@@ -935,7 +929,7 @@ def test_what_is_printed_cannot_speak_to_the_terminal() -> None:
 
 
 def test_sizes_are_told_as_people_say_them() -> None:
-    assert [process_usage.format_size(n) for n in (10, 2048, 3 * MiB, 2**31)] == ["10 bytes", "2 KiB", "3 MiB", "2 GiB"]
+    assert [format_size(n) for n in (10, 2048, 3 * MiB, 2**31)] == ["10 bytes", "2 KiB", "3 MiB", "2 GiB"]
 
 
 @pytest.mark.skipif(not shutil.which("ps"), reason="no ps here")

@@ -7,8 +7,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,15 +16,21 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from conftest import BODY, REPOSITORY, Upskill, write_script, write_skill
+from conftest import BODY, REPOSITORY, Upskill, running, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
 from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
-from upskill.agents import SYSTEM, Bounds, Student, Task, isolation
-from upskill.agents.activation import activated, find_canaries, resources_read
-from upskill.agents.catalog import INSTRUCTIONS, activation_text, catalog_prompt
-from upskill.agents.isolation import HiddenSkill, canary_for, find_leak, plant_canary
-from upskill.agents.toolbox import TOOLS, Toolbox, shorten_middle
-from upskill.agents.tools import MAX_TEXT, WORKSPACE_PROMPT, JsonToolCalling, Tools, has_native_tools, tool_calling_for
+from upskill.agents import SYSTEM, Bounds, Student, Task, activation
+from upskill.agents.activation import HiddenSkill, activated, canary_for, find_leak, plant_canary, resources_read
+from upskill.agents.toolbox import CATALOG_INSTRUCTIONS, TOOLS, Toolbox, activation_text, catalog_prompt, shorten_middle
+from upskill.agents.tools import (
+    MAX_TEXT,
+    WORKSPACE_PROMPT,
+    JsonToolCalling,
+    ToolCalling,
+    Tools,
+    has_native_tools,
+    tool_calling_for,
+)
 from upskill.errors import AgentError, ModelError, SandboxError, UsageError, wrap_trial_errors
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, ToolCall
 from upskill.models.addresses import resolve
@@ -71,10 +77,10 @@ class Recorded:
         await self.script.close()
 
 
-@pytest.fixture
-async def kind() -> SandboxBackend:
+@pytest.fixture(scope="module")
+def kind() -> SandboxBackend:
     try:
-        return (await choose_sandbox()).backend
+        return asyncio.run(choose_sandbox()).backend
     except UsageError as error:
         pytest.skip(error.message)
 
@@ -190,15 +196,11 @@ async def test_both_wire_formats_carry_calls_and_results(kind: SandboxBackend, f
         assert made["content"][0]["type"] == "thinking"  # which has to be shown again as it came
 
 
-async def test_calls_without_ids_are_told_apart(kind: SandboxBackend) -> None:
-    class Nameless(Recorded):
-        async def reply(self, request: Request) -> Reply:
-            reply = await super().reply(request)
-            return replace(reply, calls=tuple(replace(made, id="") for made in reply.calls))
-
-    student = Nameless([calls(call("bash", command="echo 1"), call("bash", command="echo 2")), "Done."])
-    await work(kind, Task("Try."), student)
-    made, *results = student.requests[1].messages[2:]
+def test_calls_without_ids_are_told_apart() -> None:
+    tools = ToolCalling(TOOLS)
+    reply = Reply("", calls=tuple(ToolCall("", "bash", {"command": f"echo {number}"}) for number in (1, 2)))
+    turn = tools.read(reply)
+    made, *results = tools.next_messages(reply, turn, [step("bash", "1"), step("bash", "2")])
     assert [one.id for one in made.calls] == [result.call_id for result in results] == ["call_1", "call_2"]
 
 
@@ -207,16 +209,6 @@ async def test_a_model_that_breaks_down_is_an_error_and_what_it_cost_is_kept(kin
     with pytest.raises(ModelError, match="turn 2 was requested") as caught:
         await work(kind, Task("Try."), student)
     assert caught.value.usage == Usage(5, 2, cost_usd=1.0)
-
-
-async def test_a_sandbox_that_breaks_down_is_an_error_of_the_trial(kind: SandboxBackend) -> None:
-    task = Task("Try.")
-    async with await kind.open(Tools().setup(task)) as sandbox:
-        await sandbox.stop()
-        with pytest.raises(SandboxError):
-            await Tools().run(task, Student(SCRIPT, Recorded([calls(call("bash", command="true"))]), sandbox))
-    with pytest.raises(AgentError, match="no sandbox"):
-        await Tools().run(task, Student(SCRIPT, Recorded(["x"])))
 
 
 async def test_a_sandbox_that_breaks_down_is_not_the_models_fault_and_what_was_asked_is_kept(
@@ -238,6 +230,8 @@ async def test_a_sandbox_that_breaks_down_is_not_the_models_fault_and_what_was_a
             await Tools().run(task, Student(SCRIPT, Breaking(), sandbox))
     assert not caught.value.message.startswith("asking")
     assert caught.value.usage == Usage(10, 4, cost_usd=2.0)
+    with pytest.raises(AgentError, match="no sandbox"):
+        await Tools().run(task, Student(SCRIPT, student))
 
 
 # Bounds.
@@ -299,30 +293,17 @@ async def test_a_timeout_of_the_model_itself_is_not_the_bound(kind: SandboxBacke
         await work(kind, Task("Wait."), Late(["x"]))
 
 
-@pytest.mark.parametrize("format_", ["openai", "anthropic"])
-async def test_calls_of_a_turn_that_was_cut_off_are_not_carried_out(kind: SandboxBackend, format_: str) -> None:
-    cut_off = Say(
-        calls=(("bash", {"command": "rm -r /workspace/a"}),), stop={"openai": "length"}.get(format_, "max_tokens")
-    )
+async def test_a_turn_that_was_cut_off_is_not_carried_out_and_an_answer_says_so(kind: SandboxBackend) -> None:
+    cut_off = Say(calls=(("bash", {"command": "rm -r /workspace/a"}),), stop="length")
     task = Task("Tidy.", {"a": "keep"}, max_output_tokens=33)
     async with (
-        on_the_wire(format_, by_turn(cut_off, "Done.")) as (_, student),
+        on_the_wire("openai", by_turn(cut_off, Say("Well, the", stop="length"))) as (_, student),
         await kind.open(Tools().setup(task)) as sandbox,
     ):
         trace = await Tools().run(task, replace(student, sandbox=sandbox))
         assert await sandbox.read("a") == b"keep"
     assert trace.calls[0].output == "Not carried out: your turn was cut off after 33 tokens. Write less."
-    assert (trace.calls[0].status, trace.stop) == ("error", "end")
-
-
-async def test_an_answer_that_was_cut_off_says_so(kind: SandboxBackend) -> None:
-    task = Task("Talk.")
-    async with (
-        on_the_wire("openai", Say("Well, the", stop="length")) as (_, student),
-        await kind.open(Tools().setup(task)) as sandbox,
-    ):
-        trace = await Tools().run(task, replace(student, sandbox=sandbox))
-    assert (trace.stop, trace.answer) == ("length", "Well, the")
+    assert (trace.calls[0].status, trace.stop, trace.answer) == ("error", "length", "Well, the")
 
 
 # Progressive disclosure.
@@ -331,7 +312,7 @@ async def test_an_answer_that_was_cut_off_says_so(kind: SandboxBackend) -> None:
 def test_the_catalog_has_names_and_descriptions_and_nothing_else() -> None:
     text = catalog_prompt((FULL, DISTRACTOR), "/home/student/.agents/skills")
     behaviour, *block = text.splitlines()
-    assert behaviour == INSTRUCTIONS
+    assert behaviour == CATALOG_INSTRUCTIONS
     assert block == [
         "<available_skills>",
         (
@@ -365,26 +346,21 @@ async def test_the_body_comes_with_activation_and_a_reference_when_it_is_read(ki
             calls(call("activate_skill", name="greeter")),
             calls(call("read_file", path="~/.agents/skills/greeter/references/more.md")),
             calls(call("bash", command="~/.agents/skills/greeter/scripts/hail.sh")),
+            calls(call("activate_skill", name="greeter")),
             "ahoy",
         ]
     )
     trace = await work(kind, Task("Greet.", skill=FULL, distractors=(DISTRACTOR,)), student)
     shown = [" ".join(message.text for message in request.messages) for request in student.requests]
-    assert ["ahoy" in text for text in shown] == [False, True, True, True]
-    assert ["matey" in text for text in shown] == [False, False, True, True]
+    assert ["ahoy" in text for text in shown] == [False, True, True, True, True]
+    assert ["matey" in text for text in shown] == [False, False, True, True, True]
     assert "<name>greeter</name>" in shown[0]
     assert "mainsail" not in shown[-1]
     assert trace.calls[2].output == "hail"  # its run bit came along
+    assert trace.calls[3].output == "The skill greeter is active already: its instructions were given above."
     assert activated(trace, "greeter")
     assert not activated(trace, "sailor")
     assert resources_read(trace, "greeter") == ["references/more.md", "scripts/hail.sh"]
-
-
-async def test_a_skill_that_is_active_is_not_given_again(kind: SandboxBackend) -> None:
-    student = Recorded([calls(*[call("activate_skill", name="greeter")] * 2), "ahoy"])
-    first, second = (await work(kind, Task("Greet.", skill=GREETER), student)).calls
-    assert "ahoy" in first.output
-    assert second.output == "The skill greeter is active already: its instructions were given above."
 
 
 async def test_without_a_skill_there_is_no_catalog_and_no_tool_for_it(kind: SandboxBackend) -> None:
@@ -415,17 +391,6 @@ async def test_the_arms_differ_by_the_skill_alone(kind: SandboxBackend) -> None:
     assert replace(baseline, messages=(), tools=()) == replace(taught, messages=(), tools=())
 
 
-@pytest.mark.parametrize("name", ["bubblewrap", "landlock", "none"])
-async def test_run_bits_of_a_skill_are_kept_in_every_kind_of_sandbox(name: str) -> None:
-    try:
-        kind = (await choose_sandbox(name)).backend
-    except UsageError as error:
-        pytest.skip(error.message)
-    async with await kind.open(Tools().setup(Task("x", skill=FULL))) as sandbox:
-        done = await sandbox.run("cd ~/.agents/skills/greeter && scripts/hail.sh; find . -type f -perm -u+x")
-    assert done.output == "hail\n./scripts/hail.sh\n"
-
-
 # Tools, one by one.
 
 
@@ -450,11 +415,11 @@ async def test_bash_tells_of_both_streams_and_of_how_it_ended(
     step = await after(50, long, sandbox, monkeypatch)
     assert (step.output, step.status) == ("before\n[ended: it ran longer than 50 s]", "error")
     assert await told(sandbox, "bash", command="true", timeout=0) == "bash: timeout must be more than 0"
-
-
-async def test_what_a_command_prints_cannot_speak_to_a_terminal(sandbox: Sandbox) -> None:
     step = await used(sandbox, "bash", command=r"printf 'a\033]0;owned\007\033[2J\rb\n'; printf '\xe2\x80\xae'")
     assert step.output == r"a\x1b]0;owned\x07\x1b[2J\x0db" + "\n" + r"\x202e"
+    step = await used(sandbox, "bash", command="touch $'\\xff'; echo done", timeout=10**400)  # any number is a timeout
+    assert (step.status, step.output) == ("ok", "done")
+    assert (await used(sandbox, "list_files")).output == "begun (0 bytes)\n\\xdcff (0 bytes)"
 
 
 async def test_a_long_result_loses_its_middle(sandbox: Sandbox) -> None:
@@ -513,34 +478,26 @@ async def test_files_are_listed_with_their_kind(sandbox: Sandbox) -> None:
     assert "No such file" in await told(sandbox, "list_files", path="nowhere")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "wrong"),
-    [
-        ("bash", {}, "bash: command is missing"),
-        ("bash", {"command": None}, "bash: command is missing"),
-        ("bash", {"command": ["ls"]}, "bash: command must be a string"),
-        ("bash", {"command": "ls", "timeout": "5"}, "bash: timeout must be a number"),
-        ("bash", {"command": "ls", "timeout": True}, "bash: timeout must be a number"),
-        ("bash", {"command": "ls", "cwd": "/"}, "bash: there is no argument 'cwd'; arguments: command, timeout"),
-        ("read_file", {"path": "a", "offset": 1.5}, "read_file: offset must be a integer"),
-        ("bash", {INVALID_ARGUMENTS: "{ls"}, "The arguments of the call are not a JSON object."),
-        ("Bash", {"command": "ls"}, f"There is no tool 'Bash'. Tools: {', '.join(NAMES)}."),
-        ("bash", {"command": "a\0b"}, "a command cannot hold a NUL byte\n[exit code 126]"),
-        ("read_file", {"path": "a\ud800"}, "a?: a path cannot hold half of a character"),
-        ("write_file", {"path": "a\ud800", "content": "x"}, "a?: a path cannot hold half of a character"),
-        ("list_files", {"path": "\ud800"}, "?: a path cannot hold half of a character"),
-    ],
-)
-async def test_a_call_that_cannot_be_carried_out_is_told_to_the_student(
-    sandbox: Sandbox, name: str, arguments: dict[str, Any], wrong: str
-) -> None:
-    assert await told(sandbox, name, **arguments) == wrong
+WRONG_CALLS: list[tuple[str, dict[str, Any], str]] = [
+    ("bash", {}, "bash: command is missing"),
+    ("bash", {"command": None}, "bash: command is missing"),
+    ("bash", {"command": ["ls"]}, "bash: command must be a string"),
+    ("bash", {"command": "ls", "timeout": "5"}, "bash: timeout must be a number"),
+    ("bash", {"command": "ls", "timeout": True}, "bash: timeout must be a number"),
+    ("bash", {"command": "ls", "cwd": "/"}, "bash: there is no argument 'cwd'; arguments: command, timeout"),
+    ("read_file", {"path": "a", "offset": 1.5}, "read_file: offset must be a integer"),
+    ("bash", {INVALID_ARGUMENTS: "{ls"}, "The arguments of the call are not a JSON object."),
+    ("Bash", {"command": "ls"}, f"There is no tool 'Bash'. Tools: {', '.join(NAMES)}."),
+    ("bash", {"command": "a\0b"}, "a command cannot hold a NUL byte\n[exit code 126]"),
+    ("read_file", {"path": "a\ud800"}, "a?: a path cannot hold half of a character"),
+    ("write_file", {"path": "a\ud800", "content": "x"}, "a?: a path cannot hold half of a character"),
+    ("list_files", {"path": "\ud800"}, "?: a path cannot hold half of a character"),
+]
 
 
-async def test_any_number_is_a_timeout_and_any_name_of_a_file_can_be_shown(sandbox: Sandbox) -> None:
-    step = await used(sandbox, "bash", command="touch $'\\xff'; echo done", timeout=10**400)
-    assert (step.status, step.output) == ("ok", "done")
-    assert (await used(sandbox, "list_files")).output == "\\xdcff (0 bytes)"
+async def test_a_call_that_cannot_be_carried_out_is_told_to_the_student(sandbox: Sandbox) -> None:
+    for name, arguments, wrong in WRONG_CALLS:
+        assert await told(sandbox, name, **arguments) == wrong
 
 
 async def test_only_skills_on_offer_can_be_activated(sandbox: Sandbox) -> None:
@@ -549,33 +506,20 @@ async def test_only_skills_on_offer_can_be_activated(sandbox: Sandbox) -> None:
     assert (step.status, step.output) == ("error", "activate_skill: name must be one of greeter, sailor")
 
 
-@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/x", "/x", "link/x", "a\0b", "", ".", "x/" * 100])
-async def test_a_path_that_leads_out_is_refused(sandbox: Sandbox, path: str) -> None:
-    await sandbox.run("mkdir a; ln -s / link")
-    for name, more in (("write_file", {"content": "x"}), ("edit_file", {"old": "x", "new": "y"}), ("read_file", {})):
-        assert await told(sandbox, name, path=path, **more)
-    if path.strip("."):
-        assert await told(sandbox, "list_files", path=path)
-
-
-async def test_a_link_is_never_followed(sandbox: Sandbox) -> None:
-    await sandbox.run("echo mine > ~/target; ln -s ~/target leaf; ln -s / root")
+async def test_a_path_that_leads_out_is_refused_and_a_link_not_followed(sandbox: Sandbox) -> None:
+    await sandbox.run("mkdir a; ln -s / link; echo mine > ~/target; ln -s ~/target leaf")
+    for path in ("../x", "a/../../x", "/etc/x", "/x", "link/x", "a\0b", "", ".", "x/" * 100):
+        for name, more in (
+            ("write_file", {"content": "x"}),
+            ("edit_file", {"old": "x", "new": "y"}),
+            ("read_file", {}),
+        ):
+            assert await told(sandbox, name, path=path, **more)
+        if path.strip("."):
+            assert await told(sandbox, "list_files", path=path)
     assert await told(sandbox, "read_file", path="leaf") == "leaf: is a link, and links are not followed"
-    assert await told(sandbox, "edit_file", path="leaf", old="mine", new="pwned")
-    assert await told(sandbox, "list_files", path="root") == "root: is a link, and links are not followed"
     await used(sandbox, "write_file", path="leaf", content="pwned")  # takes the place of the link
     assert (await sandbox.run("cat ~/target leaf")).output == "mine\npwned"
-
-
-async def test_the_folder_of_the_host_is_out_of_reach(sandbox: Sandbox, tmp_path: Path) -> None:
-    """In there /tmp is another one, so a path of the host's may be written and changes nothing."""
-    (tmp_path / "secret").write_text("s3cret", encoding="utf-8")
-    for path in (str(tmp_path / "secret"), f"{sandbox.workspace}/../..{tmp_path}/secret"):
-        assert "s3cret" not in (await used(sandbox, "read_file", path=path)).output
-        assert "s3cret" not in (await used(sandbox, "bash", command=f"cat '{path}'")).output
-        await used(sandbox, "write_file", path=path, content="pwned")
-        await used(sandbox, "bash", command=f"echo pwned > '{path}'")
-    assert hashes(tmp_path) == {"secret": hashlib.sha256(b"s3cret").hexdigest()}
 
 
 # Models without calls of their own.
@@ -592,6 +536,7 @@ async def test_a_model_without_calls_spells_them_out(kind: SandboxBackend) -> No
     student = Recorded(
         [
             spelled("activate_skill", name="greeter"),
+            "I would run ls.",
             spelled("write_file", path="a.txt", content="ahoy"),
             spelled("bash", command="cat a.txt; exit 1"),
             spelled("answer", text="Done."),
@@ -600,10 +545,11 @@ async def test_a_model_without_calls_spells_them_out(kind: SandboxBackend) -> No
     trace = await work(kind, Task("Greet.", skill=FULL), student, LOCAL)
     assert [(step.tool, step.status) for step in trace.calls] == [
         ("activate_skill", "ok"),
+        ("", "error"),
         ("write_file", "ok"),
         ("bash", "error"),
     ]
-    assert (trace.answer, trace.turns, trace.stop) == ("Done.", 4, "end")
+    assert (trace.answer, trace.turns, trace.stop) == ("Done.", 5, "end")
     assert activated(trace, "greeter")
     first, *_, last = student.requests
     assert first.tools == ()
@@ -611,6 +557,7 @@ async def test_a_model_without_calls_spells_them_out(kind: SandboxBackend) -> No
     assert "- write_file(path, content): Write a whole file." in first.messages[0].text
     assert {message.role for message in last.messages[1:]} == {"user", "assistant"}
     assert last.messages[-1].text == "Error of bash:\nahoy\n[exit code 1]"
+    assert last.messages[5].text == "Error of your call:\nThe arguments of the call are not a JSON object."
     assert first.schema is not None
     forms = first.schema["properties"]["call"]["anyOf"]
     assert [form["properties"]["tool"]["enum"] for form in forms] == [
@@ -628,20 +575,14 @@ DEEP = '{"call": {"tool": "bash", "command": %s}}' % ("[" * 200 + "]" * 200)
 @pytest.mark.parametrize(
     "said", ["I would run ls.", '{"call": {"tool": "ba', "[1]", '{"call": {"tool": 3}}', "{}", "[" * 100_000, DEEP]
 )
-async def test_what_is_no_call_is_told_to_a_model_that_spells(kind: SandboxBackend, said: str) -> None:
-    student = Recorded([said, spelled("answer", text="Sorry.")])
-    trace = await work(kind, Task("Greet."), student, LOCAL)
-    (step,) = trace.calls
-    assert (step.status, step.arguments) == ("error", {INVALID_ARGUMENTS: said})
-    assert (
-        student.requests[1].messages[-1].text == "Error of your call:\nThe arguments of the call are not a JSON object."
-    )
-    assert trace.answer == "Sorry."
+def test_what_is_no_call_is_told_to_a_model_that_spells(said: str) -> None:
+    (call,) = JsonToolCalling(TOOLS).read(Reply(said)).calls
+    assert (call.name, call.arguments) == ("", {INVALID_ARGUMENTS: said})
 
 
-async def test_a_call_that_is_not_wrapped_is_understood(kind: SandboxBackend) -> None:
-    trace = await work(kind, Task("x"), Recorded(['{"tool": "answer", "text": "Yes."}']), LOCAL)
-    assert (trace.answer, trace.calls) == ("Yes.", ())
+def test_a_call_that_is_not_wrapped_is_understood() -> None:
+    turn = JsonToolCalling(TOOLS).read(Reply('{"tool": "answer", "text": "Yes."}'))
+    assert (turn.text, turn.calls) == ("Yes.", ())
 
 
 def test_old_results_are_cut_where_the_context_is_short_but_not_a_skill() -> None:
@@ -675,15 +616,6 @@ def test_which_models_have_calls_of_their_own() -> None:
     assert "maxLength" not in json.dumps(unbounded.schema)
 
 
-def agent_suite(checks: Sequence[Mapping[str, Any]] = ({"contains": "ahoy"},)) -> Suite:
-    return Suite.parse(
-        [
-            {"id": "one", "prompt": "Write a greeting for Ann into hello.txt.", "checks": list(checks)},
-            {"id": "two", "prompt": "Which files are here?", "files": {"a.md": "x"}, "checks": list(checks)},
-        ]
-    )
-
-
 async def results_of(plan: Any, *, models: Models | None = None) -> list[Result]:
     found: list[Result] = []
     await evaluate(plan, models=models, events=Events(result=found.append))
@@ -691,15 +623,21 @@ async def results_of(plan: Any, *, models: Models | None = None) -> list[Result]
 
 
 async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> None:
-    """Whatever its pass rate: calls that the schema holds to their form, results, and an end."""
-    plan = make_plan(
-        FULL,
-        agent_suite(),
-        [LOCAL.name],
-        options=PlanOptions(agent="tools", bounds=Bounds(turns=2), max_output_tokens=48),
+    """Whatever its pass rate: calls that the schema holds to their form, results, and an end.
+
+    A context that is full is the student's failure, as in a chat.
+    """
+    prompts = {"short": "Write a greeting for Ann into hello.txt.", "long": "Count. " + "one two three " * 4_000}
+    suite = Suite.parse(
+        [{"id": id_, "prompt": text, "checks": [{"contains": "ahoy"}]} for id_, text in prompts.items()]
     )
-    results = await results_of(plan)
+    options = PlanOptions(agent="tools", bounds=Bounds(turns=2), max_output_tokens=48)
+    results = await results_of(make_plan(FULL, suite, [LOCAL.name], options=options))
     assert len(results) == 4
+    for result in (result for result in results if result.trial.case == "long"):
+        assert (result.passed, result.cause) == (False, "context")
+        assert "fit into local" in result.judgements[0].reason
+    results = [result for result in results if result.trial.case == "short"]
     for result in results:
         assert result.error == ""
         assert result.trace is not None
@@ -711,18 +649,6 @@ async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> Non
         assert result.leak == ""
         assert (result.activated is None) is (result.trial.arm == "baseline")
     assert any(result.trace and result.trace.calls for result in results)
-
-
-async def test_a_context_that_is_full_is_the_students_failure_as_in_a_chat(kind: SandboxBackend) -> None:
-    suite = Suite.parse(
-        [{"id": "long", "prompt": "Count. " + "one two three " * 4_000, "checks": [{"contains": "ahoy"}]}]
-    )
-    plan = make_plan(
-        GREETER, suite, [LOCAL.name], options=PlanOptions(agent="tools", baseline=False, max_output_tokens=16)
-    )
-    (result,) = await results_of(plan)
-    assert (result.passed, result.cause) == (False, "context")
-    assert "fit into local" in result.judgements[0].reason
 
 
 # Activation and isolation.
@@ -765,18 +691,6 @@ def test_resources_that_were_read_are_named_once_in_order() -> None:
     assert resources_read(trace, "greeter") == ["references/b.md", "a.md"]
 
 
-def test_canaries_are_found_wherever_they_stand() -> None:
-    canary = "upskill-canary-0123456789abcdef"
-    trace = Trace(
-        (
-            Step("assistant", f"I saw {canary}"),
-            step("bash", command=f"echo {canary}"),
-            step("bash", f"x{canary}y", command="ls"),
-        )
-    )
-    assert list(find_canaries(trace)) == [(1, canary), (2, canary), (3, canary)]
-
-
 def test_a_marked_skill_differs_by_its_canary_alone() -> None:
     canary = canary_for("some key")
     assert re.fullmatch("upskill-canary-[0-9a-f]{16}", canary)
@@ -797,7 +711,11 @@ async def leak(trace: Trace, own: str, sandbox: Sandbox | None, hidden: HiddenSk
 
 async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: Sandbox) -> None:
     assert await leak(Trace((step("bash", OWN),)), OWN, sandbox) == ""
-    assert await leak(Trace((step("bash", OWN),)), "", None) == f"step 1 shows the canary {OWN} of another trial"
+    shows = (Step("assistant", f"I saw {OWN}"), step("bash", command=f"echo {OWN}"), step("bash", f"x{OWN}y"))
+    for one in shows:
+        assert (
+            await leak(Trace((Step("user", "x"), one)), "", None) == f"step 2 shows the canary {OWN} of another trial"
+        )
     await sandbox.run(f"mkdir -p ~/.cache; printf 'a\\0{OWN}' > ~/.cache/bin; echo > 'a b'")
     assert await leak(Trace(()), OWN, sandbox) == ""
     await sandbox.write("deep/file", b"\0\xff" + STRANGE.encode() + b"\0")
@@ -852,7 +770,7 @@ async def test_what_a_student_left_is_searched_however_much_it_is(
     assert STRANGE in await leak(Trace(()), OWN, sandbox)
     # No end to it is no error: a student that is about to fail must not have that way out.
     await sandbox.run("rm b; for i in $(seq 500); do truncate -s 250M s$i; done")
-    monkeypatch.setattr(isolation, "SEARCH_SECONDS", 0.1)
+    monkeypatch.setattr(activation, "SEARCH_SECONDS", 0.1)
     assert await leak(Trace(()), OWN, sandbox) == ""
 
 
@@ -907,24 +825,15 @@ def hashes(folder: Path, but: Iterable[Path] = ()) -> dict[str, str]:
     }
 
 
-def processes(line: str) -> list[str]:
-    """Processes of this machine that were started with this line."""
-    found: list[str] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if path.read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() == line:
-                found.append(path.parent.name)
-    return found
-
-
 SECRETS = {"OPENAI_API_KEY": "sk-planted-in-environment", "AWS_SECRET_ACCESS_KEY": "aws-planted-in-environment"}
 
 
 def attempts(here: Path, skill: Path) -> list[dict[str, Any]]:
-    """What a student may try that wants out. None of it names the folder of skills in the sandbox."""
+    """What a student may try that wants out: test_escapes has more. None of it names the folder of skills in there."""
     return [
+        call("bash", command="find / -name SKILL.md -not -path '/proc/*' 2>/dev/null"),
         call("bash", command=f"echo pwned > {here}/pwned; mkdir -p {here}; echo pwned >> {here}/.env"),
-        call("bash", command=f"cat {here}/.env {here.parent}/home/.ssh/id_ed25519 ~/.ssh/* ../.env .env"),
+        call("bash", command=f"cat {here}/.env {here.parent}/home/.ssh/id_ed25519 ~/.ssh/* {skill}/SKILL.md"),
         call("write_file", path=f"{here}/pwned", content="pwned"),
         call("write_file", path="../pwned", content="pwned"),
         call("write_file", path="/etc/cron.d/pwned", content="pwned"),
@@ -932,14 +841,7 @@ def attempts(here: Path, skill: Path) -> list[dict[str, Any]]:
         call("write_file", path="out/pwned", content="pwned"),
         call("edit_file", path=f"{skill}/SKILL.md", old="ahoy", new="pwned"),
         call("read_file", path=f"{skill}/SKILL.md"),
-        call("bash", command=f"cat {skill}/SKILL.md; ls {skill} {here} {here}/runs"),
-        call(
-            "bash", command="find / -name SKILL.md -not -path '/proc/*' 2>/dev/null; find / -name 'greet*' 2>/dev/null"
-        ),
-        call("bash", command="grep -rl 'this house' / --include=*.md 2>/dev/null | head"),
         call("bash", command="env; export; cat /proc/*/environ /proc/self/environ | tr '\\0' '\\n'"),
-        call("bash", command="for p in /proc/[0-9]*; do ls $p/root/ $p/cwd/ 2>&1; done"),
-        call("list_files", path="/"),
         call("list_files", path=str(here)),
         call("bash", command="touch /tmp/left; (setsid sleep 7771 &) ; echo started"),
     ]
@@ -989,7 +891,7 @@ def test_5_to_7_a_hostile_student_gets_nothing_and_changes_nothing(planted: Path
     assert done.code == 0, done.err
     after = hashes(planted.parent, but=[planted / "runs", planted.parent / "home" / ".cache"])
     assert after == {name: value for name, value in before.items() if not name.startswith("home/.cache")}
-    assert not processes("sleep 7771")
+    assert not running("7771")
     arms = traces_of(planted, done.json["run"])
     assert (len(arms["baseline"]), len(arms["skill"])) == (2, 2)
     secrets = ("sk-planted", "aws-planted", "planted-private-key")
@@ -1008,7 +910,7 @@ def test_5_to_7_a_hostile_student_gets_nothing_and_changes_nothing(planted: Path
         assert result.leak == ""
     for result in arms["skill"]:  # there it is on offer, as a copy that is thrown away
         assert result.trace is not None
-        assert "/.agents/skills/greeter/SKILL.md" in result.trace.calls[10].output
+        assert "/.agents/skills/greeter/SKILL.md" in result.trace.calls[0].output
     with open_store(planted / "runs") as store:
         assert not any(outcome.leaked for outcome in store.outcomes(store.run(done.json["run"])))
 

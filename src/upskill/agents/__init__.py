@@ -6,9 +6,9 @@ Kinds, one module each:
     tools         our own loop: the skill in a catalog, commands and files in a sandbox
     claude_code, codex, opencode    the real programs, in a sandbox (their rows are in `AGENT_SPECS`)
 
-Parts of `tools`: `catalog` (the skills on offer), `toolbox` (its tools). Parts of the real programs: `program` (finding
-and running one), `proxy` (its only way to the model, and what the answers use), `allow_list` (what it may send there).
-`activation` tells whether an agent opened a skill, `isolation` whether it saw one that it must not see.
+`toolbox` has the catalog and the tools of `tools`. Parts of the real programs: `program` (finding and running one),
+`proxy` (its only way to the model, and what the answers use), `allow_list` (what it may send there). `activation` tells
+whether an agent opened a skill, and whether it saw one that it must not see.
 
 An agent that needs a sandbox describes it (`setup`); whoever runs the trial opens it, runs the agent in it, lets the
 checks look at what is left there, and closes it.
@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from upskill.models import Address, Model, Role, ToolCall
 from upskill.registry import Registry
+from upskill.sandboxes import Sandbox, Setup
 from upskill.skills import MANIFEST, Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
 
 if TYPE_CHECKING:
     from upskill.models.ledger import Ledger
-    from upskill.sandboxes import Sandbox, Setup
 
 AGENTS = Registry(
     "agent",
@@ -118,17 +118,16 @@ class ExternalAgent(Protocol):
         ...
 
 
-def skill_files(skills: Iterable[Skill], folder: str) -> dict[str, bytes]:
-    """The files of these skills that a student may see, by their path in `folder`; links are followed."""
-    return {
-        f"{folder}/{skill.name}/{path}": skill.read(path) or b""
-        for skill in skills
-        for path in (MANIFEST, *skill.resources)
-    }
+def skill_files(skills: Iterable[Skill], folder: str) -> tuple[dict[str, bytes], frozenset[str]]:
+    """The files of these skills that a student may see, by their path in `folder`, and which of them are executable.
 
-
-def runnable_files(skills: Iterable[Skill], folder: str) -> frozenset[str]:
-    """Those of `skill_files` that are executable."""
-    return frozenset(
-        f"{folder}/{skill.name}/{path}" for skill in skills for path in skill.resources if skill.is_runnable(path)
-    )
+    Links are followed.
+    """
+    files: dict[str, bytes] = {}
+    runnable: set[str] = set()
+    for skill in skills:
+        for path in (MANIFEST, *skill.resources):
+            files[f"{folder}/{skill.name}/{path}"] = skill.read(path) or b""
+            if path != MANIFEST and skill.is_runnable(path):
+                runnable.add(f"{folder}/{skill.name}/{path}")
+    return files, frozenset(runnable)

@@ -1,15 +1,24 @@
-"""Activation: whether an agent opened a skill that it was offered, and which of its files it read.
+"""Which skills an agent saw: whether it opened one that it was offered, and whether it saw one that it must not see.
 
 A skill counts as activated when the model got to see its body: through the agent's own tool for skills, by reading
 its SKILL.md, or in any other way that puts the canary of the body into a tool's output.
+
+If agents use a sandbox, every trial with a skill gets a copy of it with a canary of its own: a word that is nowhere
+else. The canary of another trial of the run, or a tool that shows the folder of the skill under test in an arm without
+it, means that the arms were not isolated from each other, and then no number of the run means anything.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
 
+from upskill.plain import digest_text
+from upskill.sandboxes import Limits, Sandbox
+from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
 
@@ -19,7 +28,10 @@ SKILL_TOOLS = {
     **dict(spec.skill_tool for spec in AGENT_SPECS.values() if any(spec.skill_tool)),
 }
 CANARY = "upskill-canary-"
-_CANARY = re.compile(re.escape(CANARY) + r"[0-9a-f]{16}")
+CANARY_DIGITS = 16
+CANARY_PATTERN = re.compile(f"{CANARY}[0-9a-f]{{{CANARY_DIGITS}}}")
+SEARCH_SECONDS = 20
+MAX_CANARIES = 10_000
 
 
 def activated(trace: Trace, skill: str, canary: str = "") -> bool:
@@ -35,28 +47,88 @@ def without_openings(steps: Iterable[Step], skill: str) -> list[Step]:
 def resources_read(trace: Trace, skill: str) -> list[str]:
     """The files of the skill, other than SKILL.md, that successful tool calls named, in order."""
     path = re.compile(rf"skills/{re.escape(skill)}/([\w./-]*\w)")
-    found = (
-        match[1] for step in trace.calls if step.status != "error" for match in path.finditer(arguments_text(step))
-    )
-    return [name for name in dict.fromkeys(found) if name.lower() != "skill.md"]
-
-
-def find_canaries(trace: Trace) -> Iterator[tuple[int, str]]:
-    """Every canary anywhere in a trace, with the number of its step."""
-    for number, step in enumerate(trace.steps, 1):
-        for match in _CANARY.finditer(f"{step.text}\n{arguments_text(step)}\n{step.output}"):
-            yield number, match[0]
+    texts = [_arguments_text(step) for step in trace.calls if step.status != "error"]
+    names = dict.fromkeys(name for text in texts for name in path.findall(text))
+    return [name for name in names if name.lower() != "skill.md"]
 
 
 def _opens(step: Step, skill: str) -> bool:
     if step.status == "error":
         return False
-    named = SKILL_TOOLS.get(step.tool)
-    if named is not None and step.arguments.get(named) == skill:
+    argument = SKILL_TOOLS.get(step.tool)
+    if argument is not None and step.arguments.get(argument) == skill:
         return True
-    return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", arguments_text(step), re.IGNORECASE))
+    return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", _arguments_text(step), re.IGNORECASE))
 
 
-def arguments_text(step: Step) -> str:
+def _arguments_text(step: Step) -> str:
     """The arguments of a call as one text, with unescaped paths."""
     return json.dumps(dict(step.arguments), ensure_ascii=False).replace("\\/", "/") if step.arguments else ""
+
+
+def canary_for(key: str) -> str:
+    """The canary of the trial with this key: always the same one, so that a resumed run sends the same requests."""
+    return CANARY + digest_text(f"canary of {key}")[:CANARY_DIGITS]
+
+
+def plant_canary(skill: Skill, canary: str) -> Skill:
+    """The skill with this canary at the end of its body."""
+    return skill.with_body(f"{skill.body.rstrip()}\n\n<!-- {canary} -->\n")
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenSkill:
+    """The skill that a trial must not see: where this run keeps it, and the text of the case, which may name a folder
+    like that itself."""
+
+    skill: Skill
+    home: str  # of the student
+    case: str
+
+    def used_by(self, trace: Trace) -> Iterator[tuple[int, str]]:
+        """The tool calls that show where this run keeps the skill, with the number of the step.
+
+        That is a hidden folder of the home folder, such as ~/.claude/skills/NAME. Any other path proves nothing unless
+        a tool shows it before the student or the case has named it.
+        """
+        name = re.escape(self.skill.name)
+        folder = rf"(?:\.[\w-]+/)+(?:[\w-]+/)?skills/{name}(?![\w-])"
+        source = rf"|{re.escape(str(self.skill.folder.resolve()))}(?![\w-])" if self.skill.folder else ""
+        full_path = re.compile(rf"(?:~|\$HOME|\$\{{HOME\}}|{re.escape(self.home)})/{folder}")
+        in_output = re.compile(rf"(?:^|[\s/'\"]){folder}{source}", re.MULTILINE)
+        named = self.case
+        for number, step in enumerate(trace.steps, 1):
+            arguments = _arguments_text(step)
+            named += f"\n{step.text}\n{arguments}"
+            if step.kind != "tool":
+                continue
+            used = full_path.search(f"{arguments}\n{step.output}")
+            discovered = self.skill.name not in named and step.status != "error" and in_output.search(step.output)
+            if discovered or (used and used[0].split("/", 1)[1] not in self.case):
+                yield number, arguments
+
+
+async def find_leak(
+    trace: Trace, own: str, canaries: Callable[[], Container[str]], hidden: HiddenSkill | None, sandbox: Sandbox | None
+) -> str:
+    """The evidence that this trial has seen a skill that it must not see; empty if there is none.
+
+    `own` is the canary of the trial, empty if it has no skill; `canaries` gives those of the whole run: one that is
+    not among them was made up, or copied badly.
+    """
+    for number, step in enumerate(trace.steps, 1):
+        for canary in CANARY_PATTERN.findall(f"{step.text}\n{_arguments_text(step)}\n{step.output}"):
+            if canary != own and canary in canaries():
+                return f"step {number} shows the canary {canary} of another trial"
+    for number, arguments in hidden.used_by(trace) if hidden else ():
+        return f"step {number} reaches for the folder of the skill: {arguments[:200]}"
+    if sandbox is None:
+        return ""
+    # An agent may have done things that its trace does not show.
+    search = shlex.join([CANARY_PATTERN.pattern, sandbox.workspace, sandbox.home])
+    line = f"grep -rhoaE -- {search} | grep -vxF -m {MAX_CANARIES} -- {shlex.quote(own)}"
+    # If a student left more than can be searched in that time, what was found by then decides: an error would be a way
+    # out for a student about to fail.
+    done = await sandbox.run(line, Limits(wall=SEARCH_SECONDS))
+    foreign = sorted(canary for canary in set(done.output.split()) - {own} if canary in canaries())
+    return f"a file that was left behind has the canary {foreign[0]} of another trial" if foreign else ""

@@ -7,7 +7,7 @@ prompts stored there, another model, another server. So whatever is not listed h
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -132,6 +132,7 @@ ALLOWED: Mapping[Wire, AllowList] = {
     ),
 }
 # Fields of content that hold more content.
+CONTENT_FIELDS = ("messages", "input", "system")
 NESTED = ("content", "output", "summary", "source", "file", "image_url", "input_audio")
 CHOICES = _names("auto none any required tool function custom")
 INCLUDES = _names("reasoning.encrypted_content message.output_text.logprobs")
@@ -150,38 +151,36 @@ class RequestFilter:
 
     def body(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A request with nothing in it that is not listed."""
-        kept = self._known(body, {*self.allowed.fields, *self.allowed.fixed}, "field")
-        for name in ("messages", "input", "system"):
-            if name in kept:
-                kept[name] = self._content(kept[name])
-        if "tools" in kept:
-            kept["tools"] = self._tools(kept["tools"])
-        if "tool_choice" in kept and not self._is_choice(kept["tool_choice"], kept.get("tools")):
+        request = self._known(body, {*self.allowed.fields, *self.allowed.fixed}, "field")
+        for name in CONTENT_FIELDS:
+            if name in request:
+                request[name] = self._content(request[name])
+        if "tools" in request:
+            request["tools"] = self._tools(request["tools"])
+        if "tool_choice" in request and not self._is_choice(request["tool_choice"], request.get("tools")):
             self.drop("field", "tool_choice")
-            del kept["tool_choice"]
-        if not kept.get("tools", True):
-            del kept["tools"]
-        if "include" in kept:
-            kept["include"] = self._listed(list_or_empty(kept["include"]), INCLUDES, "include")
-        if "stream_options" in kept:
-            kept["stream_options"] = self._known(
-                dict_or_empty(kept["stream_options"]), {"include_usage"}, "stream option"
+            del request["tool_choice"]
+        if not request.get("tools", True):
+            del request["tools"]
+        if "include" in request:
+            request["include"] = self._listed(list_or_empty(request["include"]), INCLUDES, "include")
+        if "stream_options" in request:
+            request["stream_options"] = self._known(
+                dict_or_empty(request["stream_options"]), {"include_usage"}, "stream option"
             )
-        return kept | dict(self.allowed.fixed)
+        return request | dict(self.allowed.fixed)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        kept: dict[str, str] = {}
-        for given, value in headers.items():
-            name = given.lower()
+        passed: dict[str, str] = {}
+        for name, value in ((name.lower(), value) for name, value in headers.items()):
             if name == self.allowed.beta_header:
-                asked = [beta.strip() for beta in value.split(",")]
-                if betas := self._listed(asked, self.allowed.betas, "beta"):
-                    kept[name] = ",".join(betas)
+                if betas := self._listed([beta.strip() for beta in value.split(",")], self.allowed.betas, "beta"):
+                    passed[name] = ",".join(betas)
             elif name in self.allowed.headers:
-                kept[name] = value
+                passed[name] = value
             elif name not in SILENT_HEADERS:
                 self.drop("header", name)
-        return kept
+        return passed
 
     def query(self, query: Mapping[str, str]) -> dict[str, str]:
         return self._known(query, self.allowed.query, "query parameter")
@@ -204,35 +203,30 @@ class RequestFilter:
             return [self._content(item) for item in items if self._is_content(item)]
         if (block := as_mapping(value)) is None:
             return value
-        kept = self._known(block, self.allowed.content_fields, "field of a message")
-        return {name: self._content(inner) if name in NESTED else inner for name, inner in kept.items()}
+        fields = self._known(block, self.allowed.content_fields, "field of a message")
+        return {name: self._content(inner) if name in NESTED else inner for name, inner in fields.items()}
 
     def _is_content(self, item: Any) -> bool:
-        kind = dict_or_empty(item).get("type", "message")
-        if isinstance(kind, str) and kind in self.allowed.content:
-            return True
-        self.drop("content of type", kind)
-        return False
+        return bool(self._listed([dict_or_empty(item).get("type", "message")], self.allowed.content, "content of type"))
 
     def _tools(self, tools: Any) -> list[dict[str, Any]]:
-        kept: list[dict[str, Any]] = []
-        for given in list_or_empty(tools):
-            tool = dict_or_empty(given)
+        allowed: list[dict[str, Any]] = []
+        for tool in map(dict_or_empty, list_or_empty(tools)):
             kind = tool.get("type") or next(iter(self.allowed.tools))
             fields = self.allowed.tools.get(kind) if isinstance(kind, str) else None
             if fields is None:
                 self.drop("tool of type", kind)
                 continue
-            tool = self._known(tool, fields, "field of a tool")
+            tool = self._known(tool, fields, "field of a tool")  # noqa: PLW2901
             if "function" in fields:
                 tool["function"] = self._known(dict_or_empty(tool.get("function")), FUNCTION, "field of a tool")
             if "tools" in fields:
                 tool["tools"] = self._tools(tool.get("tools"))
             if kind == "local_shell" or TOOL_NAME.fullmatch(_tool_name(tool)):
-                kept.append(tool)
+                allowed.append(tool)
             else:
                 self.drop("tool", _tool_name(tool) or "without a name")
-        return kept
+        return allowed
 
     def _is_choice(self, choice: Any, tools: Any) -> bool:
         """Whether it chooses among the tools that were kept."""
@@ -246,27 +240,15 @@ def _tool_name(tool: Mapping[str, Any]) -> str:
     return str(tool.get("name") or dict_or_empty(tool.get("function")).get("name") or "")
 
 
-def points_outside(body: Mapping[str, Any]) -> bool:
-    """Whether the provider would fetch a part of this request from elsewhere: a URL, or a file that it keeps."""
-    return any(_is_fetched(block) for name in ("messages", "input", "system") for block in _blocks(body.get(name)))
-
-
-def _blocks(value: object) -> Iterator[dict[str, Any]]:
-    for item in list_or_empty(value):
-        yield from _blocks_in(dict_or_empty(item))
-
-
-def _blocks_in(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield block
-    for name in NESTED:
-        inner = block.get(name)
-        yield from _blocks(inner)
-        if fields := dict_or_empty(inner):
-            yield from _blocks_in(fields)
-
-
-def _is_fetched(block: Mapping[str, Any]) -> bool:
+def points_outside(value: object) -> bool:
+    """Whether the provider would fetch a part of this content from elsewhere: a URL, or a file that it keeps."""
+    if (items := as_list(value)) is not None:
+        return any(map(points_outside, items))
+    if (block := as_mapping(value)) is None:
+        return False
     if "file_id" in block or dict_or_empty(block.get("source")).get("type") in ("url", "file"):
         return True
-    addresses = (value for name, value in block.items() if name == "url" or name.endswith("_url"))
-    return any(isinstance(address, str) and not address.startswith("data:") for address in addresses)
+    addresses = [address for name, address in block.items() if name == "url" or name.endswith("_url")]
+    if any(isinstance(address, str) and not address.startswith("data:") for address in addresses):
+        return True
+    return any(points_outside(block.get(name)) for name in NESTED)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from upskill.agents import SYSTEM, Student, Task
 from upskill.models import Message, Request
+from upskill.sandboxes import Setup
 from upskill.traces import Step, Trace
-
-if TYPE_CHECKING:
-    from upskill.sandboxes import Setup
 
 
 class Chat:
@@ -18,8 +16,6 @@ class Chat:
     needs_sandbox: ClassVar[bool] = False
 
     def setup(self, task: Task) -> Setup:
-        from upskill.sandboxes import Setup  # noqa: PLC0415 - only if a check needs a sandbox
-
         return Setup(files=task.files)
 
     async def run(self, task: Task, student: Student) -> Trace:

@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
+from upskill.agents.allow_list import Wire
 from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model
-from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url, upstream_for
+from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.parsing import collect_secrets
@@ -35,9 +36,7 @@ SIDE_MODELS = (
 class ClaudeCode(ProgramAgent):
     spec: ClassVar[AgentSpec] = AGENT_SPECS["claude-code"]
 
-    def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        if address.provider == "command" and address.endpoint == self.spec.name:
-            return self._login(address, keys, prices)
+    def wire_for(self, address: Address) -> Wire:
         if address.provider != "anthropic" and not (address.provider == "openai" and address.endpoint == "generic"):
             raise incompatible_model(
                 self.spec.name,
@@ -46,9 +45,9 @@ class ClaudeCode(ProgramAgent):
                 "Take -m anthropic:MODEL, a server that has it with --base-url URL, or -m claude-code for its own "
                 "login.",
             )
-        return upstream_for(address, "messages", keys, prices)
+        return "messages"
 
-    def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
+    def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
         """The person's own login, in the files of Claude Code 2.1; never tried with a real account."""
         stored = read_json(self.spec.folder_in() / ".credentials.json")
         token = os.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or str(

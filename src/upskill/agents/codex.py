@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
+from upskill.agents.allow_list import Wire
 from upskill.agents.program import ProgramAgent, incompatible_model
-from upskill.agents.proxy import Upstream, upstream_for
+from upskill.agents.proxy import Upstream
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.parsing import collect_secrets
@@ -54,9 +55,7 @@ enabled = false
 class Codex(ProgramAgent):
     spec: ClassVar[AgentSpec] = AGENT_SPECS["codex"]
 
-    def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        if address.provider == "command" and address.endpoint == self.spec.name:
-            return self._login(address, keys, prices)
+    def wire_for(self, address: Address) -> Wire:
         if address.provider != "openai" or address.endpoint in CHAT_ONLY:
             raise incompatible_model(
                 self.spec.name,
@@ -64,9 +63,9 @@ class Codex(ProgramAgent):
                 "the Responses API",
                 "Take -m openai:MODEL, a server that has it with --base-url URL, or -m codex for its own login.",
             )
-        return upstream_for(address, "responses", keys, prices)
+        return "responses"
 
-    def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
+    def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
         """The person's own login, with the files and headers of Codex 0.166; never tried with a real account."""
         login = read_json(self.spec.folder_in() / "auth.json")
         tokens = dict_or_empty(login.get("tokens"))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from upskill.agents.allow_list import Wire
 from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, readonly_mount
-from upskill.agents.proxy import Upstream, upstream_for
+from upskill.agents.proxy import Upstream
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS
@@ -33,9 +33,7 @@ DISABLED = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CL
 class OpenCode(ProgramAgent):
     spec: ClassVar[AgentSpec] = AGENT_SPECS["opencode"]
 
-    def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        if address.provider == "command" and address.endpoint == self.spec.name:
-            return self._login(address, keys, prices)
+    def wire_for(self, address: Address) -> Wire:
         if address.provider == "local":
             raise incompatible_model(
                 self.spec.name,
@@ -44,9 +42,9 @@ class OpenCode(ProgramAgent):
                 "Take --agent tools with it, or a server of your own with a longer context: -m ollama:MODEL.",
             )
         if address.provider == "anthropic":
-            return upstream_for(address, "messages", keys, prices)
+            return "messages"
         if address.provider == "openai":
-            return upstream_for(address, "responses" if address.endpoint == "openai" else "chat", keys, prices)
+            return "responses" if address.endpoint == "openai" else "chat"
         raise incompatible_model(
             self.spec.name,
             address,
@@ -54,7 +52,7 @@ class OpenCode(ProgramAgent):
             "Take -m anthropic:MODEL, -m openai:MODEL, any other endpoint of `upskill models`, or --base-url URL.",
         )
 
-    def _login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
+    def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
         """The key that `opencode auth login` has stored; never tried with a real account."""
         provider, _, model = address.model.partition("/")
         if not model:
@@ -112,11 +110,11 @@ class OpenCode(ProgramAgent):
 
 def _ripgrep() -> Path:
     """Needed by opencode's own tools, such as the one that opens a skill; it would download it."""
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencode" / "bin" / "rg"
-    found = shutil.which("rg") or (str(kept) if kept.is_file() else "")
-    if not found:
+    downloaded = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencode" / "bin" / "rg"
+    program = shutil.which("rg") or (str(downloaded) if downloaded.is_file() else "")
+    if not program:
         raise UsageError(
             "opencode needs the command `rg`, which it would download, and a sandbox has no network",
             "Install ripgrep (`apt install ripgrep`, `brew install ripgrep`, `cargo install ripgrep`).",
         )
-    return Path(found).resolve()
+    return Path(program).resolve()

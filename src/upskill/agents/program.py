@@ -6,19 +6,19 @@ Its home folder has the skills on offer and settings of ours, nothing of the per
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from socket import socket
+from socket import create_server
 from typing import ClassVar
 
-from upskill.agents import Student, Task, runnable_files, skill_files
-from upskill.agents.activation import CANARY
-from upskill.agents.proxy import Proxy, Upstream
+from upskill.agents import Student, Task, skill_files
+from upskill.agents.activation import CANARY_PATTERN
+from upskill.agents.allow_list import Wire
+from upskill.agents.proxy import Proxy, Upstream, upstream_for
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address, Stop, Unanswered
 from upskill.models.parsing import safe_excerpt
@@ -66,9 +66,19 @@ class ProgramAgent(ABC):
     needs_sandbox: ClassVar[bool] = True
     spec: ClassVar[AgentSpec]
 
-    @abstractmethod
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
         """The API behind an address; UsageError if this program cannot use it."""
+        if address.provider == "command" and address.endpoint == self.spec.name:
+            return self.login(address, keys, prices)
+        return upstream_for(address, self.wire_for(address), keys, prices)
+
+    @abstractmethod
+    def wire_for(self, address: Address) -> Wire:
+        """The API that this program would use with a model; UsageError if there is none that both have."""
+
+    @abstractmethod
+    def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
+        """The API with the person's own login in this program."""
 
     def settings(self, url: str) -> dict[str, str]:
         """Files of the home folder that turn off its updates and its questions."""
@@ -94,12 +104,13 @@ class ProgramAgent(ABC):
         self.extra_mounts()
 
     def setup(self, task: Task) -> Setup:
-        port = _free_port()
-        skills = self.spec.user_skills
+        with create_server(("127.0.0.1", 0)) as probe:  # free on the host, too: not every sandbox has its own loopback
+            port = probe.getsockname()[1]
+        files, runnable = skill_files(task.offered_skills, self.spec.user_skills)
         return Setup(
             files=task.files,
-            home_files={**self.settings(f"http://127.0.0.1:{port}/v1"), **skill_files(task.offered_skills, skills)},
-            runnable=runnable_files(task.offered_skills, skills),
+            home_files={**self.settings(f"http://127.0.0.1:{port}/v1"), **files},
+            runnable=runnable,
             readonly_mounts={**self._program().readonly_mounts, **self.extra_mounts()},
             limits=LIMITS,
             proxy_port=port,
@@ -111,7 +122,8 @@ class ProgramAgent(ABC):
             raise AgentError(f"{self.spec.name} needs a sandbox with a socket for its proxy")
         program = self._program()
         upstream = self.upstream(address, student.keys, student.prices)
-        proxy = Proxy(upstream, task.bounds, student.ledger, _activation_marker(task), student.role)
+        canary = CANARY_PATTERN.search(task.skill.body) if task.skill and task.bounds.until_activated else None
+        proxy = Proxy(upstream, task.bounds, student.ledger, canary[0] if canary else "", student.role)
         limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CPU_PER_SECOND * task.bounds.seconds)
         try:
             async with proxy.serve(sandbox.proxy_socket) as url:
@@ -174,26 +186,26 @@ class ProgramAgent(ABC):
             return AgentError(f"{self.spec.name} was ended: it {done.killed_why}")
         if done.code or not trace.steps:
             message = _last_error(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
-            words = safe_excerpt(printable(message), proxy.upstream.secrets) or "it said nothing"
-            return AgentError(
-                f"{self.spec.name} ended with code {done.code} and without an answer: {words}", _sandbox_hint(kind)
-            )
+            quote = safe_excerpt(printable(message), proxy.upstream.secrets) or "it said nothing"
+            # Their runtimes need things that not every kind of sandbox has: under landlock, only Codex starts.
+            hint = "" if kind == "bubblewrap" else f"These programs work in bubblewrap; this was {kind}."
+            return AgentError(f"{self.spec.name} ended with code {done.code} and without an answer: {quote}", hint)
         return None
 
 
 def find_program(name: str, install: str) -> Program:
     """The program of this name on the PATH: an executable, or a script for node with the packages around it."""
-    found = shutil.which(name)
-    if found is None:
+    program = shutil.which(name)
+    if program is None:
         raise UsageError(
             f"the agent needs the command `{name}`, which is not on the PATH", f"Install it with `{install}`."
         )
-    path = Path(found).resolve()
+    path = Path(program).resolve()
     try:
         with path.open("rb") as stream:
             head = stream.read(128)
     except OSError as error:
-        raise UsageError(f"{found} cannot be read: {error.strerror}", f"Install it with `{install}`.") from error
+        raise UsageError(f"{program} cannot be read: {error.strerror}", f"Install it with `{install}`.") from error
     version = package_version(path)
     if head.startswith(EXECUTABLE_MAGIC):
         return Program((str(path),), readonly_mount(path), version)
@@ -201,11 +213,11 @@ def find_program(name: str, install: str) -> Program:
     packages = [folder for folder in path.parents if folder.name == "node_modules"]
     if not (line.startswith(b"#!") and b"node" in line and packages):
         raise UsageError(
-            f"{found} is neither an executable nor a package of node, so it cannot be mounted in a sandbox",
+            f"{program} is neither an executable nor a package of node, so it cannot be mounted in a sandbox",
             f"Install it with `{install}`.",
         )
     if node is None:
-        raise UsageError(f"{found} needs `node`, which is not on the PATH", "Install Node.js.")
+        raise UsageError(f"{program} needs `node`, which is not on the PATH", "Install Node.js.")
     runtime = Path(node).resolve()
     # The outermost folder: packages are beside each other, or are links to others further up.
     return Program((str(runtime), str(path)), {**readonly_mount(runtime), **readonly_mount(packages[-1])}, version)
@@ -214,11 +226,6 @@ def find_program(name: str, install: str) -> Program:
 def readonly_mount(path: Path) -> dict[str, Path]:
     """At its own path, because not every kind of sandbox can mount it at another."""
     return {} if str(path).startswith(SYSTEM_FOLDERS) else {str(path): path}
-
-
-def _sandbox_hint(kind: str) -> str:
-    """Their runtimes need things that not every kind of sandbox has: under landlock, only Codex starts."""
-    return "" if kind == "bubblewrap" else f"These programs work in bubblewrap; this was {kind}."
 
 
 def _last_error(trace: Trace) -> str:
@@ -230,19 +237,6 @@ def _last_error(trace: Trace) -> str:
     except ValueError:
         return message
     return str(dict_or_empty(error.get("data")).get("message") or error.get("message") or message)
-
-
-def _activation_marker(task: Task) -> str:
-    """The canary of the skill under test, if the trial ends when the model gets to see it."""
-    found = re.search(re.escape(CANARY) + "[0-9a-f]+", task.skill.body) if task.skill else None
-    return found[0] if found and task.bounds.until_activated else ""
-
-
-def _free_port() -> int:
-    """A port that is free on the host, too: not every kind of sandbox has its own loopback."""
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def incompatible_model(agent: str, address: Address, needs: str, hint: str) -> UsageError:

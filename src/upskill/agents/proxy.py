@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp import web
 
 from upskill.agents import Bounds
-from upskill.agents.allow_list import RequestFilter, Wire, points_outside
+from upskill.agents.allow_list import CONTENT_FIELDS, RequestFilter, Wire, points_outside
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address, Role, Unanswered
 from upskill.models.endpoints import ENDPOINTS
@@ -32,6 +32,7 @@ from upskill.models.parsing import (
     collect_secrets,
     count_or_zero,
     estimate_tokens,
+    redact,
     safe_excerpt,
     unanswered_stop,
 )
@@ -52,7 +53,6 @@ READ_TIMEOUT = 600.0  # seconds between two chunks of an answer
 FATAL_STATUSES = (401, 403, 404)
 # What the request is to blame for. The agent's own pass once its first has; the student's commands can send others.
 REQUEST_STATUSES = (400, 404, 405, 406, 411, 413, 414, 415, 422, 431)
-MAX_REFUSALS = 100  # that are recorded
 READ_EVENTS = (b'"usage"', b'"error"', b'"refusal"', b'"content_filter"')  # what the events that are read contain
 MAX_PLAIN_BYTES = 16 * 1024 * 1024  # of an answer that is not a stream
 
@@ -112,7 +112,6 @@ class Proxy:
     stop: str = ""  # the bound that was reached: turns, tokens or activated
     ceiling: CeilingReached | None = None
     model_error: ModelError | None = None  # why the model gave no answer; None once it did again
-    refusals: list[str] = field(default_factory=list[str])  # requests for anything but the model
     filter: RequestFilter = field(init=False)
     _pending: int = 0
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
@@ -152,15 +151,15 @@ class Proxy:
         if (request.method, path) == ("GET", "models"):
             return await self._forward(request, path, None, None)
         if request.method != "POST" or path not in (MODEL_PATHS[wire], *FREE_PATHS[wire]):
-            return self._refuse(request, "only the model can be reached from here")
+            return _refuse(request, "only the model can be reached from here")
         try:
             body = dict_or_empty(json.loads(await request.read()))
         except (ValueError, RecursionError):
             body = {}
         if not body or is_deep(body):
-            return self._refuse(request, "the request is not a JSON object, or is nested too deeply")
-        if points_outside(body):
-            return self._refuse(request, "nothing is fetched from elsewhere for a student")
+            return _refuse(request, "the request is not a JSON object, or is nested too deeply")
+        if any(points_outside(body.get(name)) for name in CONTENT_FIELDS):
+            return _refuse(request, "nothing is fetched from elsewhere for a student")
         body = self.filter.body(body)
         if self.upstream.model:  # this trial is about one model, whatever others the program uses
             body["model"] = self.upstream.model
@@ -204,12 +203,6 @@ class Proxy:
             return reached.message
         return ""
 
-    def _refuse(self, request: web.Request, reason: str) -> web.Response:
-        if len(self.refusals) < MAX_REFUSALS:  # a student may send any number
-            self.refusals.append(f"{request.method} {request.path[:200]}: {reason}")
-        log.debug("%s %s: refused: %s", request.method, request.path[:200], reason)
-        return _error_response(403, reason)
-
     async def _forward(
         self, request: web.Request, path: str, body: dict[str, Any] | None, meter: UsageMeter | None
     ) -> web.StreamResponse:
@@ -240,15 +233,13 @@ class Proxy:
             return _error_response(502, self._describe(error))
 
     def _headers(self, request: web.Request) -> dict[str, str]:
-        kept = self.filter.headers(request.headers)
+        headers = self.filter.headers(request.headers)
         if self.upstream.beta:
-            kept["anthropic-beta"] = ",".join(filter(None, [kept.get("anthropic-beta"), self.upstream.beta]))
-        return kept | dict(self.upstream.headers)
+            headers["anthropic-beta"] = ",".join(filter(None, [headers.get("anthropic-beta"), self.upstream.beta]))
+        return headers | dict(self.upstream.headers)
 
     async def _forward_error(self, answer: aiohttp.ClientResponse, meter: UsageMeter | None) -> web.Response:
-        text = (await answer.read()).decode("utf-8", "replace")
-        for secret in self.upstream.secrets:
-            text = text.replace(secret, "***")
+        text = redact((await answer.read()).decode("utf-8", "replace"), self.upstream.secrets)
         if meter is not None:
             message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
             hint = STATUS_HINTS.get(answer.status, "").format(key=self.upstream.key_name or "the key")
@@ -302,6 +293,11 @@ class Proxy:
 
 def _returned_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {name: answer.headers[name] for name in RETURNED_HEADERS if name in answer.headers}
+
+
+def _refuse(request: web.Request, reason: str) -> web.Response:
+    log.debug("%s %s: refused: %s", request.method, request.path[:200], reason)
+    return _error_response(403, reason)
 
 
 def _error_response(status: int, message: str) -> web.Response:

@@ -1,4 +1,7 @@
-"""The toolbox: the tools that a student has in its sandbox, and their results.
+"""The toolbox: the catalog of skills that our own agent is offered, the tools it has in its sandbox, and their results.
+
+Progressive disclosure, as in the Agent Skills guidance: name and description always, the body when the skill is
+activated, its other files only when they are read. Without a skill there is neither a catalog nor a tool.
 
 A student's mistakes (a tool that does not exist, wrong arguments, a path that leads out, a command that fails) are
 results for the student. Only a sandbox that broke down is an error of the trial.
@@ -7,17 +10,23 @@ results for the student. Only a sandbox that broke down is an error of the trial
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
-from upskill.agents.catalog import ACTIVATE_TOOL, activate_tool, activation_text
 from upskill.models import Tool, ToolCall
 from upskill.models.parsing import INVALID_ARGUMENTS
-from upskill.sandboxes import CommandResult, Limits, Sandbox, printable
-from upskill.skills import Skill
+from upskill.sandboxes import Limits, Sandbox, printable
+from upskill.skills import MANIFEST, Skill
 from upskill.traces import Status, Step
 
+SKILLS_FOLDER = ".agents/skills"  # in the student's home folder
+ACTIVATE_TOOL = "activate_skill"
+CATALOG_INSTRUCTIONS = (
+    "These skills hold instructions for specific tasks: when a task fits the description of one, call "
+    f"{ACTIVATE_TOOL} with its name before you begin, and take paths in its instructions as relative to its folder."
+)
 COMMAND_SECONDS = 120.0  # of a command, unless the student sets a timeout
 MAX_RESULT = 16_000  # characters
 MAX_LINES = 2_000  # of a file, unless the student sets a limit
@@ -28,8 +37,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {"string": str, "integer": int, "nu
 
 
 def _tool(name: str, description: str, required: Mapping[str, str], optional: Mapping[str, tuple[str, str]]) -> Tool:
-    properties = {field: {"type": "string", "description": words} for field, words in required.items()}
-    properties |= {field: {"type": kind, "description": words} for field, (kind, words) in optional.items()}
+    properties = {field: {"type": "string", "description": text} for field, text in required.items()}
+    properties |= {field: {"type": kind, "description": text} for field, (kind, text) in optional.items()}
     return Tool(
         name,
         description,
@@ -64,52 +73,69 @@ TOOLS = (
 )
 
 
+def catalog_prompt(skills: Iterable[Skill], folder: str) -> str:
+    """The part of the system prompt about these skills, which are in `folder`."""
+    rows = [
+        f"<skill><name>{escape(skill.name)}</name><description>{escape(skill.description)}</description>"
+        f"<location>{escape(f'{folder}/{skill.name}/{MANIFEST}')}</location></skill>"
+        for skill in skills
+    ]
+    return "\n".join([CATALOG_INSTRUCTIONS, "<available_skills>", *rows, "</available_skills>"]) if rows else ""
+
+
+def activation_text(skill: Skill, folder: str) -> str:
+    """What opening a skill shows: its body, its folder, and the names of its other files."""
+    parts = [f"<skill_content name={quoteattr(skill.name)}>", skill.body.strip(), ""]
+    parts.append(f"Folder of this skill: {folder}/{skill.name}")
+    if skill.resources:
+        files = [f"<file>{escape(path)}</file>" for path in skill.resources]
+        parts += ["<skill_resources>", *files, "</skill_resources>"]
+    return "\n".join([*parts, "</skill_content>"])
+
+
 class _ToolError(Exception):
     """The call cannot be carried out; the message is for the student."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ToolResult:
-    text: str
-    status: Status = "ok"
-
-
 class Toolbox:
-    """The tools of one trial. `skills` are those on offer, which are in `folder` of the sandbox."""
+    """The tools of one trial, each carried out by the method of its name. `skills` are those on offer, which are in
+    `folder` of the sandbox."""
 
     def __init__(self, sandbox: Sandbox, skills: Sequence[Skill], folder: str, max_result: int = MAX_RESULT) -> None:
         self.sandbox = sandbox
         self.skills = {skill.name: skill for skill in skills}
         self.folder = folder
         self.max_result = max_result
-        self.tools = (*TOOLS, activate_tool(skills)) if skills else TOOLS
+        self.tools = TOOLS
+        if skills:
+            name = {"type": "string", "enum": list(self.skills), "description": "the skill's name"}
+            schema = {
+                "type": "object",
+                "properties": {"name": name},
+                "required": ["name"],
+                "additionalProperties": False,
+            }
+            self.tools = (*TOOLS, Tool(ACTIVATE_TOOL, "Load the instructions of a skill.", schema))
         self._seconds_left = COMMAND_SECONDS
         self._opened: set[str] = set()
-        self._handlers: dict[str, Callable[[Mapping[str, Any]], Awaitable[_ToolResult]]] = {
-            "bash": self._bash,
-            "read_file": self._read_file,
-            "write_file": self._write_file,
-            "edit_file": self._edit_file,
-            "list_files": self._list_files,
-            ACTIVATE_TOOL: self._activate,
-        }
 
     async def run(self, call: ToolCall, seconds_left: float) -> Step:
         began = time.perf_counter()
         self._seconds_left = seconds_left
+        status: Status = "error"
         try:
-            result = await self._dispatch(call)
+            output = await self._dispatch(call)
+            status = "ok"
         except _ToolError as error:
-            result = _ToolResult(str(error), "error")
+            output = str(error)
         except OSError as error:  # not a SandboxError, which ends the trial
-            result = _ToolResult(f"{error.filename or call.name}: {error.strerror or error}", "error")
-        output = shorten_middle(printable(result.text), self.max_result) if call.name != ACTIVATE_TOOL else result.text
+            output = f"{error.filename or call.name}: {error.strerror or error}"
+        if call.name != ACTIVATE_TOOL:
+            output = shorten_middle(printable(output), self.max_result)
         seconds = round(time.perf_counter() - began, 4)
-        return Step(
-            "tool", tool=call.name, arguments=call.arguments, output=output, status=result.status, seconds=seconds
-        )
+        return Step("tool", tool=call.name, arguments=call.arguments, output=output, status=status, seconds=seconds)
 
-    async def _dispatch(self, call: ToolCall) -> _ToolResult:
+    async def _dispatch(self, call: ToolCall) -> str:
         if INVALID_ARGUMENTS in call.arguments:
             raise _ToolError("The arguments of the call are not a JSON object.")
         tool = next((tool for tool in self.tools if tool.name == call.name), None)
@@ -120,70 +146,74 @@ class Toolbox:
         arguments = {name: value for name, value in call.arguments.items() if value is not None}
         if problem := _argument_error(arguments, tool.parameters):
             raise _ToolError(f"{call.name}: {problem}")
-        return await self._handlers[call.name](arguments)
+        method: Callable[..., Awaitable[str]] = getattr(self, tool.name)
+        return await method(**arguments)
 
-    async def _bash(self, arguments: Mapping[str, Any]) -> _ToolResult:
-        wanted = arguments.get("timeout", COMMAND_SECONDS)  # any number, even one that no float can hold
-        if not wanted > 0:
+    async def bash(self, command: str, timeout: float = COMMAND_SECONDS) -> str:  # noqa: ASYNC109 - it is the tool's
+        if not timeout > 0:  # any number, even one that no float can hold
             raise _ToolError("bash: timeout must be more than 0")
         default = Limits()
-        wall = float(max(MIN_WALL, min(wanted, self._seconds_left)))
-        done = await self.sandbox.run(arguments["command"], replace(default, wall=wall, cpu=max(default.cpu, wall)))
-        return _ToolResult(_describe_result(done), "error" if done.code or done.killed_why else "ok")
+        wall = float(max(MIN_WALL, min(timeout, self._seconds_left)))
+        done = await self.sandbox.run(command, replace(default, wall=wall, cpu=max(default.cpu, wall)))
+        parts = [stream.rstrip("\n") for stream in (done.output, done.error) if stream.strip()]
+        if done.killed_why:
+            parts.append(f"[ended: it {done.killed_why}]")
+        elif done.code:
+            parts.append(f"[exit code {done.code}]")
+        text = "\n".join(parts) or "(no output)"
+        if done.code or done.killed_why:
+            raise _ToolError(text)
+        return text
 
-    async def _read_file(self, arguments: Mapping[str, Any]) -> _ToolResult:
-        first, most = int(arguments.get("offset", 1)), int(arguments.get("limit", MAX_LINES))
-        if first < 1 or most < 1:
+    async def read_file(self, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
+        if offset < 1 or limit < 1:
             raise _ToolError("read_file: offset and limit must be at least 1")
-        lines = (await self._read_text(arguments["path"])).splitlines(keepends=True)
-        shown = lines[first - 1 : first - 1 + most]
-        if lines and not shown:
-            raise _ToolError(f"{arguments['path']} has only {len(lines)} lines")
-        text = "".join(shown) or "(empty)"
-        if len(shown) < len(lines):
-            text = f"{text.rstrip()}\n[lines {first} to {first - 1 + len(shown)} of {len(lines)}]"
-        return _ToolResult(text)
+        lines = (await self._read_text(path)).splitlines(keepends=True)
+        selected = lines[offset - 1 : offset - 1 + limit]
+        if lines and not selected:
+            raise _ToolError(f"{path} has only {len(lines)} lines")
+        text = "".join(selected) or "(empty)"
+        if len(selected) < len(lines):
+            text = f"{text.rstrip()}\n[lines {offset} to {offset - 1 + len(selected)} of {len(lines)}]"
+        return text
 
-    async def _write_file(self, arguments: Mapping[str, Any]) -> _ToolResult:
-        content = arguments["content"].encode("utf-8", "replace")
-        await self._replace(arguments["path"], content)
-        return _ToolResult(f"Wrote {len(content)} bytes to {arguments['path']}")
+    async def write_file(self, path: str, content: str) -> str:
+        data = content.encode("utf-8", "replace")
+        await self._replace(path, data)
+        return f"Wrote {len(data)} bytes to {path}"
 
-    async def _edit_file(self, arguments: Mapping[str, Any]) -> _ToolResult:
-        path, old, new = arguments["path"], arguments["old"], arguments["new"]
+    async def edit_file(self, path: str, old: str, new: str) -> str:
         if not old:
             raise _ToolError("edit_file: old is empty; use write_file to write a whole file")
         text = await self._read_text(path)
         if "\r\n" in text and "\r" not in old:  # read_file shows such line ends as plain ones
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-        found = text.count(old)
-        if found != 1:
-            raise _ToolError(
-                f"{path}: the old text is not in it; read the file and copy the text exactly"
-                if not found
-                else f"{path}: the old text is in it {found} times; give more of what stands around it"
-            )
+        count = text.count(old)
+        if not count:
+            raise _ToolError(f"{path}: the old text is not in it; read the file and copy the text exactly")
+        if count > 1:
+            raise _ToolError(f"{path}: the old text is in it {count} times; give more of what stands around it")
         await self._replace(path, text.replace(old, new).encode("utf-8", "replace"))
-        return _ToolResult(f"Replaced 1 place in {path}")
+        return f"Replaced 1 place in {path}"
 
-    async def _list_files(self, arguments: Mapping[str, Any]) -> _ToolResult:
-        place = self._sandbox_path(arguments.get("path") or "")
-        found = await self.sandbox.list(place, MAX_LISTED)
-        home = f"{self.sandbox.home}/" if place.startswith(f"{self.sandbox.home}/") else ""
+    async def list_files(self, path: str = "") -> str:
+        folder = self._sandbox_path(path)
+        entries = await self.sandbox.list(folder, MAX_LISTED)
+        home = f"{self.sandbox.home}/" if folder.startswith(f"{self.sandbox.home}/") else ""
         lines = [
             f"{home}{entry.path}"
             + {"file": f" ({entry.size} bytes)", "folder": "/"}.get(entry.kind, f" ({entry.kind})")
-            for entry in found
+            for entry in entries
         ]
-        more = [f"[the first {MAX_LISTED}]"] if len(found) == MAX_LISTED else []
-        return _ToolResult("\n".join([*lines, *more]) or "(no files)")
+        if len(entries) == MAX_LISTED:
+            lines.append(f"[the first {MAX_LISTED}]")
+        return "\n".join(lines) or "(no files)"
 
-    async def _activate(self, arguments: Mapping[str, Any]) -> _ToolResult:
-        name = arguments["name"]
+    async def activate_skill(self, name: str) -> str:
         if name in self._opened:  # it is still in the conversation; a second time it would only cost
-            return _ToolResult(f"The skill {name} is active already: its instructions were given above.")
+            return f"The skill {name} is active already: its instructions were given above."
         self._opened.add(name)
-        return _ToolResult(activation_text(self.skills[name], self.folder))
+        return activation_text(self.skills[name], self.folder)
 
     def _sandbox_path(self, path: str) -> str:
         """A path as the sandbox expects it."""
@@ -203,10 +233,11 @@ class Toolbox:
 
     async def _replace(self, path: str, content: bytes) -> None:
         """Write a file, which stays executable if it was."""
-        place = self._sandbox_path(path)
-        whole = place if place.startswith("/") else f"{self.sandbox.workspace}/{place}"
-        ran = "\0" not in whole and not (await self.sandbox.run(["test", "-f", whole, "-a", "-x", whole])).code
-        await self.sandbox.write(place, content, executable=ran)
+        path = self._sandbox_path(path)
+        full_path = path if path.startswith("/") else f"{self.sandbox.workspace}/{path}"
+        test = ["test", "-f", full_path, "-a", "-x", full_path]
+        executable = "\0" not in path and (await self.sandbox.run(test)).code == 0
+        await self.sandbox.write(path, content, executable=executable)
 
 
 def shorten_middle(text: str, max_length: int) -> str:
@@ -215,16 +246,6 @@ def shorten_middle(text: str, max_length: int) -> str:
         return text
     half = max_length // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
-
-
-def _describe_result(result: CommandResult) -> str:
-    """The output of a command, and its exit code or limit if it failed."""
-    parts = [stream.rstrip("\n") for stream in (result.output, result.error) if stream.strip()]
-    if result.killed_why:
-        parts.append(f"[ended: it {result.killed_why}]")
-    elif result.code:
-        parts.append(f"[exit code {result.code}]")
-    return "\n".join(parts) or "(no output)"
 
 
 def _argument_error(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:

@@ -15,21 +15,18 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from upskill.agents import SYSTEM, Bounds, Student, Task, runnable_files, skill_files
+from upskill.agents import SYSTEM, Bounds, Student, Task, skill_files
 from upskill.agents.activation import activated
-from upskill.agents.catalog import ACTIVATE_TOOL, SKILLS_FOLDER, catalog_prompt
-from upskill.agents.toolbox import MAX_RESULT, Toolbox
+from upskill.agents.toolbox import ACTIVATE_TOOL, MAX_RESULT, SKILLS_FOLDER, Toolbox, catalog_prompt
 from upskill.errors import AgentError, TrialError
 from upskill.models import Address, Message, Model, Reply, Request, Tool, ToolCall
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
 from upskill.models.parsing import INVALID_ARGUMENTS, parse_json_answer
 from upskill.plain import dict_or_empty, is_deep
+from upskill.sandboxes import Setup
 from upskill.traces import NO_USAGE, Step, Trace
-
-if TYPE_CHECKING:
-    from upskill.sandboxes import Setup
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +59,8 @@ class Tools:
         self.system = system
 
     def setup(self, task: Task) -> Setup:
-        from upskill.sandboxes import Setup  # noqa: PLC0415 - only if there is a sandbox
-
-        return Setup(
-            files=task.files,
-            home_files=skill_files(task.offered_skills, SKILLS_FOLDER),
-            runnable=runnable_files(task.offered_skills, SKILLS_FOLDER),
-        )
+        files, runnable = skill_files(task.offered_skills, SKILLS_FOLDER)
+        return Setup(files=task.files, home_files=files, runnable=runnable)
 
     async def run(self, task: Task, student: Student) -> Trace:
         if student.sandbox is None:
@@ -280,7 +272,9 @@ class JsonToolCalling(ToolCalling):
         answer = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
         forms = [(tool.name, tool.description, tool.parameters) for tool in tools]
         forms.append((ANSWER, "End, and say what came of it.", answer))
-        lines = [f"- {name}({', '.join(parameters['required'])}): {words}" for name, words, parameters in forms]
+        lines = [
+            f"- {name}({', '.join(parameters['required'])}): {description}" for name, description, parameters in forms
+        ]
         self.instructions = "\n".join([INSTRUCTIONS, *lines])
         call = {"anyOf": [_call_schema(name, parameters, max_text) for name, _, parameters in forms]}
         self.schema = {

@@ -10,7 +10,7 @@ Kinds (`SandboxBackend`):
     container     docker or podman, if an engine answers; experimental
     landlock      Linux without namespaces, for use inside containers; reduced
     seatbelt      macOS; experimental
-    none          no protection at all: never chosen, only typed (in `processes`)
+    none          no protection at all: never chosen, only typed (in `landlock`)
 
 `choose_sandbox` probes them in order of preference and returns a `SandboxChoice`, plain data to be stored with the run.
 
@@ -29,12 +29,11 @@ import shlex
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from socket import create_server, socket
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from upskill.errors import SandboxError, UpskillError, UsageError
@@ -48,16 +47,19 @@ SANDBOXES = Registry(
         "container": "upskill.sandboxes.container:Container",
         "landlock": "upskill.sandboxes.landlock:Landlock",
         "seatbelt": "upskill.sandboxes.seatbelt:Seatbelt",
-        "none": "upskill.sandboxes.processes:NoSandbox",
+        "none": "upskill.sandboxes.landlock:NoSandbox",
     },
 )
 # Probed in this order. Kinds from other packages come after these, and `none` is never chosen.
 PREFERENCE = ("bubblewrap", "container", "landlock", "seatbelt")
 
+POLL_SECONDS = 0.05
 PROBE_SECONDS = 120.0  # far more than it takes: a busy machine must not end up with a weaker kind
 
 MiB = 2**20
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1  # one argument of a program, as Linux has it
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {"USER": "student", "LOGNAME": "student", "LANG": "C.UTF-8", "TERM": "dumb"}
 GPU_MEMORY, GPU_PROCESSES = 16 * 1024 * MiB, 1024  # at least, where there is a GPU
 LOGGED_CHARACTERS = 200  # of a command
 log = logging.getLogger(__name__)
@@ -126,28 +128,28 @@ class Setup:
     proxy_port: int | None = None
     gpu: bool = False
 
-    def validated(self) -> Self:
-        for name in self.environment:
-            check_variable_name(name)
-        for target in self.readonly_mounts:
-            if not target.startswith("/") or ".." in target.split("/"):
-                raise SandboxError(f"{target!r} is not an absolute path to mount something at")
-        return self
+
+def format_size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:g} {unit}"
+        count /= 1024
+    return f"{count:g} GiB"
 
 
 class Capture:
-    """The output of a command: two streams under one limit. `full` as soon as more has come than is kept."""
+    """The output of a command: two streams under one limit, which is broken when more has come than is kept."""
 
     def __init__(self, max_bytes: int, on_output: OnOutput | None = None) -> None:
         self.max_bytes = max_bytes
         self.remaining = max_bytes
-        self.full = False
+        self.broken_limit = ""
         self._on_output = on_output
         self._kept: dict[Stream, bytearray] = {"output": bytearray(), "error": bytearray()}
 
     def add(self, stream: Stream, data: bytes) -> None:
         if len(data) > self.remaining:
-            self.full = True
+            self.broken_limit = f"wrote more than {format_size(self.max_bytes)} of output"
             data = data[: self.remaining]
         self.remaining -= len(data)
         self._kept[stream] += data
@@ -187,8 +189,11 @@ class Sandbox(ABC):
 
     def __init__(self, setup: Setup) -> None:
         self.proxy_socket: socket | None = None  # listens on the sandbox's loopback, if the setup asked for it
-        self._setup = setup.validated()
+        self._setup = setup
         self._lock = asyncio.Lock()
+        for target in setup.readonly_mounts:
+            if not target.startswith("/") or ".." in target.split("/"):
+                raise SandboxError(f"{target!r} is not an absolute path to mount something at")
 
     async def run(
         self,
@@ -208,18 +213,22 @@ class Sandbox(ABC):
         if self._setup.gpu:  # its libraries reserve far more than they use, and start many threads
             memory, processes = max(limits.memory, GPU_MEMORY), max(limits.processes, GPU_PROCESSES)
             limits = replace(limits, address_space=None, memory=memory, processes=processes)
-        words = [*self.shell, command] if isinstance(command, str) else command
-        argv = [word.encode("utf-8", "replace").decode() for word in words]  # no program can be given lone surrogates
+        arguments = [*self.shell, command] if isinstance(command, str) else command
+        argv = [word.encode("utf-8", "replace").decode() for word in arguments]  # nothing takes lone surrogates
         if problem := _problem_with(argv):
             return CommandResult(126, "", problem)
         variables = {**self._setup.environment, **(environment or {})}
         for name in variables:
-            check_variable_name(name)
+            if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+                raise SandboxError(f"{name!r} is not the name of an environment variable")
         async with self._lock:
             capture = Capture(limits.output, on_output)
             began = time.perf_counter()
             code, broken_limit = await self._execute(PreparedCommand(argv, limits, stdin, variables), capture)
             seconds = time.perf_counter() - began
+        if broken_limit := broken_limit or capture.broken_limit:
+            code = 137
+        code = code if code >= 0 else 128 - code  # ended by a signal
         if log.isEnabledFor(logging.DEBUG):
             line, why = shlex.join(argv), f" ({broken_limit})" if broken_limit else ""
             line = line if len(line) <= LOGGED_CHARACTERS else line[: LOGGED_CHARACTERS - 1] + "…"
@@ -259,9 +268,7 @@ class Sandbox(ABC):
         log.debug("%s: opened", self.kind)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
 
@@ -274,6 +281,31 @@ def _problem_with(argv: Sequence[str]) -> str:
     if any(len(word.encode()) > MAX_ARGUMENT_BYTES for word in argv):
         return f"a command cannot be longer than {MAX_ARGUMENT_BYTES:,} bytes; write it to a file and run that"
     return ""
+
+
+async def hold_to_limits(
+    ended: asyncio.Future[int],
+    wall: float,
+    capture: Capture,
+    exceeded: Callable[[], str],
+    end: Callable[[], Awaitable[None]],
+) -> str:
+    """Wait for the end of a command; where it breaks a limit, `end` it and return which.
+
+    `exceeded` is asked each time we look.
+    """
+    loop, broken_limit = asyncio.get_running_loop(), ""
+    deadline = loop.time() + wall
+    while not ended.done():
+        await asyncio.wait([ended], timeout=min(POLL_SECONDS, max(0.0, deadline - loop.time())))
+        if ended.done():
+            break
+        if loop.time() >= deadline:
+            broken_limit = broken_limit or f"ran longer than {wall:g} s"
+        broken_limit = broken_limit or capture.broken_limit or exceeded()
+        if broken_limit:
+            await end()
+    return broken_limit
 
 
 class SandboxBackend(ABC):
@@ -369,9 +401,9 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
             "UPSKILL_HOST_PID": str(os.getpid()),
             "UPSKILL_HOST_BORN": _start_time(),
         }
-        setup = Setup(limits=limits, environment=environment, files={".upskill-names": foreign})
+        setup = Setup(limits=limits, files={".upskill-names": foreign})
         async with await kind.open(setup) as sandbox:
-            done = await sandbox.run(["bash", "-c", script])
+            done = await sandbox.run(["bash", "-c", script], environment=environment)
     if done.killed_why:
         raise SandboxError(f"its self-test was ended: it {done.killed_why}")
     held = tuple(line for line in done.output.splitlines() if line in PROPERTIES)
@@ -423,11 +455,6 @@ async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
     if missing:
         raise UsageError(f"{name}: it opens, but does not provide: {', '.join(missing)}", kind.fix)
     return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
-
-
-def check_variable_name(name: str) -> None:
-    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-        raise SandboxError(f"{name!r} is not the name of an environment variable")
 
 
 # First and last of the characters that are shown as escapes, in a terminal and on a page: they move the cursor, turn

@@ -27,6 +27,9 @@ from typing import IO
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import (
+    ENVIRONMENT,
+    POLL_SECONDS,
+    SYSTEM_PATH,
     Capture,
     Limits,
     MiB,
@@ -34,6 +37,8 @@ from upskill.sandboxes import (
     SandboxBackend,
     Setup,
     Stream,
+    format_size,
+    hold_to_limits,
     process_usage,
     seccomp,
 )
@@ -42,16 +47,6 @@ from upskill.sandboxes.gpu import gpu_devices, gpu_libraries
 
 WORKSPACE, HOME = "/workspace", "/home/student"
 WRITABLE = (WORKSPACE, HOME, "/tmp", "/dev/shm")  # noqa: S108 - inside, and private
-ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": HOME,
-    "USER": "student",
-    "LOGNAME": "student",
-    "SHELL": "/bin/bash",
-    "LANG": "C.UTF-8",
-    "TERM": "dumb",
-    "TMPDIR": "/tmp",  # noqa: S108
-}
 # The parts of /etc that programs cannot do without and that say nothing about this machine.
 ETC = ("alternatives", "ld.so.cache", "ssl/certs", "ssl/openssl.cnf", "pki/tls", "pki/ca-trust")
 ETC_FILES = {
@@ -108,9 +103,8 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
     for folder in WRITABLE:  # a tmpfs without a size may take half of the machine's memory
         arguments += ["--perms", "1777" if folder in ("/tmp", "/dev/shm") else "0755"]  # noqa: S108
         arguments += ["--size", str(limits.disk), "--tmpfs", folder]
-    for name, value in ENVIRONMENT.items():
-        arguments += ["--setenv", name, value]
-    return arguments
+    variables = ENVIRONMENT | {"PATH": SYSTEM_PATH, "HOME": HOME, "SHELL": "/bin/bash", "TMPDIR": "/tmp"}  # noqa: S108
+    return arguments + [word for name, value in variables.items() for word in ("--setenv", name, value)]
 
 
 def mount_arguments(readonly_mounts: Mapping[str, Path], user: int | None) -> tuple[list[str], list[str]]:
@@ -296,7 +290,6 @@ class BubblewrapSandbox(FolderSandbox):
         self._capture: Capture | None = None
         self._exit_code: asyncio.Future[int] | None = None
         self._status_buffer = b""
-        self._broken_limit = ""
         self._background_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -398,34 +391,28 @@ class BubblewrapSandbox(FolderSandbox):
 
     async def _supervise(self, task: str, limits: Limits, capture: Capture) -> tuple[int, str]:
         """Have the supervisor run it, under these limits. Its exit code, and which limit it broke, if any."""
-        self._broken_limit = ""
         exit_code = self._exit_code = self._loop.create_future()
         self._capture = capture
         data = task.encode("utf-8", "surrogateescape")
-        message = data if len(data) < 4000 else b"+%d\n%s" % (len(data), data)
-        began, deadline = self._loop.time(), float("inf")
+        message = data + b"\n" if len(data) < 4000 else b"+%d\n%s" % (len(data), data)
         cpu, written = process_usage.usage_of(self._process_1).cpu, self._bytes_written()
+
+        def exceeded() -> str:
+            return process_usage.exceeded_limit(self._process_1, limits, cpu) or self._exceeded_disk(written)
+
+        async def end() -> None:
+            self._end_processes()
+            await asyncio.wait([exit_code], timeout=GRACE_SECONDS)
+            if not exit_code.done():
+                self._kill()
+                raise SandboxError("the sandbox did not end its processes, so it was killed")
+
         try:
-            await self._send(message + (b"\n" if message is data else b""))
-            while not exit_code.done():
-                left = began + limits.wall - self._loop.time()
-                await asyncio.wait([exit_code], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
-                if exit_code.done():
-                    break
-                if self._loop.time() > deadline:
-                    self._kill()
-                    raise SandboxError("the sandbox did not end its processes, so it was killed")
-                if self._loop.time() - began >= limits.wall:
-                    self._end_processes(f"ran longer than {limits.wall:g} s")
-                self._end_processes(
-                    process_usage.exceeded_limit(self._process_1, limits, cpu) or self._exceeded_disk(written)
-                )
-                if self._broken_limit and deadline == float("inf"):  # it has that long from now on, however late we are
-                    deadline = self._loop.time() + GRACE_SECONDS
-            if self._broken_limit:
+            await self._send(message)
+            broken_limit = await hold_to_limits(exit_code, limits.wall, capture, exceeded, end)
+            if broken_limit:
                 await self._wait_until_empty()
-                return 137, self._broken_limit
-            return exit_code.result(), ""
+            return exit_code.result(), broken_limit
         except OSError as error:
             raise SandboxError(f"the sandbox has ended: {error}") from error
         except asyncio.CancelledError:  # its exit code would be taken for that of the next command
@@ -450,12 +437,10 @@ class BubblewrapSandbox(FolderSandbox):
                     raise SandboxError("the sandbox no longer takes commands") from None
                 await asyncio.sleep(0.001)
 
-    def _end_processes(self, broken_limit: str) -> None:
-        """End all processes of the sandbox but the first, if a limit was broken."""
-        if broken_limit and not self._broken_limit:
-            self._broken_limit = broken_limit
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptors["process 1"], signal.SIGUSR1)
+    def _end_processes(self) -> None:
+        """All processes of the sandbox but the first."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptors["process 1"], signal.SIGUSR1)
 
     def _bytes_written(self) -> int:
         """Bytes in all folders that can be written to."""
@@ -470,19 +455,17 @@ class BubblewrapSandbox(FolderSandbox):
         """What was there before a command does not count against it: it may be the one that makes room again."""
         limit = self._setup.limits.disk
         over = self._bytes_written() > max(limit, before)
-        return f"wrote more than {process_usage.format_size(limit)} in all" if over else ""
+        return f"wrote more than {format_size(limit)} in all" if over else ""
 
     def _check_background(self) -> None:
         """Between commands, hold background processes to the limits."""
         self._background_timer = None
         if self._capture is not None or self._ended.done() or not process_usage.children(self._process_1):
             return
-        self._broken_limit = ""
         # Processor time counts against a command, and there is none.
-        self._end_processes(
-            process_usage.exceeded_limit(self._process_1, self._setup.limits, float("inf")) or self._exceeded_disk()
-        )
-        self._background_timer = self._loop.call_later(5 * process_usage.POLL_SECONDS, self._check_background)
+        if process_usage.exceeded_limit(self._process_1, self._setup.limits, float("inf")) or self._exceeded_disk():
+            self._end_processes()
+        self._background_timer = self._loop.call_later(5 * POLL_SECONDS, self._check_background)
 
     # Events from the sandbox.
 
@@ -509,10 +492,6 @@ class BubblewrapSandbox(FolderSandbox):
                 return
             if self._capture is not None:
                 self._capture.add(stream, data)
-                if self._capture.full and "process 1" in self._descriptors:
-                    self._end_processes(
-                        f"wrote more than {process_usage.format_size(self._capture.max_bytes)} of output"
-                    )
 
     def _on_exit(self) -> None:
         """Bubblewrap ends after process 1, and process 1 after everything else in there."""

@@ -85,8 +85,8 @@ def apply_landlock(allowed: dict[str, Any]) -> None:
 
 
 def apply_seccomp(program: bytes) -> None:
-    kept = ctypes.create_string_buffer(program, len(program))
-    loaded = Program(len(program) // 8, ctypes.addressof(kept))
+    instructions = ctypes.create_string_buffer(program, len(program))
+    loaded = Program(len(program) // 8, ctypes.addressof(instructions))
     checked(library.prctl(PR_SET_SECCOMP, 2, ctypes.byref(loaded), 0, 0))
 
 

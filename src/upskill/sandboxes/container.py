@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Capture, Entry, MiB, PreparedCommand, Sandbox, SandboxBackend, Setup
+from upskill.sandboxes import ENVIRONMENT, Capture, Entry, MiB, PreparedCommand, Sandbox, SandboxBackend, Setup
 from upskill.sandboxes.files import Folder
 from upskill.sandboxes.processes import supervise
 
@@ -89,9 +89,9 @@ def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
         *("--memory", str(limits.memory), "--memory-swap", str(limits.memory), "--pids-limit", str(limits.processes)),
         *("--ulimit", "core=0", "--ulimit", f"fsize={limits.file_size}", "--ulimit", f"nofile={limits.open_files}"),
         *("--ulimit", f"cpu={int(limits.cpu) + 2}", "--shm-size", str(min(limits.disk, 64 * MiB))),
-        *("--env", f"HOME={HOME}", "--env", "USER=student", "--env", "LOGNAME=student", "--env", "LANG=C.UTF-8"),
-        *("--env", "TERM=dumb", "--env", "TMPDIR=/tmp"),
     ]
+    for variable, value in {**ENVIRONMENT, "HOME": HOME, "TMPDIR": "/tmp"}.items():  # noqa: S108 - inside
+        line += ["--env", f"{variable}={value}"]
     for target in (WORKSPACE, HOME, "/tmp"):  # noqa: S108 - inside
         mode = "1777" if target == "/tmp" else "755"  # noqa: S108
         line += ["--tmpfs", f"{target}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
@@ -114,7 +114,7 @@ class ContainerSandbox(Sandbox):
         self._name = f"upskill-{secrets.token_hex(8)}"
         self._client: asyncio.subprocess.Process | None = None
         # Only to check paths: the files are in the container.
-        self._places = {place: Folder(-1, place) for place in (WORKSPACE, HOME)}
+        self._folders = {root: Folder(-1, root) for root in (WORKSPACE, HOME)}
 
     async def start(self) -> None:
         self._client = await asyncio.create_subprocess_exec(
@@ -135,7 +135,7 @@ class ContainerSandbox(Sandbox):
             raise SandboxError(f"{self._engine} did not start a container: {message}", Container.fix)
         for folder, files in ((WORKSPACE, self._setup.files), (HOME, self._setup.home_files)):
             for path, content in files.items():
-                full_path = f"{folder}/{'/'.join(self._places[folder].parts(path))}"
+                full_path = f"{folder}/{'/'.join(self._folders[folder].parts(path))}"
                 await self.write(full_path, content, executable=path in self._setup.runnable)
 
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
@@ -151,7 +151,7 @@ class ContainerSandbox(Sandbox):
             env={**os.environ, **command.environment},
             start_new_session=True,
         )
-        return await supervise(process, command, capture, lambda _: "", self._end)
+        return await supervise(process, command, capture, lambda: "", self._end)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
         try:
@@ -174,7 +174,7 @@ class ContainerSandbox(Sandbox):
             await self._end_all()
 
     async def read(self, path: str, max_bytes: int = 16 * MiB) -> bytes:
-        code, output, error = await self._inside(READ, self._whole(path), str(max_bytes + 1))
+        code, output, error = await self._inside(READ, self._full_path(path), str(max_bytes + 1))
         if code in (40, 43):
             raise PermissionError(1, "is a link, and links are not followed" if code == 40 else "is no file", path)
         if code == 41:
@@ -188,8 +188,8 @@ class ContainerSandbox(Sandbox):
         return output
 
     async def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        full_path = self._whole(path)
-        if full_path in self._places:
+        full_path = self._full_path(path)
+        if full_path in self._folders:
             raise IsADirectoryError(21, "is a folder", path)
         data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         fresh = f"{HOME}/.{secrets.token_hex(8)}.new"
@@ -198,10 +198,10 @@ class ContainerSandbox(Sandbox):
             raise OSError(5, error.decode(errors="replace").strip(), path)
 
     async def list(self, path: str = "", max_entries: int = 10_000) -> list[Entry]:
-        code, output, _ = await self._inside(LIST, self._whole(path), str(max_entries))
+        code, output, _ = await self._inside(LIST, self._full_path(path), str(max_entries))
         if code:
             raise FileNotFoundError(2, "No such file or directory", path)
-        prefix = self._whole(path).removeprefix(WORKSPACE).strip("/")
+        prefix = self._full_path(path).removeprefix(WORKSPACE).strip("/")
         entries: list[Entry] = []
         for row in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
             letter, size, name = row.split(" ", 2)
@@ -212,9 +212,9 @@ class ContainerSandbox(Sandbox):
                 entries.append(Entry(full, "folder" if letter == "d" else "link" if letter == "l" else "other"))
         return sorted(entries, key=lambda entry: entry.path)
 
-    def _whole(self, path: str) -> str:
-        folder = next((each for each in self._places if path.startswith(each + "/")), WORKSPACE)
-        return "/".join([folder, *self._places[folder].parts(path)])
+    def _full_path(self, path: str) -> str:
+        folder = next((each for each in self._folders if path.startswith(each + "/")), WORKSPACE)
+        return "/".join([folder, *self._folders[folder].parts(path)])
 
     async def _inside(self, script: str, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
         line = [self._engine, "exec", "--interactive", self._name, "sh", "-c", script, "sh", *arguments]

@@ -1,7 +1,8 @@
 """Landlock: a process gives up rights of its own, where there are no namespaces, as inside most containers.
 
 Reduced: process table and network are shared with the host. Landlock protects files, the network and signals, and
-seccomp what Landlock does not cover. Each command is run by `confine.py`, which also ends what it leaves behind.
+seccomp what Landlock does not cover. Each command is run by `confine.py`, which also ends what it leaves behind. The
+same without Landlock is `none`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from upskill.errors import SandboxError
 from upskill.sandboxes import Limits, SandboxBackend, Setup, seccomp
 from upskill.sandboxes.confine import landlock_version
 from upskill.sandboxes.files import unused_user
-from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, wrap_in_confine
+from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, check_setup, wrap_in_confine, wrap_in_shell
 
 OLDEST = 3  # Linux 6.2: the first that also protects files from being truncated
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -45,12 +46,7 @@ class Landlock(SandboxBackend):
         return f"Landlock {version} on Linux {platform.release()}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
-        if setup.gpu:
-            raise SandboxError("landlock cannot show a GPU", "Use bubblewrap or a container.")
-        if setup.readonly_mounts and any(
-            target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()
-        ):
-            raise SandboxError("landlock can mount files only at their own path")
+        check_setup("landlock", setup)
         if setup.proxy_port is not None and landlock_version() < 4:
             raise SandboxError("landlock has a socket for a proxy only on Linux 6.7 or newer")
         user = unused_user()
@@ -77,3 +73,26 @@ class Landlock(SandboxBackend):
             )
 
         return ProcessSandbox("landlock", setup, wrap, user=user)
+
+
+class NoSandbox(SandboxBackend):
+    """Commands run as you, in a folder of their own, and reach everything you can. Never chosen, only typed.
+
+    Limits, a clean environment and the end of every process still apply, as far as the command is not hostile.
+    """
+
+    name = "none"
+    isolated = False
+    shows_gpu = True  # it hides nothing
+
+    async def version(self) -> str:
+        return "no protection"
+
+    async def open(self, setup: Setup) -> ProcessSandbox:
+        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
+            environment["PATH"] = os.environ.get("PATH", environment["PATH"])
+            if sys.platform == "linux":
+                return wrap_in_confine(argv, environment, limits, root / "workspace")
+            return wrap_in_shell(argv, limits)
+
+        return ProcessSandbox("none", setup, wrap)

@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from upskill.sandboxes import Limits
+from upskill.sandboxes import Limits, format_size
 
-POLL_SECONDS = 0.05
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 HAS_PROC = Path("/proc/self/stat").exists()
 
@@ -73,14 +72,6 @@ def exceeded_limit(root: int, limits: Limits, cpu_before: float) -> str:
     if use.processes > limits.processes + 8:  # for kernels that do not enforce it themselves
         return f"had more than {limits.processes} processes"
     return ""
-
-
-def format_size(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:g} {unit}"
-        count /= 1024
-    return f"{count:g} GiB"
 
 
 def _read(path: str) -> str:

@@ -1,7 +1,6 @@
 """A sandbox made of a folder on the host and one process per command: what the kinds without namespaces share.
 
-Each kind wraps the command in a program that confines it. No process lives on between two commands. `none` is here
-too: it has nothing of its own.
+Each kind wraps the command in a program that confines it. No process lives on between two commands.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +23,17 @@ from socket import socket
 from typing import Any
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import Capture, Limits, PreparedCommand, SandboxBackend, Setup, process_usage
+from upskill.sandboxes import (
+    ENVIRONMENT,
+    SYSTEM_PATH,
+    Capture,
+    Limits,
+    PreparedCommand,
+    Setup,
+    format_size,
+    hold_to_limits,
+    process_usage,
+)
 from upskill.sandboxes.files import Folder, FolderSandbox, folder_size
 
 
@@ -127,66 +135,32 @@ GRACE_SECONDS = 30.0 if process_usage.HAS_PROC else 5.0
 Wrap = Callable[[list[str], dict[str, str], Limits, Path], WrappedCommand]
 
 
-class NoSandbox(SandboxBackend):
-    """Commands run as you, in a folder of their own, and reach everything you can. Never chosen, only typed.
-
-    Limits, a clean environment and the end of every process still apply, as far as the command is not hostile.
-    """
-
-    name = "none"
-    isolated = False
-    shows_gpu = True  # it hides nothing
-
-    async def version(self) -> str:
-        return "no protection"
-
-    async def open(self, setup: Setup) -> ProcessSandbox:
-        def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
-            environment["PATH"] = os.environ.get("PATH", environment["PATH"])
-            if sys.platform == "linux":
-                return wrap_in_confine(argv, environment, limits, root / "workspace")
-            return wrap_in_shell(argv, limits)
-
-        return ProcessSandbox("none", setup, wrap)
+def check_setup(kind: str, setup: Setup) -> None:
+    """SandboxError where a kind without namespaces cannot do what a setup asks for."""
+    if setup.gpu:
+        raise SandboxError(f"{kind} cannot show a GPU", "Use bubblewrap or a container.")
+    if any(target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()):
+        raise SandboxError(f"{kind} can mount files only at their own path")
 
 
 async def supervise(
     process: asyncio.subprocess.Process,
     command: PreparedCommand,
     capture: Capture,
-    broken_limit: Callable[[int], str],
+    exceeded: Callable[[], str],
     end: Callable[[asyncio.subprocess.Process, asyncio.Future[int]], Awaitable[None]],
 ) -> tuple[int, str]:
-    """Feed a process, capture its output and hold it to the limits until it has ended.
-
-    `broken_limit` is asked each time we look, with how often that was; `end` ends the process and all it started.
-    Returns the exit code, and which limit was broken, if any.
-    """
+    """Feed a process, capture its output and hold it to the limits until it has ended."""
     assert process.stdout is not None
     assert process.stderr is not None
-    wall, began = command.limits.wall, time.perf_counter()
     pipes = [
         asyncio.ensure_future(capture.read_from("output", process.stdout)),
         asyncio.ensure_future(capture.read_from("error", process.stderr)),
         asyncio.ensure_future(_feed(process.stdin, command.stdin)),
     ]
     ended = asyncio.ensure_future(process.wait())
-    why, polls = "", 0
     try:
-        while not ended.done():
-            left = wall - (time.perf_counter() - began)
-            await asyncio.wait([ended], timeout=min(process_usage.POLL_SECONDS, max(0.0, left)))
-            if ended.done():
-                break
-            polls += 1
-            if time.perf_counter() - began >= wall:
-                why = why or f"ran longer than {wall:g} s"
-            elif capture.full:
-                why = why or f"wrote more than {process_usage.format_size(capture.max_bytes)} of output"
-            else:
-                why = why or broken_limit(polls)
-            if why:
-                await end(process, ended)
+        broken_limit = await hold_to_limits(ended, command.limits.wall, capture, exceeded, lambda: end(process, ended))
         await asyncio.wait(pipes, timeout=GRACE_SECONDS)
     finally:
         if not ended.done():
@@ -194,8 +168,7 @@ async def supervise(
         for task in pipes:
             task.cancel()
         await asyncio.gather(*pipes, return_exceptions=True)
-    code = process.returncode or 0
-    return 137 if why else code if code >= 0 else 128 - code, why
+    return process.returncode or 0, broken_limit
 
 
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
@@ -212,6 +185,7 @@ class ProcessSandbox(FolderSandbox):
         self.kind = kind
         self.shell = (shutil.which("bash") or "/bin/sh", "-c")
         self._wrap = wrap
+        self._polls = 0
         self._root = Path(tempfile.mkdtemp(prefix="upskill-sandbox-")).resolve()
         self.workspace = str(self._root / "workspace")
         self.home = str(self._root / "home")
@@ -236,7 +210,8 @@ class ProcessSandbox(FolderSandbox):
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if not self._folders:
             raise SandboxError("the sandbox was stopped, so nothing can be run in it")
-        variables = {**self._variables(), **command.environment}
+        variables = {"PATH": SYSTEM_PATH, "HOME": self.home, "TMPDIR": str(self._root / "tmp")}
+        variables |= {**ENVIRONMENT, **command.environment}
         wrapped = self._wrap(command.argv, variables, command.limits, self._root)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -249,29 +224,19 @@ class ProcessSandbox(FolderSandbox):
                 start_new_session=True,
                 pass_fds=wrapped.pass_fds,
             )
-            broken_limit = partial(self._broken_limit, process.pid, command.limits)
-            return await supervise(process, command, capture, broken_limit, self._end)
+            exceeded = partial(self._exceeded_limit, process.pid, command.limits)
+            return await supervise(process, command, capture, exceeded, self._end)
         except OSError as error:
             raise SandboxError(f"{wrapped.argv[0]} could not be started: {error}") from error
         finally:
             for descriptor in (*wrapped.pass_fds, *wrapped.held_fds):
                 os.close(descriptor)
 
-    def _variables(self) -> dict[str, str]:
-        return {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": self.home,
-            "USER": "student",
-            "LOGNAME": "student",
-            "LANG": "C.UTF-8",
-            "TERM": "dumb",
-            "TMPDIR": str(self._root / "tmp"),
-        }
-
-    def _broken_limit(self, process: int, limits: Limits, polls: int) -> str:
+    def _exceeded_limit(self, process: int, limits: Limits) -> str:
         disk = self._setup.limits.disk
-        if polls % 5 == 0 and folder_size(self._root) > disk:
-            return f"wrote more than {process_usage.format_size(disk)} in all"
+        self._polls += 1
+        if self._polls % 5 == 0 and folder_size(self._root) > disk:
+            return f"wrote more than {format_size(disk)} in all"
         return process_usage.exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:

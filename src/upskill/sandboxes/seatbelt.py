@@ -12,7 +12,7 @@ from pathlib import Path
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import Limits, SandboxBackend, Setup
-from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, wrap_in_shell
+from upskill.sandboxes.processes import ProcessSandbox, WrappedCommand, check_setup, wrap_in_shell
 
 PROGRAM = "/usr/bin/sandbox-exec"
 PROFILE = """(version 1)
@@ -48,10 +48,7 @@ class Seatbelt(SandboxBackend):
         return f"sandbox-exec of macOS {platform.mac_ver()[0]}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
-        if setup.gpu:
-            raise SandboxError("seatbelt cannot show a GPU", "Use bubblewrap or a container.")
-        if any(target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()):
-            raise SandboxError("seatbelt can mount files only at their own path")
+        check_setup("seatbelt", setup)
 
         def wrap(argv: list[str], environment: dict[str, str], limits: Limits, root: Path) -> WrappedCommand:
             return wrap_in_shell([PROGRAM, "-p", profile(root, setup), *argv], limits)

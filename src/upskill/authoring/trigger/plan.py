@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from upskill.agents import AGENTS, Agent, Bounds
 from upskill.agents.activation import activated
-from upskill.agents.catalog import catalog_prompt
+from upskill.agents.toolbox import catalog_prompt
 from upskill.checks import Check, Evidence, Finding, SuiteCheck
 from upskill.errors import UsageError
 from upskill.models.prices import Prices, price_for

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
-from upskill.agents.isolation import canary_for, plant_canary
+from upskill.agents.activation import canary_for, plant_canary
 from upskill.checks.answer import MaxLength
 from upskill.errors import UsageError
 from upskill.models import Address, RequestHash

@@ -17,8 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from upskill.agents import AGENTS, Agent, ExternalAgent, Student, Task
-from upskill.agents.activation import activated
-from upskill.agents.isolation import HiddenSkill, find_leak
+from upskill.agents.activation import HiddenSkill, activated, find_leak
 from upskill.checks import Evidence, Finding
 from upskill.checks.workspace import read_left
 from upskill.errors import (
