@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.compute import EARLY_ALPHA_SHARE, level_of_look
-from upskill.verdicts.statistics import Floats, Sequential, bets, lift_excludes, paired_lift, studentized_bounds
+from upskill.verdicts.statistics import (
+    Floats,
+    Sequential,
+    bets,
+    lift_excludes,
+    log_wealth,
+    paired_lift,
+    studentized_bounds,
+)
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
@@ -404,7 +412,7 @@ def same_as_the_class(differences: Floats, up: Floats) -> None:
     for value in differences[0, :50]:
         running.update({"case": float(value)})
     expected = float(np.logaddexp(up[0, 49], streams(differences[:1])[1][0, 49])) - math.log(2)
-    assert abs(math.log(running.e_value) - expected) < 1e-9
+    assert abs(log_wealth(*running.looks[-1]) - expected) < 1e-9
 
 
 def peeking_tables(sims: int) -> Iterator[str]:

@@ -9,14 +9,12 @@ from dataclasses import replace
 from upskill.plain import counted
 from upskill.suites.suite import Part
 from upskill.verdicts.arms import ArmOutcomes
-from upskill.verdicts.verdict import ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Verdict
+from upskill.verdicts.verdict import ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Decision, Verdict
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
-LOW_ACTIVATION = (
-    0.5  # activated in a smaller share of trials, a skill without effect may only need a better description
-)
+LOW_ACTIVATION = 0.5  # activated less often, a skill without effect may only need a better description
 NOT_ISOLATED = "The arms were not isolated, so no number of this run means anything."
-INVALID = "INVALID: the arms were not isolated, so no number of this run means anything."
+INVALID = f"INVALID: the{NOT_ISOLATED.removeprefix('The')}"
 
 
 def signed_points(share: float) -> str:
@@ -38,47 +36,33 @@ def lift_in_words(verdict: Verdict) -> str:
     return f"{signed_points(verdict.lift)} points ({low} to {high}) over {counted(verdict.pairs, 'pair')}"
 
 
+# What a decision says of the skill: compared with no skill, and with the reference skill.
+_CLAIMS: dict[Decision, tuple[str, str]] = {
+    "helps": ("{skill} helps {model}", "{skill} is better than the reference skill with {model}"),
+    "hurts": ("{skill} hurts {model}", "{skill} is worse than the reference skill with {model}"),
+    "saves": ("{model} passes as often as without it", "{model} passes as often as with the reference skill"),
+    "no effect": (
+        "{skill} has no effect on {model}",
+        "{skill} makes no difference to the reference skill with {model}",
+    ),
+    "undecided": ("{skill} helps {model}", "{skill} is better than the reference skill with {model}"),
+}
+
+
 def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, has_reference: bool = False) -> str:
     """The verdict in one sentence; `has_reference`: the skill is compared with a reference skill."""
-    conclusion_of = _conclude_against_reference if has_reference else _conclude
-    sentence = conclusion_of(verdict, skill, model)
+    claim = _CLAIMS[verdict.decision][has_reference].format(skill=skill, model=model)
+    if verdict.decision == "undecided":
+        sentence = _conclude_undecided(verdict, skill, model, claim)
+    elif verdict.decision == "no effect":
+        sentence = f"{claim}: it changes nothing by more than {100 * verdict.margin:g} points."
+    elif verdict.decision != "saves":
+        sentence = f"{claim}: {lift_in_words(verdict)}."
+    elif verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
+        sentence = f"{skill} saves tokens: {claim}, with {verdict.token_savings:.0%} fewer tokens."
+    else:
+        sentence = f"{skill} saves money: {claim}, and a passed task costs less."
     return sentence[0].upper() + sentence[1:] if skill == "it" else sentence
-
-
-def _conclude(verdict: Verdict, skill: str, model: str) -> str:
-    lift = lift_in_words(verdict)
-    if verdict.decision == "helps":
-        return f"{skill} helps {model}: {lift}."
-    if verdict.decision == "hurts":
-        return f"{skill} hurts {model}: {lift}."
-    if verdict.decision == "saves":
-        return _conclude_savings(verdict, skill, f"{model} passes as often as without it")
-    if verdict.decision == "no effect":
-        return f"{skill} has no effect on {model}: {_within_margin(verdict)}"
-    return _conclude_undecided(verdict, skill, model, f"{skill} helps {model}")
-
-
-def _conclude_against_reference(verdict: Verdict, skill: str, model: str) -> str:
-    lift = lift_in_words(verdict)
-    if verdict.decision == "helps":
-        return f"{skill} is better than the reference skill with {model}: {lift}."
-    if verdict.decision == "hurts":
-        return f"{skill} is worse than the reference skill with {model}: {lift}."
-    if verdict.decision == "saves":
-        return _conclude_savings(verdict, skill, f"{model} passes as often as with the reference skill")
-    if verdict.decision == "no effect":
-        return f"{skill} makes no difference to the reference skill with {model}: {_within_margin(verdict)}"
-    return _conclude_undecided(verdict, skill, model, f"{skill} is better than the reference skill with {model}")
-
-
-def _conclude_savings(verdict: Verdict, skill: str, as_often: str) -> str:
-    if verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
-        return f"{skill} saves tokens: {as_often}, with {verdict.token_savings:.0%} fewer tokens."
-    return f"{skill} saves money: {as_often}, and a passed task costs less."
-
-
-def _within_margin(verdict: Verdict) -> str:
-    return f"it changes nothing by more than {100 * verdict.margin:g} points."
 
 
 def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) -> str:
@@ -119,7 +103,11 @@ def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference:
         return ""
     if verdict.decision == "hurts":
         return f"{reject}."
-    rarely_activated = _rarely_activated(verdict)
+    activation, rarely_activated = verdict.activation, ""
+    if activation and activation.rate < LOW_ACTIVATION:
+        times = f"{activation.activated} of {counted(activation.trials, 'trial')}"
+        activated = f"the skill was activated in {times} (`upskill trigger SKILL --improve`)"
+        rarely_activated = f"Improve its description: {activated}."
     if verdict.decision == "no effect":
         savings = verdict.token_savings
         costs = f": it takes {-savings:.0%} more tokens" if savings is not None and savings < -0.005 else ""
@@ -168,14 +156,6 @@ def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: i
             passed[tag] += bool(trial.passed)
     rates = sorted((passed[tag] / tried[tag], tag) for tag in tried)
     return [tag for rate, tag in rates if rate < 0.5][:limit]
-
-
-def _rarely_activated(verdict: Verdict) -> str:
-    activation = verdict.activation
-    if activation is None or activation.rate >= LOW_ACTIVATION:
-        return ""
-    rarely = f"the skill was activated in {activation.activated} of {counted(activation.trials, 'trial')}"
-    return f"Improve its description: {rarely} (`upskill trigger SKILL --improve`)."
 
 
 def _advise_evidence(verdict: Verdict) -> str:

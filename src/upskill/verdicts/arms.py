@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from operator import attrgetter
 from typing import Any, cast
 
@@ -116,31 +117,18 @@ class Pairs:
 
     def where(self, *, activated: bool) -> Pairs:
         """The pairs whose later trial activated the skill, or did not."""
-        kept = [index for index, trial in enumerate(self.after) if trial.activated is activated]
-        return Pairs(
-            cases=[self.cases[index] for index in kept],
-            units=[self.units[index] for index in kept],
-            rounds=[self.rounds[index] for index in kept],
-            before=[self.before[index] for index in kept],
-            after=[self.after[index] for index in kept],
-        )
+        columns = (self.cases, self.units, self.rounds, self.before, self.after)
+        chosen = [trial.activated is activated for trial in self.after]
+        return Pairs(*(list(compress(column, chosen)) for column in columns))
 
 
 def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
-    """The outcomes by arm. ValueError where one trial both passed and failed, or did something else."""
     arms: dict[str, ArmOutcomes] = {}
     for outcome in outcomes:
-        if outcome.passed not in (True, False, None):
-            raise ValueError(f"passed is True, False or None, not {outcome.passed!r}")
-        if outcome.arm not in arms:
-            arms[outcome.arm] = ArmOutcomes(outcome.arm, {})
-        trials = arms[outcome.arm].trials
+        trials = arms.setdefault(outcome.arm, ArmOutcomes(outcome.arm, {})).trials
         key = (outcome.case, outcome.seed)
         # A retried trial has two rows; the scored one counts.
         if outcome.passed is not None or key not in trials:
-            known = trials.get(key)
-            if known is not None and known.passed is not None and known.passed != outcome.passed:
-                raise ValueError(f"case {outcome.case!r} both passed and failed with seed {outcome.seed}")
             trials[key] = outcome
     return arms
 
@@ -183,8 +171,8 @@ def summarize_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | Non
         cost_usd=known_cost,
         cost_per_pass=known_cost / passes if known_cost is not None and passes else None,
         seconds=math.fsum(trial.seconds for trial in scored),
-        turns=_mean([trial.turns for trial in scored]) or None,
-        tool_calls=_mean([trial.calls for trial in scored]),
+        turns=(sum(trial.turns for trial in scored) / len(scored) or None) if scored else None,
+        tool_calls=calls / len(scored) if scored else None,
         tool_errors=sum(trial.tool_errors for trial in scored) / calls if calls else None,
         activated=sum(trial.activated is True for trial in offered) if offered else None,
         causes=Counter(trial.cause for trial in scored if trial.cause),
@@ -198,10 +186,6 @@ def share_interval(
     units = [(twins or {}).get(trial.case, trial.case) for trial in trials]
     effective = statistics.effective_trials(values, units) if trials else 0.0
     return statistics.wilson_interval(sum(values) / len(values) * effective if values else 0.0, effective, level=level)
-
-
-def _mean(numbers: list[int]) -> float | None:
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 # Missing trials: those that errored, and those whose case and seed were run in the other arm alone, as in a run that is
@@ -250,15 +234,10 @@ def fill_in(
     )
 
 
-def count_unpaired(before: ArmOutcomes, after: ArmOutcomes) -> tuple[int, int]:
-    """How many of the pairs have one trial that was never run, and how many pairs there are."""
-    return len(before.trials.keys() ^ after.trials.keys()), len(before.trials.keys() | after.trials.keys())
-
-
 def error_p_value(before: ArmOutcomes, after: ArmOutcomes) -> float:
     """The exact two-sided p-value of "both arms error alike", flipping the sign of whole cases."""
     keys = sorted(before.trials.keys() & after.trials.keys())
-    more = [_errored(after, key) - _errored(before, key) for key in keys]
+    more = [(after.trials[key].passed is None) - (before.trials[key].passed is None) for key in keys]
     return statistics.sign_flip_p_value(more, [case for case, _ in keys]) if keys else 1.0
 
 
@@ -272,10 +251,6 @@ def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passe
     known = {key: trial if trial.passed is not None else stand_in(trial) for key, trial in arm.trials.items()}
     never_run = {key: stand_in(trial) for key, trial in other.trials.items() if key not in known}
     return ArmOutcomes(arm.name, known | never_run)
-
-
-def _errored(arm: ArmOutcomes, key: Key) -> int:
-    return arm.trials[key].passed is None
 
 
 # What a column of pairs can hold.

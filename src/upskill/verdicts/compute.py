@@ -22,7 +22,6 @@ from upskill.verdicts.arms import (
     Missing,
     Pairs,
     by_arm,
-    count_unpaired,
     error_p_value,
     fill_in,
     pair_arms,
@@ -77,8 +76,9 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     else:
         findings = _Findings(lift, _proven_saving(pairs, options, level), options.margin)
         decision, reason = _decide(baseline_summary, skill_summary, len(set(pairs.units)), findings)
-    unpaired, of_all = count_unpaired(baseline, skill)
-    if pairs and reason not in (ERRORS, ISOLATION, SNAPSHOTS) and unpaired > MAX_ERROR_RATE * of_all:
+    unpaired = len(baseline.trials.keys() ^ skill.trials.keys())  # pairs with a trial that was never run
+    is_unfinished = unpaired > MAX_ERROR_RATE * len(baseline.trials.keys() | skill.trials.keys())
+    if pairs and reason not in (ERRORS, ISOLATION, SNAPSHOTS) and is_unfinished:
         decision, reason = "undecided", UNFINISHED
     if pairs and unpaired + baseline_summary.errored + skill_summary.errored:
         missing = _weigh_missing(baseline, skill, decision, options, level)
@@ -89,6 +89,8 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         needed = evidence_needed(
             pairs.differences, pairs.units, margin=options.margin, level=level, anytime=options.anytime
         )
+    costs = baseline_summary.cost_per_pass, skill_summary.cost_per_pass
+    saved = costs[0] - costs[1] if costs[0] is not None and costs[1] is not None else 0.0
     verdict = Verdict(
         model=models[0] if models else "",
         pairs=len(pairs),
@@ -110,7 +112,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         reason=reason,
         evidence_needed=needed,
         recommendation="",
-        break_even=_break_even(baseline_summary, skill_summary, options.making_cost),
+        break_even=options.making_cost / saved if options.making_cost is not None and saved > 0 else None,
         controls=_controls(by_name, options),
         anytime=options.anytime,
         activation=_activation(skill, pairs, level, options.twins),
@@ -253,13 +255,6 @@ def _controls(by_name: Mapping[str, ArmOutcomes], options: VerdictOptions) -> Co
         return None
     baseline, skill = options.baseline_arm, options.skill_arm
     return Controls(lift(skill, "placebo"), lift("placebo", baseline), lift("baseline_repeat", baseline))
-
-
-def _break_even(baseline: ArmSummary, skill: ArmSummary, making_cost: float | None) -> float | None:
-    if making_cost is None or baseline.cost_per_pass is None or skill.cost_per_pass is None:
-        return None
-    saved = baseline.cost_per_pass - skill.cost_per_pass
-    return making_cost / saved if saved > 0 else None
 
 
 def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:

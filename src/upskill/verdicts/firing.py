@@ -8,6 +8,7 @@ ask, independent of one another; runs of one query may depend on each other in a
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -129,11 +130,16 @@ class FiringMetrics:
 
 def compute_firing_metrics(model: str, queries: Queries, outcomes: Iterable[Outcome]) -> FiringMetrics:
     """The metrics of one model over these queries."""
-    by_query: dict[str, list[Outcome]] = {}
+    triggered, scored_runs, errored = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes:
         if outcome.model == model:
-            by_query.setdefault(outcome.case, []).append(outcome)
-    rates = tuple(_query_rate(query, queries.parts[query.text], by_query.get(query.id, [])) for query in queries)
+            scored_runs[outcome.case] += outcome.passed is not None
+            errored[outcome.case] += outcome.passed is None
+            triggered[outcome.case] += outcome.passed is not None and outcome.activated is True
+    rates = tuple(
+        QueryRate(query, queries.parts[query.text], triggered[query.id], scored_runs[query.id], errored[query.id])
+        for query in queries
+    )
     recall = _mean_rate(rate for rate in rates if rate.query.should_trigger)
     false_triggers = _mean_rate(rate for rate in rates if not rate.query.should_trigger)
     scored = [rate for rate in rates if rate.scored]
@@ -161,12 +167,6 @@ def paired_change(before: Iterable[Outcome], after: Iterable[Outcome]) -> tuple[
     differences = [float(bool(new[key])) - float(bool(old[key])) for key in keys]
     labels = [query for query, _ in keys]
     return statistics.paired_lift(differences, labels, level=LEVEL), statistics.sign_flip_p_value(differences, labels)
-
-
-def _query_rate(query: Query, part: Part, outcomes: list[Outcome]) -> QueryRate:
-    scored = [outcome for outcome in outcomes if outcome.passed is not None]
-    triggered = sum(outcome.activated is True for outcome in scored)
-    return QueryRate(query, part, triggered, len(scored), len(outcomes) - len(scored))
 
 
 def _mean_rate(rates: Iterable[QueryRate]) -> Estimate | None:
@@ -203,8 +203,7 @@ def _precision(
 
     p is the precision exactly where (1 - p) * positives * recall = p * negatives * false_triggers. It is ruled out
     where zero lies outside the interval of the difference of the two sides, which follows from the intervals of the
-    two independent shares (MOVER, by Zou and Donner; for a ratio it is Fieller's method). The interval is never a
-    point, not even where nothing triggered wrongly.
+    two independent shares (MOVER, by Zou and Donner).
     """
     if recall is None or false_triggers is None:
         return None
@@ -213,22 +212,14 @@ def _precision(
         return None  # it never triggered
     value = right / (right + wrong)
 
-    def lowest_difference(p: float) -> float:
-        spread = math.hypot(
-            (1 - p) * positives * (recall.value - recall.low),
-            p * negatives * (false_triggers.high - false_triggers.value),
-        )
-        return (1 - p) * right - p * wrong - spread
+    def is_ruled_out(p: float, recall_spread: float, false_spread: float) -> bool:
+        spread = math.hypot((1 - p) * positives * recall_spread, p * negatives * false_spread)
+        return abs((1 - p) * right - p * wrong) > spread
 
-    def highest_difference(p: float) -> float:
-        spread = math.hypot(
-            (1 - p) * positives * (recall.high - recall.value),
-            p * negatives * (false_triggers.value - false_triggers.low),
-        )
-        return (1 - p) * right - p * wrong + spread
-
-    low = _bisect(0.0, value, lambda p: lowest_difference(p) > 0)
-    high = _bisect(1.0, value, lambda p: highest_difference(p) < 0)
+    down = recall.value - recall.low, false_triggers.high - false_triggers.value
+    up = recall.high - recall.value, false_triggers.value - false_triggers.low
+    low = _bisect(0.0, value, lambda p: is_ruled_out(p, *down))
+    high = _bisect(1.0, value, lambda p: is_ruled_out(p, *up))
     return Estimate(value, min(low, value), max(high, value), LEVEL)
 
 

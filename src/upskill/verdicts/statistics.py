@@ -86,8 +86,6 @@ def t_quantile(p: float, freedom: int) -> float:
 
 
 def _inverse(cdf: Callable[[float], float], p: float) -> float:
-    if not 0.0 < p < 1.0:
-        raise ValueError(f"{p} is not between 0 and 1")
     if p < 0.5:  # so that quantiles of p and 1 - p mirror each other to the last digit
         return -_inverse(cdf, 1.0 - p)
     low, high = 0.0, 1.0
@@ -111,13 +109,10 @@ class CaseGroups:
 
     @classmethod
     def of(cls, labels: ArrayLike) -> CaseGroups:
-        if isinstance(labels, list):  # of names, which numpy would sort one by one
-            names = cast("list[Any]", labels)
-            places = {name: place for place, name in enumerate(sorted(set(names)))}
-            codes = np.fromiter(map(places.__getitem__, names), dtype=np.intp, count=len(names))
-            return cls(codes, np.bincount(codes, minlength=len(places)).astype(np.float64))
-        _, codes, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
-        return cls(codes.reshape(-1), counts.astype(np.float64))
+        names = list(cast("Sequence[Any]", labels))  # not `np.unique`, which compares texts one by one
+        indexes = {name: index for index, name in enumerate(sorted(set(names)))}
+        codes = np.fromiter(map(indexes.__getitem__, names), dtype=np.intp, count=len(names))
+        return cls(codes, np.bincount(codes, minlength=len(indexes)).astype(np.float64))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -144,11 +139,6 @@ def _resamples(cases: int, most: int = RESAMPLES) -> Floats:
     both = np.concatenate([drawn, drawn[:, ::-1]])
     both.setflags(write=False)
     return both
-
-
-def check_level(level: float) -> None:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"a level lies between 0 and 1, {level} does not")
 
 
 # ---------------------------------------------------------------------------------------------------- cases not seen
@@ -219,11 +209,8 @@ def unseen_bound(values: Floats, runs: float, tail: float) -> float:
 def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
     """Mean difference in [-1, 1], every case weighing the same, with an interval that allows for cases not seen.
 
-    Each bound is the further one of the studentized cluster bootstrap's and of `unseen_bound`'s. Assumes that the cases
-    are a random sample of the tasks one cares about and independent of one another; pairs of one case may depend on
-    each other in any way. With one case nothing is known about others: the interval is [-1, 1].
+    Each bound is the further one of the studentized cluster bootstrap's and of `unseen_bound`'s.
     """
-    check_level(level)
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     if values.size and not (np.abs(values) <= 1.0 + 1e-9).all():
         raise ValueError("a difference of two outcomes lies between -1 and 1")
@@ -306,9 +293,8 @@ def longest_run(ordered: Floats) -> Floats:
 def sign_flip_p_value(differences: ArrayLike, cases: ArrayLike) -> float:
     """Two-sided p-value of "the arms are interchangeable", flipping the sign of whole cases.
 
-    Assumes only that under the null each case's mean difference is as likely to be its opposite, independently of the
-    other cases. Exact (every flip is counted, by dynamic programming on whole numbers) unless cases have so many
-    different numbers of pairs that the sums do not fit; then up to 100,000 seeded random flips, counting the one seen.
+    Exact (every flip is counted, by dynamic programming on whole numbers) unless cases have so many different numbers
+    of pairs that the sums do not fit; then up to 100,000 seeded random flips, counting the one seen.
     """
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     groups = CaseGroups.of(cases)
@@ -359,12 +345,8 @@ def _random_flips(means: Floats) -> float:
 
 
 def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for a pass rate; [0, 1] without trials.
-
-    Assumes independent trials. Runs of one case are not: give `effective_trials` instead of the plain count (and the
-    pass rate times it as `passed`) where cases were run more than once.
-    """
-    check_level(level)
+    """Wilson's score interval for a pass rate; [0, 1] without trials. Runs of one case depend on each other: give
+    `effective_trials` where cases were run more than once, and the pass rate times that as `passed`."""
     if trials <= 0:
         return 0.0, 1.0
     z2 = NORMAL.inv_cdf(0.5 + 0.5 * level) ** 2
@@ -375,11 +357,8 @@ def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tup
 
 
 def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:
-    """How many independent trials these clustered ones are worth: n over the design effect of Kish.
-
-    Assumes that all cases share one correlation between their runs (estimated by analysis of variance, and taken to be
-    1 where nothing varies, so that repeating a case that always passes proves nothing new about other cases).
-    """
+    """How many independent trials these clustered ones are worth: n over the design effect of Kish. Where nothing
+    varies the correlation is 1: repeating a case that always passes proves nothing new about other cases."""
     values = np.asarray(passed, dtype=np.float64).reshape(-1)
     groups = CaseGroups.of(cases)
     n, k = values.size, len(groups)
@@ -401,20 +380,14 @@ def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:
 
 
 def mean_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Mean of after - before over pairs, with a studentized cluster-bootstrap interval.
-
-    Assumes independent cases with a finite variance. Unbounded with one case; a point when every case changed alike.
-    """
+    """Mean of after - before over pairs, with a studentized cluster-bootstrap interval."""
     groups = CaseGroups.of(cases)
     change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     return _ratio_of_sums(groups.sums(change), groups.counts, level)
 
 
 def relative_change(before: ArrayLike, after: ArrayLike, cases: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Total of after over total of before, less 1 (0.2: a fifth more); cluster bootstrap of its logarithm.
-
-    Assumes independent cases with a finite variance, and values that are not negative.
-    """
+    """Total of after over total of before, less 1 (0.2: a fifth more); cluster bootstrap of its logarithm."""
     groups = CaseGroups.of(cases)
     ratio = _log_ratio((groups.sums(after),), (groups.sums(before),), level)
     return Estimate(ratio.value - 1.0, ratio.low - 1.0, ratio.high - 1.0, level)
@@ -431,9 +404,8 @@ def cost_per_pass_ratio(
 ) -> Estimate:
     """Cost per pass after, over cost per pass before: below 1 a pass has become cheaper.
 
-    Student's interval for the logarithm, clustered by case; assumes independent cases. 0 if only the later arm passes
-    anything, infinite if only the earlier one does. The interval is computed with half a pass more than was seen (as
-    Haldane and Anscombe do), so that it is bounded even without a pass.
+    Student's interval for the logarithm, clustered by case, with half a pass more than was seen (as Haldane and
+    Anscombe do), so that it is bounded even without a pass.
     """
     groups = CaseGroups.of(cases)
     up = groups.sums(cost_after), groups.sums(passed_before)
@@ -442,7 +414,6 @@ def cost_per_pass_ratio(
 
 
 def _ratio_of_sums(top: Floats, bottom: Floats, level: float) -> Estimate:
-    check_level(level)
     count = len(top)
     if count == 0:
         return Estimate(math.nan, -math.inf, math.inf, level)
@@ -485,7 +456,6 @@ def _log_ratio(
 
     `with_passes`: the last factor above and below is a number of passes, which can be zero.
     """
-    check_level(level)
     count = len(top[0])
     above, below = math.prod(float(x.sum()) for x in top), math.prod(float(x.sum()) for x in bottom)
     if count == 0 or above == below == 0.0:
@@ -525,32 +495,23 @@ def _log_ratio(
 class Sequential:
     """A test of the mean of differences in [-1, 1] that stays valid however often one looks and whenever one stops.
 
-    It bets against each possible mean m: wealth is multiplied by 1 + bet * (x - m) for every x, averaged over 32 sizes
-    of bet in either direction. If m is the true mean the wealth hardly ever grows: by Ville's inequality it reaches
-    1/a with a chance of at most a, over all looks together. The interval holds every m whose wealth stayed below.
-
-    What x is, and so what is assumed and claimed, is the scope:
-
-    "cases"  x is the mean of a case over the rounds so far. Claims something about the tasks the cases are a random
-             sample of. Assumes independent cases and, within a case, rounds in exchangeable order; the cases are those
-             of the first update. More rounds sharpen the case means and can never replace more cases.
-    "suite"  x is a pair. Claims something about these very cases, were they run for ever, and nothing about others.
-             Assumes pairs independent given their case, and that every update is a whole round: each case once (or
-             equally often). A pair lost to an error leaves its case with less weight; nothing else changes.
+    It bets against each possible mean: by Ville's inequality the wealth against the true one reaches 1/a with a chance
+    of at most a, over all looks together. The interval holds every mean whose wealth stayed below. With the scope
+    "cases", a value is the mean of a case over the rounds so far, and the claim is about the tasks that the cases are a
+    sample of; with "suite" it is a pair, and the claim is about these very cases.
     """
 
     def __init__(self, scope: Scope = "cases") -> None:
         self.scope: Scope = scope
         self.rounds = 0
         self._seen: dict[str, tuple[float, int]] = {}
-        self._looks: list[tuple[Floats, Floats]] = []  # the values of x at each look and how often each occurs
+        self.looks: list[tuple[Floats, Floats]] = []  # the values of x at each look and how often each occurs
         self._pairs: dict[float, int] = {}
 
     def update(self, differences: Mapping[str, float | Sequence[float]]) -> None:
         """Add a round: of each case its difference, or several."""
         for case in sorted(differences):
-            given = differences[case]
-            values = [float(given)] if isinstance(given, (int, float)) else [float(value) for value in given]
+            values: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
             if any(not -1.0 <= value <= 1.0 for value in values):
                 raise ValueError(f"case {case}: a difference lies between -1 and 1")
             if self.rounds and case not in self._seen and self.scope == "cases":
@@ -570,42 +531,26 @@ class Sequential:
             counts = tally.astype(np.float64)
         if self._seen:
             self.rounds += 1
-            self._looks.append((values, counts))
-
-    @property
-    def value(self) -> float | None:
-        """The mean so far; None before anything was seen."""
-        if not self._looks:
-            return None
-        values, counts = self._looks[-1]
-        return float((values * counts).sum() / counts.sum())
-
-    @property
-    def e_value(self) -> float:
-        """The wealth against "no lift" at the latest look: 1 says nothing, 20 would be a surprise of one in twenty."""
-        if not self._looks:
-            return 1.0
-        values, counts = self._looks[-1]
-        up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
-        return float(np.exp(min(700.0, float(np.logaddexp(up, down)) - math.log(2.0))))
+            self.looks.append((values, counts))
 
     @property
     def p_value(self) -> float:
         """One over the largest wealth of any look: a p-value that may be looked at as often as one likes."""
-        best = 0.0
-        for values, counts in self._looks:
-            up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
-            best = max(best, float(np.logaddexp(up, down)) - math.log(2.0))
-        return math.exp(-best)
+        return math.exp(-max([0.0, *(log_wealth(*look) for look in self.looks)]))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The means that no look so far has ruled out. Over all looks together it is wrong with chance 1 - level."""
-        check_level(level)
         limit = math.log(2.0 / (1.0 - level))
-        low = max((_lower_bound(values, counts, limit) for values, counts in self._looks), default=-1.0)
-        high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self._looks), default=1.0)
+        low = max((_lower_bound(values, counts, limit) for values, counts in self.looks), default=-1.0)
+        high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self.looks), default=1.0)
         # The looks may contradict each other, though no more often than the interval may be wrong at all.
         return (low, high) if low <= high else (0.5 * (low + high), 0.5 * (low + high))
+
+
+def log_wealth(values: Floats, counts: Floats) -> float:
+    """Of the bets against "no lift" at one look, as a logarithm."""
+    up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
+    return float(np.logaddexp(up, down)) - math.log(2.0)
 
 
 @cache

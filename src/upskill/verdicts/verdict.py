@@ -46,12 +46,8 @@ class VerdictOptions:
     earlier_looks: int = 0  # of the same model, at the same skill on some of the same cases
 
     def __post_init__(self) -> None:
-        if not 0 < self.level < 1:
-            raise ValueError(f"a level lies between 0 and 1, and {self.level} does not")
         if not 0 <= self.margin <= 1:
             raise ValueError(f"a margin lies from 0 to 1, and {self.margin} does not")
-        if self.earlier_looks < 0:
-            raise ValueError(f"there cannot be {self.earlier_looks} earlier looks")
 
 
 @dataclass(frozen=True, slots=True)

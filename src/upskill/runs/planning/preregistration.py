@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from upskill.errors import UsageError
 from upskill.inputs import read_input_text
-from upskill.plain import as_mapping
+from upskill.plain import short
 from upskill.runs.planning.plan import Plan
 from upskill.runs.stores.rows import timestamp
 from upskill.version import __version__
@@ -44,11 +46,14 @@ class Registration:
         """UsageError unless a run would follow it."""
         now = describe(plan, margin, scope)
         if differ := [key for key in {**self.plan, **now} if self.plan.get(key) != now.get(key)]:
-            what = "; ".join(f"{key} is {_short(now.get(key))}, not {_short(self.plan.get(key))}" for key in differ[:5])
+            what = "; ".join(f"{key} is {short(now.get(key))}, not {short(self.plan.get(key))}" for key in differ[:5])
             raise UsageError(
                 f"{self.path}: this is not the run that was registered: {what}",
                 "Run what was registered, or leave --preregister out: then it counts as one more look.",
             )
+
+
+_REGISTRATIONS = TypeAdapter(Registration)
 
 
 def describe(plan: Plan, margin: float, scope: str | None) -> dict[str, Any]:
@@ -77,33 +82,22 @@ def read_registration(path: Path) -> Registration | None:
     try:
         if not path.exists():
             return None
-        document = as_mapping(json.loads(read_input_text(path, most=MAX_BYTES))) or {}
-        plan = as_mapping(document["plan"]) or {}
-        return Registration(str(path), str(document["registered"]), plan, int(document["results_before"]))
+        document = json.loads(read_input_text(path, most=MAX_BYTES))
+        return _REGISTRATIONS.validate_python({**document, "path": str(path)})
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (UsageError, ValueError, KeyError, TypeError) as error:
+    except (UsageError, ValueError, TypeError) as error:
         raise UsageError(f"{path}: is no registration", "Name a file that is not there yet.") from error
 
 
 def register(path: Path, plan: Plan, margin: float, scope: str | None, results_before: int) -> Registration:
     """Write a plan down. A file that has come into being meanwhile is never overwritten."""
-    made = Registration(str(path), timestamp(), describe(plan, margin, scope), results_before)
-    document = {
-        "registered": made.registered,
-        "upskill": __version__,
-        "results_before": results_before,
-        "plan": made.plan,
-    }
+    registered, planned = timestamp(), describe(plan, margin, scope)
+    document = {"registered": registered, "upskill": __version__, "results_before": results_before, "plan": planned}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as stream:
             stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "Name a file that can be written.") from error
-    return made
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return Registration(str(path), registered, planned, results_before)

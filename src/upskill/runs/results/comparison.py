@@ -15,7 +15,6 @@ from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import as_mapping, counted
-from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.statistics import sign_flip_p_value
 
@@ -41,10 +40,6 @@ class Side:
     run: Run
     model: str
     arm: str
-
-    def scores(self, store: Store) -> dict[str, tuple[int, int]]:
-        """By case: how many trials passed, and how many were scored."""
-        return store.scores(self.run, self.model, self.arm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +90,8 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     both = [case for case in old if case in new]
     if not both:
         raise UsageError(f"{before.run.id} and {after.run.id} have no case in common", "Compare two runs of one suite.")
-    edited = [case for case in both if _identity(old[case]) != _identity(new[case])]
-    scores = before.scores(store), after.scores(store)
+    edited = [case for case in both if any(getattr(old[case], name) != getattr(new[case], name) for name in _DECIDES)]
+    scores = tuple(store.scores(side.run, side.model, side.arm) for side in (before, after))
     alike = [case for case in both if case not in edited]
     cases = [
         ComparedCase(case, scores[0][case], scores[1][case]) for case in alike if all(case in side for side in scores)
@@ -112,7 +107,11 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     )
     if why := _no_test(comparison):
         return replace(comparison, no_test=why)
-    return replace(comparison, p_value=_p_value(comparison))
+    # Exact: cases change their sides as a whole, and twins together.
+    twins = {**before.run.plan.twins, **after.run.plan.twins}
+    denominator = math.lcm(*(case.gain.denominator for case in cases))
+    gains = [int(case.gain * denominator) for case in cases]
+    return replace(comparison, p_value=sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in cases]))
 
 
 def _no_test(comparison: Comparison) -> str:
@@ -120,20 +119,8 @@ def _no_test(comparison: Comparison) -> str:
         return "the runs do not have the same cases with a score"
     if any(side.run.plan.suite.part for side in (comparison.before, comparison.after)):
         return "somebody chose the cases, which are a part of the suite"
-    if any(
-        getattr(comparison.before.run.plan, name) != getattr(comparison.after.run.plan, name)
-        for name in ("runs", "seed")
-    ):
-        return "the runs do not have the same seeds"
-    return ""
-
-
-def _p_value(comparison: Comparison) -> float:
-    """Of "the two are interchangeable", exact: cases change their sides as a whole, and twins together."""
-    twins = {**comparison.before.run.plan.twins, **comparison.after.run.plan.twins}
-    denominator = math.lcm(*(case.gain.denominator for case in comparison.cases))
-    gains = [int(case.gain * denominator) for case in comparison.cases]
-    return sign_flip_p_value(gains, [twins.get(case.id, case.id) for case in comparison.cases])
+    before, after = comparison.before.run.plan, comparison.after.run.plan
+    return "the runs do not have the same seeds" if (before.runs, before.seed) != (after.runs, after.seed) else ""
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:
@@ -169,8 +156,3 @@ def _describe_setting(setting: Any) -> str:
         return ", ".join(cast("tuple[str, ...]", setting)) or "none"
     sandbox = as_mapping(setting)
     return str(sandbox["name"] if sandbox else setting)
-
-
-def _identity(case: StoredCase) -> list[Any]:
-    """What decides the outcome of a case."""
-    return [getattr(case, name) for name in _DECIDES]

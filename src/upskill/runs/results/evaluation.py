@@ -47,41 +47,34 @@ class Evaluation:
     people: PeopleAgreement | None = None  # what people said of its answers, and how well its checks agree
     failures: list[str] = field(default_factory=list[str])  # on train cases; only for `evaluate_skill`
 
-    # How the run was last analyzed.
+    # How the run was last analyzed: see StoredPlan and Analysis.
 
     @property
     def margin(self) -> float:
-        """A lift within it counts as none."""
         return self.run.plan.margin
 
     @property
     def scope(self) -> Scope | None:
-        """The test under which one may look after every round, and stop."""
         return self.run.plan.scope
 
     @property
     def making_cost(self) -> float | None:
-        """Dollars that the skill cost to make."""
         return self.run.plan.analysis.making_cost
 
     @property
     def making_source(self) -> str:
-        """Who says what the skill cost to make."""
         return self.run.plan.analysis.making_source
 
     @property
     def target(self) -> float | None:
-        """The pass rate that would be good enough."""
         return self.run.plan.analysis.target
 
     @property
     def halted(self) -> str:
-        """The ceiling that ended the run before its end."""
         return self.run.plan.analysis.halted
 
     @property
     def stopped(self) -> Mapping[str, str]:
-        """Models that were given up, and why."""
         return self.run.plan.analysis.stopped
 
     @property
@@ -119,15 +112,15 @@ class Evaluation:
     def rulings(self) -> list[tuple[str, Ruling]]:
         """Whether each model's verdict meets each requirement. A run that was cut short meets none."""
         return [
-            (verdict.model, self._rule(requirement, verdict))
+            (
+                verdict.model,
+                Ruling(requirement, held=False, reason="the run was stopped before its end")
+                if self.halted  # what was run is whatever came first, not the suite
+                else check_requirement(requirement, verdict),
+            )
             for verdict in self.verdicts
             for requirement in self.requirements
         ]
-
-    def _rule(self, requirement: Requirement, verdict: Verdict) -> Ruling:
-        if self.halted:  # what was run is whatever came first, not the suite
-            return Ruling(requirement, held=False, reason="the run was stopped before its end")
-        return check_requirement(requirement, verdict)
 
     # As upstream's users read a result: of the only model, or of the first.
 
@@ -201,10 +194,7 @@ def verdict_so_far(
     making_cost: float | None = None,
     cases: Iterable[str] | None = None,
 ) -> Verdict:
-    """The verdict over one model's outcomes, at whatever point of the plan they have come to.
-
-    `cases` are the ones that the outcomes were picked from; None: all.
-    """
+    """The verdict over one model's outcomes so far; `cases`: those that they were picked from (None: all)."""
     suite = plan.suite
     verdict = compute_verdict(
         outcomes,
@@ -229,11 +219,8 @@ def verdict_so_far(
 def stopping_point_of(
     outcomes: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]
 ) -> StoppingPoint:
-    """Where in its plan a run is looked at: a number of rounds that was fixed beforehand is of use to the test.
-
-    The last look is taken once: when every round has a score of each of these cases in both arms. While a trial is
-    missing or errored, the same command may still add to what is seen.
-    """
+    """Where in its plan a run is looked at. The last look is taken once: when every round has a score of each of these
+    cases in both arms. Until then, the same command may still add to what is seen."""
     if scope != "cases":
         return "open"
     scored = {(row.seed, row.case, row.arm) for row in outcomes if row.passed is not None and row.arm in BOTH_ARMS}
@@ -241,10 +228,7 @@ def stopping_point_of(
 
 
 def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluation:
-    """Everything that can be said of a stored run, under the settings that it was last evaluated with.
-
-    `plan` is the one that was carried out; without it, what the store keeps of it.
-    """
+    """A stored run under the settings that it was last evaluated with; `plan`: the one that was carried out."""
     run = store.run(run.id)
     snapshots = store.snapshots(run)
     evaluation = Evaluation(
@@ -299,7 +283,16 @@ def failing_cases(store: Store, skill: str, suite: Suite, models: Collection[str
     A later run of a part replaces what an earlier one says of its cases. None: no stored run has any of them.
     """
     latest: dict[str, bool] = {}
-    runs = (run for run in store.runs(skill, newest_first=True) if _is_of(run, suite) and {*models} & {*run.models})
+    prompts = {(case.id, case.prompt) for case in suite.cases}
+    runs = (
+        run
+        for run in store.runs(skill, newest_first=True)
+        if {*models} & {*run.models}
+        and (
+            run.plan.suite.source == suite.source
+            or any((case.id, case.prompt) in prompts for case in run.plan.suite.cases)
+        )
+    )
     for run in islice(runs, MAX_RUNS_SEARCHED):
         failed: dict[str, bool] = {}
         for outcome in store.outcomes(run):
@@ -309,10 +302,3 @@ def failing_cases(store: Store, skill: str, suite: Suite, models: Collection[str
         if latest.keys() == suite.by_id.keys():
             break
     return {case for case, failed in latest.items() if failed} if latest else None
-
-
-def _is_of(run: Run, suite: Suite) -> bool:
-    """It was read from the same file, or asks the same under the same id."""
-    stored = run.plan.suite
-    prompts = {case.id: case.prompt for case in stored.cases}
-    return stored.source == suite.source or any(prompts.get(case.id) == case.prompt for case in suite.cases)

@@ -44,7 +44,8 @@ def looks_before(known: Sequence[Look], look: Look) -> Looks:
         for each in known
         if (stored is None or each.number < stored)
         and (each.skill, each.model) == (look.skill, look.model)
-        and _share_a_case(each, look)
+        # A case is the same by its id or, under another id, by all that it says.
+        and (each.cases.keys() & look.cases.keys() or {*each.cases.values()} & {*look.cases.values()})
     ]
     earlier = tuple(each for each in before if each.skill_hash == look.skill_hash)
     first = earlier[0].cases if earlier else look.cases
@@ -55,11 +56,6 @@ def looks_before(known: Sequence[Look], look: Look) -> Looks:
         removed=len(first.keys() - look.cases.keys()),
         revisions=len(before) - len(earlier),
     )
-
-
-def _share_a_case(one: Look, two: Look) -> bool:
-    """By its id or, under another id, by all that it says."""
-    return bool(one.cases.keys() & two.cases.keys() or set(one.cases.values()) & set(two.cases.values()))
 
 
 def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str) -> Look:
@@ -93,12 +89,8 @@ def known_looks(store: Store, run: Run, *, carried_out: bool) -> list[Look]:
     registered = (run.plan.registered or "") if carried_out else ""
     if not registered:
         return known
-    plans = {one.id: one.plan.registered or "" for one in store.runs() if one.skill == run.skill}
-
-    def was_planned(look: Look) -> bool:
-        return look.run != run.id and "" < plans.get(look.run, "") <= registered
-
-    return [look for look in known if look.asked <= registered or was_planned(look)]
+    plans = {one.id: one.plan.registered or "" for one in store.runs(run.skill) if one.id != run.id}
+    return [look for look in known if look.asked <= registered or "" < plans.get(look.run, "") <= registered]
 
 
 def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -18,6 +18,7 @@ from upskill.models import Address
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Arm, Plan, Result, Trial
+from upskill.runs.planning.preregistration import Registration, read_registration, register
 from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, Session
@@ -33,7 +34,6 @@ from upskill.verdicts.outcome import Outcome, Scope
 from upskill.version import __version__
 
 if TYPE_CHECKING:
-    from upskill.runs.planning.preregistration import Registration
     from upskill.runs.results.evaluation import Evaluation
     from upskill.sandboxes import SandboxChoice
     from upskill.verdicts.requirements import Requirement
@@ -97,13 +97,19 @@ class _Run:
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
-        _check_replay(self.plan, self.models)
+        if self.models.cache == "replay" and isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
+            raise UsageError(
+                f"nothing that {self.plan.agent} asks its model is kept, so it cannot be replayed",
+                "Leave --replay out.",
+            )
         self.executor.check(self.plan, self.models)
         sandbox = await _choose_sandbox(self.plan)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
         if options.resume and store.find_run(self.plan) is None:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
-        registration = self._registered()
+        registration = read_registration(options.preregister) if options.preregister else None
+        if registration:
+            registration.check(self.plan, options.margin, options.until_decided)
         warnings = await self._warnings(sandbox)
         async with self.models:
             reused = self._find_results()
@@ -125,14 +131,18 @@ class _Run:
                 scored = set(store.scored(run))
                 missing = [trial for trial in self.plan.trials() if trial not in scored]
                 logger.info("run %s: %d of %d trials left to run", run.id, len(missing), len(self.plan))
-                with _forget_on_refusal(store, None if resumed else run):
-                    if missing:
-                        self.executor.open(self.plan, store.address)
-                    self.events.started(self.plan, run, missing)
+                with ExitStack() as on_refusal:
+                    if not resumed:  # a run that is refused before its first call is not kept
+                        on_refusal.callback(store.delete_run, run)
                     if missing:
                         store.database.check_damage()
+                        self.executor.open(self.plan, store.address)
+                    self.events.started(self.plan, run, missing)
                     if options.preregister and registration is None:
-                        registration = self._register(options.preregister, len(self.plan) - len(missing))
+                        registration = register(
+                            options.preregister, self.plan, options.margin, options.until_decided, len(scored)
+                        )
+                    on_refusal.pop_all()
                 if registration:
                     run = store.annotate(run, registered=registration.registered)
                 if options.until_decided is None:
@@ -147,31 +157,12 @@ class _Run:
         from upskill.runs.results.evaluation import evaluation_of, look_at  # noqa: PLC0415 - numpy, only when trials are done
 
         evaluation = evaluation_of(self.store, run, self.plan)
-        if self.options.keep_look and "baseline" in self.plan.arms:
-            for verdict in evaluation.verdicts:
-                if verdict.pairs:  # without one there is no lift to be looked at
-                    look = look_at(self.store, evaluation, verdict.model)
-                    stored_verdict = verdict.to_dict()
-                    self.store.add_look(
-                        replace(look, pairs=verdict.pairs, decision=verdict.decision, verdict=stored_verdict)
-                    )
+        for verdict in evaluation.verdicts if self.options.keep_look and "baseline" in self.plan.arms else ():
+            if verdict.pairs:  # without one there is no lift to be looked at
+                look = look_at(self.store, evaluation, verdict.model)
+                seen = {"pairs": verdict.pairs, "decision": verdict.decision, "verdict": verdict.to_dict()}
+                self.store.add_look(replace(look, **seen))
         return evaluation
-
-    def _registered(self) -> Registration | None:
-        """The plan that was registered before, which has to be this one."""
-        if not self.options.preregister:
-            return None
-        from upskill.runs.planning.preregistration import read_registration  # noqa: PLC0415
-
-        registration = read_registration(self.options.preregister)
-        if registration:
-            registration.check(self.plan, self.options.margin, self.options.until_decided)
-        return registration
-
-    def _register(self, file: Path, scored: int) -> Registration:
-        from upskill.runs.planning.preregistration import register  # noqa: PLC0415
-
-        return register(file, self.plan, self.options.margin, self.options.until_decided, scored)
 
     def _analysis(self, warnings: list[str], registration: Registration | None) -> Analysis:
         options = self.options
@@ -261,7 +252,10 @@ class _Run:
 
     async def _execute_in_rounds(self, run: Run, missing: Sequence[Trial]) -> None:
         """One seed after the other, over all cases and arms, until the verdict of each model stands."""
-        self.outcomes = {_trial_of(outcome): outcome for outcome in self.store.outcomes(run)}
+        self.outcomes = {
+            Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed): outcome
+            for outcome in self.store.outcomes(run)
+        }
         undecided = list(self.plan.addresses)
         for seed in self.plan.seeds:
             await self._execute(run, [trial for trial in missing if trial.seed == seed and trial.model in undecided])
@@ -279,13 +273,9 @@ class _Run:
         # As the store has them now: another process may have looked meanwhile.
         looks = looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
         verdict = verdict_so_far(run.plan, rows, leaked=leaked, looks=looks)
-        hopeless = verdict.reason in (
-            "isolation",
-            "snapshots",
-            "errors",
-            "no baseline",
-        )  # no further round would change that
-        return bool(self.halted) or model in self.stopped or hopeless or verdict.decision != "undecided"
+        # No further round would change these.
+        is_hopeless = verdict.reason in ("isolation", "snapshots", "errors", "no baseline")
+        return bool(self.halted) or model in self.stopped or is_hopeless or verdict.decision != "undecided"
 
 
 def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, Any] | None:
@@ -308,17 +298,6 @@ def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, An
     return {"calls": calls, "spent": {role: [one.total_tokens, one.cost_usd] for role, one in spent.items()}}
 
 
-def _trial_of(outcome: Outcome) -> Trial:
-    return Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed)
-
-
-def _check_replay(plan: Plan, models: Models) -> None:
-    if models.cache == "replay" and isinstance(AGENTS.load(plan.agent)(), ExternalAgent):
-        raise UsageError(
-            f"nothing that {plan.agent} asks its model is kept, so it cannot be replayed", "Leave --replay out."
-        )
-
-
 async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
     """The sandbox for the trials of a plan, tried out before the first call; None when no trial needs one."""
     if not plan.acts and not any(case.needs_sandbox for case in plan.suite.cases):
@@ -331,17 +310,6 @@ async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
 
         check_gpu(chosen.backend)
     return chosen
-
-
-@contextmanager
-def _forget_on_refusal(store: Store, new_run: Run | None) -> Generator[None]:
-    """A run that is refused before its first call is not kept."""
-    try:
-        yield
-    except BaseException:
-        if new_run:
-            store.delete_run(new_run)
-        raise
 
 
 def _caveat(address: Address) -> str:

@@ -9,6 +9,7 @@ time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -48,10 +49,10 @@ class Session:
     scored: Callable[[Sequence[str]], Iterator[Result]]  # what the store has under these keys
 
 
-class Executor:
+class Executor(ABC):
     is_remote: ClassVar[bool] = False  # workers elsewhere call the models, and write to the store themselves
 
-    def check(self, plan: Plan, models: Models) -> None:
+    def check(self, plan: Plan, models: Models) -> None:  # noqa: B027 - most run any plan
         """UsageError where this plan cannot be run; called before a model is opened."""
 
     def open(self, plan: Plan, store: str | None) -> None:
@@ -61,6 +62,7 @@ class Executor:
             for named in case.checks:
                 named.check.expect_tools()
 
+    @abstractmethod
     def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         """Run these trials, in this order as far as possible; each result is stored before it is handed over.
 
@@ -68,7 +70,6 @@ class Executor:
         Results of workers elsewhere have traces without texts, and what they spend counts in the ledger of the
         session; CeilingReached at the end where it allowed no more.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,19 @@ from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.running.executors import Executor, Job, Session
 
 
+def _lanes(job: Job) -> dict[str, list[Trial]]:
+    """Trials by lane: those of a model, or under no name those of all embedded models."""
+    lanes: dict[str, list[Trial]] = {}
+    for trial in job.trials:
+        is_embedded = job.plan.addresses[trial.model].provider == "local"
+        lanes.setdefault("" if is_embedded else trial.model, []).append(trial)
+    return lanes
+
+
 def _embedded_servers(job: Job) -> int:
     from upskill.models.embedded.capacity import usable_cores  # noqa: PLC0415 - only for embedded models
 
     return job.context.servers or usable_cores()
-
-
-def _lanes(job: Job) -> dict[str, list[str]]:
-    """The lanes, and the models that share each: embedded ones are in a lane without a name."""
-    lanes: dict[str, list[str]] = {}
-    for model, address in job.plan.addresses.items():
-        lanes.setdefault("" if address.provider == "local" else model, []).append(model)
-    return lanes
 
 
 class Local(Executor):
@@ -32,8 +33,6 @@ class Local(Executor):
         self.concurrency = concurrency
 
     async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
-        lanes = _lanes(job)
-        widths = {lane: self.concurrency if lane else _embedded_servers(job) for lane in lanes}
         arrived: asyncio.Queue[Result | None] = asyncio.Queue()
         stopped: set[str] = set()
         unanswered: set[str] = set()
@@ -62,10 +61,10 @@ class Local(Executor):
         async def work_all() -> None:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for lane, models in lanes.items():
-                        trials = [trial for trial in job.trials if trial.model in models]
+                    for lane, trials in _lanes(job).items():
                         waiting = iter(trials)  # which the tasks of a lane share
-                        for _ in range(min(len(trials), widths[lane])):
+                        width = self.concurrency if lane else _embedded_servers(job)
+                        for _ in range(min(len(trials), width)):
                             group.create_task(work(waiting))
             finally:
                 arrived.put_nowait(None)
