@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from upskill.verdicts import statistics
 from upskill.verdicts.outcome import CAUSES, Cause, Outcome
 from upskill.verdicts.statistics import Estimate, rounded
 
+T = TypeVar("T")
 Interval = tuple[float, float]
 Key = tuple[str, int]  # case, seed
 SNAPSHOTS_BY_CHANCE = 0.01  # a p-value; at most this is not chance
@@ -117,9 +118,12 @@ class Pairs:
 
     def where(self, *, activated: bool) -> Pairs:
         """The pairs whose later trial activated the skill, or did not."""
-        columns = (self.cases, self.units, self.rounds, self.before, self.after)
         chosen = [trial.activated is activated for trial in self.after]
-        return Pairs(*(list(compress(column, chosen)) for column in columns))
+
+        def pick(column: list[T]) -> list[T]:
+            return list(compress(column, chosen))
+
+        return Pairs(*map(pick, (self.cases, self.units)), pick(self.rounds), *map(pick, (self.before, self.after)))
 
 
 def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:

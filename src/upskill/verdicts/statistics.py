@@ -511,15 +511,15 @@ class Sequential:
     def update(self, differences: Mapping[str, float | Sequence[float]]) -> None:
         """Add a round: of each case its difference, or several."""
         for case in sorted(differences):
-            values: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
-            if any(not -1.0 <= value <= 1.0 for value in values):
+            of_case: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
+            if any(not -1.0 <= value <= 1.0 for value in of_case):
                 raise ValueError(f"case {case}: a difference lies between -1 and 1")
             if self.rounds and case not in self._seen and self.scope == "cases":
                 continue  # a latecomer would break the reversal in time that makes looking legal
             total, count = self._seen.get(case, (0.0, 0))
-            if values:
-                self._seen[case] = total + math.fsum(values), count + len(values)
-            for value in values:
+            if of_case:
+                self._seen[case] = total + math.fsum(of_case), count + len(of_case)
+            for value in of_case:
                 self._pairs[value] = self._pairs.get(value, 0) + 1
         if self.scope == "suite":
             support = sorted(self._pairs)
