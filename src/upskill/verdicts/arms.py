@@ -123,7 +123,7 @@ class Pairs:
         def pick(column: list[T]) -> list[T]:
             return list(compress(column, chosen))
 
-        return Pairs(*map(pick, (self.cases, self.units)), pick(self.rounds), *map(pick, (self.before, self.after)))
+        return Pairs(pick(self.cases), pick(self.units), pick(self.rounds), pick(self.before), pick(self.after))
 
 
 def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
