@@ -6,11 +6,10 @@ embedded model), `command` (a subscription agent as a plain model), `bridge` (wh
 
 A name as a person types it becomes an `Address`, a plain value; `open_model` turns an address into a Model.
 
-- `addresses`: names a person may type; `endpoints`: OpenAI-compatible servers, a row each; `keys`: API keys
-- `servers`: which model servers run on this machine
+- `addresses`: names a person may type, and what stands behind them; `keys`: API keys
+- `endpoints`: OpenAI-compatible servers, a row each; `servers`: which of them run on this machine
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
-- `identity`: what stands behind an address, for the keys of trials and replies
 - `throttling`: how many calls a server takes at once, when to retry, when to give up
 - `pool`: Models, those that this process has open, with a cache of replies and a ledger
 - `cache`: replies that were paid for once; `cassette`: a file of them that travels
@@ -138,6 +137,10 @@ class Model(Protocol):
 
     async def reply(self, request: Request) -> Reply: ...
 
+
+class OpenModel(Model, Protocol):
+    """A model that holds connections or processes until it is closed."""
+
     async def close(self) -> None: ...
 
 
@@ -191,7 +194,7 @@ class ModelContext:
         return replace(self, tell=_ignore, progress=_ignore_progress, reading=_ignore_progress)
 
 
-async def open_model(address: Address, context: ModelContext) -> Model:
+async def open_model(address: Address, context: ModelContext) -> OpenModel:
     """Open the model at this address; UsageError when something it needs (a key, weights) is missing."""
     opener: Callable[[Address, ModelContext], Any] = PROVIDERS.load(address.provider)
     return await opener(address, context)
@@ -225,9 +228,6 @@ class StudentModel:
         if reply.file and not reply.usage.cost_usd:  # nothing was paid here, and nobody says what was elsewhere
             return replace(reply, usage=replace(reply.usage, cost_usd=None))
         return reply
-
-    async def close(self) -> None:
-        await self.model.close()
 
 
 class RequestHash(NamedTuple):

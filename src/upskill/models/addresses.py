@@ -1,11 +1,13 @@
-"""Resolves a model's name as users type it to its Address, or a usage error with suggestions."""
+"""Resolves a model's name as users type it to its Address, and says what stands behind an address."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.inputs import read_input
 from upskill.models import PROVIDERS, Address
 from upskill.models.endpoints import ENDPOINTS
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -109,3 +111,24 @@ def _split(text: str) -> tuple[str, str, str]:
     if head in PROVIDERS and model:
         return head, ".", model
     return text.partition(":")
+
+
+def identity_of(address: Address) -> list[object]:
+    """The hash of a model's weights or of its script, or the version of its program.
+
+    Empty where only a provider knows what answers; it may say so in its reply (`Reply.model`).
+    """
+    if address.provider == "local":
+        from upskill.models.embedded.weight_files import weights_identity  # noqa: PLC0415 - only for embedded models
+
+        return weights_identity(address)
+    if address.provider == "scripted":
+        try:
+            return [hashlib.sha256(read_input(address.model)).hexdigest()]
+        except UsageError:  # whoever opens it says why
+            return [""]
+    if address.provider == "command" and (spec := AGENT_SPECS.get(address.endpoint)):
+        from upskill.models.program import program_version  # noqa: PLC0415 - only for programs
+
+        return [program_version(spec.program)]
+    return []

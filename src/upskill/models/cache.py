@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, RequestHash
+from upskill.models.addresses import identity_of
 from upskill.models.cassette import Cassette, read_reply
-from upskill.models.identity import identity_of
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
@@ -108,7 +108,7 @@ class CachedModel:
         await self.open()
         assert self._model is not None
         reply = await self._model.reply(request)
-        written = write_request(request) if self.role else ""
+        written = compact(request) if self.role else ""
         # A student's trial waits for its result to be on disk, and the reply was handed to the store before it.
         await self.replies.add_reply(
             key, self.address.name, write_reply(reply), self.role, written, wait=bool(self.role)
@@ -126,10 +126,6 @@ class CachedModel:
             usage[key] = (self.role, reply.usage)
         return reply
 
-    async def close(self) -> None:
-        if self._model is not None:
-            await self._model.close()
-
 
 class BatchReplies:
     """Answers with the stored replies of a batch, and asks no model; a request without a reply has an error."""
@@ -140,7 +136,7 @@ class BatchReplies:
         self.errors = errors
 
     async def reply(self, request: Request) -> Reply:
-        hashes = hash_request(self.address, request)
+        hashes = _hash_at(_model_key(self.address), request)
         key = hashes.key
         _track(hashes)
         if error := self.errors.get(key):
@@ -149,17 +145,10 @@ class BatchReplies:
             raise ModelError(f"{self.address.name}: this request was not part of a batch")
         return read_reply(text)
 
-    async def close(self) -> None:
-        pass
-
 
 def request_key(address: Address, request: Request) -> str:
     """A hash of everything that decides an answer."""
-    return hash_request(address, request).key
-
-
-def hash_request(address: Address, request: Request, role: str = "") -> RequestHash:
-    return _hash_at(_model_key(address), request, role)
+    return _hash_at(_model_key(address), request).key
 
 
 def _model_key(address: Address) -> str:
@@ -168,13 +157,9 @@ def _model_key(address: Address) -> str:
     return compact([*parts, *identity_of(address)])
 
 
-def _hash_at(model_key: str, request: Request, role: str) -> RequestHash:
-    written = write_request(request)
+def _hash_at(model_key: str, request: Request, role: str = "") -> RequestHash:
+    written = compact(request)  # fields always come in the same order
     return RequestHash(digest_text(f"[{model_key},{written}]"), digest_text(written), role)
-
-
-def write_request(request: Request) -> str:
-    return compact(request)  # fields always come in the same order
 
 
 def write_reply(reply: Reply) -> str:

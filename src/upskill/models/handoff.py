@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 PROMPT, ENDINGS = ".prompt.md", (".answer.json", ".answer.md", ".answer.txt")
+SIZE_LIMITS = {"minItems": ("item", "at least"), "maxItems": ("item", "at most"), "maxLength": ("character", "at most")}
 BLIND = (
     "Answer from this file alone, without a look at any other. Where another one reads the same, each gets an answer "
     "of its own, as if it were asked for the first time."
@@ -38,7 +39,7 @@ BLIND = (
 class WrongAnswer(UsageError):
     """An answer in a file cannot be used."""
 
-    def __init__(self, file: str, why: str) -> None:
+    def __init__(self, file: str | Path, why: str) -> None:
         super().__init__(
             f"{file}: this answer cannot be used: {why}", "Mend the file, then run the same command again."
         )
@@ -59,7 +60,7 @@ class _Desk:
         for ending in ENDINGS:
             file = self.folder / f"{stem}{ending}"
             if file.is_symlink() or (file.exists() and not file.is_file()):  # whose text nobody wrote as an answer
-                raise WrongAnswer(str(file), "it is a link or a folder, not a file with the answer in it")
+                raise WrongAnswer(file, "it is a link or a folder, not a file with the answer in it")
         if (file := self._answer(stem)) is None:
             return None
         text = read_input_text(file).strip()
@@ -92,8 +93,8 @@ class _Desk:
         ending = ENDINGS[0] if request.schema is not None else ENDINGS[1]
         parts.append(f"Write the answer, and nothing else, to `{stem}{ending}` beside this file.")
         if self.blind:
-            words = f"It may have {request.max_output_tokens:,} tokens, of about four characters each."
-            parts[-1] = f"---\n\n{parts[-1]} {words} {BLIND}"
+            limit = f"It may have {request.max_output_tokens:,} tokens, of about four characters each."
+            parts[-1] = f"---\n\n{parts[-1]} {limit} {BLIND}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = "\n\n".join(parts) + "\n"
@@ -132,8 +133,8 @@ class HandoffModel(_Desk):
         for file in known:
             if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
                 return _stem_of(file)
-        kept = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
-        numbers = [int(head) for file in kept if (head := file.name.partition("-")[0]).isdigit()]
+        used = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
+        numbers = [int(head) for file in used if (head := file.name.partition("-")[0]).isdigit()]
         return f"{max(numbers, default=0) + 1:02d}-{key}"
 
 
@@ -175,31 +176,26 @@ def _check_form(file: Path, text: str, request: Request) -> None:
     try:
         answer = parse_json_answer(text)
     except ValueError as error:
-        raise WrongAnswer(str(file), f"it is not JSON: {error}") from error
+        raise WrongAnswer(file, f"it is not JSON: {error}") from error
     errors = list(Draft202012Validator(dict(request.schema or {})).iter_errors(answer))
     if errors:
         wrong = _nearest(min(errors, key=lambda error: len(error.absolute_path)))
-        message = _size_words(wrong) or (wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…")
-        raise WrongAnswer(str(file), f"{wrong.json_path}: {message}")
-
-
-def _size_words(error: ValidationError) -> str:
-    """What is wrong with the size of a value, which the validator would repeat whole and call too short."""
-    limits = {"minItems": ("item", "at least"), "maxItems": ("item", "at most"), "maxLength": ("character", "at most")}
-    if (kind := str(error.validator)) not in limits:
-        return ""
-    noun, bound = limits[kind]
-    size = counted(len(cast("Sequence[object]", error.instance)), noun)
-    return f"has {size}, and {bound} {error.validator_value} are wanted"
+        message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
+        if limit := SIZE_LIMITS.get(str(wrong.validator)):  # the validator would repeat all of the value
+            size = counted(len(cast("Sequence[object]", wrong.instance)), limit[0])
+            message = f"has {size}, and {limit[1]} {wrong.validator_value} are wanted"
+        raise WrongAnswer(file, f"{wrong.json_path}: {message}")
 
 
 def _nearest(error: ValidationError) -> ValidationError:
     """What is wrong with the form that was meant, where there are several: the one whose fixed words are all there."""
     forms: dict[Any, list[ValidationError]] = {}
-    for one in error.context or ():
-        forms.setdefault(one.relative_schema_path[0], []).append(one)
-    meant = [errors for errors in forms.values() if all(one.validator not in ("enum", "const") for one in errors)]
-    return _nearest(meant[0][0]) if meant else error
+    for inner in error.context or ():
+        forms.setdefault(inner.relative_schema_path[0], []).append(inner)
+    for errors in forms.values():
+        if all(inner.validator not in ("enum", "const") for inner in errors):
+            return _nearest(errors[0])
+    return error
 
 
 async def open_model(address: Address, context: ModelContext) -> HandoffModel:

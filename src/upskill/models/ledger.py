@@ -28,10 +28,7 @@ class Ledger:
 
     @property
     def total(self) -> Usage:
-        total = NO_USAGE
-        for usage in self.spent.values():
-            total = total + usage
-        return total
+        return sum(self.spent.values(), NO_USAGE)
 
     def count_call(self) -> None:
         """Count one more call, or raise which ceiling is reached. Calls in flight are not cancelled."""
@@ -51,9 +48,6 @@ class Ledger:
         if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd >= ceilings.cost_usd):
             spent = "unknown" if total.cost_usd is None else f"${total.cost_usd:.4f}"
             raise CeilingReached(f"the ceiling of ${ceilings.cost_usd:g} is reached ({spent} spent)")
-
-    def metered(self, model: Model, role: Role) -> Model:
-        return MeteredModel(model, self, role)
 
     def record(self, role: Role, usage: Usage) -> None:
         self.spent[role] = self.spent.get(role, NO_USAGE) + usage
@@ -90,6 +84,3 @@ class MeteredModel:
             _COUNT_CALL.reset(before)
         self.ledger.record(self.role, reply.usage)
         return reply
-
-    async def close(self) -> None:
-        await self.model.close()

@@ -13,6 +13,7 @@ from upskill.models import (
     HasCircuitBreaker,
     Model,
     ModelContext,
+    OpenModel,
     ReplyStore,
     Role,
     StudentModel,
@@ -20,7 +21,7 @@ from upskill.models import (
 )
 from upskill.models.cache import CachedModel
 from upskill.models.cassette import Cassette
-from upskill.models.ledger import Ledger
+from upskill.models.ledger import Ledger, MeteredModel
 
 
 class Models:
@@ -44,7 +45,7 @@ class Models:
         self.cache: CacheMode = cache
         self.ledger = ledger
         self.cassette = cassette
-        self._open: dict[Address, Model] = {}
+        self._open: dict[Address, OpenModel] = {}
         self._locks: dict[Address, asyncio.Lock] = {}
         self._in_role: dict[tuple[Address, str], Model] = {}
         self._users = 0
@@ -81,7 +82,7 @@ class Models:
         model: Any = await self._opened(address)
         if address.provider == "handoff" and role in ("student", "judge"):
             model = model.blinded()  # whoever answers must not learn which arm a request belongs to
-        model = self.ledger.metered(model, role) if self.ledger else model
+        model = MeteredModel(model, self.ledger, role) if self.ledger else model
         return StudentModel(model) if role == "student" else model
 
     async def _wrap(self, address: Address, role: Role) -> Model:
@@ -104,7 +105,7 @@ class Models:
         self._cached.append(cached)
         return cached
 
-    async def _opened(self, address: Address) -> Model:
+    async def _opened(self, address: Address) -> OpenModel:
         async with self._locks.setdefault(address, asyncio.Lock()):
             if address not in self._open:
                 self._open[address] = await open_model(address, self.context)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from upskill.errors import UsageError, did_you_mean
+from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.models.endpoints import ENDPOINTS, Endpoint, is_loopback
+from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.skills.agent_specs import AGENT_SPECS
 
 Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
@@ -52,14 +52,17 @@ UNKNOWN_PRICE = Price(0.0, 0.0, 0.0, 0.0, is_known=False)
 
 
 def price_for(address: Address, prices: Prices | None = None) -> Price:
-    """The price of the model at an address: the user's own, or that of the price list.
-
-    Estimates and bills both come from here.
-    """
+    """The price of the model at an address: the user's own, or that of the price list. Estimates and bills use it."""
     for name in (address.name, address.model):
         if prices and name in prices:
             return _configured_price(name, prices[name])
-    return list_price(*_price_list_entry(address))
+    provider, model = _price_list_entry(address)
+    if provider == FREE:
+        return Price(0.0, 0.0, 0.0, 0.0)
+    if provider == HF_ROUTER:
+        model, _, host = model.partition(":")
+        provider = f"{HF_ROUTER}_{host}" if host else ""
+    return _listed_price(provider, model) if provider and model else UNKNOWN_PRICE
 
 
 def _price_list_entry(address: Address) -> tuple[str, str]:
@@ -68,7 +71,9 @@ def _price_list_entry(address: Address) -> tuple[str, str]:
     if address.provider in ("local", "scripted", "handoff"):  # whoever answers a handoff is paid elsewhere, if at all
         return FREE, model
     if address.provider == "openai":
-        return price_list_id(ENDPOINTS[address.endpoint or "openai"], address.base_url), model
+        # An endpoint that has a list keeps it on this machine: what answers there is a proxy, and the bill still comes.
+        prices = ENDPOINTS[address.endpoint or "openai"].prices
+        return prices or (FREE if is_loopback(address.base_url) else ""), model
     if address.provider == "command" and (spec := AGENT_SPECS.get(address.endpoint)):
         if spec.prices:
             return spec.prices, model
@@ -81,33 +86,11 @@ def _price_list_entry(address: Address) -> tuple[str, str]:
     return ("anthropic" if address.provider == "anthropic" else ""), model
 
 
-def list_price(provider: str, model: str) -> Price:
-    """The price in the list. `provider` is an id of the list, `free`, or empty where no list has the model."""
-    if provider == FREE:
-        return Price(0.0, 0.0, 0.0, 0.0)
-    if provider == HF_ROUTER:
-        model, _, host = model.partition(":")
-        provider = f"{HF_ROUTER}_{host}" if host else ""
-    return _listed_price(provider, model) if provider and model else UNKNOWN_PRICE
-
-
-def price_list_id(endpoint: Endpoint, base_url: str) -> str:
-    """The id of the price list for an endpoint at this URL.
-
-    An endpoint without a price list is free on this machine. One that has a list keeps it there too: what answers
-    locally under a provider's name is a proxy, and the provider still sends a bill.
-    """
-    return endpoint.prices or (FREE if is_loopback(base_url) else "")
-
-
 def _configured_price(name: str, rates: Mapping[str, float]) -> Price:
-    known = ("input", "output", "cached", "written")
-    for word in rates:
-        if word not in known:
-            raise UsageError(f"prices: {name}: {word!r} is not a kind of tokens", did_you_mean(word, known))
-    if "input" not in rates or "output" not in rates:
+    if not {"input", "output"} <= rates.keys() <= {"input", "output", "cached", "written"}:
         raise UsageError(
-            f"prices: {name}: both `input` and `output` are needed", "Give them in US dollars per million tokens."
+            f"prices: {name}: has {', '.join(rates)}",
+            "Give `input` and `output`, and `cached` and `written` where they differ: US dollars per million tokens.",
         )
     cost = float(rates["input"])
     return Price(cost, float(rates["output"]), float(rates.get("cached", cost)), float(rates.get("written", cost)))

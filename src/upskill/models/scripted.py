@@ -36,28 +36,27 @@ from upskill.plain import as_list, as_mapping, read_yaml, yaml_words
 from upskill.traces import Usage
 
 
-class _RuleUsage(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class _RuleUsage(_Strict):
     input: int | None = None
     output: int | None = None
     cost: float = 0.0
 
 
-class _Call(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Call(_Strict):
     name: str
     arguments: dict[str, object] = {}
 
 
-class _Turn(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Turn(_Strict):
     text: str = ""
     calls: list[_Call] = Field(default_factory=list[_Call])
 
 
-class Rule(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Rule(_Strict):
     when: str = ""
     match: str = ""
     system: str = ""
@@ -92,9 +91,9 @@ class Rule(BaseModel):
         return self
 
     def matches(self, request: Request) -> bool:
-        user = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+        last = {message.role: message.text for message in request.messages}
+        user, result = last.get("user", ""), last.get("tool", "")
         system = "\n".join(message.text for message in request.messages if message.role == "system")
-        result = next((message.text for message in reversed(request.messages) if message.role == "tool"), "")
         return (
             self.when in user
             and (not self.match or re.search(self.match, user, re.DOTALL) is not None)
@@ -138,12 +137,12 @@ class ScriptedModel:
         calls = tuple(
             ToolCall(f"call_{number}", call.name, call.arguments) for number, call in enumerate(turn.calls, start=1)
         )
-        words = sum(len(message.text.split()) for message in request.messages)
-        usage = Usage(
-            rule.usage.input if rule.usage.input is not None else words,
-            rule.usage.output if rule.usage.output is not None else len(turn.text.split()),
-            cost_usd=rule.usage.cost,
-        )
+        input_tokens, output_tokens = rule.usage.input, rule.usage.output
+        if input_tokens is None:
+            input_tokens = sum(len(message.text.split()) for message in request.messages)
+        if output_tokens is None:
+            output_tokens = len(turn.text.split())
+        usage = Usage(input_tokens, output_tokens, cost_usd=rule.usage.cost)
         if rule.stop in ("context", "refusal"):
             unanswered = Unanswered(f"the script says so: {rule.stop}", stop=rule.stop, text=turn.text)
             unanswered.usage = usage
@@ -172,11 +171,10 @@ def _read_rules(address: Address) -> list[Rule]:
     return [_rule(rule, f"{address.name}: rule {number}") for number, rule in enumerate(rules, start=1)]
 
 
-def _rule(document: object, place: str) -> Rule:
+def _rule(document: object, where: str) -> Rule:
     try:
         return Rule.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = [place, ".".join(str(part) for part in first["loc"])]
-        words = first["msg"].removeprefix("Value error, ")
-        raise UsageError(": ".join(part for part in (*where, words) if part)) from error
+        parts = (where, ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))
+        raise UsageError(": ".join(filter(None, parts))) from error

@@ -30,22 +30,20 @@ class Server:
 
 def find_servers(keys: Mapping[str, str]) -> list[Server]:
     """Ask every server that is to be on this machine for its models, all at once; no other is contacted."""
-    places: dict[str, str] = {}
+    urls: dict[str, str] = {}
     for name, row in ENDPOINTS.items():
-        if row.key_required:
-            continue
         url = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
-        if url and is_loopback(url):
-            places[name] = url.rstrip("/")
-    with ThreadPoolExecutor(len(places) or 1) as pool:
-        return list(pool.map(_probe, places, places.values()))
+        if not row.key_required and is_loopback(url):
+            urls[name] = url.rstrip("/")
+    with ThreadPoolExecutor(len(urls) or 1) as pool:
+        return list(pool.map(_probe, urls, urls.values()))
 
 
 def _probe(name: str, url: str) -> Server:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/models", timeout=SECONDS) as response:
-            said = dict_or_empty(json.loads(response.read(MAX_BYTES)))
+            answer = dict_or_empty(json.loads(response.read(MAX_BYTES)))
     except urllib.error.HTTPError as error:
         wants_key = error.code in (401, 403)
         problem = "it wants a key" if wants_key else f"it answers {error.code}, so it is something else"
@@ -54,6 +52,6 @@ def _probe(name: str, url: str) -> Server:
         return Server(name, url, is_running=False)
     except ValueError:
         return Server(name, url, is_running=False, problem="what answers there is something else")
-    models = [dict_or_empty(row).get("id") for row in list_or_empty(said.get("data"))]
-    found = tuple(model for model in models if isinstance(model, str) and model)
-    return Server(name, url, is_running=True, models=found, problem="" if found else "it has no model yet")
+    names = [dict_or_empty(row).get("id") for row in list_or_empty(answer.get("data"))]
+    models = tuple(name for name in names if isinstance(name, str) and name)
+    return Server(name, url, is_running=True, models=models, problem="" if models else "it has no model yet")

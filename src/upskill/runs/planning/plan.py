@@ -16,8 +16,7 @@ from upskill.agents.activation import canary_for, plant_canary
 from upskill.checks.answer import MaxLength
 from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
-from upskill.models.addresses import resolve
-from upskill.models.identity import identity_of
+from upskill.models.addresses import identity_of, resolve
 from upskill.models.keys import find_keys
 from upskill.plain import canonical, digest, digest_text
 from upskill.skills import Skill

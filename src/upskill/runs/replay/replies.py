@@ -14,8 +14,8 @@ from typing import Any
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import UsageError
 from upskill.models import Address, Reply, ToolCall
+from upskill.models.addresses import identity_of
 from upskill.models.cassette import FORMAT, VERSION, read_reply
-from upskill.models.identity import identity_of
 from upskill.outputs import whole_file
 from upskill.plain import counted, fields_of
 from upskill.runs.planning.plan import Result
