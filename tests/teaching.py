@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from upskill.models import Reply, Request
 from upskill.suites import split
 
 WORDS = (
@@ -97,3 +98,27 @@ def teacher_rules(
 def write_rules(path: Path, rules: Iterable[Mapping[str, Any]]) -> str:
     path.write_text(json.dumps(list(rules)), encoding="utf-8")
     return f"scripted:{path.name}"
+
+
+class Teacher:
+    """A model that answers each request by a function of it, and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[Request, int], object]) -> None:
+        self.answer = answer
+        self.asked: list[Request] = []
+
+    async def reply(self, request: Request) -> Reply:
+        self.asked.append(request)
+        said = self.answer(request, len(self.asked))
+        return Reply(said if isinstance(said, str) else json.dumps(said))
+
+    async def close(self) -> None:
+        pass
+
+
+def says(*answers: object) -> Teacher:
+    return Teacher(lambda _, number: answers[min(number, len(answers)) - 1])
+
+
+def user(request: Request) -> str:
+    return "\n".join(message.text for message in request.messages if message.role == "user")

@@ -21,10 +21,9 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from conftest import REPOSITORY, Done, Upskill, start, write_script, write_skill
-from upskill import Suite, open_store
 from upskill.agents import toolbox
 from upskill.reports import terminal
-from upskill.runs.planning.plan import PlanOptions, make_plan
+from upskill.runs.planning.plan import make_plan
 from upskill.runs.running.evaluate import evaluate_now
 from upskill.skills import Skill
 
@@ -304,32 +303,6 @@ def test_against_a_reference_skill_the_tables_speak_of_it(upskill: Upskill, skil
     assert "  reference skill ████" in upskill("runs").out
     assert "reference skill · scripted:acting.json · seed 0" in upskill("show", "last").out
     assert not re.search(r"baseline|without it", done.out)
-
-
-def test_one_pair_is_not_told_as_several(upskill: Upskill, home: Path) -> None:
-    write_script(home / "acting.json", ACTING)
-    said = unwrapped(run(upskill, write_skill(home / "greeter", cases=2)).out)
-    assert re.search(
-        r"Held-out cases: \+100 points \(-100 to \+100, 1 pair\)\. Cases the skill may have been tuned to: "
-        r"\+100 points \(-100 to \+100, 1 pair\)\.",
-        said,
-    )
-
-
-def test_an_evaluation_lists_what_shows_that_the_arms_were_not_isolated(home: Path) -> None:
-    skill = Skill.load(write_skill(home / "greeter", cases=2))
-    plan = make_plan(
-        skill, Suite.of(skill), [write_script(home / "leaky.json", LEAKY)], options=PlanOptions(agent="tools")
-    )
-    with open_store(home / "runs") as store:
-        found = evaluate_now(plan, store=store)
-        ((trial, reason),) = found.invalid
-        assert (trial.case, trial.arm) == ("greet-2", "baseline")
-        assert store.leaks(found.run) == [(trial, reason)]
-    assert found.leaked
-    assert {part.reason for held_out in (True, False) for part in found.by_split(held_out=held_out).values()} == {
-        "isolation"
-    }
 
 
 def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(upskill: Upskill, home: Path) -> None:

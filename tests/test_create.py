@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from teaching import WORDS, case, draft, fact
+from teaching import WORDS, Teacher, case, draft, fact, says, user
 from upskill import Skill, Trace, UpskillError
 from upskill.authoring.evidence.extract import extract
 from upskill.authoring.material.material import Material, Piece, gather
@@ -19,34 +19,9 @@ from upskill.authoring.saving.provenance import Provenance, add_suite
 from upskill.authoring.writing.skill_writer import write_skill
 from upskill.authoring.writing.suite_writer import PLAIN_CHECKS, write_suite
 from upskill.authoring.writing.summarize import summarize
-from upskill.models import Reply, Request
+from upskill.models import Request
 from upskill.suites import Case, Suite
 from upskill.traces import Step
-
-
-class Teacher:
-    """A model that answers each request by a function of it, and remembers what it was asked."""
-
-    def __init__(self, answer: Callable[[Request, int], object]) -> None:
-        self.answer = answer
-        self.asked: list[Request] = []
-
-    async def reply(self, request: Request) -> Reply:
-        self.asked.append(request)
-        said = self.answer(request, len(self.asked))
-        return Reply(said if isinstance(said, str) else json.dumps(said))
-
-    async def close(self) -> None:
-        pass
-
-
-def says(*answers: object) -> Teacher:
-    return Teacher(lambda _, number: answers[min(number, len(answers)) - 1])
-
-
-def user(request: Request) -> str:
-    return "\n".join(message.text for message in request.messages if message.role == "user")
-
 
 # Skills.
 

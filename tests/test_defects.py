@@ -2,8 +2,8 @@
 
 Others are held where the code is tested: 1, 4, 5 and resuming (18) in test_evaluate, keys (4), tokens (17) and timeouts
 (18) in test_models_wire, exit codes (4) and concurrency (18) in test_cli, empty checks (11) in test_suite, colons and
-saving (15) in test_skill, starting (19) in test_architecture, 10 and 12 in test_refine, 13 in test_create, 16 in
-test_generate.
+saving (15) in test_skill, starting (19) in test_architecture, 12 in test_refine, 13 in test_create, 10 and 16
+in test_generate.
 """
 
 from __future__ import annotations

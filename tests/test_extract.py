@@ -11,8 +11,16 @@ import pytest
 
 from conftest import REPOSITORY, Upskill
 from upskill.authoring.evidence.commands import command_key, error_line, only_looks, shell_command, step_failed
-from upskill.authoring.evidence.extract import HEADINGS, SENTENCES, TITLE, Extraction, extract
-from upskill.authoring.evidence.quotations import FailedCommand, Quotation, quote_trace
+from upskill.authoring.evidence.extract import (
+    HEADINGS,
+    SENTENCES,
+    TITLE,
+    Extraction,
+    FailedCommand,
+    Quotation,
+    extract,
+    quote_trace,
+)
 from upskill.authoring.material.material import gather
 from upskill.authoring.saving.provenance import Provenance
 from upskill.errors import UsageError

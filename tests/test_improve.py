@@ -91,7 +91,7 @@ def revising_prompt(house: Path) -> dict[str, Any]:
 
 def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskill: Upskill, house: Path) -> None:
     before = Skill.load(house / FOLDER)
-    done = improve(upskill, "--json")
+    done = improve(upskill, "--target", 0, "--json")  # reached, which is no reason not to do what was asked
     assert done.code == 0, done.err
     said = done.json
     assert [one["decision"] for one in said["attempts"]] == ["first draft", "confirmed"]
@@ -111,20 +111,15 @@ def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskil
     assert (known["version"], known["previous_version"]) == ("1.1.0", "1.0.0")
     assert (known["source_task"], known["request"]) == ("know the ship", REQUEST)
     assert not edited_by_hand(saved)
-    changed = upskill("versions", "house-words", "c1", "c2").out
-    assert f"+{fact(NEW[0])}" in changed
-
-
-def test_the_teacher_is_told_the_request_and_shown_what_stands_behind_the_older_skill(
-    upskill: Upskill, house: Path
-) -> None:
-    assert improve(upskill).code == 0
+    assert f"The version before is kept in {FOLDER.parent}/.previous/house-words/1.0.0-" in done.err
+    assert [path.name for path in find_skills(house / "skills")] == ["house-words"]
+    assert f"+{fact(NEW[0])}" in upskill("versions", "house-words", "c1", "c2").out
+    # The teacher was told the request, and shown what stands behind the older skill.
     shown = revising_prompt(house)
-    assert shown["request"] == REQUEST
-    assert shown["sources"] == {"2": ["d1"]}
+    assert (shown["request"], shown["sources"]) == (REQUEST, {"2": ["d1"]})
     assert "From the log: the name of the ship is Aurora." in shown["material"]
     assert {failure["asked"] for failure in shown["failures"]} == {prompt(number) for number in NEW if number in TRAIN}
-    assert Provenance.of(Skill.load(house / FOLDER)).sources[fact(1)] == ("d1",)
+    assert Provenance.of(saved).sources[fact(1)] == ("d1",)
 
 
 def test_a_change_that_costs_older_cases_is_not_made(upskill: Upskill, house: Path) -> None:
@@ -156,11 +151,6 @@ def test_where_no_case_can_get_better_a_change_has_to_be_shown_not_worse(
     saved = Skill.load(house / FOLDER).body
     assert FILLER not in saved
     assert all(fact(number) in saved for number in OLD)
-
-
-def test_a_target_that_is_reached_is_no_reason_not_to_do_what_was_asked(upskill: Upskill, house: Path) -> None:
-    said = improve(upskill, "--target", 0, "--json").json
-    assert [one["decision"] for one in said["attempts"]] == ["first draft", "confirmed"]
 
 
 def test_a_request_that_breaks_a_third_of_the_cases_is_not_made(upskill: Upskill, house: Path) -> None:
@@ -256,12 +246,6 @@ def test_a_skill_that_a_person_wrote_counts_as_edited_and_the_record_follows_wha
     edit_by_hand(house)
     replace_manifest(Skill.load(house / FOLDER).with_description("A third one."), house / FOLDER)
     assert edited_by_hand(Skill.load(house / FOLDER))
-
-
-def test_the_versions_before_are_no_skills_of_the_folder(upskill: Upskill, house: Path) -> None:
-    done = improve(upskill)
-    assert f"The version before is kept in {FOLDER.parent}/.previous/house-words/1.0.0-" in done.err
-    assert [path.name for path in find_skills(house / "skills")] == ["house-words"]
 
 
 def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, house: Path) -> None:

@@ -124,8 +124,8 @@ def test_a_second_trace_has_ids_of_its_own() -> None:
     assert ids(material) == ["s1", "r2-s1"]
 
 
-@settings(max_examples=50)
-@given(st.lists(st.text(max_size=900), max_size=12), st.integers(300, 2000))
+@settings(max_examples=20)
+@given(st.lists(st.text(max_size=900), max_size=6), st.integers(300, 2000))
 def test_chunks_lose_nothing_and_fit(texts: list[str], room: int) -> None:
     pieces = [Piece(f"s{number}", "step", text) for number, text in enumerate(texts, start=1)]
     found = chunks(pieces, room)
@@ -199,17 +199,13 @@ asyncio.run(main())
 
 def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) -> None:
     (home / "server.py").write_text(SERVER)
-    command = f"mcp:{sys.executable} server.py"
-    (first, source), (second, _) = read_tools(command)
-    assert (first["name"], first["description"]) == ("send_word", "Sends a word.")
+    (first, source), (second, _) = tools = read_tools(f"mcp:{sys.executable} server.py chatty")
+    assert (first["name"], first["description"], second["name"]) == ("send_word", "Sends a word.", "second")
     assert set(first["inputSchema"]["properties"]) == {"word", "loud"}
     assert first["inputSchema"]["required"] == ["word"]
-    assert source.endswith("server.py#send_word")
-    assert second["name"] == "second"
-    assert [tool["name"] for tool, _ in read_tools(f"{command} chatty#second")] == ["second"]
+    assert source.endswith("chatty#send_word")
     assert not (home / "called").exists()
-    material = gather("send words", tools=read_tools(f"{command}#send_word"))
-    assert json.loads(material.by_id["t1"].text) == first
+    assert json.loads(gather("send words", tools=tools).by_id["t1"].text) == first
 
 
 def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(

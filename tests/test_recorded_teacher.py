@@ -59,18 +59,7 @@ def test_recorded_answers_take_a_page_to_a_skill_that_helps_on_held_out_cases(
 def teach_by_hand(upskill: Upskill, desk: Path) -> tuple[Done, dict[str, int]]:
     """Give the same command until nothing is asked any more; how often each recorded answer was asked for."""
     asked: dict[str, int] = {}
-    given = (
-        "--from",
-        f"doc:{PAGE}",
-        "--handoff",
-        desk,
-        "--student",
-        "generic:look-up",
-        "--cases",
-        22,
-        "--attempts",
-        1,
-    )
+    given = ("--from", f"doc:{PAGE}", "--handoff", desk, "--student", "generic:look-up", "--cases", 22, "--attempts", 1)
     while True:
         done = upskill("generate", "work with corvane", *given, "--json")
         assert done.code == 0, done.err

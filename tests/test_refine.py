@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 from conftest import REPOSITORY, read_check, spawn, write_skill
 from plugin import install_plugin
 from teaching import (
-    HELD_OUT,
     NUMBERS,
     TRAIN,
     WORDS,
@@ -23,11 +21,12 @@ from teaching import (
     draft,
     fact,
     prompt,
+    says,
     student_rules,
     teacher_rules,
     write_rules,
 )
-from upskill import Models, Outcome, Plan, Skill, Suite, make_plan, open_store
+from upskill import Models, Outcome, Skill, Suite, make_plan, open_store
 from upskill.authoring.material.material import Material, Piece
 from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.authoring.search.comparison import (
@@ -39,12 +38,10 @@ from upskill.authoring.search.comparison import (
     confirming_rounds,
     failures_needed,
 )
-from upskill.authoring.search.failures import mask_expected, stored_failures
-from upskill.authoring.search.refine import RefineOptions, refine
-from upskill.authoring.search.refiners import REFINERS, Edit, Failure, Proposal, Refiner, TriedEdits
+from upskill.authoring.search.refine import RefineOptions, mask_expected, refine, stored_failures
+from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, TriedEdits
 from upskill.authoring.search.refiners.rewrite import Rewrite, apply_edits
 from upskill.authoring.writing.grounding import mark_own_lines
-from upskill.models import Reply, Request
 from upskill.models.addresses import resolve
 from upskill.suites import Case
 
@@ -138,21 +135,6 @@ def test_what_a_check_looked_for_is_masked(check: dict[str, Any], reason: str, l
     assert mask_expected(read_check(check, "test"), reason) == left
 
 
-class Reviser:
-    """A model that answers with these, one after the other."""
-
-    def __init__(self, *answers: object) -> None:
-        self.answers = list(answers)
-        self.asked: list[Request] = []
-
-    async def reply(self, request: Request) -> Reply:
-        self.asked.append(request)
-        return Reply(json.dumps(self.answers[min(len(self.asked), len(self.answers)) - 1]))
-
-    async def close(self) -> None:
-        pass
-
-
 def edit(kind: str, line: int, text: str = "", evidence: Sequence[str] = ("own",)) -> dict[str, Any]:
     return {"kind": kind, "line": line, "text": text, "evidence": list(evidence), "why": "because"}
 
@@ -167,7 +149,7 @@ async def test_edits_change_lines_and_name_their_evidence() -> None:
         "note": "wrong word",
         "edits": [edit("replace", 3, "- Say ahoy.", ["s1"]), edit("delete", 4), edit("insert", 0, "Top.")],
     }
-    reviser = Reviser(said)
+    reviser = says(said)
     found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], [TriedEdits((Edit("delete", 3),), "worse")], 1)
     assert found is not None
     assert found.skill.body == "Top.\n# Greeting\n\n- Say ahoy."
@@ -188,7 +170,7 @@ async def test_the_reviser_is_shown_the_whole_skill_and_more_than_a_few_failures
     lines = [f"- Fact {number} of this house is told here, in a line of its own." for number in range(200)]
     skill = Skill.new("facts", "Facts.", "\n".join(lines))
     failures = [Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ()) for number in range(12)]
-    reviser = Reviser({"note": "", "edits": [edit("delete", 1)]})
+    reviser = says({"note": "", "edits": [edit("delete", 1)]})
     await Rewrite(reviser).propose(skill, failures, (), 1)
     shown = json.loads(reviser.asked[0].messages[1].text)
     assert list(shown["lines"].values()) == lines
@@ -201,7 +183,7 @@ async def test_the_reviser_is_shown_other_failures_each_time_with_the_evidence_b
     key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
     texts = {"d7": f"The manual says ahoy. {key}", "s1": "quoted anyway"}
     failures = [Failure(f"c{number}", f"Ask {number}.", "no", ("lacks it",), ("d7",), texts) for number in range(20)]
-    reviser = Reviser({"note": "", "edits": [edit("delete", 4)]})
+    reviser = says({"note": "", "edits": [edit("delete", 4)]})
     refiner = Rewrite(reviser, Material("greet", (Piece("s1", "step", "We say ahoy."),)))
     asked: list[list[str]] = []
     for attempt in (1, 2, 3):
@@ -228,7 +210,7 @@ async def test_the_description_and_files_can_be_edited_and_nothing_outside_their
         {**edit("write_file", 0, "All greetings."), "path": "references/all.md"},
         edit("insert", 0, "Run scripts/greet.sh, and read references/all.md for another greeting."),
     ]
-    reviser = Reviser({"note": "", "edits": said})
+    reviser = says({"note": "", "edits": said})
     found = await Rewrite(reviser).propose(skill, [FAILURE], (), 1)
     assert found is not None
     assert len(reviser.asked) == 1
@@ -248,11 +230,11 @@ async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_
         {**edit("write_file", 0, "#!/bin/sh\nexit 4"), "path": "scripts/greet.sh"},
         edit("insert", 0, "Run scripts/greet.sh."),
     ]
-    reviser = Reviser({"note": "", "edits": broken})
+    reviser = says({"note": "", "edits": broken})
     assert await Rewrite(reviser).propose(SKILL, [FAILURE], (), 1) is None
     assert "fails in a sandbox (exit code 4)" in reviser.asked[1].messages[-1].text
     material = Material("greet", (Piece("d1", "document", "Say ahoy."),))
-    reviser = Reviser({"note": "", "edits": [{**edit("insert", 0, "Say `ahoy --loud`."), "evidence": ["d1"]}]})
+    reviser = says({"note": "", "edits": [{**edit("insert", 0, "Say `ahoy --loud`."), "evidence": ["d1"]}]})
     found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], (), 1)
     assert "says '--loud', and d1 does not" in reviser.asked[1].messages[-1].text
     assert found is not None  # kept, and marked as the teacher's own when it is saved
@@ -276,14 +258,14 @@ async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_
 async def test_edits_of_files_that_would_do_harm_are_refused(said: dict[str, Any], why: str) -> None:
     key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
     skill = SKILL.with_file("references/key.md", key.encode()).with_file("references/bytes.md", b"\xff\x00")
-    reviser = Reviser({"note": "", "edits": [said]})
+    reviser = says({"note": "", "edits": [said]})
     assert await Rewrite(reviser).propose(skill, [FAILURE], (), 1) is None
     assert why in reviser.asked[1].messages[-1].text
 
 
 async def test_edits_that_do_not_apply_are_told_once_and_then_dropped() -> None:
     bad = {"note": "", "edits": [edit("replace", 99, "x"), edit("replace", 3, "- Say ahoy."), edit("delete", 3)]}
-    reviser = Reviser(bad)
+    reviser = says(bad)
     found = await Rewrite(reviser).propose(SKILL, [FAILURE], (), 1)
     assert len(reviser.asked) == 2
     again = reviser.asked[1].messages[-1].text
@@ -296,23 +278,19 @@ async def test_edits_that_do_not_apply_are_told_once_and_then_dropped() -> None:
 
 async def test_the_budget_is_kept_in_code() -> None:
     many = {"note": "", "edits": [edit("insert", 4, f"- Line {number}.") for number in range(9)]}
-    found = await Rewrite(Reviser(many)).propose(SKILL, [FAILURE], (), 1)
+    found = await Rewrite(says(many)).propose(SKILL, [FAILURE], (), 1)
     assert found is not None
     assert len(found.edits) == 6
     long = {"note": "", "edits": [edit("insert", 4, "word " * 400)]}
-    assert await Rewrite(Reviser(long)).propose(SKILL, [FAILURE], (), 1) is None
+    assert await Rewrite(says(long)).propose(SKILL, [FAILURE], (), 1) is None
     same = {"note": "", "edits": [edit("replace", 4, "- Be kind.")]}
-    assert await Rewrite(Reviser(same)).propose(SKILL, [FAILURE], (), 1) is None
-    assert await Rewrite(Reviser("no object")).propose(SKILL, [FAILURE], (), 1) is None
+    assert await Rewrite(says(same)).propose(SKILL, [FAILURE], (), 1) is None
+    assert await Rewrite(says("no object")).propose(SKILL, [FAILURE], (), 1) is None
 
 
 def test_edits_name_lines_as_they_were_before_all_of_them() -> None:
     edits = [Edit("insert", 1, "b"), Edit("delete", 2), Edit("insert", 1, "c"), Edit("replace", 3, "z")]
     assert apply_edits(["a", "x", "y"], edits) == "a\nb\nc\nz"
-
-
-def test_the_table_of_refiners_leads_to_them() -> None:
-    assert REFINERS.load("rewrite") is Rewrite
 
 
 # Somebody else's refiner: it knows the missing facts, and asks no teacher for them.
@@ -342,9 +320,6 @@ def test_a_refiner_of_another_package_is_named_on_the_command_line(home: Path, t
     assert done.code == 0, done.err
     assert [one["accepted"] for one in done.json["attempts"]] == [True, True]
     assert done.json["held_out"]["models"][0]["lift"] == 1.0
-    unknown = spawn(*command, "--refiner", "appendix", env=environment)
-    assert (unknown.code, "no refiner is called 'appendix'" in unknown.err) == (2, True)
-    assert "Did you mean 'append'?" in unknown.err
 
 
 # The search.
@@ -381,15 +356,24 @@ def student(home: Path) -> str:
     return write_rules(home / "student.json", student_rules())
 
 
-async def search(student: str, refiner: Scripted, attempts: int = 3) -> Any:
-    def plan_for(skill: Skill, suite: Suite) -> Plan:
-        return make_plan(skill, suite, [student])
-
-    start = Skill.new("house-words", "States words.", body_of(TRAIN[:2]))
+async def search(
+    student: str,
+    refiner: Scripted,
+    attempts: int = 3,
+    *,
+    knows: Sequence[int] = TRAIN[:2],
+    suite: Suite | None = None,
+) -> Any:
+    start = Skill.new("house-words", "States words.", body_of(knows))
     with open_store("runs") as store:
-        models = Models(replies=store)
-        options = RefineOptions(refiner=refiner, attempts=attempts)
-        return await refine([start], words_suite(), plan_for, models=models, store=store, options=options)
+        return await refine(
+            [start],
+            suite or words_suite(),
+            lambda skill, part: make_plan(skill, part, [student]),
+            models=Models(replies=store),
+            store=store,
+            options=RefineOptions(refiner=refiner, attempts=attempts),
+        )
 
 
 async def test_gains_of_a_few_cases_each_add_up_and_are_confirmed_together(student: str) -> None:
@@ -449,15 +433,8 @@ async def search_copies(student: str, refiner: Scripted, copies: int, knows: Seq
         for number in NUMBERS
         for copy in range(copies)
     ]
-    with open_store(None) as store:
-        return await refine(
-            [Skill.new("house-words", "States words.", body_of(knows))],
-            Suite(tuple(one for one in cases if one.id != without), "copies"),
-            lambda skill, part: make_plan(skill, part, [student]),
-            models=Models(replies=store),
-            store=store,
-            options=RefineOptions(refiner=refiner, attempts=1),
-        )
+    suite = Suite(tuple(each for each in cases if each.id != without), "copies")
+    return await search(student, refiner, 1, knows=knows, suite=suite)
 
 
 async def test_no_attempt_is_paid_for_that_could_not_be_shown_to_help(student: str) -> None:
@@ -500,16 +477,6 @@ async def test_a_first_score_of_nothing_is_no_plateau(home: Path, student: str) 
     assert found.held_out.verdicts[0].model == student
 
 
-async def test_the_refiner_sees_train_failures_only(student: str) -> None:
-    """Defect 10."""
-    refiner = Scripted(*[""] * 3)
-    await search(student, refiner)
-    (failures, _), *_ = refiner.told
-    assert {failure.prompt for failure in failures} == {prompt(number) for number in TRAIN[2:]}
-    assert not {failure.prompt for failure in failures} & {prompt(number) for number in HELD_OUT}
-    assert all("[masked]" in reason for failure in failures for reason in failure.reasons)
-
-
 async def test_failures_of_earlier_runs_are_known_and_held_out_ones_are_not(home: Path, student: str) -> None:
     skill = Skill.load(write_skill(home / "house-words", body=body_of([1])))
     suite = words_suite()
@@ -525,39 +492,17 @@ async def test_failures_of_earlier_runs_are_known_and_held_out_ones_are_not(home
 
 
 async def test_a_suite_without_train_cases_is_evaluated_and_not_refined(student: str) -> None:
-    suite = words_suite()
-    only = Suite(suite.held_out, "held out")
-    start = Skill.new("house-words", "States words.", body_of(NUMBERS))
-    with open_store(None) as store:
-        found = await refine(
-            [start],
-            only,
-            lambda skill, part: make_plan(skill, part, [student]),
-            models=Models(replies=store),
-            store=store,
-            options=RefineOptions(refiner=Scripted("")),
-        )
+    only = Suite(words_suite().held_out, "held out")
+    found = await search(student, Scripted(""), knows=NUMBERS, suite=only)
     assert found.fit is None
     assert found.held_out is not None
     assert found.held_out.verdicts[0].lift == 1.0
 
 
-def test_a_search_can_be_cancelled_and_started_again(student: str) -> None:
-    refiner = Scripted(*[body_of(NUMBERS)] * 3)
-
-    async def impatient() -> None:
-        await asyncio.wait_for(search(student, refiner), 0.01)
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(impatient())
-    found = asyncio.run(search(student, refiner))
-    assert found.skill.body == body_of(NUMBERS)
-
-
 async def test_a_secret_in_an_older_skill_is_not_sent_to_the_reviser() -> None:
     key = "sk-ant-" + "api03-abcDEF123456ghiJKL7890"
     skill = Skill.new("greeter", "Greets.", f"# Greeting\n\n- The key is {key}.\n- Say hello.")
-    reviser = Reviser({"note": "", "edits": [edit("replace", 4, "- Say ahoy.")]})
+    reviser = says({"note": "", "edits": [edit("replace", 4, "- Say ahoy.")]})
     failure = Failure("a", f"Use {key}.", f"I used {key}.", ("failed",))
     found = await Rewrite(reviser).propose(skill, [failure], (), 1)
     assert key not in str(reviser.asked)

@@ -17,8 +17,7 @@ from upskill import Events, ModelContext, Models, Result, Skill, TriggerOptions,
 from upskill import trigger as measure
 from upskill.agents import Bounds
 from upskill.authoring.trigger.description import check_parts, estimate_improvement
-from upskill.authoring.trigger.plan import estimate_runs, make_trigger_plan
-from upskill.authoring.trigger.trigger import TriggerSession
+from upskill.authoring.trigger.trigger import TriggerSession, estimate_runs, make_trigger_plan
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger

@@ -1,8 +1,6 @@
-"""Generate: from a task, examples, tools, documents, traces or an older skill to a skill that is tested and proven.
+"""Generate: from a task and material to a skill that is tested and proven.
 
-Everything that can be wrong is found before the first paid call. What a teacher has written is saved at once, as a
-draft that is marked unproven; the finished skill takes its place. Replies and results are stored as they arrive, so the
-same call continues after any interruption.
+What can be wrong is found before the first paid call. What a teacher writes is saved at once, as an unproven draft.
 """
 
 from __future__ import annotations
@@ -20,10 +18,9 @@ from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
 from upskill.authoring.saving.provenance import DRAFT, UNPROVEN, Provenance, SearchCost, add_suite, own_lines
 from upskill.authoring.search.comparison import CONFIRMING_PAIRS, Attempt
-from upskill.authoring.search.failures import stored_failures
 from upskill.authoring.search.feedback import Feedback, read_marks
 from upskill.authoring.search.improve import add_stored_evidence, store_unproven
-from upskill.authoring.search.refine import Refinement, RefineOptions, refine
+from upskill.authoring.search.refine import Refinement, RefineOptions, refine, stored_failures
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.authoring.writing.skill_writer import write_skill

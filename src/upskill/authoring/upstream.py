@@ -93,10 +93,7 @@ async def refine_skill(
     models: Models | None = None,
     tokens: int = 800,
 ) -> Skill:
-    """The skill with a few edits by the model named here or in the config; the same skill where none can be applied.
-
-    One proposal without a gate: `refine` shows whether it is any better.
-    """
+    """The skill with a few edits, or the same where none can be applied; `refine` shows whether it is any better."""
     settings = config or Settings.load()
     described = [
         failure if isinstance(failure, Failure) else Failure("", failure, "", ("failed",)) for failure in failures

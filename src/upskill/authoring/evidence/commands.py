@@ -79,10 +79,7 @@ def _script_of(command: list[str]) -> str:
 
 
 def command_key(line: str) -> str:
-    """Equal for runs of the same command: the programs of a line, each with its first word that is no option.
-
-    A line that cannot be read is its own key.
-    """
+    """Equal for runs of the same command: its programs, each with its first word that is no option."""
     try:
         commands = _simple_commands(line)
     except ValueError:  # a quote that is never closed, or a script with more than commands in it

@@ -1,7 +1,6 @@
 """A Lesson is a task that a teacher does with tools in a sandbox. Its Recording is a Trace to make a skill from.
 
-A recording is a file in the Agent Trajectory Interchange Format, without secrets. It is named after everything that
-defines the lesson, so the same lesson is recorded once.
+A recording is named after everything that defines the lesson, so the same lesson is recorded once.
 """
 
 from __future__ import annotations
@@ -84,10 +83,7 @@ class Recording:
 
 
 def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
-    """The files of a workspace, which of them are executable, and what was left out.
-
-    A file is put there under its name, a folder with everything in it.
-    """
+    """The files of a workspace, which of them are executable, and what was left out."""
     files: dict[str, bytes] = {}
     runnable: set[str] = set()
     left_out: list[str] = []
@@ -139,11 +135,7 @@ async def record_lesson(
     fresh: bool = False,
     on_step: Callable[[Step], None] | None = None,
 ) -> Recording:
-    """Let the teacher do the task, and record it.
-
-    `on_step` gets every step. Whatever ends the work early, what was done until then is kept in the folder as
-    NAME.part.json; replies are stored, so the same lesson continues where it stopped.
-    """
+    """Let the teacher do the task, and record it. What ends early is kept as NAME.part.json."""
     # Where answers come from files, each of them ends the command, and the next one goes on from a journal.
     by_hand = lesson.teacher.provider == "handoff"
     journal = Journal(Path(lesson.teacher.model), lesson.name) if by_hand else None
@@ -278,11 +270,7 @@ class Diverged(UsageError):
 
 
 class Journal:
-    """What a lesson has done before a pause, in `NAME.journal.json` and `NAME.workspace.tar` of a folder.
-
-    Whoever answers by hand takes minutes for each turn, and the command ends in between. The next one replays the
-    results and continues in the same workspace: no command is run twice.
-    """
+    """What a lesson by hand has done before a pause: the next command continues there, and runs nothing twice."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.file = folder / f"{name}.journal.json"

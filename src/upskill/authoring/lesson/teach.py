@@ -52,8 +52,7 @@ async def teach(
 ) -> TeachResult:
     """Have a teacher do the task and record it, then `generate` a skill from the recording.
 
-    The same lesson is recorded once: later calls use the recording. LessonFailed where the check fails, or where there
-    is no check and the teacher did nothing or was stopped by a bound.
+    LessonFailed where the check fails; without one, where the teacher did nothing or was stopped by a bound.
     """
     if options.only_record and not options.keeps_runs:
         raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be left.")

@@ -1,8 +1,7 @@
 """Material is what a teacher writes from: a task, examples, tool schemas, documents, an older skill, traces.
 
-Everything but the task is cut into pieces with ids (`e1` an example, `t1` a tool, `d3` a part of a document, `s12` a
-step of a trace), so that every line of a skill can name its sources. Secrets are redacted before a piece is made. A
-teacher sees pieces as quoted JSON between two marks that no piece can forge.
+All but the task is cut into pieces with ids (`e1` an example, `d3` a part of a document, `s12` a step of a trace), so
+that every line of a skill can name its sources. A piece has no secrets.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from upskill.authoring.evidence.quotations import quote_trace
+from upskill.authoring.evidence.extract import quote_trace
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools
 from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, SourceFile
@@ -172,8 +171,7 @@ def gather(
 def read_source(name: str | Path, *, prefer_traces: bool = False) -> Skill | Trace | str:
     """A skill, an agent's trace, or the text of a document.
 
-    `doc:PATH`, `trace:PATH` and `skill:PATH` say which, where a file could be mistaken; `claude-code:last` is the
-    latest session of an agent on this machine. Text with commands in it is a document, unless traces are preferred.
+    `doc:PATH`, `trace:PATH` and `skill:PATH` say which; `claude-code:last` is the latest session of an agent.
     """
     kind, _, after = str(name).partition(":")
     if kind in SESSION_AGENTS and after:

@@ -1,7 +1,4 @@
-"""MCP: ask a running tool server which tools it has, over standard input and output or over streamable HTTP.
-
-The `mcp` package, an extra, speaks the protocol. No tool is ever called.
-"""
+"""MCP: ask a running tool server which tools it has. No tool is ever called."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ MAX_PAGES = 50
 
 
 def list_tools(address: str) -> list[dict[str, Any]]:
-    """The tools of the server at `mcp:COMMAND` or a URL; UsageError when none answers.
-
-    It may take a while: an event loop calls it in a thread.
-    """
+    """The tools of the server at `mcp:COMMAND` or a URL; UsageError when none answers."""
     try:
         package: Any = import_module("mcp")
         _ = package.Client

@@ -1,8 +1,6 @@
-"""Where a finished skill is saved: a folder with the skill's name, whose older version is kept.
+"""Where a finished skill is saved: a folder with its name. What it replaces is kept in `.previous` beside it.
 
-`skill_meta.json` records a hash of what a student can see when a skill is saved. A folder whose hash is another, or
-that has no record, was written by a person: it is replaced only by someone who says so. What is replaced is copied to
-`.previous/NAME/VERSION-HASH` beside it; a search also stores it as its first candidate (`upskill versions`).
+A skill whose hash is not the one that `skill_meta.json` records was edited by a person, who has to agree.
 """
 
 from __future__ import annotations

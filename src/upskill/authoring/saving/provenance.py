@@ -1,8 +1,6 @@
 """Provenance is the content of `skill_meta.json`: who made a skill, from what, at what cost.
 
-The file has upstream's field `metadata` and three of our own: `sources` (the evidence behind each line of the body),
-`evidence` (that evidence, as the teacher saw it) and `making` (what each search for the skill cost). Upstream's
-`tests` are read and kept until the skill gets a suite of its own. Students never see the file.
+Upstream has `metadata` and `tests`, which are kept until the skill gets a suite. Students never see the file.
 """
 
 from __future__ import annotations
@@ -37,11 +35,7 @@ Spent = Mapping[str, tuple[int, float | None]]  # tokens and dollars by role; No
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A document or trace that a skill was made from.
-
-    `skill_meta.json` keeps only the beginnings of the pieces that lines cite. While the file is what it was, an
-    improvement reads it again.
-    """
+    """A document or trace that a skill was made from. While it is what it was, an improvement reads it again."""
 
     kind: str  # "doc" or "trace"
     path: str  # as it was given, with ~ for the home folder
@@ -49,10 +43,7 @@ class SourceFile:
 
     @classmethod
     def of(cls, kind: str, path: str | Path) -> SourceFile | None:
-        """The file at this path; None where there is none that could be read again.
-
-        Nor is one kept whose path names the home folder, as those of some agents' sessions do: skills are shared.
-        """
+        """None where it cannot be read again, or its path would tell whose home it is in: skills are shared."""
         digest, home, name = _file_digest(Path(path)), str(Path.home()), str(path)
         name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
         is_private = len(home) > 1 and (home in name or home.replace("/", "-") in name)
@@ -219,10 +210,7 @@ def is_fact(line: str) -> bool:
 
 
 def own_lines(skill: Skill) -> tuple[list[str], int]:
-    """The lines that nothing which was given stands behind, and how many lines state something.
-
-    None of a skill that does not record where its lines come from.
-    """
+    """The lines that nothing which was given stands behind, and how many lines state something."""
     sources = Provenance.of(skill).sources
     lines = [line.strip() for line in skill.body.splitlines() if is_fact(line)]
     return [line for line in lines if sources and OWN_KNOWLEDGE in sources.get(line, (OWN_KNOWLEDGE,))], len(lines)

@@ -1,8 +1,7 @@
-"""Comparing two skills: a candidate with the best so far during a search, and the last with the first at its end.
+"""Comparing two skills: a candidate with the best so far, and at the end of a search the last with the first.
 
-A search *keeps provisionally* what looks better on train cases: that costs little and proves nothing. At its end one
-*confirmation* compares what was kept last with the first draft, on seeds that no decision before has seen. Whatever was
-chosen and however, that test is wrong in at most ALPHA of all searches. `docs/statistics.md` has the simulations.
+What looks better on train cases is kept provisionally, which proves nothing. One confirmation on fresh seeds decides:
+it is wrong in at most ALPHA of all searches (`docs/statistics.md`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What people said of a skill's answers, as evidence for its teacher and as stronger cases.
 
-Only what was said of train cases, with the skill, is of use to a teacher: a note on a held-out case would tell it what
-it is measured by, and is kept from it. What becomes of each review is told.
+A note on a held-out case would tell a teacher what it is measured by, and is kept from it.
 """
 
 from __future__ import annotations

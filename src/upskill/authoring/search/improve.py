@@ -21,10 +21,9 @@ _Content = tuple[str, str]  # where a piece is from, and its beginning
 
 
 def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -> Material:
-    """The material with what the older skill was made from.
+    """The material with what the older skill was made from, as far as the budget has room.
 
-    Of a file that is still what it was, the teacher sees all that the budget has room for; of another only what
-    `skill_meta.json` kept behind the older skill's lines. Stored ids stay; a new piece gets an id that no other has.
+    Of a file that has changed or is gone, only what `skill_meta.json` has of it. Stored ids stay.
     """
     older = material.skill
     if older is None:

@@ -1,8 +1,4 @@
-"""The search loop: try the first version of a skill, then propose and try others, and keep the best so far.
-
-`refine` searches for a better skill and `trigger.description` for a better description. What they propose, how they
-decide and why they stop are the methods of their subclasses.
-"""
+"""The search loop: try the first version of a skill, then propose and try others, and keep the best so far."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Trigger measures on which queries a skill activates.
 
-- `trigger`: the verb; `plan`: its trials; `queries`: its test queries
+- `trigger`: the verb, its trials and its test queries
 - `description`: searches for a description that triggers better
 """

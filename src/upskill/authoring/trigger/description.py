@@ -1,7 +1,6 @@
-"""Search for a description on which a skill fires better.
+"""Search for a description that triggers better.
 
-The teacher sees train queries only, validation queries choose, and test queries are run once, at the end, with the
-description that was there and with the one that was chosen.
+The teacher sees train queries, validation queries choose, and test queries are run once, at the end.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from typing import Any
 
 from upskill.authoring.saving.output import check_output, named_after, replace_manifest
 from upskill.authoring.search.loop import SearchLoop, evaluation_error
-from upskill.authoring.trigger.plan import estimate_runs
-from upskill.authoring.trigger.queries import MAX_BODY, describe_skill
-from upskill.authoring.trigger.trigger import TriggerOptions, TriggerSession
+from upskill.authoring.trigger.trigger import MAX_BODY, TriggerOptions, TriggerSession, describe_skill, estimate_runs
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import InvalidAnswer, NoUsableAnswer, StructuredRequest, ask, text_schema
 from upskill.errors import CeilingReached, UpskillError, UsageError
@@ -103,10 +100,8 @@ async def improve_description(
 ) -> Improvement:
     """Search for a better description, and save it where `write` or `output` ask for it.
 
-    The teacher is shown train failures. A candidate replaces the best so far when its score on validation queries is
-    higher (a tie keeps the older one): a choice by point estimates, whose winner looks better than it is. Therefore the
-    test queries, which no prompt and no run has seen until then, are run once, for the description that was there and
-    for the one that was chosen. Where nothing better was found, they stay unused.
+    A candidate replaces the best so far when its score on validation queries is higher. Such a winner looks better than
+    it is, so the test queries compare it with the description that was there.
     """
     if options.requirements:
         raise UsageError("--require and --improve contradict each other", "Check the requirement in a second run.")
@@ -342,8 +337,7 @@ def _describe_metrics(metrics: FiringMetrics) -> str:
 
 
 def estimate_improvement(session: TriggerSession, queries: Queries, teacher: Address) -> CostEstimate:
-    """The low end is a description that is good as it is, the high end every attempt with each answer asked for twice
-    more."""
+    """From a description that is good as it is, to every attempt with each answer asked for twice more."""
     skill, attempts, prices = session.skill, session.options.attempts, session.models.context.prices
     plans = [session.plan(skill, part) for part in (queries.part("train", "validation"), queries.part("test"))]
     search, test = (estimate_runs(plan, plan.trials(), prices) for plan in plans)

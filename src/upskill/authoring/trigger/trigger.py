@@ -1,39 +1,54 @@
-"""Trigger: run the queries of a skill through an agent that has it in its catalog, and measure how well it fires.
-
-`improve_description` (in `description.py`) takes the same options and searches for a better description.
-"""
+"""Trigger: run the queries of a skill with it in an agent's catalog, and measure on which it activates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from upskill.agents import Bounds
-from upskill.authoring.trigger.plan import MAX_TURNS, estimate_runs, make_trigger_plan
-from upskill.authoring.trigger.queries import write_queries
-from upskill.authoring.writing.structured import forget_unusable_answers
+from upskill.agents import AGENTS, Agent, Bounds
+from upskill.agents.activation import activated
+from upskill.agents.toolbox import catalog_prompt
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.authoring.writing.structured import (
+    InvalidAnswer,
+    StructuredRequest,
+    ask,
+    forget_unusable_answers,
+    list_schema,
+    text_schema,
+)
+from upskill.checks import Check, Evidence, Finding, SuiteCheck
 from upskill.errors import UsageError
 from upskill.models import Address, CacheMode, Model
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
+from upskill.models.prices import Prices, price_for
 from upskill.options import option
 from upskill.outputs import whole_file
-from upskill.runs.planning.estimate import CostEstimate, check_prices, estimate_writing
+from upskill.plain import as_list, object_schema
+from upskill.runs.planning.estimate import USUAL_ANSWER_TOKENS, CostEstimate, check_prices, estimate_writing
 from upskill.runs.planning.options import MeasureOptions, choose_students, model_option
-from upskill.runs.planning.plan import Plan, PlanOptions, Trial
+from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
-from upskill.skills import Skill, load_skills
-from upskill.suites.queries import PATHS_IN_SKILL, Queries
-from upskill.verdicts.firing import QUANTITIES, FiringMetrics, compute_firing_metrics
+from upskill.skills import Skill, estimate_tokens, load_skills
+from upskill.suites import Case, Suite
+from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query
+from upskill.traces.redaction.redact import redact
+from upskill.verdicts.firing import FIRES, QUANTITIES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
+
+MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
+PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
+TOOL_RESULT_TOKENS = 500
+MAX_BODY = 6_000  # characters of the body that a model is shown
 
 
 @dataclass(kw_only=True)
@@ -105,10 +120,7 @@ class TriggerResult:
 async def trigger(
     options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
 ) -> TriggerResult:
-    """Run each query of a skill and measure how well it fires. Queries are written first where the skill has none.
-
-    Every finished run is stored: the same call continues after an interruption.
-    """
+    """Run each query of a skill, which are written first where it has none, and measure how well it triggers."""
     requirements = [parse_requirement(text, QUANTITIES) for text in options.requirements]
     session = TriggerSession(options, models, events or Events())
     if session.queries is not None:
@@ -266,3 +278,131 @@ class TriggerSession:
             options=RunOptions(executor=self.executor, fresh=self.options.fresh),
             events=Events(started=started, result=self.events.result, message=self.events.message),
         )
+
+
+# Plans.
+
+
+class TriggerCheck(Check):
+    """Passes when the skill was opened where it should be, and left alone where it should not.
+
+    Without a skill on offer it fails, or an empty answer would pass a query on which nothing should happen.
+    """
+
+    expected: bool
+    reads_answer: ClassVar[bool] = False
+
+    async def run(self, evidence: Evidence) -> Finding:
+        if not evidence.skill:
+            return Finding(False, "no skill was on offer")
+        opened = activated(evidence.trace, evidence.skill, evidence.canary)
+        reason = f"{evidence.skill} was {'' if opened else 'not '}opened, and should{'' if self.expected else ' not'}"
+        return Finding(opened is self.expected, reason)
+
+
+def suite_of(queries: Queries) -> Suite:
+    cases = (
+        Case(
+            query.id,
+            query.text,
+            (SuiteCheck(FIRES, query.should_trigger, TriggerCheck(expected=query.should_trigger)),),
+            tags=("should trigger" if query.should_trigger else "should not",),
+            held_out=queries.parts[query.text] == "test",
+        )
+        for query in queries
+    )
+    return Suite(tuple(cases), queries.source)
+
+
+def make_trigger_plan(
+    skill: Skill, queries: Queries, models: Iterable[str] = ("local",), options: PlanOptions | None = None
+) -> Plan:
+    """A plan that runs each query with the skill among others, until it is opened; each is a case with one check."""
+    options = options or PlanOptions(agent="tools", runs=3, bounds=Bounds(MAX_TURNS))
+    agent: type[Agent] = AGENTS.load(options.agent)
+    if not agent.needs_sandbox:
+        raise UsageError(
+            f"the agent {options.agent!r} has no catalog, so no skill can fire",
+            "Name one that acts, for example --agent tools.",
+        )
+    options = replace(options, baseline=False, bounds=replace(options.bounds, until_activated=True))
+    return make_plan(skill, suite_of(queries), models, options)
+
+
+def estimate_runs(
+    plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]
+) -> CostEstimate:
+    """What these runs will use: at least one turn each with a short call, at most every turn with a full answer."""
+    prices = {address.name: price_for(address, given) for address in plan.models}
+    offered = (*plan.distractors, plan.skill)
+    shown = PROMPT_TOKENS + estimate_tokens(catalog_prompt(offered, "~/.agents/skills"))
+    calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
+    for trial in trials:
+        price = prices[trial.model]
+        first = shown + estimate_tokens(plan.suite.by_id[trial.case].prompt)
+        calls += plan.bounds.turns
+        low_tokens += first + USUAL_ANSWER_TOKENS
+        low += price.cost(first, USUAL_ANSWER_TOKENS) or 0.0
+        limit = plan.output_limit(trial)
+        for turn in range(plan.bounds.turns):
+            prompt = first + turn * (limit + TOOL_RESULT_TOKENS)
+            high_tokens += prompt + limit
+            high += price.cost(prompt, limit) or 0.0
+    unknown = tuple(name for name, price in prices.items() if not price.is_known)
+    return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)
+
+
+# Queries.
+
+
+async def write_queries(skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()) -> Queries:
+    """Have a model write queries: half that should trigger the skill, half near-misses."""
+    half = max(2, (count + 1) // 2)
+    items = list_schema(text_schema(600), half, half)
+    request = StructuredRequest(
+        "writing queries",
+        read_prompt("write_queries", half=half),
+        json.dumps(describe_skill(skill, distractors), ensure_ascii=False),
+        object_schema({"should_trigger": items, "should_not_trigger": items}),
+        max_output_tokens=2 * half * 150 + 1000,
+    )
+
+    return await ask(model, request, lambda answer, last: _read_queries(answer, skill, half, last=last))
+
+
+def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]:
+    """What a model is told about a skill whose description is at stake."""
+    body = redact(skill.body)
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "body": body if len(body) <= MAX_BODY else f"{body[:MAX_BODY]} …",
+        "beside": [{"name": other.name, "description": other.description} for other in distractors],
+    }
+
+
+def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool) -> Queries:
+    """The queries, once each. Faulty ones are sent back to the model; on its last attempt they are left out."""
+    usable: dict[str, Query] = {}
+    wrong: list[str] = []
+    for field, should in (("should_trigger", True), ("should_not_trigger", False)):
+        for item in as_list(answer.get(field)) or []:
+            text = " ".join(item.split()) if isinstance(item, str) else ""
+            if not text:
+                wrong.append(f"{field} has an empty request")
+            elif text.casefold() in usable:
+                wrong.append(f"{text[:60]!r} is there twice")
+            elif "-" in skill.name and skill.name in text.lower():
+                wrong.append(f"{text[:60]!r} names the skill")
+            else:
+                usable[text.casefold()] = Query(text, should)
+    least = max(2, half - half // 5) if last else half
+    for field, should in (("should_trigger", True), ("should_not_trigger", False)):
+        count = sum(query.should_trigger is should for query in usable.values())
+        if count < least:
+            wrong.append(f"{field} has {count} requests that can be used, and should have {half}")
+            if last:
+                raise InvalidAnswer("; ".join(wrong))
+    if wrong and not last:
+        raise InvalidAnswer("; ".join(wrong[:8]))
+    return Queries(tuple(usable.values()), "generated")

@@ -1,9 +1,7 @@
 """Grounding: whether the exact things that a line of a skill says stand in the evidence that it cites.
 
-Exact things are code, names in backticks, flags, paths and numbers: what a small model will copy, and what a teacher
-must not invent. Placeholders, the syntax of shells and of Python, and the numbers of a list are nobody's facts. A line
-that is not covered goes back to the teacher; where it comes back uncovered again, it is kept and marked as the
-teacher's own.
+Exact are code, names in backticks, flags, paths and numbers: what a small model will copy, and what a teacher must not
+invent. A line that is not covered goes back to the teacher once, and is marked as the teacher's own after that.
 """
 
 from __future__ import annotations
@@ -43,10 +41,7 @@ def uncovered(text: str, evidence: str) -> list[str]:
 def uncovered_by(
     text: str, ids: Iterable[str], material: Material, files: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The same, where the evidence is cited. What a teacher says to know itself needs none.
-
-    `files` are the skill's own: a line may name one of them, and what it is called with.
-    """
+    """The same for cited evidence. `files` are the skill's own, which a line may name with what they say."""
     cited = list(ids)
     if OWN_KNOWLEDGE in cited:
         return []

@@ -62,10 +62,7 @@ async def write_skill(
 ) -> Skill:
     """A valid skill whose `skill_meta.json` says which piece of the material each line came from.
 
-    An answer that cannot be used (an invalid skill, evidence that does not exist or does not say what a line says) is
-    asked for again, at most twice. So is one whose files do not hold up (see `skill_files`); after that such files are
-    left out. Files have a budget of their own.
-    Material that is too long for one prompt is summarized first. A given `name` replaces the teacher's.
+    An answer that cannot be used is asked for again, at most twice; files that do not hold up then are left out.
     """
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET

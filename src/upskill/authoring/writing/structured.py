@@ -1,7 +1,4 @@
-"""Structured output: ask a model for JSON, and tell it what is wrong with an answer until it can be used.
-
-A model gets at most two more attempts; after that there is NoUsableAnswer.
-"""
+"""Structured output: ask a model for JSON, and tell it what is wrong with an answer until it can be used."""
 
 from __future__ import annotations
 
@@ -71,10 +68,7 @@ async def ask(
 
 @asynccontextmanager
 async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
-    """When no answer could be used, forget those answers: the same command would only get them again.
-
-    After a ceiling, a lost connection or an interruption nothing is forgotten: those answers are good, and paid for.
-    """
+    """When no answer could be used, forget those answers: the same command would only get them again."""
     with track_requests() as requests:
         try:
             yield

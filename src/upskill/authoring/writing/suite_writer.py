@@ -54,11 +54,8 @@ async def write_suite(
 ) -> Suite:
     """Cases for a skill, each of which passes the quality probes and tells its own right answers from its wrong ones.
 
-    Those that do not are sent back with the reason, at most twice. They are made from the task and the material too, so
-    that they also test what a draft of the skill left out. Of `existing` cases only train cases are shown to the
-    writer. Where students act, cases may have files, and checks of what was done. A suite of many cases needs other
-    kinds of checks than `contains`; where the writer gives too few, the suite is kept and `tell` says so. A small model
-    is held neither to that nor to answers of its own.
+    Those that do not are sent back with the reason, at most twice. Of `existing` cases it sees train cases only.
+    A small model is held neither to several kinds of checks nor to answers of its own.
     """
     if material is not None:
         material = await summarize(material, model, budget=budget, tell=tell)
@@ -263,8 +260,7 @@ def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str,
 
 
 def as_suite_case(fields: Mapping[str, Any], skill: Skill) -> dict[str, Any]:
-    """A case as a writer hands it in, in the words of a suite file: code sets the options of its checks, and how long
-    an answer should be."""
+    """A case of a writer as a suite file says it; code sets the options of its checks."""
     written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
     checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))

@@ -1,7 +1,4 @@
-"""Which teachers work on this machine. There is no default one: a small model writes nothing of use.
-
-`check_start` is what comes before anything is read or run.
-"""
+"""Which teachers work on this machine. There is no default one: a small model writes nothing of use."""
 
 from __future__ import annotations
 
@@ -40,10 +37,7 @@ HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such
 
 
 class NoTeacher(UsageError):
-    """Nobody was named to write the skill, or its tests. The hint lists what works here.
-
-    `own_ways` are those that need neither a model nor a key.
-    """
+    """Nobody was named to write the skill, or its tests. The hint lists what works here, `own_ways` without a model."""
 
     def __init__(
         self, keys: Mapping[str, str], own_ways: Iterable[Choice] = (HANDOFF,), *, role: str = "teacher"

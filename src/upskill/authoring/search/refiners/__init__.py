@@ -1,8 +1,6 @@
-"""A Refiner proposes a better skill from what a student got wrong. Kinds: `rewrite` (bounded edits by a teacher).
+"""A Refiner proposes a better skill from train failures. Kinds: `rewrite` (bounded edits by a teacher).
 
-It sees the whole skill and train failures, but never a held-out case, nor what a check looked for: that is masked in
-the reasons it gets. It is told what became of the edits before, and on which cases. Whether a proposal is any better is
-decided by `refine`.
+It sees neither a held-out case nor what a check looked for, which is masked in the reasons.
 
 One from another package is a class like `Refiner` in the entry point group `upskill.refiners`; `--refiner` names it.
 """

@@ -1,7 +1,4 @@
-"""`rewrite`: a teacher edits a few lines of the body, the description, or a file beside it.
-
-How few is enforced in code, not just asked for.
-"""
+"""`rewrite`: a teacher edits a few lines of the body, the description, or a file beside it; code enforces how few."""
 
 from __future__ import annotations
 
@@ -145,8 +142,7 @@ class Rewrite(Refiner):
         return {number: list(known[line.strip()]) for number, line in lines if line.strip() in known}
 
     def _read(self, answer: dict[str, Any], skill: Skill, budget: int, *, last: bool) -> Proposal | None:
-        """The proposal; one without edits where the teacher says so. Edits that do not apply are refused once, and
-        dropped after that."""
+        """The proposal, empty where the teacher says so. Edits that do not apply are refused once, then dropped."""
         if answer.get("edits") == []:
             return Proposal(skill, (), str(answer.get("note", "")))
         reader = _EditReader(skill, budget)
