@@ -27,7 +27,7 @@ from upskill.authoring.writing.skill_writer import write_skill
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget, summarize
-from upskill.authoring.writing.teachers import EXTRACT, check_start, choose_attempts, choose_student, choose_teacher
+from upskill.authoring.writing.teachers import EXTRACT, check_start, choose_attempts, choose_teacher
 from upskill.errors import UpskillError, UsageError
 from upskill.models import Address
 from upskill.models.addresses import resolve
@@ -38,6 +38,7 @@ from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
+from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import check_suite_quality
@@ -192,7 +193,11 @@ class Generation:
         self.writes_cases = self.suite is None or (self.requested and not options.tests)
         writer = options.test_writer or (None if options.handoff else options.settings.test_writer)
         self.writer = resolve(writer, keys=self.keys) if writer else self.teacher
-        self.student = None if options.no_eval or self.extracts else choose_student(options, self.keys, events.message)
+        self.student: Address | None = None
+        if not options.no_eval and not self.extracts:
+            named = (options.student,) if options.student else ()
+            (name,) = choose_students(named, options.settings, events.message, "--student")
+            self.student = resolve(name, options.base_url, self.keys)
         self.attempts = choose_attempts(options, self.student, older, events.message)
         self.refiner: type[Refiner] = REFINERS.load(options.refiner)
         self.executor = options.open_executor()

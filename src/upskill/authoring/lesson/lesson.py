@@ -179,8 +179,8 @@ class _LessonRun:
                 opened = await sandbox.backend.open(journal.prepare(setup) if journal else setup)
             async with opened:
                 try:
-                    if journal:
-                        await journal.unpack(opened)
+                    if journal and journal.done:
+                        await opened.run(f"tar -xpf {PACKED}; rm -f {PACKED}")
                     with wrap_trial_errors(ModelError, f"asking {lesson.teacher.name}"):
                         student = Student(
                             address=lesson.teacher,
@@ -302,10 +302,6 @@ class Journal:
     def prepare(self, setup: Setup) -> Setup:
         """The setup with the workspace as it was left."""
         return replace(setup, files={PACKED: self.workspace.read_bytes()}) if self.done else setup
-
-    async def unpack(self, sandbox: Sandbox) -> None:
-        if self.done:
-            await sandbox.run(f"tar -xpf {PACKED}; rm -f {PACKED}")
 
     async def save(self, sandbox: Sandbox) -> None:
         """Keep what was done so far. Without `tar` in the sandbox there is nothing to go on from."""

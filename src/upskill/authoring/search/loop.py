@@ -51,7 +51,7 @@ class SearchLoop(ABC, Generic[A]):
         self.ended = "all attempts are used" if limit else "refinement was off"
 
     def keep(self, attempt: A) -> A:
-        """Store an attempt that was evaluated, and add it to the others."""
+        """Add an attempt to the others, and store it if it was evaluated."""
         if not self.was_tried(attempt.skill):
             self.store_attempt(attempt)
         self.attempts.append(attempt)

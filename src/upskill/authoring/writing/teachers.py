@@ -15,7 +15,6 @@ from upskill.models.endpoints import ENDPOINTS
 from upskill.models.keys import find_keys
 from upskill.models.pool import Models
 from upskill.models.servers import find_servers
-from upskill.runs.planning.options import choose_students
 from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Trace
@@ -72,12 +71,6 @@ def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address
     if options.teacher == EXTRACT:
         return Address(EXTRACT, EXTRACT, "")
     return resolve(options.teacher or options.settings.teacher or "", keys=keys)
-
-
-def choose_student(options: GenerateOptions, keys: Mapping[str, str], tell: Callable[[str], None]) -> Address:
-    named = (options.student,) if options.student else ()
-    (name,) = choose_students(named, options.settings, tell, "--student")
-    return resolve(name, options.base_url, keys)
 
 
 def choose_attempts(
