@@ -171,8 +171,9 @@ def replace_manifest(skill: Skill, folder: Path) -> Path:
     with whole_file(target) as file:
         file.write(skill.read(name) or b"")
     if recorded:
+        record = record_version(Skill.load(folder)).read(FILE) or b""
         with whole_file((folder / FILE).resolve()) as file:
-            file.write(record_version(Skill.load(folder)).read(FILE) or b"")
+            file.write(record)
     return folder
 
 
