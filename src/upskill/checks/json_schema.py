@@ -11,6 +11,7 @@ import json
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, cast
 
@@ -25,7 +26,7 @@ from referencing.jsonschema import DRAFT202012
 from upskill.checks import Check, Evidence, Finding, texts
 from upskill.checks.texts import TooLong, compiles, search
 from upskill.checks.workspace import FileCheck
-from upskill.plain import as_list, as_mapping, quoted
+from upskill.plain import as_list, as_mapping, list_or_empty, quoted
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
@@ -131,18 +132,14 @@ def _mappings(schema: object, *, skip_ids: bool = False) -> Iterator[dict[str, A
 Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterable[ValidationError]]
 
 
-class _Clock(threading.local):
-    until: float = 0.0
-
-    @property
-    def left(self) -> float:
-        left = self.until - time.thread_time()
-        if left <= 0:
-            raise TooLong(f"the schema was not held against it within {texts.LIMIT:g} s")
-        return left
+_clock = threading.local()  # `until`: the processor time of a thread at which it gives up
 
 
-_clock = _Clock()
+def _time_left() -> float:
+    left: float = _clock.until - time.thread_time()
+    if left <= 0:
+        raise TooLong(f"the schema was not held against it within {texts.LIMIT:g} s")
+    return left
 
 
 def schema_error(schema: dict[str, Any], value: Any) -> str:
@@ -157,42 +154,31 @@ def schema_error(schema: dict[str, Any], value: Any) -> str:
 
 
 def _pattern(validator: Any, pattern: str, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
-    if isinstance(value, str) and search(pattern, value, limit=_clock.left) is None:
+    if isinstance(value, str) and search(pattern, value, limit=_time_left()) is None:
         yield ValidationError(f"{value!r} does not match {quoted(pattern)}")
 
 
-def _pattern_properties(
-    validator: Any, patterns: dict[str, Any], value: Any, schema: dict[str, Any]
-) -> Iterator[ValidationError]:
+def _pattern_properties(validator: Any, patterns: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
     for pattern, inner in patterns.items():
         for name, item in (as_mapping(value) or {}).items():
-            if search(pattern, name, limit=_clock.left) is not None:
+            if search(pattern, name, limit=_time_left()) is not None:
                 yield from validator.descend(item, inner, path=name, schema_path=pattern)
 
 
-def _additional_properties(
-    validator: Any, allowed: Any, value: Any, schema: dict[str, Any]
-) -> Iterable[ValidationError]:
+def _additional(validator: Any, allowed: Any, value: Any, schema: dict[str, Any]) -> Iterable[ValidationError]:
     known, matching = schema.get("properties", {}), schema.get("patternProperties", {})
     others = {
         name: item
         for name, item in (as_mapping(value) or {}).items()
-        if name not in known and all(search(pattern, name, limit=_clock.left) is None for pattern in matching)
+        if name not in known and all(search(pattern, name, limit=_time_left()) is None for pattern in matching)
     }
     return _STANDARD["additionalProperties"](validator, allowed, others, {})
 
 
 def _unique_items(validator: Any, unique: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
-    items = as_list(value)
-    if not unique or items is None:
-        return
-    seen: set[str] = set()
-    for item in items:
-        key = json.dumps(_comparable(item), sort_keys=True)
-        if key in seen:
-            yield ValidationError(f"{item!r:.100} is there more than once")
-            return
-        seen.add(key)
+    counts = Counter(json.dumps(_comparable(item), sort_keys=True) for item in list_or_empty(value))
+    if unique and counts and counts.most_common(1)[0][1] > 1:
+        yield ValidationError(f"{counts.most_common(1)[0][0]:.100} is there more than once")
 
 
 def _comparable(value: Any) -> Any:
@@ -207,7 +193,7 @@ def _comparable(value: Any) -> Any:
 
 def _timed(keyword: Keyword) -> Keyword:
     def timed(validator: Any, keyword_value: Any, value: Any, schema: dict[str, Any]) -> Iterable[ValidationError]:
-        assert _clock.left
+        _time_left()
         return keyword(validator, keyword_value, value, schema) or ()
 
     return timed
@@ -217,7 +203,7 @@ _STANDARD = cast("dict[str, Keyword]", dict(Draft202012Validator.VALIDATORS))
 _OURS: dict[str, Keyword] = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
-    "additionalProperties": _additional_properties,
+    "additionalProperties": _additional,
     "uniqueItems": _unique_items,
 }
 _KEYWORDS = {name: _timed(keyword) for name, keyword in (_STANDARD | _OURS).items()}

@@ -9,6 +9,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -38,15 +39,8 @@ _FORMS = QUOTES | str.maketrans({"–": "-", "—": "-"})
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
-STATEMENT = object_schema({"evidence": _SENTENCE, "reason": _SENTENCE, "passed": {"type": "boolean"}})
+_GRADE = {"evidence": _SENTENCE, "reason": _SENTENCE, "passed": {"type": "boolean"}}
 PAIR = object_schema({"reason": _SENTENCE, "better": {"type": "string", "enum": ["A", "B", "tie"]}})
-
-
-def rubric_schema(count: int) -> dict[str, Any]:
-    grade = object_schema(
-        {"number": {"type": "integer"}, "evidence": _SENTENCE, "reason": _SENTENCE, "passed": {"type": "boolean"}}
-    )
-    return object_schema({"grades": {"type": "array", "items": grade, "minItems": count, "maxItems": count}})
 
 
 def _statements(value: object) -> object:
@@ -111,14 +105,11 @@ class Judge(Check):
         return await _affirm(evidence, str(self.statement))
 
 
-# One statement.
-
-
 async def _affirm(evidence: Evidence, statement: str) -> Finding:
     shown = {"task": evidence.prompt, "answer": evidence.answer, "statement": statement}
 
     async def ask(messages: tuple[Message, ...]) -> tuple[Reply, list[Grade]]:
-        reply = await _ask(evidence, messages, STATEMENT, 1024)
+        reply = await _ask(evidence, messages, object_schema(_GRADE), 1024)
         return reply, [_read_grade(_read(reply), reply)]
 
     (grade,) = await _prove(ask, _messages("judge", shown), [statement], [evidence.answer])
@@ -126,35 +117,29 @@ async def _affirm(evidence: Evidence, statement: str) -> Finding:
     return Finding(grade.passed, f"judge: {grade.reason}{quoted}")
 
 
-# A rubric.
-
-
 async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -> Finding:
     shown: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.answer, "rubric": rubric}
     messages = _messages("judge_rubric", shown | ({"files": files} if files else {}))
+    count = len(rubric)
+    grade_schema = object_schema({"number": {"type": "integer"}, **_GRADE})
+    schema = object_schema({"grades": {"type": "array", "items": grade_schema, "minItems": count, "maxItems": count}})
 
     async def ask(messages: tuple[Message, ...]) -> tuple[Reply, list[Grade]]:
-        reply = await _ask(evidence, messages, rubric_schema(len(rubric)), 512 + 300 * len(rubric))
-        return reply, _read_grades(reply, len(rubric))
+        reply = await _ask(evidence, messages, schema, 512 + 300 * count)
+        grades = [as_mapping(grade) or {} for grade in as_list(_read(reply).get("grades")) or []]
+        by_number = {grade.get("number"): grade for grade in grades}
+        if len(grades) != count or set(by_number) != set(range(1, count + 1)):
+            raise CheckError(f"the judge did not grade each of {count} statements once: {reply.text[:200]!r}")
+        return reply, [_read_grade(by_number[number], reply) for number in range(1, count + 1)]
 
     grades = await _prove(ask, messages, rubric, [evidence.answer, *files.values()])
-    pairs = list(zip(rubric, grades, strict=True))
-    failed = [f"{statement!r}: {grade.reason}" for statement, grade in pairs if not grade.passed]
+    failed = [
+        f"{statement!r}: {grade.reason}" for statement, grade in zip(rubric, grades, strict=True) if not grade.passed
+    ]
     if failed:
-        return Finding(False, f"judge: {len(failed)} of {len(rubric)} do not hold: {'; '.join(failed)}")
+        return Finding(False, f"judge: {len(failed)} of {count} do not hold: {'; '.join(failed)}")
     quotes = ", ".join(repr(grade.quote) for grade in grades if grade.quote)
-    return Finding(True, f"judge: all {len(rubric)} hold (evidence: {quotes or 'none'})")
-
-
-def _read_grades(reply: Reply, count: int) -> list[Grade]:
-    grades = [as_mapping(grade) or {} for grade in as_list(_read(reply).get("grades")) or []]
-    by_number = {grade.get("number"): grade for grade in grades}
-    if len(grades) != count or set(by_number) != set(range(1, count + 1)):
-        raise CheckError(f"the judge did not grade each of {count} statements once: {reply.text[:200]!r}")
-    return [_read_grade(by_number[number], reply) for number in range(1, count + 1)]
-
-
-# Evidence.
+    return Finding(True, f"judge: all {count} hold (evidence: {quotes or 'none'})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +194,6 @@ def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Gra
     return replace(grade, passed=False, reason=f"{why} ({grade.reason})")
 
 
-# Two answers.
-
-
 async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Finding:
     """Asked twice, either one first: judges lean to a position, and what hangs on it is no preference."""
     won, lost, reasons = 0, 0, list[str]()
@@ -235,9 +217,6 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
     return Finding(ties, f"judge: a tie{split} {both_reasons}")
 
 
-# Asking.
-
-
 def _messages(prompt: str, shown: dict[str, Any]) -> tuple[Message, ...]:
     return (
         Message("system", read_prompt("upskill.checks", prompt).strip()),
@@ -252,38 +231,29 @@ async def _ask(evidence: Evidence, messages: tuple[Message, ...], schema: dict[s
 
 
 def _read(reply: Reply) -> dict[str, Any]:
-    try:
-        answer = as_mapping(parse_json_answer(reply.text))
-    except ValueError as error:
-        raise _unfit(reply) from error
-    if answer is None:
-        raise _unfit(reply)
-    return answer
+    with suppress(ValueError):
+        if (answer := as_mapping(parse_json_answer(reply.text))) is not None:
+            return answer
+    raise CheckError(f"the judge did not answer in the form asked for: {reply.text[:200]!r}")
 
 
 def _read_grade(answer: dict[str, Any], reply: Reply) -> Grade:
-    if not {"passed", "reason", "evidence"} <= set(answer):
-        raise _unfit(reply)
+    if not _GRADE.keys() <= set(answer):
+        raise CheckError(f"the judge did not answer in the form asked for: {reply.text[:200]!r}")
     if not isinstance(answer["passed"], bool):
         raise CheckError(f"the judge said neither true nor false: {answer['passed']!r}")
     return Grade(answer["passed"], str(answer["reason"]), str(answer["evidence"]))
 
 
-def _unfit(reply: Reply) -> CheckError:
-    return CheckError(f"the judge did not answer in the form asked for: {reply.text[:200]!r}")
-
-
 def _occurs(quote: str, texts: Iterable[str]) -> bool:
     """Whether these words are really there, in one of the texts; with an ellipsis, the parts around it."""
-    parts = [part for part in map(_plain, re.split(r"…|\.{3,}", quote)) if part]
-    return bool(parts) and any(all(_has_words(part, plain) for part in parts) for plain in map(_plain, texts))
-
-
-def _has_words(part: str, text: str) -> bool:
-    """Whole words, in scripts that have spaces between them: a single letter is in every answer."""
-    starts, ends = (re.match(_LETTER, letter) for letter in (part[0], part[-1]))
-    before, after = f"(?<!{_LETTER})" if starts else "", f"(?!{_LETTER})" if ends else ""
-    return re.search(before + re.escape(part) + after, text) is not None
+    patterns: list[str] = []
+    for part in filter(None, map(_plain, re.split(r"…|\.{3,}", quote))):
+        # Whole words, in scripts that have spaces between them: a single letter is in every answer.
+        before = f"(?<!{_LETTER})" if re.match(_LETTER, part[0]) else ""
+        after = f"(?!{_LETTER})" if re.match(_LETTER, part[-1]) else ""
+        patterns.append(before + re.escape(part) + after)
+    return bool(patterns) and any(all(re.search(one, text) for one in patterns) for text in map(_plain, texts))
 
 
 def _plain(text: str) -> str:

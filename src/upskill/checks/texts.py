@@ -59,16 +59,13 @@ def enumerate_texts(texts: list[str]) -> str:
 def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False) -> list[str]:
     """Which of these texts the content does not have; with `asserted`, or has only where it denies them."""
     if asserted:
-        return [text for text in texts if not _is_asserted(text, content, ignore_case=ignore_case)]
+        flags = re.IGNORECASE if ignore_case else 0
+        mentions = {text: islice(re.finditer(re.escape(text), content, flags), MAX_MENTIONS) for text in texts}
+        return [text for text in texts if all(is_denied(content, *match.span()) for match in mentions[text])]
     if ignore_case:
         content = content.casefold()
         return [text for text in texts if text.casefold() not in content]
     return [text for text in texts if text not in content]
-
-
-def _is_asserted(text: str, content: str, *, ignore_case: bool) -> bool:
-    mentions = re.finditer(re.escape(text), content, re.IGNORECASE if ignore_case else 0)
-    return any(not is_denied(content, *match.span()) for match in islice(mentions, MAX_MENTIONS))
 
 
 # Patterns.

@@ -7,9 +7,9 @@ import io
 import json
 import re
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import yaml
 
@@ -63,10 +63,10 @@ def decode(data: bytes, where: str) -> object:
         raise UsageError(f"{where}: {error}") from error
 
 
-def check_sound(said: object, where: str) -> None:
+def check_sound(data: object, where: str) -> None:
     """Refuse what neither a store nor a model could be sent: NaN, half a character, a value that JSON has not."""
     try:
-        json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise UsageError(
@@ -80,20 +80,9 @@ class Rows(list[dict[str, str]]):
     """The rows of a CSV file, by the names in its header."""
 
 
-@runtime_checkable
-class FileResolver(Protocol):
-    """The files beside a suite: calling it reads one, None where there is none."""
-
-    def __call__(self, name: str) -> bytes | None: ...
-
-    def below(self, folder: str) -> list[str]:
-        """The paths of the files in a folder."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class FilesOfSkill:
-    """What a suite in a skill may name: from the skill's folder, or from `evals/`."""
+    """What a suite in a skill may name: from the skill's folder, or from `evals/`. Calling it reads a file."""
 
     skill: Skill
 
@@ -102,10 +91,10 @@ class FilesOfSkill:
         return data if data is not None else self.skill.read(f"evals/{name}")
 
     def below(self, folder: str) -> list[str]:
-        paths = [file.path for file in self.skill.files]
+        paths = sorted(file.path for file in self.skill.files)
         inside = folder.strip("/") + "/"
-        found = [path for path in paths if path.startswith(inside)]
-        return sorted(found or [path for path in paths if path.startswith(f"evals/{inside}")])
+        below = [path for path in paths if path.startswith(inside)]
+        return below or [path for path in paths if path.startswith(f"evals/{inside}")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +116,10 @@ class FilesOfFolders:
     def below(self, folder: str) -> list[str]:
         for root in self.roots:
             try:
-                place = (root / folder).resolve()
-                if place.is_relative_to(root.resolve()) and place.is_dir():
-                    found = islice((path for path in place.rglob("*") if path.is_file()), MAX_FILES)
-                    return sorted(path.relative_to(root.resolve()).as_posix() for path in found)
+                path = (root / folder).resolve()
+                if path.is_relative_to(root.resolve()) and path.is_dir():
+                    files = islice((file for file in path.rglob("*") if file.is_file()), MAX_FILES)
+                    return sorted(file.relative_to(root.resolve()).as_posix() for file in files)
             except (OSError, RuntimeError):
                 continue
         return []
@@ -173,11 +162,9 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
             unnamed = [cell for name, cell in zip(columns, cells, strict=False) if not name and cell.strip()]
             if nameless := next((cell for cell in unnamed if not cell.isdecimal()), ""):  # numbers of rows say nothing
                 raise ValueError(f"line {line}: {short(nameless)} is in a column without a name")
-            row = dict.fromkeys(filter(None, columns), "") | {
-                name: cell for name, cell in zip(columns, cells, strict=False) if name
-            }
             if any(cell.strip() for cell in cells):
-                rows.append(row)
+                padded = zip_longest(columns, cells[: len(columns)], fillvalue="")
+                rows.append({name: cell for name, cell in padded if name})
     except csv.Error as error:
         raise ValueError(f"line {above + before + 1}: not valid CSV: {error}") from error
     return rows
@@ -189,12 +176,12 @@ def _column(name: str) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise ValueError(f"the field {key!r} is there twice in one object")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def _no_constant(name: str) -> Any:

@@ -6,7 +6,6 @@ is in (train, validation or test) follows from its own words, so adding one leav
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +21,7 @@ from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
 from upskill.suites.files import check_sound, decode
 from upskill.suites.shapes import Strict, fit
-from upskill.suites.suite import make_id
+from upskill.suites.suite import hash_to_unit, make_id
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -148,21 +147,16 @@ def _split(queries: Sequence[Query]) -> dict[str, Part]:
     for part in borrowers:
         train = [text for text, where in parts.items() if where == "train"]
         if part not in parts.values() and len(train) > 1:
-            parts[min(train, key=lambda text: _hash_to_unit(f"borrowed {_normalize(text)}"))] = part
+            parts[min(train, key=lambda text: hash_to_unit(f"borrowed {_normalize(text)}"))] = part
     return parts
 
 
 def part_of(text: str) -> Part:
     """The part that the words of a query put it in."""
-    drawn = _hash_to_unit(_normalize(text))
+    drawn = hash_to_unit(_normalize(text))
     if drawn < TRAIN_SHARE:
         return "train"
     return "validation" if drawn < TRAIN_SHARE + VALIDATION_SHARE else "test"
-
-
-def _hash_to_unit(text: str) -> float:
-    """A number from 0 to 1 that only the text decides."""
-    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
 
 
 def _normalize(text: str) -> str:

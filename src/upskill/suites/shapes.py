@@ -57,64 +57,36 @@ def factuality(text: str) -> str:
 
 def messages_text(value: object) -> tuple[str, bool]:
     """The prompt that chat messages make, and whether anything but text was in them."""
-    messages = [message for item in as_list(value) or [] if (message := as_mapping(item))]
-    whole = True
+    only_text = True
     parts: list[tuple[str, str]] = []
-    for message in messages:
+    for message in filter(None, map(as_mapping, as_list(value) or [])):
         content = message.get("content")
-        blocks = as_list(content)
-        if blocks is not None:
-            maps = [as_mapping(block) or {} for block in blocks]
-            whole = whole and all(isinstance(block.get("text"), str) for block in maps)
-            content = "\n".join(str(block["text"]) for block in maps if isinstance(block.get("text"), str))
+        if (blocks := as_list(content)) is not None:
+            texts = [mapping_or_empty(block).get("text") for block in blocks]
+            only_text = only_text and all(isinstance(text, str) for text in texts)
+            content = "\n".join(text for text in texts if isinstance(text, str))
         parts.append((str(message.get("role", "user")), text_of(content)))
+    parts = [(role, text) for role, text in parts if text.strip()]
     if all(role in ("system", "user", "developer") for role, _ in parts):
-        return "\n\n".join(text for _, text in parts if text.strip()), whole
-    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in parts if text.strip()), whole
+        return "\n\n".join(text for _, text in parts), only_text
+    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in parts), only_text
 
 
 # What others call a check of ours, the words joined by underscores.
 _KINDS = {
-    "contains": "contains",
-    "contains_all": "contains",
-    "includes": "contains",
-    "contains_any": "contains_any",
-    "not_contains": "not_contains",
-    "excludes": "not_contains",
-    "regex": "regex",
-    "matches": "regex",
-    "pattern": "regex",
-    "not_regex": "not_regex",
-    "equals": "equals",
-    "exact": "equals",
-    "exact_match": "equals",
-    "starts_with": "starts_with",
-    "min_length": "min_length",
-    "max_length": "max_length",
-    "file_exists": "file_exists",
-    "json_schema": "json_schema",
-    "tool_called": "tool_called",
-    "tool_not_called": "tool_not_called",
+    **dict.fromkeys(("contains", "contains_all", "includes"), "contains"),
+    **dict.fromkeys(("not_contains", "excludes"), "not_contains"),
+    **dict.fromkeys(("regex", "matches", "pattern"), "regex"),
+    **dict.fromkeys(("equals", "exact", "exact_match"), "equals"),
+    **{name: name for name in ("contains_any", "not_regex", "starts_with", "min_length", "max_length")},
+    **{name: name for name in ("file_exists", "json_schema", "tool_called", "tool_not_called")},
 }
 _JUDGED = {"", "judge", "llm", "llm_judge", "llm_rubric", "semantic", "manual", "qualitative", "quality", "behavior"}
 _VALUES = ("values", "value", "pattern", "patterns", "text", "texts", "expected", "path", "schema", "tool")
 _STATEMENTS = (
-    "text",
-    "statement",
-    "assertion",
-    "expectation",
-    "description",
-    "check",
-    "criterion",
-    "criteria",
-    "pass_if",
-    "requirement",
-    "rubric",
-    "prompt",
-    "value",
+    *("text", "statement", "assertion", "expectation", "description", "check", "criterion", "criteria"),
+    *("pass_if", "requirement", "rubric", "prompt", "value"),
 )
-
-
 # Fields that only name an assertion, and those that only weigh it: here every check has to hold.
 _LABELS = {
     *("type", "id", "name", "title", "label", "description", "text", "comment", "note", "notes", "reason"),
@@ -147,28 +119,29 @@ class TypedChecks:
     unused: tuple[str, ...] = ()  # its fields that mean nothing here, and do not change what it asserts
 
 
-def typed_checks(said: dict[str, Any]) -> TypedChecks:
+def typed_checks(assertion: dict[str, Any]) -> TypedChecks:
     """The checks that `{type: contains, values: […]}` means. One that says more than a check of ours is refused."""
-    kind = str(said.get("type", "")).lower().replace("-", "_").replace(" ", "_")
+    kind = str(assertion.get("type", "")).lower().replace("-", "_").replace(" ", "_")
     ours = _KINDS.get(kind)
-    used = next((key for key in _VALUES if said.get(key) is not None), "")
+    used = next((key for key in _VALUES if assertion.get(key) is not None), "")
     if ours and used:
-        return _typed(ours, said, used)
-    used = _statement_field(said)
+        return _typed(ours, assertion, used)
+    used = _statement_field(assertion)
     if kind not in _JUDGED or not used:
         return TypedChecks(refused="no check of ours is of this kind")
-    unused = [key for key in said if key not in {used, *_LABELS} and said[key] not in (None, False, "")]
+    unused = [key for key in assertion if key not in {used, *_LABELS} and assertion[key] not in (None, False, "")]
     if denied := _DENIED & set(unused):
         return TypedChecks(refused=f"{min(denied)!r} is nothing that a judge is told; say in words what must not be")
-    return TypedChecks([{"judge": statement_of(said)}], unused=tuple(unused))
+    return TypedChecks([{"judge": statement_of(assertion)}], unused=tuple(unused))
 
 
-def _typed(ours: str, said: dict[str, Any], used: str) -> TypedChecks:
+def _typed(ours: str, assertion: dict[str, Any], used: str) -> TypedChecks:
     denied = False
-    more: dict[str, Any] = {}
-    value, flags = said[used], ""
+    options: dict[str, Any] = {}
+    value, flags = assertion[used], ""
     unused: list[str] = []
-    for key, setting in said.items():
+    is_regex = ours.endswith("regex")
+    for key, setting in assertion.items():
         name = key.lower()
         if key == used or name in _LABELS or setting is None:
             continue
@@ -176,32 +149,32 @@ def _typed(ours: str, said: dict[str, Any], used: str) -> TypedChecks:
             unused.append(key)
         elif name in _DENIED and isinstance(setting, bool):
             denied = denied or setting
-        elif name in _CASE and isinstance(setting, bool) and (ours in _TEXTS or ours.endswith("regex")):
-            more["ignore_case"] = _CASE[name] == setting
-        elif name == "flags" and ours.endswith("regex") and isinstance(setting, str) and set(setting) <= set("gimsu"):
+        elif name in _CASE and isinstance(setting, bool) and (ours in _TEXTS or is_regex):
+            options["ignore_case"] = _CASE[name] == setting
+        elif name == "flags" and is_regex and isinstance(setting, str) and set(setting) <= set("gimsu"):
             flags = "".join(flag for flag in "ims" if flag in setting)
         else:
             return TypedChecks(refused=f"no check of ours has its field {key!r}")
-    many = ours in ("contains", "contains_any", "not_contains", "equals", "file_exists", "tool_called")
-    values: list[Any] = [value] if many else as_list(value) or [value]
-    if denied:
-        several = len(values) > 1 or len(as_list(value) or [value]) > 1
-        if ours == "not_contains" and several:
-            ours = "contains_any"
-        elif ours not in _OPPOSITES or (several and ours != "contains_any"):
-            return TypedChecks(refused="no check of ours says the opposite")
-        else:
-            ours = _OPPOSITES[ours]
+    takes_list = ours in ("contains", "contains_any", "not_contains", "equals", "file_exists", "tool_called")
+    values: list[Any] = [value] if takes_list else as_list(value) or [value]
+    several = len(as_list(value) or [value]) > 1
+    if denied and ours == "not_contains" and several:
+        ours = "contains_any"
+    elif denied and (ours not in _OPPOSITES or (several and ours != "contains_any")):
+        return TypedChecks(refused="no check of ours says the opposite")
+    elif denied:
+        ours = _OPPOSITES[ours]
     if flags:
-        values = [f"(?{flags}){each}" for each in values]
-    field = "pattern" if ours.endswith("regex") else "text"
-    return TypedChecks([{ours: {field: each} | more if more else each} for each in values], unused=tuple(unused))
+        values = [f"(?{flags}){pattern}" for pattern in values]
+    field = "pattern" if is_regex else "text"
+    checks = [{ours: {field: each} | options if options else each} for each in values]
+    return TypedChecks(checks, unused=tuple(unused))
 
 
-def statement_of(said: object) -> str:
+def statement_of(assertion: object) -> str:
     """What an assertion says in words."""
-    fields = as_mapping(said)
-    return text_of(said if fields is None else fields.get(_statement_field(fields))).strip()
+    fields = as_mapping(assertion)
+    return text_of(assertion if fields is None else fields.get(_statement_field(fields))).strip()
 
 
 def _statement_field(fields: dict[str, Any]) -> str:
@@ -226,8 +199,8 @@ class Script(Strict):
 
 
 def _is_answer(value: object) -> object:
-    said = as_mapping(value)
-    if not isinstance(value, str) and (said is None or set(said) != {"run"} or not str(said["run"]).strip()):
+    script = mapping_or_empty(value)
+    if not isinstance(value, str) and (set(script) != {"run"} or not str(script["run"]).strip()):
         raise ValueError("an answer is a text, or a script written as `run: shell`")
     return value
 
@@ -299,21 +272,18 @@ def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCas
     expected = case.expected if isinstance(case.expected, dict) else {"contains": case.expected}
     checks: list[Any] = []
     for key, value in expected.items() if case.expected is not None else ():
-        if key == "contains":
-            if value is None or value in ("", []):
-                raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
-            checks.append({"contains": value})
-        else:
-            checks.append({key: value})
+        if key == "contains" and value in (None, "", []):
+            raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
+        checks.append({key: value})
     for verifier in case.verifiers:
-        found = typed_checks(verifier)
-        if found.refused:
+        typed = typed_checks(verifier)
+        if typed.refused:
             raise UsageError(
-                f"{place}: the verifier of the type {short(verifier.get('type'))}: {found.refused}",
+                f"{place}: the verifier of the type {short(verifier.get('type'))}: {typed.refused}",
                 "Write it as a check: contains, regex, command, judge.",
             )
-        checks += found.checks
-        warnings += [f"{place}: {field} of a verifier is not used" for field in found.unused]
+        checks += typed.checks
+        warnings += [f"{place}: {field} of a verifier is not used" for field in typed.unused]
     checks += case.checks
     if case.validator:
         checks.append({case.validator: case.validator_config or {}})
@@ -347,26 +317,20 @@ def text_reader(read_file: ReadFile | None, place: str) -> ReadText:
     return read
 
 
-def fit(kind: type[Shape], said: dict[str, Any], place: str) -> Shape:
+def fit(kind: type[Shape], fields: dict[str, Any], place: str) -> Shape:
     try:
-        return kind.model_validate(said)
+        return kind.model_validate(fields)
     except ValidationError as error:
         firsts: dict[object, ErrorDetails] = {}  # each field can be wrong in several ways
         # A field that is not there first: it is most likely the missing one, spelled wrong.
         for wrong in sorted(error.errors(include_url=False), key=lambda wrong: wrong["type"] != "extra_forbidden"):
             firsts.setdefault(wrong["loc"][:1], wrong)
-        fields = sorted(kind.model_fields)
-        raise as_one([explain_refusal(wrong, place, ": ", fields) for wrong in firsts.values()]) from error
+        known = sorted(kind.model_fields)
+        raise as_one([explain_refusal(wrong, place, ": ", known) for wrong in firsts.values()]) from error
 
 
 def check_path(name: str, place: str) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
-    if (
-        not path.parts
-        or not name.strip()
-        or path.is_absolute()
-        or ".." in path.parts
-        or "\0" in name
-        or re.match(r"^[A-Za-z]:", name)
-    ):
+    outside = path.is_absolute() or ".." in path.parts or re.match(r"^[A-Za-z]:", name)
+    if outside or not path.parts or not name.strip() or "\0" in name:
         raise UsageError(f"{place}: {short(name)} is not a path inside the workspace", "Use a plain relative path.")

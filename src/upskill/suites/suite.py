@@ -54,18 +54,18 @@ def split(cases: Iterable[tuple[str, bool | None]]) -> Iterator[bool]:
     by one in every five.
     """
     held_out = placed = quota = left = 0
-    for id, said in cases:  # noqa: A001
+    for id, chosen in cases:  # noqa: A001
         if left == 0:
             short = round(HELD_OUT_SHARE * (placed + BLOCK)) - held_out
             quota, left = min(max(short, 1), 3), BLOCK
-        side = said if said is not None else _draw(id) * left < quota
+        side = chosen if chosen is not None else hash_to_unit(id) * left < quota
         held_out, placed, quota, left = held_out + side, placed + 1, quota - side, left - 1
         yield side
 
 
-def _draw(id: str) -> float:  # noqa: A002
-    """A number from 0 to 1 that only the id decides."""
-    return int(hashlib.sha256(id.encode()).hexdigest()[:8], 16) / 2**32
+def hash_to_unit(text: str) -> float:
+    """A number from 0 to 1 that only the text decides."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
 
 
 MAX_ID_WORDS = 40  # characters
@@ -117,14 +117,15 @@ class CaseFilter:
 
     def choose(self, suite: Suite) -> Suite:
         """The cases that fit, with the split that they have in the whole suite; UsageError where none does."""
-        self._check_names(suite)
-        chosen = [
-            case
-            for case in suite.cases
-            if (not self.ids or any(_fits(case.id, wanted) for wanted in self.ids))
-            and (not self.tags or set(self.tags) & set(case.tags))
-            and (self.failing is None or case.id in self.failing)
-        ][: self.limit]
+        for pattern in self.ids:
+            if not any(fnmatchcase(case.id, pattern) or case.id == pattern for case in suite.cases):
+                hint = did_you_mean(pattern, list(suite.by_id), otherwise="Patterns such as 'build-*' fit several.")
+                raise UsageError(f"{suite.source}: no case is called {pattern!r}", hint)
+        tags = sorted({tag for case in suite.cases for tag in case.tags})
+        if unknown := next((tag for tag in self.tags if tag not in tags), None):
+            hint = did_you_mean(unknown, tags) if tags else "None of its cases has a tag."
+            raise UsageError(f"{suite.source}: no case has the tag {unknown!r}", hint)
+        chosen = [case for case in suite.cases if self._fits(case)][: self.limit]
         if not chosen:
             raise UsageError(f"{suite.source}: no case fits {self.words}", "Leave some of it out.")
         if len(chosen) == len(suite.cases):
@@ -132,31 +133,22 @@ class CaseFilter:
         part = Part(len(suite.cases), self.words, by_outcome=self.failing is not None)
         return replace(suite, cases=tuple(chosen), part=part)
 
+    def _fits(self, case: Case) -> bool:
+        by_id = not self.ids or any(case.id == pattern or fnmatchcase(case.id, pattern) for pattern in self.ids)
+        by_tag = not self.tags or not set(self.tags).isdisjoint(case.tags)
+        return by_id and by_tag and (self.failing is None or case.id in self.failing)
+
     @property
     def words(self) -> str:
         """The flags, as a person writes them."""
-        parts = [f"--case {wanted}" for wanted in self.ids] + [f"--tag {tag}" for tag in self.tags]
+        parts = [f"--case {pattern}" for pattern in self.ids] + [f"--tag {tag}" for tag in self.tags]
         parts += ["--failed"] if self.failing is not None else []
         parts += [f"--limit {self.limit}"] if self.limit is not None else []
         return " ".join(parts)
 
-    def _check_names(self, suite: Suite) -> None:
-        for wanted in self.ids:
-            if not any(_fits(case.id, wanted) for case in suite.cases):
-                hint = did_you_mean(wanted, list(suite.by_id), otherwise="Patterns such as 'build-*' fit several.")
-                raise UsageError(f"{suite.source}: no case is called {wanted!r}", hint)
-        tags = sorted({tag for case in suite.cases for tag in case.tags})
-        if unknown := next((tag for tag in self.tags if tag not in tags), None):
-            hint = did_you_mean(unknown, tags) if tags else "None of its cases has a tag."
-            raise UsageError(f"{suite.source}: no case has the tag {unknown!r}", hint)
-
-
-def _fits(case: str, wanted: str) -> bool:
-    return case == wanted or fnmatchcase(case, wanted)
-
 
 MAX_SUITE_BYTES = 20_000_000  # bytes
-PLACES_IN_A_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
+PATHS_IN_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
 
 
 @dataclass(frozen=True)
@@ -206,16 +198,16 @@ class Case:
     @cached_property
     def words(self) -> str:
         """What it asks for and looks at, without what it brings."""
-        return "\n".join([self.prompt, self.output_file, *(_said(named.config) for named in self.checks)])
+        return "\n".join([self.prompt, self.output_file, *(_as_text(named.config) for named in self.checks)])
 
     @cached_property
     def asked_for(self) -> tuple[str, ...]:
         """The files that are the student's: where its answer goes, and what the prompt or a check names to look at."""
         filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
-        looks = [_said(named.config) for named in self.checks if named.name not in ("command", "python")]
-        said = "\n".join([self.prompt, *looks])
-        asked = [path for path in self.files if not is_test(path) and mentions_file(said, PurePosixPath(path).name)]
-        return tuple(path for path in dict.fromkeys([*filled, *asked]) if path)
+        looks = [_as_text(named.config) for named in self.checks if named.name not in ("command", "python")]
+        text = "\n".join([self.prompt, *looks])
+        named = [path for path in self.files if not is_test(path) and mentions_file(text, PurePosixPath(path).name)]
+        return tuple(path for path in dict.fromkeys([*filled, *named]) if path)
 
     @property
     def fingerprint(self) -> str:
@@ -261,17 +253,15 @@ class Suite:
     def of(cls, skill: Skill) -> Suite | None:
         """The suite that lies in a skill's folder, None when there is none."""
 
-        read = FilesOfSkill(skill)
-        for place in PLACES_IN_A_SKILL:
-            data = skill.read(place)
-            if data is None:
+        for path in PATHS_IN_SKILL:
+            if (data := skill.read(path)) is None:
                 continue
-            where = str(skill.folder / place) if skill.folder else place
-            if place != "skill_meta.json":
-                return cls.read(data, where, read)
-            meta = as_mapping(decode(data, where))
-            if meta and meta.get("tests"):
-                return cls.parse({"tests": meta["tests"]}, where, read)
+            where = str(skill.folder / path) if skill.folder else path
+            decoded = decode(data, where)
+            if path == "skill_meta.json":
+                tests = mapping_or_empty(decoded).get("tests")
+                return cls.parse({"tests": tests}, where, FilesOfSkill(skill)) if tests else None
+            return cls.parse(decoded, where, FilesOfSkill(skill))
         return None
 
     @classmethod
@@ -331,21 +321,21 @@ class Suite:
         return tuple(case for case in self.cases if not case.held_out)
 
     def to_dict(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"cases": [case.to_dict() for case in self.cases]}
-        return said | ({"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {})
+        limit = {"max_output_tokens": self.max_output_tokens} if self.max_output_tokens else {}
+        return {"cases": [case.to_dict() for case in self.cases], **limit}
 
 
-def _said(written: object) -> str:
-    return written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+def _as_text(config: object) -> str:
+    return config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
 
 
 def _risks(cases: Iterable[Case]) -> Iterator[str]:
     """What students could do about checks, each risk once, with the cases that have it."""
-    found: dict[str, list[str]] = {}
+    by_risk: dict[str, list[str]] = {}
     for case in cases:
         for risk in dict.fromkeys(risk for named in case.checks for risk in named.check.risks(case.words)):
-            found.setdefault(risk, []).append(case.id)
-    for risk, ids in found.items():
+            by_risk.setdefault(risk, []).append(case.id)
+    for risk, ids in by_risk.items():
         more = ", …" if len(ids) > 3 else ""
         yield f"{'case' if len(ids) == 1 else f'{len(ids)} cases'} {', '.join(map(repr, ids[:3]))}{more}: {risk}"
 
@@ -354,13 +344,15 @@ def _read_case(
     item: object, place: str, shared: list[SuiteCheck], read_file: ReadFile | None, warnings: list[str]
 ) -> tuple[Case, bool | None]:
     """The case, and which side of the split it says that it is on."""
-    said = as_mapping(item)
-    if said is None:
+    fields = as_mapping(item)
+    if fields is None:
         raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
-    if isinstance(said.get("id"), str):
-        place += f" ({short(said['id'])})"
-    upstream = "input" in said
-    ours = from_upstream(fit(UpstreamCase, said, place), place, warnings) if upstream else fit(OurCase, said, place)
+    if isinstance(fields.get("id"), str):
+        place += f" ({short(fields['id'])})"
+    if "input" in fields:
+        ours = from_upstream(fit(UpstreamCase, fields, place), place, warnings)
+    else:
+        ours = fit(OurCase, fields, place)
     read_text = text_reader(read_file, place)
     own: list[SuiteCheck] = []
     problems = ErrorCollector()
@@ -388,9 +380,9 @@ def _read_case(
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in ours}
-    fields |= {"id": id, "checks": checks, "held_out": bool(ours.held_out)}
-    return Case(**fields), ours.held_out
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in ours}
+    values |= {"id": id, "checks": checks, "held_out": bool(ours.held_out)}
+    return Case(**values), ours.held_out
 
 
 def _read_file(data: object, where: str) -> OurSuite:
@@ -441,8 +433,7 @@ def _remarks(suite: Suite) -> list[str]:
     if notes is None:
         return [printable(f"From {suite.source}.")]
     lines = [f"From {suite.source} ({notes.title}): {notes.summary}."]
-    for title, told in (("Changed", notes.changed()), ("Left out", notes.left_out())):
-        found = list(told)
-        lines += [f"{title}:", *(f"  {line}" for line in found)] if found else []
+    for title, items in (("Changed", list(notes.changed())), ("Left out", list(notes.left_out()))):
+        lines += [f"{title}:", *(f"  {item}" for item in items)] if items else []
     lines += [f"Fields {notes.metadata}."] if notes.metadata else []
     return [printable(line) for line in lines]

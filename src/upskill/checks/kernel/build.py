@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import Field
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.extract import find_code
@@ -39,13 +39,7 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
 
 
-def _is_arch(text: str) -> str:
-    if not re.fullmatch(r"sm_[0-9]{2,3}[af]?", text):
-        raise ValueError(f"{text!r} is not an architecture; write it like sm_90a")
-    return text
-
-
-Arch = Annotated[str, AfterValidator(_is_arch)]
+Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +172,14 @@ def _complaint(messages: str) -> str:
 def _read_kernels(ptx: str, messages: str) -> tuple[CompiledKernel, ...]:
     """The kernels that were compiled. A name that only stands in a comment, or only in a message, is none."""
     used = _read_ptxas(messages)
-    return tuple(
-        CompiledKernel(name, tuple(_size(*parameter) for parameter in _PARAMETER.findall(declared)), **used[name])
-        for name, declared in _ENTRY.findall(_NO_CODE.sub(" ", ptx))
-        if name in used
-    )
-
-
-def _size(kind: str, count: str) -> int:
-    """Bytes of a parameter: `.u64`, or `.b8 name[24]`."""
-    return int(re.sub(r"\D", "", kind) or 32) // 8 * int(count or 1)
+    kernels: list[CompiledKernel] = []
+    for name, declared in _ENTRY.findall(_NO_CODE.sub(" ", ptx)):
+        if name in used:
+            # The bytes of a parameter: `.u64`, or `.b8 name[24]`.
+            parameters = _PARAMETER.findall(declared)
+            sizes = tuple(int(re.sub(r"\D", "", kind) or 32) // 8 * int(count or 1) for kind, count in parameters)
+            kernels.append(CompiledKernel(name, sizes, **used[name]))
+    return tuple(kernels)
 
 
 def _read_ptxas(messages: str) -> dict[str, dict[str, int]]:

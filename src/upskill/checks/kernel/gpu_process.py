@@ -124,7 +124,7 @@ class ForkServer:
         except OSError as error:
             raise MissingTool(f"the process that starts runners has ended: {error}") from error
 
-    def words(self) -> str:
+    def printed(self) -> str:
         """The end of what it printed."""
         return _read_printed(self._printed)[-600:]
 
@@ -142,7 +142,9 @@ def _read_printed(file: IO[bytes]) -> str:
 def environment(kind: str) -> dict[str, str]:
     """The variables of a process beside the GPU."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
-    folders = INSIDE if kind == "bubblewrap" else {"TORCHINDUCTOR_CACHE_DIR": str(_cache() / "torchinductor")} | kept
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    outside = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "upskill" / "torchinductor")} | kept
+    folders = INSIDE if kind == "bubblewrap" else outside
     # No pool of processes to compile one small function, and no GPU taken by a look at how many there are.
     return kept | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
@@ -249,7 +251,7 @@ class GpuProcess:
         code = self._wait()
         if code < 0:
             return f"its process was ended by {signal.Signals(-code).name}"
-        printed = self.printed()[-600:] or (self._server.words() if self._server else "")
+        printed = self.printed()[-600:] or (self._server.printed() if self._server else "")
         return f"its process ended with {code}" + (f": {printed}" if printed else "")
 
     def _wait(self) -> int:
@@ -273,10 +275,6 @@ class GpuProcess:
         self._lifeline = -1
         self._wait()
         self._closing.close()
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "upskill"
 
 
 def expect_gpu() -> None:

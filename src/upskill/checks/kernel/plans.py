@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,33 +35,24 @@ class BadLauncher(Exception):
     """What the student's host code does cannot be carried out; the message is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a launcher: the function, and its arguments as 64-bit words."""
-
-    entry: str
-    words: Sequence[int]
-
-
 Step = list[Any]  # ["launch", name, grid, block, shared, cooperative, cluster, arguments], ["memset", …], …
 LaunchPlan = list[Step]  # plain values: it is sent to another process
 
 
-async def record(
-    evidence: Evidence, build: Build, header: TaskHeader, calls: Sequence[Call], device: Mapping[str, Any]
-) -> list[LaunchPlan]:
-    """The plan of every call. `device` has the attributes of the GPU and the memory that a launcher may use."""
+async def record(evidence: Evidence, build: Build, header: TaskHeader, device: Mapping[str, Any]) -> list[LaunchPlan]:
+    """The plan of every call that a process beside the GPU wants to make; it says what the GPU is like."""
     toolchain = find_toolchain()
     async with open_build_sandbox(evidence, toolchain, 60.0) as sandbox:
         plans: list[LaunchPlan] = []
-        for entry in dict.fromkeys(call.entry for call in calls):
+        for entry in dict.fromkeys(call["entry"] for call in device["calls"]):
+            calls = [call["words"] for call in device["calls"] if call["entry"] == entry]
             linked = await _link(sandbox, build, header, entry, toolchain.include)
             await sandbox.write(f"{entry}.recorder", linked, executable=True)
-            recorder_input = "".join(_input(build, header, [call for call in calls if call.entry == entry], device))
             limits = Limits(wall=RECORD_SECONDS, cpu=RECORD_SECONDS, memory=1024 * MiB, output=32 * MiB)
-            done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=recorder_input.encode())
+            lines = "".join(_recorder_input(build, header, calls, device))
+            done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=lines.encode())
             ended = output_excerpt(replace(done, output=""))  # what it prints; the plan itself says nothing to a person
-            plans += _read(done.output, build, sum(call.entry == entry for call in calls), ended)
+            plans += read_plans(done.output, build, len(calls), ended)
     return plans
 
 
@@ -113,24 +104,25 @@ void upskill_call(const uint64_t *w) {{ {entry}({", ".join([*values, f"(void *)w
 """
 
 
-def _input(build: Build, header: TaskHeader, calls: Sequence[Call], device: Mapping[str, Any]) -> Iterator[str]:
+def _recorder_input(
+    build: Build, header: TaskHeader, calls: Sequence[Sequence[int]], device: Mapping[str, Any]
+) -> Iterator[str]:
     for which, value in device["attributes"].items():
         yield f"D {which} {value}\n"
     yield f"M {device['scratch']:x} {header.scratch}\n"
     for kernel in build.kernels:
         sizes = " ".join(map(str, (kernel.registers, kernel.shared, len(kernel.parameters), *kernel.parameters)))
         yield f"K {kernel.name} {sizes}\n"
-    for call in calls:
-        yield "C " + " ".join(f"{word:x}" for word in (*call.words, STREAM)) + "\n"
+    for words in calls:
+        yield "C " + " ".join(f"{word:x}" for word in (*words, STREAM)) + "\n"
 
 
-def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]:
+def read_plans(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]:
     """The plans that the recorder wrote. Nothing of it is trusted: the student's code shared its process."""
     sizes = {kernel.name: kernel.parameters for kernel in build.kernels}
     plans: list[LaunchPlan] = []
     plan: LaunchPlan | None = None
     for line in output.splitlines():
-        fields = line.split(" ")
         if line == "call":
             plan = []
         elif line == "end" and plan is not None:
@@ -140,7 +132,7 @@ def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]
             plan = None
         elif plan is not None and len(plan) < MAX_STEPS:
             try:
-                plan.append(_step(fields, sizes))
+                plan.append(_read_step(line.split(" "), sizes))
             except (ValueError, IndexError, KeyError):
                 raise BadLauncher("the launcher left no plan that can be read") from None
         else:
@@ -150,45 +142,27 @@ def _read(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]
     return plans
 
 
-def _step(fields: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
+def _read_step(fields: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
     kind, *values = fields
-    if kind == "attribute":
-        return ["attribute", _known(values[0], sizes), int(values[1]), int(values[2])]
-    if kind in ("memset", "memcpy") and int(values[2]) < 0:
-        raise ValueError(values[2])
-    if kind == "memset":
-        _same_stream(values[3])
-        return ["memset", int(values[0], 16), int(values[1]), int(values[2])]
-    if kind == "memcpy":
-        _same_stream(values[3])
-        return ["memcpy", int(values[0], 16), int(values[1], 16), int(values[2])]
+    if kind == "attribute" and values[0] in sizes:
+        return ["attribute", values[0], int(values[1]), int(values[2])]
+    if kind in ("memset", "memcpy"):
+        _expect_stream(values[3])
+        if int(values[2]) < 0:
+            raise ValueError(values[2])
+        return [kind, int(values[0], 16), int(values[1], 10 if kind == "memset" else 16), int(values[2])]
     if kind != "launch":
         raise ValueError(kind)
-    name = _known(values[0], sizes)
-    grid, block = [int(word) for word in values[1:4]], [int(word) for word in values[4:7]]
-    _same_stream(values[8])
-    cluster, arguments = [int(word) for word in values[10:13]], [bytes.fromhex(word) for word in values[13:]]
-    if tuple(map(len, arguments)) != sizes[name]:
-        raise ValueError(name)
-    return [
-        "launch",
-        name,
-        grid,
-        block,
-        int(values[7]),
-        int(values[9]),
-        cluster,
-        [bytes_.hex() for bytes_ in arguments],
-    ]
+    _expect_stream(values[8])
+    grid, block, cluster = ([int(word) for word in values[at : at + 3]] for at in (1, 4, 10))
+    arguments = [bytes.fromhex(word) for word in values[13:]]
+    if tuple(map(len, arguments)) != sizes[values[0]]:
+        raise ValueError(values[0])
+    words = [argument.hex() for argument in arguments]
+    return ["launch", values[0], grid, block, int(values[7]), int(values[9]), cluster, words]
 
 
-def _known(name: str, sizes: Mapping[str, tuple[int, ...]]) -> str:
-    if name not in sizes:
-        raise ValueError(name)
-    return name
-
-
-def _same_stream(word: str) -> None:
+def _expect_stream(word: str) -> None:
     if int(word, 16) != STREAM:
         which = "the default stream" if int(word, 16) in (0, 1, 2) else "a stream of its own"
         raise BadLauncher(f"the launcher works on {which}, and not on the stream that it was given")

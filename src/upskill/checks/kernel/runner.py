@@ -20,9 +20,9 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -160,19 +160,17 @@ class Runner:
         self.device, self.request, self.store, self.stored = device, request, descriptor, 0
         self.task = Task(request["task"])
         self.secret: int = request["seed"]
-        header = self.task.header
-        self.scratch = device.pattern(header.scratch, seed_of(self.secret, "scratch"))
+        self.scratch = device.pattern(self.task.header.scratch, seed_of(self.secret, "scratch"))
         shapes = [tuple(shape) for shape in request["shapes"]]
         self.fixtures = [
             Fixture(device, self.task, dtype, shape, seed_of(self.secret, "setting", number))
-            for number, (dtype, shape) in enumerate((dtype, shape) for dtype in header.dtypes for shape in shapes)
+            for number, (dtype, shape) in enumerate(product(self.task.header.dtypes, shapes))
         ]
 
     def calls(self) -> list[dict[str, Any]]:
         """The calls that will be made, in their order."""
-        header = self.task.header
         return [
-            {"entry": header.entry(fixture.dtype), "words": fixture.words}
+            {"entry": self.task.header.entry(fixture.dtype), "words": fixture.words}
             for fixture in self.fixtures
             for _ in range(self.request["repeat"])
         ]
@@ -338,40 +336,15 @@ def main(make: Callable[[], Device], serve: Callable[..., None], output: int, de
     os._exit(0)
 
 
-# The file that a runner hands outputs over in: without a name, and read and written by several threads at once. The
-# outputs of one trial come to gigabytes of memory that is touched for the first time, which is what takes the time.
-
-CHUNK = 2**22
-MAX_THREADS = 8
-
-
 def write_store(store: int, data: memoryview, at: int) -> None:
-    """Put these bytes at a place of the file."""
-    _in_chunks(len(data), lambda first, last: _write(store, data[first:last], at + first))
-
-
-def read_store(store: int, at: int, target: memoryview) -> None:
-    """Fill this memory with what the file has from a place on."""
-    _in_chunks(len(target), lambda first, last: _read(store, target[first:last], at + first))
-
-
-def _in_chunks(size: int, work: Callable[[int, int], None]) -> None:
-    if size <= CHUNK:
-        work(0, size)
-        return
-    bounds = [(first, min(first + CHUNK, size)) for first in range(0, size, CHUNK)]
-    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1, len(bounds))) as threads:
-        for done in [threads.submit(partial(work, *pair)) for pair in bounds]:
-            done.result()
-
-
-def _write(store: int, data: memoryview, at: int) -> None:
+    """Put these bytes at an offset of the file that the runner hands outputs over in."""
     while data:
         written = os.pwrite(store, data, at)
         data, at = data[written:], at + written
 
 
-def _read(store: int, target: memoryview, at: int) -> None:
+def read_store(store: int, at: int, target: memoryview) -> None:
+    """Fill this memory with what the file has from an offset on."""
     while target:
         count = os.preadv(store, [target], at)
         if not count:
@@ -427,7 +400,11 @@ def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) 
     return ""
 
 
-def find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str:
+def serve_referee(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
+    channel.say({"done": {"wrong": _find_wrong(device, request, descriptor)}})
+
+
+def _find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str:
     """The first output of all runs that is not as it should be; empty where all are."""
     task = Task(request["task"])
     seed, before = -1, dict[str, Any]()
@@ -444,7 +421,3 @@ def find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str:
             return f"at {label}: a second run on the same input gives other bits"
         seed, before = run["seed"], raw
     return ""
-
-
-def serve_referee(device: Device, request: dict[str, Any], descriptor: int, channel: Channel) -> None:
-    channel.say({"done": {"wrong": find_wrong(device, request, descriptor)}})

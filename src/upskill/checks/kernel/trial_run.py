@@ -14,7 +14,7 @@ from typing import Any
 from upskill.checks import Evidence, Finding
 from upskill.checks.kernel.build import Build, keep
 from upskill.checks.kernel.gpu_process import START_SECONDS, GpuProcess, Role, Silent
-from upskill.checks.kernel.plans import BadLauncher, Call, LaunchPlan, record
+from upskill.checks.kernel.plans import BadLauncher, record
 from upskill.checks.kernel.task import Shape, TaskHeader
 from upskill.checks.workspace import sandbox_of
 from upskill.errors import MissingTool
@@ -105,24 +105,13 @@ class GpuRun:
         )
         if not self.spec.than:  # nothing is timed, so it may make its context at once
             referee.say({"warm": True})
-        calls = await self._expect_calls(runner)
+        calls = await _expect_calls(runner)
         if self.spec.than:  # meanwhile, so that it has its context before the first launch is timed
             referee.say({"warm": True})
-        plans = await self._record(calls)
+        plans = await record(self.evidence, self.build, self.header, calls)
         await _receive_trusted(referee, "the GPU could not be used")
         runner.say({"plans": plans})
         return await runner.receive(self.spec.seconds)
-
-    async def _expect_calls(self, process: GpuProcess) -> dict[str, Any]:
-        """The calls of the launcher that a process wants to make."""
-        message: dict[str, Any] = {"warm": ""}
-        while "warm" in message:
-            message = await _receive_trusted(process, "the GPU could not be used")
-        return message
-
-    async def _record(self, message: dict[str, Any]) -> list[LaunchPlan]:
-        calls = [Call(call["entry"], call["words"]) for call in message["calls"]]
-        return await record(self.evidence, self.build, self.header, calls, device=message)
 
     async def _look(self, referee: GpuProcess, watched: GpuProcess | None, done: dict[str, Any]) -> None:
         """Compare all outputs; where a tool watches a launch as well, at the same time. Nothing is timed any more."""
@@ -141,7 +130,8 @@ class GpuRun:
 
     async def _watch(self, watched: GpuProcess, call: dict[str, Any]) -> None:
         watched.say({**call, "cubin": self.build.cubin.hex(), "scratch": self.header.scratch})
-        watched.say({"plans": await self._record(await self._expect_calls(watched))})
+        calls = await _expect_calls(watched)
+        watched.say({"plans": await record(self.evidence, self.build, self.header, calls)})
         answer = await watched.receive(4 * self.spec.seconds)
         await watched.end(START_SECONDS)
         seen = SEEN.search(watched.printed())
@@ -162,6 +152,14 @@ def _processes(kind: str, tool: Sequence[str] = ()) -> Generator[Callable[[Role]
             return process
 
         yield start
+
+
+async def _expect_calls(process: GpuProcess) -> dict[str, Any]:
+    """The calls of the launcher that a process wants to make."""
+    message: dict[str, Any] = {"warm": ""}
+    while "warm" in message:
+        message = await _receive_trusted(process, "the GPU could not be used")
+    return message
 
 
 async def _receive_trusted(process: GpuProcess, otherwise: str) -> dict[str, Any]:

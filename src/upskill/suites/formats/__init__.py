@@ -22,7 +22,7 @@ from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, counted, digest, printable
 from upskill.registry import Registry
-from upskill.suites.files import FileResolver, decode
+from upskill.suites.files import FilesOfFolders, FilesOfSkill, decode
 from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, text_reader
 
 MAX_LINES = 8  # of warnings about one file
@@ -137,7 +137,7 @@ class Source:
 
     def below(self, folder: str) -> list[str]:
         """The paths of the files in a folder beside it."""
-        return self.read_file.below(folder) if isinstance(self.read_file, FileResolver) else []
+        return self.read_file.below(folder) if isinstance(self.read_file, FilesOfFolders | FilesOfSkill) else []
 
     def matching(self, pattern: str) -> list[str]:
         """The paths beside it that a pattern names."""
