@@ -15,7 +15,7 @@ from conftest import Upskill, read_check, write_script, write_skill
 from upskill.checks import CHECKS, Check, Evidence, Finding, read_checks
 from upskill.checks.extract import find_code
 from upskill.checks.kernel import build as build_module
-from upskill.checks.kernel import gpu_process, plans
+from upskill.checks.kernel import gpu_process, trial_run
 from upskill.checks.kernel.task import read_signature, read_task
 from upskill.errors import MissingTool, UsageError
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
@@ -414,8 +414,8 @@ def test_a_task_that_says_too_little_is_refused_with_the_suite(change: tuple[str
 )
 def test_a_plan_that_a_launcher_forged_is_not_carried_out(forged: str) -> None:
     made = build_module.Build(kernels=(build_module.CompiledKernel("k", (8,)),))
-    with pytest.raises(plans.BadLauncher, match="no plan that can be read"):
-        plans.read_plans(f"call\n{forged}\nend\n", made, 1, "")
+    with pytest.raises(trial_run.BadLauncher, match="no plan that can be read"):
+        trial_run.read_plans(f"call\n{forged}\nend\n", made, 1, "")
 
 
 def test_what_is_wrong_with_a_task_is_said_with_its_file() -> None:

@@ -73,10 +73,7 @@ CHECKS = Registry(
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named.
-
-    `sandbox` holds the files that the agent left, with none of its processes; None where nothing of the case needs one.
-    """
+    """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named."""
 
     trace: Trace
     prompt: str = ""
@@ -123,10 +120,7 @@ class SuiteLine(BaseModel, ABC):
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
-        """The fields as a suite says them, with the text of the files that they name beside those names.
-
-        A plan is plain values: what a file says is read with the suite, is part of the case, and is stored with it.
-        """
+        """The fields with the text of the files that they name: that is part of the case, and is stored with it."""
         return config
 
 

@@ -179,10 +179,7 @@ async def _prove(
 
 
 def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Grade:
-    """The grade, failed where its evidence is missing. What is found not to hold needs none.
-
-    There is nothing to quote for what an answer does not say, so a statement that denies something may hold without.
-    """
+    """The grade, failed where its evidence is missing; a statement that denies something may hold without any."""
     if _occurs(grade.quote, texts):
         return replace(grade, proven=True)
     quoted = bool(grade.quote.strip())

@@ -1,8 +1,4 @@
-"""Checks for what the agent did: which tools it called, how often the model was asked, whether it opened the skill.
-
-Only an arm with a skill can open it, so that is reported beside the outcome and is no part of it: arms are graded
-alike. Where no skill was on offer such a check does not apply, and holds.
-"""
+"""Checks for what the agent did. Only an arm with a skill can open it, so that is reported beside the outcome."""
 
 from __future__ import annotations
 

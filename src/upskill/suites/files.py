@@ -29,10 +29,7 @@ TEXT_CHECKS = frozenset(
 
 
 def decode(data: bytes, where: str) -> object:
-    """JSON, JSON lines, CSV or YAML, told apart by the content.
-
-    Duplicate keys and NaN are errors, not silently something else. A zip archive is a log of inspect_ai.
-    """
+    """JSON, JSON lines, CSV or YAML, told apart by the content. A zip archive is a log of inspect_ai."""
     if data.startswith(ARCHIVE):
         return unpack_log(data, where)
     try:

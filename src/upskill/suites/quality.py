@@ -1,10 +1,8 @@
 """The gate judges a suite before money is spent on it: answers that know nothing must not pass.
 
-Every case is tried with the answers of `guesses`: an empty one, "I do not know.", the form that was asked for with
-nothing right in it, the references of other cases, and so on. In all of them nothing was done, so the workspace has the
-case's own files and no tool was called. A case's own reference must pass, as far as an answer can, and so must the
-answers that it calls right; those that it calls wrong must fail. Where these are scripts, they are run in a sandbox,
-and what they print is the answer.
+Every case is tried with the answers of `guesses`, after which nothing was done: the workspace has the case's own files,
+and no tool was called. A case's own reference must pass, as far as an answer can, and so must the answers that it calls
+right; those that it calls wrong must fail. Scripts are run in a sandbox, and what they print is the answer.
 """
 
 from __future__ import annotations
@@ -270,10 +268,7 @@ def summarize_weak(weak: Iterable[WeakCase], most: int = 3) -> list[str]:
 
 
 async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "") -> list[WeakCase]:
-    """Every leak of a suite. Cases that a model grades are not tried: that would cost money.
-
-    `sandbox` is the kind to use where something has to be run; without it, the first that works here.
-    """
+    """Every leak of a suite. Cases that a model grades are not tried: that would cost money."""
     opener = SandboxOpener(sandbox)
     references = [case for case in suite.cases if case.reference.strip()]
     longest = sorted(references, key=lambda case: -len(case.reference))[:2]
@@ -449,10 +444,7 @@ MAX_DEPTH = 12  # of a schema that refers to itself
 
 
 def fill_schema(schema: object, words: str, depth: int = 0) -> Any:
-    """A value of this schema whose texts are all these words.
-
-    Patterns are not followed, and of the values that a schema allows only those are taken that the words name.
-    """
+    """A value of this schema whose texts are all these words; of the values it allows, only those that the words name."""
     rules = dict_or_empty(schema)
     if depth > MAX_DEPTH:
         return None

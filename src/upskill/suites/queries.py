@@ -1,7 +1,6 @@
 """A Query is a request to an agent, and whether a skill should trigger on it; Queries are those of one skill.
 
-They are kept in the ecosystem's `eval_queries.json`: `[{"query": "…", "should_trigger": true}]`. Which part a query
-is in (train, validation or test) follows from its own words, so adding one leaves the others where they are.
+Which part a query is in (train, validation or test) follows from its own words, so adding one leaves the others there.
 """
 
 from __future__ import annotations

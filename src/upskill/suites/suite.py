@@ -1,7 +1,6 @@
 """A Case is a task with checks on its answer; a Suite is cases with a fixed train / held-out split.
 
-Reads our own YAML or JSON, upstream's list and `{"cases": […]}`, `tests` of a `skill_meta.json`, and the `formats` of
-other tools. Everything that is wrong with a suite is a usage error before the first call.
+Everything that is wrong with a suite is a usage error before the first call.
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ _FILLER = frozenset(
 
 
 def make_id(text: str, digest: str) -> str:
-    """`3f9a-python-function-sorts-list`: apart from the first character on, and readable.
-
-    The hash stands first, as many prompts of a suite begin with the same words.
-    """
+    """`3f9a-python-function-sorts-list`: the hash stands first, as many prompts begin with the same words."""
     words = re.findall(r"[^\W_]+", re.sub(r"(?<=\w)['’](?=\w)", "", text.lower()))
     slug = ""
     for word in [word for word in words if word not in _FILLER] or words:

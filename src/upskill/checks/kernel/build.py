@@ -1,7 +1,4 @@
-"""Builds a kernel file: the device half as a cubin with what ptxas says of it, the host half as an object file.
-
-The compiler runs in a sandbox of its own that holds the student's sources and nothing else of theirs.
-"""
+"""Builds a kernel file, in a sandbox that holds the student's sources and nothing else of theirs."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """The fork server: has imported PyTorch, touches no GPU, and forks a runner or a referee whenever it is asked.
 
-Importing PyTorch takes seconds, and every trial wants processes of its own. A worker gets its descriptors by the socket
-that the request comes by. A keeper, forked between server and worker, kills it with all that it started when it is no
-longer wanted, and says how it ended when it has. Nobody wants it any more when upskill itself is gone, however that
-came about: the pipe that says so has lost its other end.
-
-A task comes with a suite, and a suite may be anyone's: where the sandbox of the trial is bubblewrap, the server and all
-that it forks are in one as well, with the GPU and nothing else.
+Importing PyTorch takes seconds, and every trial wants processes of its own. A keeper, forked between server and worker,
+kills the worker with all that it started when nobody wants it any more, also when upskill itself is gone: the pipe that
+says so has lost its other end. A suite may be anyone's: where the sandbox of the trial is bubblewrap, the server and
+all that it forks are in one as well, with the GPU and nothing else.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """Runner and referee, two processes beside the GPU. None of the student's host code is in either.
 
-The runner carries out launch plans:
-
-    main                  →  what to run: the task, the cubin, shapes, a secret seed
-    calls with pointers   →  main, which has the launcher recorded for each of them
-    main                  →  the plans
-    what came of it       →  main; outputs go into a file without a name, for the referee
-
+The runner is told what to run, says which calls it will make, gets the plans of these calls, and carries them out.
 Inputs are drawn only when the plans are there. Every buffer lies between two guard zones, outputs hold poison before a
 launch, and guards and inputs are looked at after it. No reference output is ever in the memory of this process: the
 referee draws the inputs again from their seeds, computes the reference, and compares.
@@ -356,10 +350,7 @@ def read_store(store: int, at: int, target: memoryview) -> None:
 
 
 def compare(device: Device, got: Any, want: Any, tolerance: tuple[float, float]) -> str:
-    """What is wrong with an output; empty where it is right.
-
-    Not a number and infinite are right only where the reference has them too.
-    """
+    """What is wrong with an output; empty where it is right. NaN and ∞ are right only where the reference has them."""
     xp = device.xp
     if tuple(got.shape) != tuple(want.shape):
         return f"the reference has the shape {tuple(want.shape)}, not {tuple(got.shape)}"

@@ -1,7 +1,4 @@
-"""The tiers of a CUDA kernel, each a check, and `kernel`, the line of a suite that stands for several of them.
-
-`project` is in a file of its own.
-"""
+"""The tiers of a CUDA kernel, each a check, and `kernel`, the line of a suite that stands for several of them."""
 
 from __future__ import annotations
 

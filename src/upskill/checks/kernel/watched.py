@@ -1,7 +1,4 @@
-"""Runs one launch for a tool that watches every access to memory (compute-sanitizer). It knows no PyTorch.
-
-Inputs are those that the runner drew. Every buffer is an allocation of exactly its size: nothing lies behind it.
-"""
+"""Runs one launch for a tool that watches every access to memory (compute-sanitizer). It knows no PyTorch."""
 
 from __future__ import annotations
 

@@ -213,10 +213,8 @@ def risks(text: str, case: str, *, by_exit_code: bool) -> Iterator[str]:
 
 
 async def disarm(check_dir: CheckDir, evidence: Evidence, text: str, keeps: Sequence[str] = ()) -> Finding | None:
-    """Take from the workspace what would steer the programs of a command, and put back what the case brought.
-
-    The finding says that there is no way to do that, which is the student's doing.
-    """
+    """Take from the workspace what would steer the programs of a command, and put back what the case brought; a finding
+    says that the student has left no way to do that."""
     await check_dir.put("../python/sitecustomize.py", SITE % check_dir.sandbox.workspace)
     own, text = put_back(text, evidence, keeps)
     steering = [file for file in steered_by(text) if file not in keeps and not mentions_file(evidence.case, file)]

@@ -1,8 +1,7 @@
 """The harness calls the function of a `python` check inside the sandbox and says what came of it.
 
 It is given to a Python in there as text, so it leans on the standard library alone. What it was told is gone from the
-disk, and what it remembers is closed to other processes, before the function is called: a program of the student that
-the function starts finds neither what it is checked for nor how a verdict is told.
+disk, and its memory closed to others, before the function is called: a student's program finds no way to answer.
 """
 
 from __future__ import annotations

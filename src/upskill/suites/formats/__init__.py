@@ -202,10 +202,7 @@ def is_ours(data: object) -> bool:
 
 
 def convert(name: str, source: Source) -> dict[str, Any]:
-    """A suite of ours, as plain data; the notes say what became of everything else.
-
-    What is wrong with one case leaves that case out. Where none remains, it is an error.
-    """
+    """A suite of ours, as plain data. What is wrong with a case leaves it out; where none remains, it is an error."""
     form: Format = FORMATS.load(name)
     notes = source.notes
     notes.format, notes.title = name, form.title

@@ -1,8 +1,4 @@
-"""skill-creator's `evals.json`, and the files of the same kind that people write: prompts with what a judge looks for.
-
-Assertions are texts, or objects with a `text`, or with a `type` that a check of ours has too. Everything else that a
-case says is kept as metadata.
-"""
+"""skill-creator's `evals.json`, and the files of the same kind that people write: prompts with what a judge looks for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Datasets and logs of inspect_ai: samples with `input` and `target`, and `choices` where one of them is right.
-
-Of a log the samples are taken, with what was answered and how it was scored as metadata.
-"""
+"""Datasets and logs of inspect_ai: samples with `input` and `target`, and `choices` where one of them is right."""
 
 from __future__ import annotations
 

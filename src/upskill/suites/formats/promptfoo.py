@@ -1,7 +1,4 @@
-"""promptfoo's configurations and test files: prompts with variables, and assertions about what comes back.
-
-Of templates, only variables are filled in: no tags, no filters.
-"""
+"""promptfoo's configurations and test files. Of templates, only variables are filled in: no tags, no filters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`.upskill/evals.json` of a repository of skills: scenarios, each a suite for some skills and what a judge looks for.
-
-The cases of all scenarios make one suite, tagged with the scenario and the skill they are for.
-"""
+"""`.upskill/evals.json` of a repository of skills: scenarios, each a suite for some skills and what a judge looks for."""
 
 from __future__ import annotations
 

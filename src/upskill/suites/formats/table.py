@@ -1,7 +1,4 @@
-"""Rows with a prompt and what is expected: a CSV file with a header, or objects of JSON.
-
-A column that is called like a check is that check, beside what is expected: `contains`, `regex`, `judge`.
-"""
+"""Rows with a prompt and what is expected, or with columns that are called like checks: of a CSV file, or JSON."""
 
 from __future__ import annotations
 
