@@ -444,7 +444,7 @@ MAX_DEPTH = 12  # of a schema that refers to itself
 
 
 def fill_schema(schema: object, words: str, depth: int = 0) -> Any:
-    """A value of this schema whose texts are all these words; of the values it allows, only those that the words name."""
+    """A value of this schema whose texts are all these words; of allowed values, only one that the words name."""
     rules = dict_or_empty(schema)
     if depth > MAX_DEPTH:
         return None

@@ -1,4 +1,4 @@
-"""skill-creator's `evals.json`, and the files of the same kind that people write: prompts with what a judge looks for."""
+"""skill-creator's `evals.json`, and files of the same kind: prompts with what a judge looks for."""
 
 from __future__ import annotations
 

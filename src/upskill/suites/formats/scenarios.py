@@ -1,4 +1,4 @@
-"""`.upskill/evals.json` of a repository of skills: scenarios, each a suite for some skills and what a judge looks for."""
+"""`.upskill/evals.json` of a repository of skills: scenarios, each a suite for some skills and criteria of a judge."""
 
 from __future__ import annotations
 
