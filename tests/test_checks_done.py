@@ -484,6 +484,7 @@ echo '{"passed": true, "reason": "FORGED", "error": ""}'
 
 async def test_a_program_of_the_student_cannot_speak_for_the_function(sandbox: Sandbox) -> None:
     needs("python3")
+    await sandbox.run("rm large.json")  # whose digits look like a token
     await sandbox.write("solve", FORGER, executable=True)
     body = "said = subprocess.run(['./solve'], stdout=subprocess.PIPE).stdout.decode()\nsubprocess.run(['./solve'])\n"
     finding = await called(sandbox, body + "return False, 'found: ' + said")
@@ -791,7 +792,7 @@ async def test_a_command_is_tried_once_for_all_answers(monkeypatch: pytest.Monke
     monkeypatch.setattr(bubblewrap.BubblewrapSandbox, "start", start)
     (case,) = Suite.parse([case_with({"command": "test -f report.md"}, {"contains": "done"})]).cases
     assert await probe_case(case, Skill.new("writer", "Writes.", "Say done.")) == []
-    assert len(opened) <= 1
+    assert len(opened) <= 2  # one to see that it works here, and one for the case
 
 
 def test_validate_tries_what_can_be_tried(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
