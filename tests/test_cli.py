@@ -26,7 +26,6 @@ from upskill import Skill, __version__, open_store
 from upskill.installation import add_extra
 from upskill.models.embedded.capacity import usable_cores
 from upskill.models.embedded.local_models import LOCAL_MODELS
-from upskill.models.endpoints import ENDPOINTS
 from upskill.runs.stores import Run, Store
 from upskill.runs.stores.sqlite import FILE
 from upskill.skills.agent_specs import AGENT_SPECS
@@ -100,30 +99,6 @@ def _objects(schema: object) -> list[dict[str, Any]]:
     place = cast("dict[str, Any]", schema)
     mine = [place] if isinstance(place.get("properties"), dict) and place.get("type") == "object" else []
     return mine + [found for value in place.values() for found in _objects(value)]
-
-
-def test_eval_in_json_has_the_numbers_of_the_run(upskill: Upskill, skill: Path) -> None:
-    said = upskill("eval", skill, "-m", "scripted:model.yaml", "--json").json
-    loaded = Skill.load(skill)
-    assert said["skill"] == {"name": "greeter", "fingerprint": loaded.fingerprint, "tokens": loaded.tokens}
-    assert (said["suite"]["cases"], said["suite"]["held_out"]) == (8, 4)
-    (model,) = said["models"]
-    assert (model["model"], model["pairs"], model["level"]) == ("scripted:model.yaml", 8, 0.95)
-    assert model["baseline"] == {
-        "passed": 0,
-        "failed": 8,
-        "errored": 0,
-        "causes": {},
-        "pass_rate": 0.0,
-        "input_tokens": 160,
-        "output_tokens": 24,
-        "cost_usd": 0.008,
-    }
-    assert model["skill"]["passed"] == 8
-    assert (model["lift"], model["decision"]) == (1.0, "helps")
-    assert 0 < model["interval"][0] < model["interval"][1] <= 1
-    assert model["token_savings"] == pytest.approx(1 - 63 / 23, abs=1e-6)
-    assert (said["errors"], said["halted"], said["stopped"]) == ([], "", [])
 
 
 def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, home: Path) -> None:
@@ -407,23 +382,19 @@ def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(upskill: Ups
     def told(*more: object) -> dict[str, Any]:
         return upskill("plan", skill, *more, "--json").json["models"][0]
 
-    plain, alone = told("-m", "scripted:model.yaml"), told("-m", "scripted:model.yaml", "--concurrency", 1)
-    assert (plain["at_a_time"], alone["at_a_time"]) == (8, 1)
-    assert (plain["seconds_source"], plain["seconds_a_trial"]) == ("assumption", [2.0, 20.0])
-    for lanes, model in ((8, plain), (1, alone)):
-        for option in model["options"]:
-            rounds = -(-option["trials"] // lanes)
-            assert option["seconds"] == [2 * rounds, 20 * rounds]
-    shown = " ".join(upskill("plan", skill, "-m", "scripted:model.yaml").out.split())
-    assert "8 trials at a time, and the assumption that each takes 2 to 20 s; no stored run tells." in shown
-    local = told("-m", "local", "--concurrency", 4)
-    assert (local["at_a_time"], local["seconds_source"]) == (usable_cores(), "assumption")
+    for lanes, model in (
+        (8, told("-m", "scripted:model.yaml")),
+        (1, told("-m", "scripted:model.yaml", "--concurrency", 1)),
+    ):
+        assert (model["at_a_time"], model["seconds_source"], model["seconds_a_trial"]) == (lanes, "assumption", [2, 20])
+        rounds = [-(-option["trials"] // lanes) for option in model["options"]]
+        assert [option["seconds"] for option in model["options"]] == [[2 * count, 20 * count] for count in rounds]
+    assert told("-m", "local", "--concurrency", 4)["at_a_time"] == usable_cores()
     (home / "upskill.config.yaml").write_text("concurrency: 2\n", encoding="utf-8")
     upskill("eval", skill, "-m", "scripted:model.yaml")
     known = told("-m", "scripted:model.yaml")
     assert (known["at_a_time"], known["seconds_source"]) == (2, "stored run")
     assert all(shortest == longest for shortest, longest in (option["seconds"] for option in known["options"]))
-    assert "2 trials at a time, " in upskill("plan", skill, "-m", "scripted:model.yaml").out
 
 
 # benchmark
@@ -458,11 +429,9 @@ def test_list_shows_a_tree_of_skills(upskill: Upskill, home: Path) -> None:
     assert "evals/suite.json" not in done.out
     assert done.err.startswith("Skipped: ")
     assert "evals/suite.json" in upskill("list", "-v").out
+    files = ["SKILL.md", "evals/suite.json"]
     said = upskill("list", "-d", "skills", "--json").json
-    assert [(row["name"], row["files"]) for row in said] == [
-        ("greeter", ["SKILL.md", "evals/suite.json"]),
-        ("sailor", ["SKILL.md", "evals/suite.json"]),
-    ]
+    assert [(row["name"], row["files"]) for row in said] == [("greeter", files), ("sailor", files)]
 
 
 def test_list_says_when_there_is_nothing(upskill: Upskill, home: Path) -> None:
@@ -506,12 +475,8 @@ def test_runs_are_written_as_csv(upskill: Upskill, stored: list[str], home: Path
     assert (done.code, done.out, done.err) == (0, "", "Wrote 2 rows to runs.csv\n")
     text = (home / "runs.csv").read_text(encoding="utf-8")
     first, second = csv.DictReader(io.StringIO(text))
-    assert (first["run"], first["model"], first["lift"], first["decision"]) == (
-        stored[0],
-        "scripted:model.yaml",
-        "1.0",
-        "helps",
-    )
+    columns = [first[name] for name in ("run", "model", "lift", "decision")]
+    assert columns == [stored[0], "scripted:model.yaml", "1.0", "helps"]
     assert (second["skill_pass_rate"], second["errored"]) == ("0.0", "0")
     assert upskill("runs", "--csv", "-").out == text
     done = upskill("runs", "--csv", "nowhere/runs.csv")
@@ -733,30 +698,6 @@ def test_models_lists_the_embedded_ones_in_json(upskill: Upskill) -> None:
     assert all(row["size"] > 0 and row["license"] and row["context"] for row in said)
 
 
-def test_pulling_a_model_that_is_not_there_suggests_one(upskill: Upskill) -> None:
-    done = upskill("models", "pull", "smollm2-135")
-    assert done.code == 2
-    assert "smollm2-135m" in done.err
-
-
-def test_doctor_says_what_works_and_what_to_do_for_the_rest(
-    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-4711")
-    (home / ".env").write_text("HF_TOKEN=hf_planted_4711\n", encoding="utf-8")
-    done = upskill("doctor")
-    assert (done.code, "planted" in done.out) == (0, False)
-    assert re.search(r"✓ key openai +OPENAI_API_KEY is set", done.out)
-    said = {row["what"]: row for row in upskill("doctor", "--json").json}
-    assert said["upskill"]["detail"].startswith(__version__)
-    assert said["key hf"]["state"] == "ok"
-    assert (said["key anthropic"]["state"], said["key anthropic"]["fix"]) == ("missing", "set ANTHROPIC_API_KEY")
-    assert said["store"]["state"] == "ok"
-    assert {f"key {name}" for name, row in ENDPOINTS.items() if row.key_required} <= set(said)
-    assert {"agent claude-code", "agent codex", "agent opencode", "server ollama"} <= set(said)
-    assert not (home / "runs").exists()
-
-
 def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missing(
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -919,18 +860,9 @@ def test_a_bug_is_told_as_one_and_traced_only_when_asked(
     assert "Traceback" not in done.err
     monkeypatch.setenv("UPSKILL_DEBUG", "1")
     done = upskill("list", "-d", ".")
-    assert done.code == 70
-    assert "Traceback" in done.err
-
-
-def test_a_usage_error_is_traced_when_asked_and_keeps_its_exit_code(
-    upskill: Upskill, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UPSKILL_DEBUG", "1")
+    assert (done.code, "Traceback" in done.err) == (70, True)
     done = upskill("eval", "nowhere")
-    assert done.code == 2
-    assert "Traceback" in done.err
-    assert "upskill: nowhere: no such folder" in done.err
+    assert (done.code, "Traceback" in done.err, "upskill: nowhere: no such folder" in done.err) == (2, True, True)
 
 
 # As a program.

@@ -100,8 +100,13 @@ def test_the_first_lines_say_what_can_be_run(upskill: Upskill, home: Path, monke
     teacher = listed[1]
     assert (teacher["state"], teacher["fix"]) == ("missing", "set ANTHROPIC_API_KEY, or use --handoff FOLDER")
     monkeypatch.setenv("GROQ_API_KEY", "planted")
+    (home / ".env").write_text("HF_TOKEN=hf_planted_4711\n", encoding="utf-8")
+    done = upskill("doctor")
+    assert (done.code, "planted" in done.out) == (0, False)
     found = rows(upskill)
-    assert found["a teacher"]["detail"] == "yes: groq:MODEL"
+    assert (found["key hf"]["state"], found["store"]["state"], (home / "runs").exists()) == ("ok", "ok", False)
+    assert (found["key anthropic"]["state"], found["key anthropic"]["fix"]) == ("missing", "set ANTHROPIC_API_KEY")
+    assert found["a teacher"]["detail"] == "yes: hf:MODEL, groq:MODEL"
     assert "groq:MODEL" in found["a student"]["detail"]
     smi = home / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'NVIDIA H200'\n", encoding="utf-8")

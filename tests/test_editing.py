@@ -368,7 +368,7 @@ def test_watched_are_the_files_that_a_person_edits(home: Path) -> None:
         (skill / name).parent.mkdir(exist_ok=True)
         (skill / name).write_text("x", encoding="utf-8")
     (home / "more.yaml").write_text("x", encoding="utf-8")
-    watched = Watched.of([skill / "SKILL.md", "more.yaml"], [skill / "runs", skill / "report.json"])
+    watched = Watched([skill / "SKILL.md", "more.yaml"], [skill / "runs", skill / "report.json"])
     seen = watched.look()
     assert {watched.name(path) for path in seen} == {"SKILL.md", "evals/suite.json", "references/a.md", "more.yaml"}
     (home / "more.yaml").unlink()

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import click
 from rich.markup import escape
@@ -50,11 +50,8 @@ from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.version import __version__
 
 FIRST_THAT_WORKS = "-"  # in place of the kind of --sandbox
-SECONDS, COUNT, SIZE = r"(\d+(?:\.\d+)?)()", r"(\d+)()", r"(\d+)\s*([KMGT]?)(?:i?B)?"
+LIMITS = ("wall", "cpu", "processes", "memory", "file_size", "disk", "output")
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-LIMITS = {"wall": SECONDS, "cpu": SECONDS, "processes": COUNT} | dict.fromkeys(
-    ("memory", "file_size", "disk", "output"), SIZE
-)
 
 EXTRAS = (
     ("bridge pydantic-ai", "pydantic_ai", "providers"),
@@ -164,18 +161,20 @@ def command(
 
 
 def _parse_limits(allowed: tuple[str, ...]) -> Limits:
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     for text in allowed:
         name, _, value = text.partition("=")
         if name not in LIMITS:
             raise UsageError(f"--allow {text}: no limit is called {name!r}", did_you_mean(name, LIMITS))
-        parsed = re.fullmatch(LIMITS[name], value.strip(), re.IGNORECASE)
+        is_seconds = name in ("wall", "cpu")
+        form = r"(\d+(?:\.\d+)?)()" if is_seconds else r"(\d+)\s*([KMGT]?)(?:i?B)?"
+        parsed = re.fullmatch(form, value.strip(), re.IGNORECASE)
         number = float(parsed[1]) * UNITS[parsed[2].upper()] if parsed else 0
         if not number:
-            hint = "Give seconds, such as 0.5." if LIMITS[name] == SECONDS else "Write 100000, 64K, 512M or 2G."
+            hint = "Give seconds, such as 0.5." if is_seconds else "Write 100000, 64K, 512M or 2G."
             raise UsageError(f"--allow {text}: {value!r} is no such limit", hint)
-        values[name] = number if LIMITS[name] == SECONDS else int(number)
-    return Limits(**cast("dict[str, Any]", values))
+        values[name] = number if is_seconds else int(number)
+    return Limits(**values)
 
 
 async def _run_command(

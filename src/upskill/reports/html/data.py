@@ -58,17 +58,11 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "upskill": __version__,
         "document": document,
         "run": {
-            "id": run.id,
-            "skill": run.skill,
+            **{name: getattr(run, name) for name in ("id", "skill", "created", "trials", "errored")},
+            **{name: getattr(plan, name) for name in ("agent", "runs", "temperature")},
             "description": plan.skill.description,
-            "created": run.created,
-            "trials": run.trials,
             "scored": run.passed + run.failed,
-            "errored": run.errored,
-            "agent": plan.agent,
-            "runs": plan.runs,
             "seeds": [page_seed(plan.seed + number) for number in range(min(plan.runs, MAX_SEEDS))],
-            "temperature": plan.temperature,
             "judge": plan.judge.name if plan.judge else None,
             "sandbox": (plan.sandbox or {}).get("version"),
             "distractors": list(plan.distractors),
@@ -82,17 +76,15 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         or [verdict.conclusion for verdict in view.verdicts],
         "firing": [metrics.to_dict() for metrics in firing],
         "findings": {verdict.model: [] if firing else list(verdict.findings) for verdict in view.verdicts},
-        "problems": list(view.problems),
+        **{name: list(getattr(view, name)) for name in ("problems", "choices", "diagnosis")},
         "missing": view.missing_trials,  # one of the problems, but not while the run is in progress
-        "choices": list(view.choices),
-        "diagnosis": list(view.diagnosis),
         "looked": list(view.looks),
         "looks": {
             model: [
-                {"run": look.run, "asked": look.asked, "asked_by": look.asked_by, "decision": look.decision}
-                for look in found.earlier
+                {name: getattr(look, name) for name in ("run", "asked", "asked_by", "decision")}
+                for look in looks.earlier
             ]
-            for model, found in evaluation.looks.items()
+            for model, looks in evaluation.looks.items()
         },
         "cases": cases_to_page(plan.suite),
         "matrix": _matrix(evaluation),
@@ -118,10 +110,10 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[FiringMetr
     Of a run of queries, how the skill fires.
     """
     verdicts, skill = evaluation.verdicts, evaluation.run.skill
+    if len(firing) == 1 and not evaluation.leaked:
+        return _conclude_firing(firing[0], skill)
     if firing and not evaluation.leaked:
-        return (
-            _conclude_firing(firing[0], skill) if len(firing) == 1 else f"How {skill} fires with {len(firing)} models."
-        )
+        return f"How {skill} fires with {len(firing)} models."
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
     counts = Counter[str](verdict.decision for verdict in verdicts)
@@ -183,16 +175,15 @@ def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
 
 def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
     """By case, model and arm, in the order of the plan: how many trials passed, failed and errored."""
-    plan = evaluation.run.plan
-    cases = {case.id: number for number, case in enumerate(plan.suite.cases)}
-    models = {model: number for number, model in enumerate(evaluation.run.models)}
-    arms = {arm: number for number, arm in enumerate(plan.arms)}
-    matrix = [[[[0, 0, 0] for _ in arms] for _ in models] for _ in cases]
-    place = {True: 0, False: 1, None: 2}
-    for row in evaluation.outcomes:
-        if row.case in cases and row.model in models and row.arm in arms:
-            matrix[cases[row.case]][models[row.model]][arms[row.arm]][place[row.passed]] += 1
-    return matrix
+    counts = Counter((row.case, row.model, row.arm, row.passed) for row in evaluation.outcomes)
+    plan, models = evaluation.run.plan, evaluation.run.models
+    return [
+        [
+            [[counts[case.id, model, arm, passed] for passed in (True, False, None)] for arm in plan.arms]
+            for model in models
+        ]
+        for case in plan.suite.cases
+    ]
 
 
 def _activity(outcomes: Iterable[Outcome]) -> dict[str, int] | None:
@@ -265,14 +256,13 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
 
 
 def _step(step: Step, most: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": step.kind}
+    shown: dict[str, Any] = {"kind": step.kind, "agent": step.agent or None}
     if step.kind == "tool":
-        found |= {"tool": step.tool, "status": step.status, "arguments": cut(write_arguments(step.arguments), most)}
-        found |= {"output": cut(step.output, most)} if step.output else {}
-        found |= {"seconds": step.seconds} if step.seconds is not None else {}
+        shown |= {"tool": step.tool, "status": step.status, "arguments": cut(write_arguments(step.arguments), most)}
+        shown |= {"output": cut(step.output, most) if step.output else None, "seconds": step.seconds}
     else:
-        found["text"] = cut(step.text, most)
-    return found | ({"agent": step.agent} if step.agent else {})
+        shown["text"] = cut(step.text, most)
+    return {name: value for name, value in shown.items() if value is not None}
 
 
 def cut(text: str, most: int) -> dict[str, Any]:

@@ -4,8 +4,7 @@ It is the page of the HTML report with another source of data: this server, on t
 store. One watcher asks the store what has changed and tells all open pages by server-sent events. Nothing that is
 answered loads a run whole: lists read counts that the store keeps, trials come a page at a time.
 
-- `server`: the addresses, who may ask, feedback, and the summaries of runs
+- `server`: the addresses, who may ask, feedback, summaries of runs, and the watcher that says what has changed
 - `pages`: what each page shows
-- `watcher`: what has changed, for all pages at once
 - `assets`: the pages; the report's style and scripts come first
 """

@@ -4,8 +4,7 @@
 - `pass_rates`: bars of the pass rates without and with the skill
 - `pareto`: tokens or cost of a task against the pass rate, with the front that nothing beats
 - `heat_map`: every case with every model and arm
-- `svg`: elements, marks, scales, and a drawing that grows downwards; `texts`: cleaned, measured and shortened;
-  `themes`: the colors and the style sheet
+- `svg`: a drawing that grows downwards, elements, marks, scales and texts; `themes`: the colors and the style sheet
 - `png`: a picture as PNG, with the extra of that name
 
 Each takes the document that `--json` prints and returns an SVG; the heat map also takes the cells that `cells_of`

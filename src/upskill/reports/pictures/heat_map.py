@@ -9,8 +9,17 @@ from itertools import pairwise
 from typing import Any
 
 from upskill.plain import counted
-from upskill.reports.pictures.svg import DASHED, Drawing, PictureOptions, element, legend, swatch
-from upskill.reports.pictures.texts import SMALL, clean, text_width
+from upskill.reports.pictures.svg import (
+    DASHED,
+    SMALL,
+    Drawing,
+    PictureOptions,
+    clean,
+    element,
+    legend,
+    swatch,
+    text_width,
+)
 from upskill.verdicts.arms import by_arm
 from upskill.verdicts.outcome import Outcome
 

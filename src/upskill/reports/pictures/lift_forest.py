@@ -8,8 +8,7 @@ from typing import Any
 
 from upskill.plain import counted
 from upskill.reports.numbers import interval_in_points
-from upskill.reports.pictures.svg import Drawing, PictureOptions, Scale, legend, mark
-from upskill.reports.pictures.texts import SMALL, clean, text_width
+from upskill.reports.pictures.svg import SMALL, Drawing, PictureOptions, Scale, clean, legend, mark, text_width
 from upskill.verdicts.advice import decision_in_words, signed_points
 
 NARROW = 600  # px; below it a row takes two lines

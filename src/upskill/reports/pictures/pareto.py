@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upskill.reports.numbers import dollars, percent
-from upskill.reports.pictures.svg import Drawing, PictureOptions, Scale, circle, dot, element, legend
-from upskill.reports.pictures.texts import SMALL, text_width
+from upskill.reports.pictures.svg import SMALL, Drawing, PictureOptions, Scale, circle, dot, element, legend, text_width
 
 MAX_LABELED = 60  # points
 LABEL = 13.0  # px: how high one is

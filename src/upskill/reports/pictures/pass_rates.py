@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from upskill.reports.numbers import percent, points
-from upskill.reports.pictures.svg import Drawing, PictureOptions, Scale, legend, swatch
-from upskill.reports.pictures.texts import SMALL, TEXT, Label, clean, text_width
+from upskill.reports.pictures.svg import (
+    SMALL,
+    TEXT,
+    Drawing,
+    Label,
+    PictureOptions,
+    Scale,
+    clean,
+    legend,
+    swatch,
+    text_width,
+)
 
 BAR = 15  # px
 
