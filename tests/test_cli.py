@@ -22,14 +22,12 @@ from jsonschema import Draft202012Validator
 
 from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spawn, start, write_script, write_skill
 from loopback import Call
-from upskill import Skill, __version__, open_store
+from upskill import __version__, open_store
 from upskill.installation import add_extra
 from upskill.models.embedded.capacity import usable_cores
-from upskill.models.embedded.local_models import LOCAL_MODELS
 from upskill.runs.stores import Run, Store
 from upskill.runs.stores.sqlite import FILE
 from upskill.skills.agent_specs import AGENT_SPECS
-from upskill.skills.install import TARGETS
 from upskill.verdicts.outcome import Outcome
 
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "docs" / "eval.schema.json").read_text(encoding="utf-8"))
@@ -152,14 +150,6 @@ def test_too_many_errors_end_with_3(upskill: Upskill, skill: Path, home: Path) -
     assert done.code == 3
     assert "undecided (errors)" in done.out
     assert "undecided (errors)\n" in upskill("runs").out
-
-
-def test_few_errors_do_not_spoil_a_run(upskill: Upskill, home: Path) -> None:
-    skill = write_skill(home / "greeter", suite=greetings(12))
-    write_script(home / "model.yaml", [{"when": "guest 1.", "system": "ahoy", "error": "gone"}, *HELPFUL])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml")
-    assert done.code == 0
-    assert "1 trial of scripted:model.yaml errored: asking scripted:model.yaml: gone" in done.out
 
 
 def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, skill: Path) -> None:
@@ -434,13 +424,6 @@ def test_list_shows_a_tree_of_skills(upskill: Upskill, home: Path) -> None:
     assert [(row["name"], row["files"]) for row in said] == [("greeter", files), ("sailor", files)]
 
 
-def test_list_says_when_there_is_nothing(upskill: Upskill, home: Path) -> None:
-    (home / "skills").mkdir()
-    done = upskill("list")
-    assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("Nothing yet: there is no skill in skills ")
-
-
 # runs, plot
 
 
@@ -518,27 +501,6 @@ def test_runs_says_when_nothing_fits(upskill: Upskill, stored: list[str]) -> Non
     done = upskill("runs", "-s", "nobody")
     assert (done.code, done.out) == (0, "")
     assert "No stored run matches." in done.err
-
-
-def test_logs_of_upstream_are_known_for_what_they_are(upskill: Upskill, home: Path) -> None:
-    for number in (1, 2):
-        folder = home / "runs" / "2026_02_01_10_30" / f"run_{number}"
-        folder.mkdir(parents=True)
-        (folder / "run_metadata.json").write_text('{"model": "sonnet"}', encoding="utf-8")
-    done = upskill("runs")
-    assert (done.code, "runs: has 2 runs in upstream's format" in done.err) == (2, True)
-    assert not (home / "runs" / FILE).exists()
-
-
-def test_a_damaged_store_is_a_clear_error(upskill: Upskill, home: Path) -> None:
-    (home / "runs").mkdir()
-    (home / "runs" / FILE).write_text("this is no database, and long enough to be read as one " * 20, encoding="utf-8")
-    done = upskill("runs")
-    assert done.code == 2
-    assert done.err == (
-        "upskill: runs/upskill.db: cannot be used as a store: file is not a database\n"
-        "  Choose another folder with --store.\n"
-    )
 
 
 # show
@@ -663,39 +625,7 @@ def test_show_of_what_is_not_there_is_a_usage_error(upskill: Upskill) -> None:
         assert (done.code, said in done.err) == (2, True), done.err
 
 
-# validate
-
-
-def test_validate_says_what_is_wrong(upskill: Upskill, home: Path, skill: Path) -> None:
-    bad = write_skill(home / "Bad")
-    text = (bad / "SKILL.md").read_text(encoding="utf-8")
-    (bad / "SKILL.md").write_text(text.replace("---\n", "---\nmodel: opus\n", 1), encoding="utf-8")
-    assert upskill("validate", "greeter") == Done(0, "greeter: valid\n", "")
-    done = upskill("validate", "greeter", "Bad", "nowhere")
-    assert done.code == 2
-    assert "Bad: invalid\n" in done.out
-    assert "  error: 'model' is a client's own field\n" in done.out
-    assert "  error: name 'Bad' has capital letters\n" in done.out
-    assert "nowhere: invalid\n  error: nowhere: no such folder." in done.out
-
-
-def test_validate_can_try_the_cases(upskill: Upskill, home: Path) -> None:
-    skill = write_skill(home / "greeter", suite={"cases": greetings(2)["cases"], "checks": [{"contains": "ahoy"}]})
-    done = upskill("validate", skill, "--suite")
-    assert (done.code, "warning: case 'greet-1': the skill recited in full passes" in done.out) == (0, True)
-    assert upskill("validate", skill, "--strict-suite").code == 2
-    (skill / "evals" / "suite.json").unlink()
-    assert "error: has no suite to try" in upskill("validate", skill, "--suite").out
-
-
-# models, doctor
-
-
-def test_models_lists_the_embedded_ones_in_json(upskill: Upskill) -> None:
-    said = upskill("models", "--json").json
-    assert [row["name"] for row in said] == list(LOCAL_MODELS)
-    assert {row["state"] for row in said} == {"absent"}
-    assert all(row["size"] > 0 and row["license"] and row["context"] for row in said)
+# doctor
 
 
 def test_doctor_says_what_to_install_for_each_program_and_package_that_is_missing(
@@ -732,43 +662,6 @@ def test_doctor_counts_the_runs_and_finds_what_is_broken(upskill: Upskill, store
     rows = {row["what"]: row for row in done.json}
     assert (done.code, rows["settings"]["state"], rows["store"]["state"]) == (2, "broken", "broken")
     assert "Did you mean 'student'" in rows["settings"]["fix"]
-
-
-# install
-
-
-def test_install_puts_a_skill_where_every_agent_looks(upskill: Upskill, skill: Path, home: Path) -> None:
-    for agent, target in TARGETS.items():
-        there = Path(target.project_skills) / "greeter"
-        already = "unchanged" if there.exists() else "installed"  # several agents look in one folder
-        assert upskill("install", skill, "--to", agent) == Done(0, f"{already}: {there}\n", "")
-        assert Skill.load(home / there).visible_hash == Skill.load(skill).visible_hash
-        said = upskill("install", skill, "--to", agent, "--global", "--json").json
-        assert said["folder"] == str(Path(os.environ["HOME"]) / target.user_skills / "greeter")
-
-
-def test_install_never_overwrites_a_changed_skill_silently(upskill: Upskill, skill: Path, home: Path) -> None:
-    command = ("install", skill, "--to", "claude-code", "--project", home / "project")
-    there = home / "project" / ".claude" / "skills" / "greeter"
-    assert upskill(*command).code == 0
-    (skill / "more.md").write_text("more", encoding="utf-8")
-    assert upskill(*command).out.startswith("updated: ")
-    (there / "mine.md").write_text("mine", encoding="utf-8")
-    done = upskill(*command)
-    assert (done.code, "--force" in done.err) == (2, True)
-    assert (there / "mine.md").exists()
-    done = upskill(*command, "--force")
-    assert (done.code, done.out.startswith("replaced: ")) == (0, True)
-    kept = Path(done.err.removeprefix("The previous folder is now ").strip())
-    assert (kept / "mine.md").read_text(encoding="utf-8") == "mine"
-    assert not (there / "mine.md").exists()
-
-
-def test_install_refuses_what_is_no_valid_skill(upskill: Upskill, home: Path) -> None:
-    done = upskill("install", write_skill(home / "Not Valid"), "--to", "codex")
-    assert (done.code, "is not a valid skill" in done.err) == (2, True)
-    done = upskill("install", write_skill(home / "greeter"), "--to", "claude")
-    assert (done.code, "Did you mean 'claude-code'" in done.err) == (2, True)
 
 
 # The program around the commands.

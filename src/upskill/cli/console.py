@@ -122,13 +122,3 @@ def write_file(path: str, content: str | bytes, *, make_folders: bool = True, ov
         raise UsageError(f"{path}: is there already", "Name another file, or overwrite it with --force.") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def write_report(report: str | RenderableType, file: str) -> None:
-    """Write a report to a file, or print it where no file is named."""
-    if file:
-        write_file(file, report if isinstance(report, str) else as_text(report))
-    elif isinstance(report, str):
-        click.echo(report, nl=False)
-    else:
-        show(report)

@@ -9,12 +9,10 @@ from upskill.reports import ReportContext
 from upskill.reports.numbers import UNKNOWN
 from upskill.reports.view import (
     ACTIVATION_CAVEAT,
-    MAX_BUGS,
-    MAX_LEAKS,
-    REPORT_BUG,
     RunView,
     VerdictView,
-    bug_heading,
+    describe_bugs,
+    describe_leaks,
     view_of,
 )
 from upskill.runs.results.evaluation import Evaluation
@@ -31,9 +29,10 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     yield f"### upskill: `{plan.skill.name}`"
     yield ""
     if evaluation.bugs:
-        yield from _bugs(evaluation)
+        heading, *messages, report = describe_bugs(evaluation, f"upskill show {evaluation.run.id}")
+        yield from _caution(heading, *map(_escape, messages), report)
     if evaluation.leaked:
-        yield from _invalid(view)
+        yield from _caution(INVALID, *map(_escape, describe_leaks(evaluation.invalid)))
     yield f"{view.suite}."
     yield ""
     yield f"| model | {view.arms['baseline']} | {view.arms['skill']} | lift | 95% interval | tokens | decision |"
@@ -66,22 +65,10 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     yield f"<sub>run `{evaluation.run.id}` · skill `{plan.skill.fingerprint}` · suite `{plan.suite.fingerprint}`</sub>"
 
 
-def _bugs(evaluation: Evaluation) -> Iterator[str]:
+def _caution(heading: str, *lines: str) -> Iterator[str]:
     yield "> [!CAUTION]"
-    yield f"> **{bug_heading(evaluation.bug_count)}**"
-    for message, trials in evaluation.bug_messages[:MAX_BUGS]:
-        yield f"> - {_escape(message)} ({counted(trials, 'trial')})"
-    yield f"> - `upskill show {evaluation.run.id} --bugs` prints the tracebacks. {REPORT_BUG}"
-    yield ""
-
-
-def _invalid(view: RunView) -> Iterator[str]:
-    yield "> [!CAUTION]"
-    yield f"> **{INVALID}**"
-    for leak in view.leaks[:MAX_LEAKS]:
-        yield f"> - {_escape(leak)}"
-    if len(view.leaks) > MAX_LEAKS:
-        yield f"> - … and {len(view.leaks) - MAX_LEAKS} more"
+    yield f"> **{heading}**"
+    yield from (f"> - {line}" for line in lines)
     yield ""
 
 

@@ -15,11 +15,10 @@ from upskill.reports.layout import FittedTable, Paragraph, indented
 from upskill.reports.numbers import UNKNOWN, mean_tokens, percent, points
 from upskill.reports.view import (
     ACTIVATION_CAVEAT,
-    MAX_LEAKS,
     RunView,
     VerdictView,
     describe_bugs,
-    describe_leak,
+    describe_leaks,
     view_of,
 )
 from upskill.runs.planning.plan import Result, Trial
@@ -71,16 +70,15 @@ def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> Rende
     """That the arms of a run were not isolated, what shows it, and what to do."""
     trials, them = counted(len(leaks), "trial"), "it" if len(leaks) == 1 else "them"
     lines = [NOT_ISOLATED, f"{trials} saw or reached for a skill that was hidden from {them}:"]
-    lines += [f"  {describe_leak(trial, reason)}" for trial, reason in leaks[:MAX_LEAKS]]
-    if len(leaks) > MAX_LEAKS:
-        lines.append(f"  … and {len(leaks) - MAX_LEAKS} more")
+    lines += [f"  {line}" for line in describe_leaks(leaks)]
     look = f"See how with `{show_command} --case {leaks[0][0].case}`. " if show_command and leaks else ""
     lines.append(f"{look}Close the way by which it was reached, then run again with --fresh.")
     return _red_panel("INVALID", "\n".join(lines))
 
 
 def bug_panel(evaluation: Evaluation, show_command: str = "") -> RenderableType:
-    return indented(_red_panel("BUG", "\n".join(describe_bugs(evaluation, show_command))))
+    heading, *messages, report = describe_bugs(evaluation, show_command)
+    return indented(_red_panel("BUG", "\n".join([heading, *(f"  {line}" for line in messages), report])))
 
 
 def _red_panel(title: str, text: str) -> RenderableType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from upskill.plain import counted
@@ -31,7 +31,6 @@ MAX_ERRORS = 10
 MAX_BUGS = 3
 MAX_LEAKS = 3
 ACTIVATION_CAVEAT = "Decide by the lift offered: which trials activate the skill is not random."
-REPORT_BUG = "Please report it with them in upskill's issue tracker."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,6 @@ class RunView:
     arms: dict[str, str]
     suite: str  # how many cases and runs
     verdicts: tuple[VerdictView, ...]
-    leaks: tuple[str, ...]  # the trials that saw a hidden skill, and how
     uneven_errors: tuple[str, ...]
     missing_trials: str
     problems: tuple[str, ...]
@@ -130,7 +128,6 @@ def view_of(evaluation: Evaluation) -> RunView:
         arms=arm_names(has_reference=plan.reference_skill is not None),
         suite=f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}",
         verdicts=tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts),
-        leaks=tuple(describe_leak(trial, reason) for trial, reason in evaluation.invalid),
         uneven_errors=tuple(_uneven_errors(evaluation)),
         missing_trials=_missing_trials(evaluation),
         problems=tuple(problems(evaluation)),
@@ -191,6 +188,13 @@ def describe_leak(trial: Trial, reason: str) -> str:
     return f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(' '.join(reason.split()))}"
 
 
+def describe_leaks(leaks: Sequence[tuple[Trial, str]]) -> Iterator[str]:
+    """The first trials that saw a hidden skill."""
+    yield from (describe_leak(*leak) for leak in leaks[:MAX_LEAKS])
+    if len(leaks) > MAX_LEAKS:
+        yield f"… and {len(leaks) - MAX_LEAKS} more"
+
+
 def bug_heading(trials: int) -> str:
     return f"{counted(trials, 'trial')} hit a bug in upskill, not in your skill or model."
 
@@ -199,13 +203,13 @@ def describe_bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
     """That upskill has a bug, what shows it, and how to report it."""
     yield bug_heading(evaluation.bug_count)
     for message, trials in evaluation.bug_messages[:MAX_BUGS]:
-        yield f"  {printable(message)} ({counted(trials, 'trial')})"
+        yield f"{printable(message)} ({counted(trials, 'trial')})"
     if more := evaluation.bug_messages[MAX_BUGS:]:
-        yield f"  … and {len(more)} more"
-    if show_command:
-        yield f"`{show_command} --bugs` prints the tracebacks. {REPORT_BUG}"
-    else:
-        yield f"Run it with log_runs on to see the tracebacks with `upskill show`. {REPORT_BUG}"
+        yield f"… and {len(more)} more"
+    prints = f"`{show_command} --bugs` prints the tracebacks."
+    if not show_command:
+        prints = "Run it with log_runs on to see the tracebacks with `upskill show`."
+    yield f"{prints} Please report it with them in upskill's issue tracker."
 
 
 def problems(evaluation: Evaluation) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upskill.authoring.saving.provenance import save_suite
-from upskill.cli.console import note, show_json, write_report
+from upskill.cli.console import as_text, note, show, show_json, write_file
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
@@ -206,13 +206,13 @@ def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options:
 
 
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
+    # With what reports need, once it has run.
+    from upskill.reports.view import bug_heading  # noqa: PLC0415
+    from upskill.runs.results.evaluation import first_results  # noqa: PLC0415
+    from upskill.verdicts.advice import INVALID  # noqa: PLC0415
+
     if evaluation.leaked:  # said wherever standard output goes
-        from upskill.verdicts.advice import INVALID  # noqa: PLC0415 - with what reports need, once it has run
-
-        trials = counted(len(evaluation.invalid), "trial")
-        note(f"{INVALID} {trials} saw or reached for a hidden skill.")
-    from upskill.runs.results.evaluation import first_results  # noqa: PLC0415 - with what reports need, once it has run
-
+        note(f"{INVALID} {counted(len(evaluation.invalid), 'trial')} saw or reached for a hidden skill.")
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(
         results=lambda: store.results(evaluation.run),
@@ -221,13 +221,17 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         verbose=bool(options.verbose),
     )
     for kind, file in options.report_files:
-        report: Report = REPORTS.load(kind)
-        write_report(report(evaluation, replace(context, quiet=options.quiet and not file)), file)
+        render: Report = REPORTS.load(kind)
+        report = render(evaluation, replace(context, quiet=options.quiet and not file))
+        if file:
+            write_file(file, report if isinstance(report, str) else as_text(report))
+        elif isinstance(report, str):
+            click.echo(report, nl=False)
+        else:
+            show(report)
     if options.as_json:
         return
     if options.quiet and evaluation.bugs:
-        from upskill.reports.view import bug_heading  # noqa: PLC0415 - only where there is one
-
         note(bug_heading(evaluation.bug_count))
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")

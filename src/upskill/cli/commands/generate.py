@@ -15,7 +15,6 @@ import click
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import generate_now
 from upskill.authoring.options import GenerateOptions
-from upskill.authoring.search.comparison import Attempt, Confirmation
 from upskill.cli.console import show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
@@ -23,7 +22,6 @@ from upskill.cli.progress import RunProgress
 from upskill.errors import Paused
 from upskill.plain import counted
 from upskill.reports import generated as report
-from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.plan import Plan
 from upskill.traces import Step
 
@@ -70,48 +68,35 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     without = " without --fresh" if getattr(options, "fresh", False) else ""
     interrupted = f"interrupted. What was written is saved; the same command{without} continues from what is stored."
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "")
-    steps = count(1)
-
-    def confirm(expected: CostEstimate) -> None:
-        confirm_cost(options, expected, f"up to {expected.words}{further_cost}")
-
-    def attempt_started(number: int, plan: Plan) -> None:
-        options.tell(f"Evaluating on {plan.models[0].name}... (attempt {number})")
-
-    def attempt_ended(attempt: Attempt) -> None:
-        options.tell(report.attempt_line(attempt))
+    steps, tell = count(1), options.tell
 
     def duel_started(plan: Plan) -> None:
         cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "fresh seed")
-        options.tell(f"Comparing two candidates on {plan.models[0].name}... ({cases}, {rounds})")
-
-    def confirmation_ended(found: Confirmation) -> None:
-        options.tell(report.confirmation_line(found))
+        tell(f"Comparing two candidates on {plan.models[0].name}... ({cases}, {rounds})")
 
     def replace_edited(folder: Path, diff: str) -> bool:
         with bar.display.asking():
             click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
             return click.confirm("Replace it? The present version is kept beside it", err=True)
 
-    can_ask = sys.stdin.isatty() and sys.stderr.isatty() and not options.as_json
-
     def held_out_started(plan: Plan) -> None:
-        options.tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
+        tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
 
     def step(step: Step) -> None:
         if step.kind == "tool":
-            options.tell(report.step_line(next(steps), step))
+            tell(report.step_line(next(steps), step))
 
+    can_ask = sys.stdin.isatty() and sys.stderr.isatty() and not options.as_json
     events = AuthoringEvents(
         started=bar.started,
         result=bar.result,
-        message=options.tell,
+        message=tell,
         reading=bar.reading,
-        estimate=confirm,
-        attempt_started=attempt_started,
-        attempt_ended=attempt_ended,
+        estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}{further_cost}"),
+        attempt_started=lambda number, plan: tell(f"Evaluating on {plan.models[0].name}... (attempt {number})"),
+        attempt_ended=lambda attempt: tell(report.attempt_line(attempt)),
         duel_started=duel_started,
-        confirmation_ended=confirmation_ended,
+        confirmation_ended=lambda confirmation: tell(report.confirmation_line(confirmation)),
         replace_edited=replace_edited if can_ask else None,
         held_out_started=held_out_started,
         step=step,

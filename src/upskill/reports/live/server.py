@@ -33,7 +33,6 @@ from upskill.plain import as_mapping
 from upskill.reports.html.data import summary, to_json_bytes
 from upskill.reports.html.page import script, style
 from upskill.reports.live.pages import (
-    RunRows,
     TrialFilter,
     comparison_page,
     find_trial,
@@ -70,7 +69,6 @@ class LivePage:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.token = token_urlsafe(24)
-        self.rows: RunRows = {}
         self.watcher = Watcher(store)
         self.summaries = Summaries(store)
 
@@ -129,7 +127,7 @@ class LivePage:
     async def _overview(self, request: web.Request) -> web.Response:
         before = request.query.get("before", "")
         number = int(before) if before.isdecimal() and len(before) < 19 else None
-        return await self._answer(request, overview, self.store, number, self.rows)
+        return await self._answer(request, overview, self.store, number)
 
     async def _run(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)

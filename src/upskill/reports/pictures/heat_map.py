@@ -118,7 +118,7 @@ class _Map:
         self.in_panel = min(max(1, int(room / (CELL * len(arms)))), max(1, len(models)))
         widest = max((text_width(clean(model), bold=True) for model in models), default=0) + 12
         self.span = min(room / self.in_panel, max(widest, 60.0 * len(arms)))  # of one model
-        self.named = widest <= self.span + 0.01
+        self.heads = drawing.label(models, self.span - 6, bold=True)
 
     def draw(self) -> None:
         panels = [self.models[start : start + self.in_panel] for start in range(0, len(self.models), self.in_panel)]
@@ -138,18 +138,11 @@ class _Map:
             self.drawing.height += 10
 
     def _heads(self, panel: list[str]) -> None:
-        """The names of the models above their columns; where they are too long, numbers, and the names above those."""
+        """The names of the models and arms above their columns."""
         drawing, width = self.drawing, self.span / len(self.arms)
-        if not self.named:
-            for model in panel:
-                drawing.height += 16
-                name = f"{self.models.index(model) + 1} {model}"
-                drawing.text(0, drawing.height, name, size=SMALL, room=drawing.width)
-            drawing.height += 6
         for index, model in enumerate(panel):
             x = self.left + index * self.span
-            head = model if self.named else self.models.index(model) + 1
-            drawing.text(x + self.span / 2, drawing.height + 13, head, anchor="middle", bold=True)
+            drawing.text(x + self.span / 2, drawing.height + 13, self.heads[model], anchor="middle", bold=True)
             for place, arm in enumerate(self.arms):
                 middle = x + (place + 0.5) * width
                 drawing.text(middle, drawing.height + 29, ARMS[arm], "muted", size=SMALL, anchor="middle")
