@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.reports.pictures import PictureOptions, pass_rates
-from upskill.reports.pictures.svg import Drawing, Scale, circle, dot, legend
-from upskill.reports.pictures.svg import SMALL, text_width
+from upskill.reports.pictures.svg import SMALL, Drawing, Scale, circle, dot, legend, text_width
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "h100-kernels"
 CALLED = {
