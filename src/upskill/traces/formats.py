@@ -34,6 +34,10 @@ MAX_SAMPLE_ROWS = 50
 MAX_WARNINGS = 5
 MAX_DOCUMENT_BYTES = 200_000_000  # of one JSON value, which is read whole
 MAX_TRACE_BYTES = 2_000_000_000  # of a file of lines
+ROLES: dict[str, StepKind] = {
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "model", "ai", "gemini", "agent"), "assistant"),
+}
 HINT = "`upskill trace list` shows the sessions that are here."
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -364,7 +368,7 @@ class TraceBuilder:
 
         `status` is that of results which do not say whether they are errors.
         """
-        kind = _kind_of(role)
+        kind = ROLES.get(role, "system")
         blocks = as_list(content)
         for item in [content] if blocks is None else blocks:
             if not is_object(item):
@@ -426,11 +430,3 @@ class TraceBuilder:
     def _add(self, call_id: str, kind: StepKind, **fields: Any) -> None:
         self.steps.append(Step(kind, at=self.at, agent=self.subagent, **fields))
         self.ids.append(call_id)
-
-
-def _kind_of(role: str) -> StepKind:
-    if role in ("user", "human"):
-        return "user"
-    if role in ("assistant", "model", "ai", "gemini", "agent"):
-        return "assistant"
-    return "system"

@@ -25,7 +25,6 @@ def detects(sample: Sample) -> bool:
     return any(
         row.get("type") in ("user", "assistant", "system", "summary", "result", "queue-operation", "attachment")
         and (any(name in row for name in IDS) or "content" in row.child("message"))
-        and row.get("type") != "tool_call"
         for row in sample.rows
     )
 
@@ -49,7 +48,9 @@ def _read_file(path: Path, agent: str = "") -> TraceBuilder:
         seen.add(uuid)
         builder.session = builder.session or row.text("sessionId", "session_id")
         builder.cwd = builder.cwd or row.text("cwd")
-        builder.at, builder.subagent = row.text("timestamp"), agent or _agent_of(row)
+        builder.at, builder.subagent = row.text("timestamp"), agent
+        if not agent and (row.get("isSidechain") is True or row.get("parent_tool_use_id")):
+            builder.subagent = row.text("agentId", "parent_tool_use_id") or "sidechain"
         kind, message = row.get("type"), row.child("message")
         if kind == "user":
             _read_user(builder, row, message)
@@ -73,12 +74,6 @@ def _read_file(path: Path, agent: str = "") -> TraceBuilder:
     counted = [usage for usage in used.values() if usage.total_tokens]
     builder.usage = sum(counted, NO_USAGE) if counted else builder.usage
     return builder
-
-
-def _agent_of(row: Row) -> str:
-    if row.get("isSidechain") is True or row.get("parent_tool_use_id"):
-        return row.text("agentId", "parent_tool_use_id") or "sidechain"
-    return ""
 
 
 def _read_user(builder: TraceBuilder, row: Row, message: Row) -> None:

@@ -34,12 +34,15 @@ def detects(sample: Sample) -> bool:
 
 def read(path: Path) -> Trace:
     reader = _Reader(path)
-    if (database := _database_of(path)) is not None:
-        with _connect(database) as connection:
-            reader.read_database(connection, path.name if database != path else _latest_session(connection, path))
-        return reader.build()
     sample = Sample.open(path)
-    if any("sessionID" in row and "part" in row for row in sample.rows):
+    if sample.data.startswith(SQLITE):
+        database, session = split_path(path)
+        with _connect(database) as connection:
+            latest = [session_id for session_id, _ in _main_sessions(connection)[:1]]
+            if not session and not latest:
+                raise UsageError(f"{path}: there is no session in it")
+            reader.read_database(connection, session or latest[0])
+    elif any("sessionID" in row and "part" in row for row in sample.rows):
         reader.read_stream()
     elif _is_stored(path, document := as_row(load_document(path))):
         reader.read_storage(path, document)
@@ -172,14 +175,6 @@ def _is_stored(path: Path, document: Row) -> bool:
     return "projectID" in document and "id" in document and path.parent.parent.name == "session"
 
 
-def _database_of(path: Path) -> Path | None:
-    file = split_path(path)[0]
-    if not file.is_file():
-        return None
-    with file.open("rb") as stream:
-        return file if stream.read(len(SQLITE)) == SQLITE else None
-
-
 @contextmanager
 def _connect(database: Path) -> Generator[sqlite3.Connection]:
     try:
@@ -201,12 +196,6 @@ def _list_sessions(database: Path) -> list[tuple[str, float]]:
 def _main_sessions(connection: sqlite3.Connection) -> list[tuple[str, float]]:
     query = "SELECT id, time_updated FROM session WHERE parent_id IS NULL ORDER BY time_updated DESC"
     return [(str(session_id), float(changed or 0) / 1000) for session_id, changed in connection.execute(query)]
-
-
-def _latest_session(connection: sqlite3.Connection, path: Path) -> str:
-    for session_id, _ in _main_sessions(connection):
-        return session_id
-    raise UsageError(f"{path}: there is no session in it")
 
 
 FORMAT = Format("opencode session", read, detects, _list_sessions)

@@ -36,9 +36,9 @@ def _is_event(value: object) -> bool:
     event = as_row(value)
     if event.get("kind") in KINDS:
         return True
-    told = isinstance(event.get("action"), str) and isinstance(event.get("args"), dict)
-    seen = isinstance(event.get("observation"), str) and isinstance(event.get("content"), str)
-    return (told or seen) and ("source" in event or "cause" in event or "id" in event)
+    is_action = isinstance(event.get("action"), str) and is_object(event.get("args"))
+    is_observation = isinstance(event.get("observation"), str) and isinstance(event.get("content"), str)
+    return (is_action or is_observation) and ("source" in event or "cause" in event or "id" in event)
 
 
 def read(path: Path) -> Trace:
@@ -70,10 +70,10 @@ def _read_usage(builder: TraceBuilder, metrics: Row) -> None:
 def _read_event(builder: TraceBuilder, event: Row) -> None:
     builder.at = event.text("timestamp")
     _read_usage(builder, event.child("llm_metrics"))
-    if event.get("kind") is not None and not isinstance(event.get("action"), str):
-        _read_present(builder, event)
-    elif isinstance(event.get("action"), str):
+    if isinstance(event.get("action"), str):
         _read_action(builder, event)
+    elif event.get("kind") is not None:
+        _read_present(builder, event)
     elif isinstance(event.get("observation"), str):
         _read_observation(builder, event)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list, is_deep, list_or_empty
-from upskill.traces import Status, StepKind, Trace, Usage
-from upskill.traces.formats import Format, Sample, TraceBuilder, read_text
+from upskill.traces import Status, Trace, Usage
+from upskill.traces.formats import ROLES, Format, Sample, TraceBuilder, read_text
 from upskill.traces.values import Row, as_row, content_text, is_object, iso_time, parse_arguments, seconds_between
 
 _SPAN = re.compile(r'"span_?id"', re.I)
@@ -24,7 +24,6 @@ _GENAI = re.compile(r'"(?:gen_ai|llm|openinference)\.')
 _NUMBERED = re.compile(
     r"(?:gen_ai\.(prompt|completion)|llm\.(input|output)_messages)\.(\d+)\.(?:message\.)?(role|content)"
 )
-ROLES: dict[str, StepKind] = {"user": "user", "human": "user", "assistant": "assistant", "model": "assistant"}
 MAX_BROKEN = 20  # pieces, each of which takes as long as the whole file to be found broken
 COUNTS = (
     ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),

@@ -14,14 +14,9 @@ OWN_ROLES = ("toolResult", "bashExecution")
 def detects(sample: Sample) -> bool:
     return any(
         (row.get("type") == "session" and "cwd" in row and "id" in row)
-        or (row.get("type") in ("message", "message_end") and _is_own(row.child("message")))
+        or (row.get("type") in ("message", "message_end") and row.child("message").get("role") in OWN_ROLES)
+        or any(block.get("type") == "toolCall" for block in row.child("message").children("content"))
         for row in sample.rows
-    )
-
-
-def _is_own(message: Row) -> bool:
-    return message.get("role") in OWN_ROLES or any(
-        block.get("type") == "toolCall" for block in message.children("content")
     )
 
 

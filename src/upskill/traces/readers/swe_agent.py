@@ -6,6 +6,7 @@ prompt and the last is missing, but also the request and the arguments of functi
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 from upskill.traces import Trace
@@ -32,7 +33,8 @@ def read(path: Path) -> Trace:
     builder.session = document.text("environment")
     history, steps = document.children("history"), document.children("trajectory")
     if steps:
-        _read_request(builder, history)
+        for message in takewhile(lambda row: row.get("role") != "assistant" or _is_shown(row), history):
+            _read_text(builder, message)
         _read_trajectory(builder, steps, history)
     else:
         _read_history(builder, history)
@@ -40,14 +42,6 @@ def read(path: Path) -> Trace:
     cost = stats.number("instance_cost") if stats.count("tokens_sent") else None
     builder.usage = read_usage(stats, "tokens_sent", "tokens_received", cost=cost)
     return builder.build()
-
-
-def _read_request(builder: TraceBuilder, history: list[Row]) -> None:
-    """What came before the first action."""
-    for message in history:
-        if message.get("role") == "assistant" and not _is_shown(message):
-            return
-        _read_text(builder, message)
 
 
 def _is_shown(message: Row) -> bool:
