@@ -84,26 +84,19 @@ class CeilingReached(UpskillError):
 
 
 class TrialError(UpskillError):
-    """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored.
+    """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored."""
 
-    `usage` is what was paid for all the same. `traceback` is set when the cause is a bug in upskill.
-    """
-
-    usage: Any = None  # a Usage; this page imports no other
-    traceback: str = ""
+    usage: Any = None  # what was paid for all the same: a Usage; this page imports no other
+    traceback: str = ""  # set when the cause is a bug in upskill
 
 
 class ModelError(TrialError):
-    """The model did not give an answer that can be judged.
-
-    `status` is the HTTP status where there was one; `fatal` means that the next trial of this model would
-    fail the same way (a wrong key, an unknown model).
-    """
+    """The model did not give an answer that can be judged."""
 
     def __init__(self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False) -> None:
         super().__init__(message, hint)
-        self.status = status
-        self.fatal = fatal
+        self.status = status  # of HTTP, where there was one
+        self.fatal = fatal  # the next trial would fail the same way: a wrong key, an unknown model
 
 
 class AgentError(TrialError):

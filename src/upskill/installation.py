@@ -1,7 +1,4 @@
-"""How this upskill was installed, and so the command that adds a part which is missing.
-
-The distribution is called `skill-lift`, since `upskill` is another package on PyPI.
-"""
+"""How this upskill was installed, and so the command that adds a part which is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import Any
 
-DISTRIBUTION = "skill-lift"
+DISTRIBUTION = "skill-lift"  # `upskill` is another package on PyPI
 
 
 def add_extra(extra: str) -> str:

@@ -1,7 +1,6 @@
 """Options are dataclass fields that also say how a person gives them on the command line.
 
-An options class is written once: the library takes it as a value, and the command line makes its flags from it. What is
-rarely said has no flag but is one of the settings (`upskill.settings`, `--set KEY=VALUE`).
+The library takes an options class as a value, and the command line makes its flags from it.
 
     @dataclass(kw_only=True)
     class EvalOptions:

@@ -36,69 +36,58 @@ class Price(BaseModel):
     written: float | None = Field(default=None, ge=0, description="Written into one.")
 
 
+def _setting(default: Any, description: str, **limits: Any) -> Any:
+    return Field(default=default, description=description, **limits)
+
+
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True, allow_inf_nan=False)
 
-    teacher: str | None = Field(default=None, description="The model that writes skills in `generate` and `teach`.")
-    student: str | None = Field(default=None, description="The model that is tested; without one, `local`.")
-    test_writer: str | None = Field(default=None, description="Writes test cases; without one, the teacher does.")
-    judge: str | None = Field(default=None, description="Grades cases with `judge` checks.")
-    skills_dir: str = Field(default="./skills", description="Where `generate` saves skills, and `list` looks for them.")
-    store: str = Field(default="./runs", description="Where runs are kept: a folder, or a postgresql:// URL.")
-    log_runs: bool = Field(default=True, description="Keep runs in the store; false: forget them.")
-    cache: bool = Field(default=True, description="Store replies, and answer repeated requests from stored ones.")
-    offline: bool = Field(default=False, description="Download nothing.")
-    max_refine_attempts: int = Field(default=3, ge=0, description="How often the teacher may improve a skill.")
-    concurrency: int = Field(default=8, ge=1, description="Requests at a time for each model.")
-    timeout: float = Field(default=300, gt=0, description="Seconds for one request.")
-    servers: int = Field(
-        default=0, ge=0, description="Servers of each embedded model; 0: one per core, as far as memory allows."
-    )
-    confirm_above: float = Field(default=1.0, ge=0, description="US dollars that are spent without asking.")
-    max_tokens: int | None = Field(default=None, ge=0, description="Stop at this many tokens.")
-    max_calls: int | None = Field(default=None, ge=0, description="Stop at this many calls.")
+    teacher: str | None = _setting(None, "The model that writes skills in `generate` and `teach`.")
+    student: str | None = _setting(None, "The model that is tested; without one, `local`.")
+    test_writer: str | None = _setting(None, "Writes test cases; without one, the teacher does.")
+    judge: str | None = _setting(None, "Grades cases with `judge` checks.")
+    skills_dir: str = _setting("./skills", "Where `generate` saves skills, and `list` looks for them.")
+    store: str = _setting("./runs", "Where runs are kept: a folder, or a postgresql:// URL.")
+    log_runs: bool = _setting(True, "Keep runs in the store; false: forget them.")
+    cache: bool = _setting(True, "Store replies, and answer repeated requests from stored ones.")
+    offline: bool = _setting(False, "Download nothing.")
+    max_refine_attempts: int = _setting(3, "How often the teacher may improve a skill.", ge=0)
+    concurrency: int = _setting(8, "Requests at a time for each model.", ge=1)
+    timeout: float = _setting(300, "Seconds for one request.", gt=0)
+    servers: int = _setting(0, "Servers of each embedded model; 0: one per core, as far as memory allows.", ge=0)
+    confirm_above: float = _setting(1.0, "US dollars that are spent without asking.", ge=0)
+    max_tokens: int | None = _setting(None, "Stop at this many tokens.", ge=0)
+    max_calls: int | None = _setting(None, "Stop at this many calls.", ge=0)
     prices: dict[str, Price] = Field(
         default_factory=dict[str, Price], description="Of models whose price is unknown, or different for you."
     )
-    max_output_tokens: int | None = Field(
-        default=None,
+    max_output_tokens: int | None = _setting(
+        None,
+        "Longest answer; one that is cut off has failed. Without this limit or one in the suite it is 4096, and for "
+        "embedded models what the case needs, at least 256.",
         ge=1,
-        description="Longest answer; one that is cut off has failed. Without this limit or one in the suite it is "
-        "4096, and for embedded models what the case needs, at least 256.",
     )
-    temperature: float | None = Field(
-        default=None, ge=0, le=2, description="Of students (default: 0 without repeats, 0.7 with repeats)."
+    temperature: float | None = _setting(None, "Of students (default: 0, or 0.7 with repeats).", ge=0, le=2)
+    margin: float = _setting(5.0, "A lift of fewer points counts as no effect.", ge=0, le=100)
+    scope: Literal["cases", "suite"] = _setting(
+        "cases", "What --until-decided decides about: tasks like these cases, or this exact suite."
     )
-    margin: float = Field(default=5.0, ge=0, le=100, description="A lift of fewer points counts as no effect.")
-    scope: Literal["cases", "suite"] = Field(
-        default="cases", description="What --until-decided decides about: tasks like these cases, or this exact suite."
+    target_pass_rate: float | None = _setting(
+        None, "Name the cheapest model and arm with this pass rate, in percent.", ge=0, le=100
     )
-    target_pass_rate: float | None = Field(
-        default=None, ge=0, le=100, description="Name the cheapest model and arm with this pass rate, in percent."
+    making_cost: float | None = _setting(None, "US dollars the skill cost (default: as in skill_meta.json).", ge=0)
+    strict_suite: bool = _setting(False, "Refuse a suite with a case that a know-nothing answer passes.")
+    gpu: bool = _setting(False, "Show the NVIDIA GPU in the sandbox, as `gpu: true` of a case does; trials take turns.")
+    max_turns: int | None = _setting(None, "Most turns of an agent (default 20; a teacher 60; in `trigger` 3).", ge=1)
+    trial_tokens: int | None = _setting(None, "Most tokens of an agent in one trial.", ge=1)
+    trial_timeout: float | None = _setting(
+        None, "Most seconds of an agent in a trial (default 600; a teacher 1800).", gt=0
     )
-    making_cost: float | None = Field(
-        default=None, ge=0, description="US dollars the skill cost to make (default: as in its skill_meta.json)."
-    )
-    strict_suite: bool = Field(
-        default=False, description="Refuse a suite with a case that a know-nothing answer passes."
-    )
-    gpu: bool = Field(
-        default=False,
-        description="Show the NVIDIA GPU in the sandbox, as `gpu: true` of a case does; trials take turns.",
-    )
-    max_turns: int | None = Field(
-        default=None, ge=1, description="Most turns of an agent (default 20; a teacher 60; in `trigger` 3)."
-    )
-    trial_tokens: int | None = Field(default=None, ge=1, description="Most tokens of an agent in one trial.")
-    trial_timeout: float | None = Field(
-        default=None, gt=0, description="Most seconds of an agent in one trial (default 600; a teacher 1800)."
-    )
-    ray_address: str = Field(
-        default="", description="Ray cluster to join; without one, RAY_ADDRESS, or one that is started here."
-    )
-    trial_cpus: float | None = Field(default=None, ge=0, description="With Ray: CPUs that a trial needs (default 1).")
-    trial_gpus: float | None = Field(default=None, ge=0, description="With Ray: GPUs that a trial needs.")
-    trial_memory: float | None = Field(default=None, ge=0, description="With Ray: megabytes that a trial needs.")
+    ray_address: str = _setting("", "Ray cluster to join; without one, RAY_ADDRESS, or one that is started here.")
+    trial_cpus: float | None = _setting(None, "With Ray: CPUs that a trial needs (default 1).", ge=0)
+    trial_gpus: float | None = _setting(None, "With Ray: GPUs that a trial needs.", ge=0)
+    trial_memory: float | None = _setting(None, "With Ray: megabytes that a trial needs.", ge=0)
     source: str = ""  # the file these came from
 
     @model_validator(mode="before")

@@ -1,8 +1,4 @@
-"""One row per real agent: what it is called, how it is installed, and where it keeps skills and sessions.
-
-Everything else that upskill knows about an agent (install targets, session folders, trace formats, student programs,
-plain models, `upskill doctor`) is derived from these rows. Code is named as "module:attribute" and opened when used.
-"""
+"""One row per real agent: what it is called, how it is installed, and where it keeps skills and sessions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A placebo is a skill of the same form and length that says nothing: it shows what length alone is worth.
 
-Headings, lists and code blocks stay what they are, and every line keeps its length; only the words are replaced, by
-words about good work in general. The same skill always gives the same placebo.
+Every line keeps its form and length; only its words are replaced. The same skill always gives the same placebo.
 """
 
 from __future__ import annotations

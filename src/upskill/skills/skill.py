@@ -1,7 +1,6 @@
-"""A Skill is a folder with a SKILL.md in the Agent Skills format.
+"""A Skill, and finding skills in a folder.
 
-It is read leniently (whatever a client would load also loads here, with warnings), validated strictly (`problems`),
-and kept losslessly: every file, unknown frontmatter fields and executable bits survive loading and saving.
+It is read leniently: whatever a client would load also loads here, with warnings. Every file survives as it was.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """A Trace is what an agent did with one task: every turn (`Step`) and tool call with its output, and its `Usage`.
 
-Agents return it, checks look at it, the store keeps it, and skills are made from it. `read_trace` reads the traces of
-other programs and recognises a file by its content.
-
-    readers         one file a format
-    redaction       takes secrets and home folders out of a trace
-    formats         Format: how a kind of file is recognized and read; TraceBuilder
-    values          values out of files in which anything may be missing
-    sessions        the sessions that agents keep on this machine: `claude-code:last`
+readers         one file per format
+redaction       takes secrets and home folders out of a trace
+formats         `read_trace`; Format: how a kind of file is recognized and read; TraceBuilder
+values          values out of files in which anything may be missing
+sessions        the sessions that agents keep on this machine: `claude-code:last`
 """
 
 from __future__ import annotations

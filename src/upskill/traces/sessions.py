@@ -11,8 +11,8 @@ from pathlib import Path
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
-from upskill.traces import FORMATS, Trace
-from upskill.traces.formats import Format, read_trace
+from upskill.traces import FORMATS
+from upskill.traces.formats import Format
 
 LAST = "last"
 
@@ -84,11 +84,6 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     known: Format = FORMATS.load(spec.trace_format)
     by_people = (session for session in fitting if latest and known.is_main and known.is_main(session.path))
     return next(by_people, (exact or fitting)[0]).path
-
-
-def load_trace(name: str) -> Trace:
-    """Read what a person typed: a path, or `claude-code:last`."""
-    return read_trace(find_trace(name))
 
 
 def _sessions_of(spec: AgentSpec, environment: Mapping[str, str]) -> Iterator[Session]:

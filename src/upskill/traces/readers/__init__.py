@@ -1,4 +1,4 @@
-"""Readers of trace formats, one file each; `FORMATS` in `upskill.traces` lists them.
+"""Readers of trace formats, one file each.
 
 Of agents: `claude_code`, `codex`, `opencode`, `cursor`, `gemini`, `copilot`, `pi`, `qwen`, `swe_agent`,
 `mini_swe_agent`, `openhands`, `aider`. Of other programs: `inspect_ai`, `atif`, `otel`, `claude_ai`, `messages`,

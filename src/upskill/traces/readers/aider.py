@@ -1,7 +1,6 @@
 """aider: `.aider.chat.history.md`, a Markdown file with all chats of a project.
 
-The file alone means its latest chat; `.aider.chat.history.md/2025-01-31T10:20:30` is the one that began then. What the
-model wrote is plain, the person's words are headings, and the program's are quoted. Outputs of commands often lack.
+The file alone means its latest chat; `.aider.chat.history.md/2025-01-31T10:20:30` is the one that began then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """ATIF: the Agent Trajectory Interchange Format, version 1, as Harbor writes it to `trajectory.json`.
 
-It is also how we write a trace of our own to a file. What the format has no field for (whether a call failed, how long
-it took) is under `extra`, where anything is allowed.
+It is also how we write a trace of our own to a file. What the format has no field for is under `extra`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """OpenTelemetry spans of the GenAI conventions: OTLP as JSON, or a span in each object, however they are laid out.
 
-Every request to a model repeats what was said before, so a message is told where it comes first. A file with several
-traces means its latest; `spans.jsonl/TRACE` is one of them.
+A file with several traces means its latest; `spans.jsonl/TRACE` is one of them.
 """
 
 from __future__ import annotations

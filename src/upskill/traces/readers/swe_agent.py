@@ -1,7 +1,6 @@
 """SWE-agent: the `.traj` files of its runs, and its demonstrations, in which there is only the history.
 
-`trajectory` has every action with its whole output; `history` has what the model was sent, where outputs end in a
-prompt and the last is missing, but also the request and the arguments of function calls.
+`trajectory` has every action with its whole output; `history` has the request and the arguments of function calls.
 """
 
 from __future__ import annotations

@@ -1,5 +1,1 @@
-"""Redaction takes secrets and home folders out of a trace.
-
-- `redact`: the entry point
-- `rules`: the table of rules, one row for each kind of secret
-"""
+"""Redaction takes secrets and home folders out of a trace: `redact`, by the table of `rules`."""

@@ -1,8 +1,7 @@
 """Redact: take secrets, e-mail addresses and home folders out of text and traces before they are sent or stored.
 
-What the rules find is replaced by `[REDACTED kind]` and counted by kind; a home folder becomes `~`. A value that was
-found once is replaced everywhere else, also in base64, hex or percent signs; a short one only where it is a whole word.
-Redacting twice changes nothing.
+A value that was found once is replaced everywhere else, also in base64, hex or percent signs; a short one only where it
+is a whole word. Redacting twice changes nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The rules by which secrets are recognized, by their own shape or by their surroundings: one row of a table for each.
 
-A value without a shape of its own is a secret because of what is before it, unless it is a variable, a placeholder, an
-expression, or a plain word where a secret would be rare. To add a rule, add a row to the section that fits: the kind,
-the hints, the pattern with the secret in the group `value`, and a function that tells secrets from what looks like one.
-Then add examples to tests/fixtures/secrets. A kind is decided by the first rule that matches.
+To add a rule, add a row to the section that fits, and examples to tests/fixtures/secrets. A kind is decided by the
+first rule that matches.
 """
 
 from __future__ import annotations
