@@ -45,9 +45,7 @@ def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
     """
     target = Path(path)
     if os.path.lexists(target) and (refusal := _not_ours(target, marker)):
-        raise UsageError(
-            f"{target}: {refusal}", "Name a folder that is not there yet, or an export that nobody has changed."
-        )
+        raise UsageError(f"{target}: {refusal}", "Name a folder that is not there yet, or an unchanged export.")
     with replaced_folder(target) as fresh:
         yield fresh
         (fresh / marker).touch()  # the last: whatever is newer is somebody else's

@@ -73,17 +73,13 @@ class Settings(BaseModel):
     scope: Literal["cases", "suite"] = _setting(
         "cases", "What --until-decided decides about: tasks like these cases, or this exact suite."
     )
-    target_pass_rate: float | None = _setting(
-        None, "Name the cheapest model and arm with this pass rate, in percent.", ge=0, le=100
-    )
+    target_pass_rate: float | None = _setting(None, "Name the cheapest that passes this percentage.", ge=0, le=100)
     making_cost: float | None = _setting(None, "US dollars the skill cost (default: as in skill_meta.json).", ge=0)
     strict_suite: bool = _setting(False, "Refuse a suite with a case that a know-nothing answer passes.")
     gpu: bool = _setting(False, "Show the NVIDIA GPU in the sandbox, as `gpu: true` of a case does; trials take turns.")
     max_turns: int | None = _setting(None, "Most turns of an agent (default 20; a teacher 60; in `trigger` 3).", ge=1)
     trial_tokens: int | None = _setting(None, "Most tokens of an agent in one trial.", ge=1)
-    trial_timeout: float | None = _setting(
-        None, "Most seconds of an agent in a trial (default 600; a teacher 1800).", gt=0
-    )
+    trial_timeout: float | None = _setting(None, "Most seconds of an agent (default 600; a teacher 1800).", gt=0)
     ray_address: str = _setting("", "Ray cluster to join; without one, RAY_ADDRESS, or one that is started here.")
     trial_cpus: float | None = _setting(None, "With Ray: CPUs that a trial needs (default 1).", ge=0)
     trial_gpus: float | None = _setting(None, "With Ray: GPUs that a trial needs.", ge=0)

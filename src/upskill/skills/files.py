@@ -83,9 +83,8 @@ def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> Skill
             why = "runs in a circle" if not isinstance(error, FileNotFoundError) else f"leads nowhere ({target})"
             raise UsageError(f"{path}: this symbolic link {why}", "Remove it, or put the file itself there.") from error
         if not inside or Path(target).is_absolute():
-            raise UsageError(
-                f"{path}: this symbolic link leads out of the skill ({target})", "Put the file itself there."
-            )
+            why = f"leads out of the skill ({target})"
+            raise UsageError(f"{path}: this symbolic link {why}", "Put the file itself there.")
         return SkillFile(name, link=target)
     if not stat.S_ISREG(info.st_mode):
         raise UsageError(f"{path}: is neither a file nor a folder", "Remove it from the skill.")

@@ -145,9 +145,8 @@ def _strictness_problems(head: str) -> list[Problem]:
         yaml.AnchorToken: "the frontmatter uses an anchor (&…); write the value out, or put it in quotes",
         yaml.TagToken: "the frontmatter uses a tag (!…); leave it out, or put the value in quotes",
     }
-    tokens = {
-        type(token) for token in cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
-    }
+    scanned = cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
+    tokens = {type(token) for token in scanned}
     return [Problem("error", message, is_style=True) for kind, message in words.items() if kind in tokens]
 
 

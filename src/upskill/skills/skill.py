@@ -292,9 +292,8 @@ def find_skills(folder: str | Path) -> Iterator[Path]:
         try:
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
         except OSError as error:
-            raise UsageError(
-                f"{here}: cannot be read: {describe_error(error)}", "Name a folder with skills in it."
-            ) from error
+            why = f"{here}: cannot be read: {describe_error(error)}"
+            raise UsageError(why, "Name a folder with skills in it.") from error
         if any(entry.name in (MANIFEST, "skill.md") and entry.is_file() for entry in entries):
             yield here
             continue

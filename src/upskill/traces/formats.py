@@ -288,7 +288,7 @@ class TraceBuilder:
     def choose_session(self, names: list[str], kind: str, *, latest: bool = False) -> str:
         """The one of several in a file that the path names, `FILE/NAME`, or else the last or the first of them."""
         file, name = split_path(self.path)
-        if name in names:
+        if name and name in names:
             return name
         if name:
             hint = f"The latest are: {', '.join(names[-5:])}."
@@ -319,14 +319,9 @@ class TraceBuilder:
         self._last[call_id] = len(self.steps)
         self._add(call_id, "tool", tool=tool, arguments=parse_arguments(arguments))
 
-    def add_done(
-        self, tool: str, arguments: object, output: str, status: Status, *, call_id: str = "", **more: Any
-    ) -> None:
-        """Add a call together with its result."""
-        if call_id:
-            self._last[call_id] = len(self.steps)
-        arguments = parse_arguments(arguments)
-        self._add(call_id, "tool", tool=tool, arguments=arguments, output=output, status=status, **more)
+    def add_done(self, tool: str, arguments: object, output: str, status: Status, **more: Any) -> None:
+        """Add a call together with its result; `more` are other fields of the step."""
+        self._add("", "tool", tool=tool, arguments=parse_arguments(arguments), output=output, status=status, **more)
 
     def has_call(self, call_id: str) -> bool:
         return bool(call_id) and call_id in self._last

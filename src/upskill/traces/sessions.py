@@ -61,9 +61,8 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
             return Path(name)
         if colon and len(agent) > 1 and not set(agent) & set("/\\."):
             _find_agent(agent, f"Agents: {', '.join(SESSION_AGENTS)}; for example claude-code:last.")
-        raise UsageError(
-            f"{name}: no such file", "Give a file, or AGENT:last; `upskill trace list` shows what is here."
-        )
+        hint = "Give a file, or AGENT:last; `upskill trace list` shows what is here."
+        raise UsageError(f"{name}: no such file", hint)
     spec = _find_agent(agent)
     sessions = find_sessions(agent, environment)
     latest = session_name in (LAST, "")

@@ -29,9 +29,8 @@ BY_PROGRAM = ("# Fix any errors below", "I ran this command:")
 
 
 def detects(sample: Sample) -> bool:
-    return _BEGAN.search(sample.text) is not None or (
-        sample.path.name == FILE and f"\n{_USER}" in "\n" + sample.text.replace("\r\n", "\n")
-    )
+    is_typed = re.search(rf"^{_USER}", sample.text, re.M) is not None
+    return _BEGAN.search(sample.text) is not None or (sample.path.name == FILE and is_typed)
 
 
 def read(path: Path) -> Trace:

@@ -112,9 +112,8 @@ def _step_to_dict(number: int, step: Step) -> dict[str, Any]:
         document["reasoning_content"] = step.text
     elif step.kind == "tool":
         call_id = f"call_{number}"
-        document["tool_calls"] = [
-            {"tool_call_id": call_id, "function_name": step.tool, "arguments": dict(step.arguments)},
-        ]
+        call = {"tool_call_id": call_id, "function_name": step.tool, "arguments": dict(step.arguments)}
+        document["tool_calls"] = [call]
         document["observation"] = {"results": [{"source_call_id": call_id, "content": step.output}]}
         extra["status"] = step.status
         if step.seconds is not None:

@@ -148,11 +148,9 @@ class _Reader(TraceBuilder):
             return
         tool = payload.text("name") or kind.removesuffix("_call")
         arguments: object = payload.get("arguments", payload.get("input", payload.get("action")))
+        self.add_call(call_id, tool, arguments)
         if kind == "web_search_call" or (kind == "local_shell_call" and not payload.get("call_id")):
-            status: Status = "ok" if payload.get("status") == "completed" else "unknown"
-            self.add_done(tool, arguments, "", status, call_id=call_id)
-        else:
-            self.add_call(call_id, tool, arguments)
+            self.extend_call(call_id, status="ok" if payload.get("status") == "completed" else None)
 
     def output(self, call_id: str, output: object) -> None:
         text, status, seconds = _unwrap_output(output)

@@ -27,10 +27,8 @@ def detects(sample: Sample) -> bool:
     document = as_row(sample.document)
     if document.text("trajectory_format").startswith("mini-swe-agent") or "mini_version" in document.child("info"):
         return True
-    messages = [as_row(item) for item in (as_list(sample.document) or document.array("messages"))[:20]]
-    return any(
-        message.get("role") == "user" and _CODE.match(content_text(message.get("content"))) for message in messages
-    )
+    rows = map(as_row, (as_list(sample.document) or document.array("messages"))[:20])
+    return any(row.get("role") == "user" and _CODE.match(content_text(row.get("content"))) for row in rows)
 
 
 def read(path: Path) -> Trace:

@@ -104,7 +104,8 @@ class _Reader(TraceBuilder):
                 status = "error"
         self.at, end = iso_time(time.get("start")), iso_time(time.get("end"))
         seconds = seconds_between(self.at, end) if status != "unknown" else None
-        self.add_done(part.text("tool"), state.get("input"), output, status, call_id=call_id, seconds=seconds)
+        self.add_call(call_id, part.text("tool"), state.get("input"))
+        self.extend_call(call_id, output=output, status=status, seconds=seconds)
         if child := metadata.text("sessionId"):
             self.spawned.append((call_id, child))
 

@@ -17,11 +17,9 @@ SHELL = "bash"  # where a model writes its commands as text
 
 def detects(sample: Sample) -> bool:
     document = as_row(sample.document)
-    steps = document.children("trajectory")[:3]
-    history = document.children("history")[:5]
-    return any("action" in step and "observation" in step for step in steps) or any(
-        "role" in message and ("message_type" in message or "thought" in message) for message in history
-    )
+    steps = [row for row in document.children("trajectory")[:3] if "action" in row and "observation" in row]
+    messages = [row for row in document.children("history")[:5] if "message_type" in row or "thought" in row]
+    return bool(steps) or any("role" in message for message in messages)
 
 
 def read(path: Path) -> Trace:

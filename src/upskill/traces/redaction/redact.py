@@ -133,12 +133,10 @@ class Redactor:
         """Forget the plain words that are all over the texts: they are names that also served as a password."""
         plain = [word for word in self.words if word.isalpha()]
         if plain:
-            uses = Counter(
-                word for text in texts for word in plain if word in text for _ in _whole_word(word).finditer(text)
-            )
-            for word in plain:
-                if uses[word] > MAX_USES:
-                    del self.words[word]
+            uses = Counter[str]()
+            for text in texts:
+                uses.update({word: len(_whole_word(word).findall(text)) for word in plain if word in text})
+            self.words = {word: kind for word, kind in self.words.items() if uses[word] <= MAX_USES}
 
     def replace_known(self, value: Any) -> Any:
         """Replace the values that were found before."""
