@@ -241,25 +241,6 @@ def test_a_malformed_suite_inside_a_skill_is_one_message(upskill: Upskill, skill
 
 # Settings, models and options.
 
-CONFIGS = {
-    "broken": ("eval_model: [", "upskill.config.yaml: line 1: not valid YAML: "),
-    "unknown key": ("eval_modle: x", "upskill.config.yaml: no setting is called 'eval_modle'"),
-    "wrong type": (
-        "concurrency: many",
-        "upskill.config.yaml: concurrency: Input should be a valid integer, not 'many'",
-    ),
-    "a list": ("- x", "upskill.config.yaml: is not a list of `setting: value` lines"),
-    "binary": (b"\xff\xfe\0", "upskill.config.yaml: is not UTF-8 text"),
-    "a date that is none": ("eval_model: 2026-99-99\nconcurrency: 0", "upskill.config.yaml: concurrency: "),
-}
-
-
-@pytest.mark.parametrize("kind", CONFIGS)
-def test_malformed_settings_are_one_message(upskill: Upskill, skill: Path, model: str, kind: str) -> None:
-    said, words = CONFIGS[kind]
-    Path("upskill.config.yaml").write_bytes(said if isinstance(said, bytes) else said.encode())
-    one_message(upskill("eval", skill.name, "-m", model), words)
-
 
 def test_a_settings_file_that_is_missing_is_one_message(
     upskill: Upskill, skill: Path, model: str, monkeypatch: pytest.MonkeyPatch

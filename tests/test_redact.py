@@ -134,15 +134,11 @@ def test_the_code_of_this_package_is_left_alone() -> None:
 
 
 def test_secrets_and_near_misses_are_told_apart_in_both_halves_of_the_corpus() -> None:
-    corpus = read_corpus()
-    documented = " ".join((REPOSITORY / "docs/how-to/generate.md").read_text(encoding="utf-8").split())
-    for half in ("seen", "unseen", "all"):
-        found = measure([sample for sample in corpus if half in (sample.half, "all")])
-        assert min(found.recall, found.precision) >= 0.95, (half, found.missed, found.false_alarms)
-        if half == "all":
-            assert min(found.positives, found.negatives) >= 150
-        row = f"| {half} | {found.positives} | {found.negatives} | {found.recall:.1%} | {found.precision:.1%} |"
-        assert row in documented.replace(" %", "%"), row
+    for half in ("seen", "unseen"):
+        found = measure([sample for sample in read_corpus() if sample.half == half])
+        assert min(found.positives, found.negatives) >= 75
+        assert len(found.missed) <= 1, found.missed
+        assert len(found.false_alarms) <= 2, found.false_alarms
 
 
 @pytest.mark.parametrize(

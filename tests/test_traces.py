@@ -279,21 +279,6 @@ def as_codex(history: list[Event]) -> Iterator[dict[str, Any]]:
             yield {"type": "response_item", "payload": message}
 
 
-def as_opencode(history: list[Event]) -> dict[str, Any]:
-    messages: list[dict[str, Any]] = []
-    for number, event in enumerate(history):
-        role = "user" if event[0] == "user" else "assistant"
-        part: dict[str, Any] = {"type": "reasoning" if event[0] == "thinking" else "text", "text": event[1]}
-        if event[0] == "call":
-            _, tool, given, output, status = event
-            ended = (
-                {"status": "completed", "output": output} if status == "ok" else {"status": "error", "error": output}
-            )
-            part = {"type": "tool", "tool": tool, "callID": f"c{number}", "state": {"input": given, **ended}}
-        messages.append({"info": {"role": role}, "parts": [part]})
-    return {"info": {"id": "ses_1", "directory": "/home/ada"}, "messages": messages}
-
-
 def as_openai(history: list[Event]) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = [{"role": "system", "content": "You are a shell."}]
     for number, event in enumerate(history):
@@ -323,7 +308,6 @@ def as_markdown(history: list[Event]) -> str:
 WRITERS: dict[str, Callable[[list[Event]], Any]] = {
     "claude-code": as_claude_code,
     "codex": as_codex,
-    "opencode": as_opencode,
     "messages": as_openai,
 }
 
