@@ -206,7 +206,7 @@ calls = st.tuples(
 )
 turns = st.tuples(st.sampled_from(["user", "assistant", "thinking"]), safe)
 histories = st.lists(st.one_of(turns, calls), max_size=8)
-plain_words = st.from_regex(r"[a-z]{1,8}( [a-z]{1,8}){0,4}", fullmatch=True).filter(lambda text: not text.endswith(":"))
+plain_words = st.lists(st.text("abcdefgh", min_size=1, max_size=8), min_size=1, max_size=5).map(" ".join)
 plain_histories = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["user", "assistant"]), plain_words),
@@ -497,9 +497,9 @@ def test_the_items_of_the_responses_api_and_streams_of_vercel_are_messages(tmp_p
 
 
 def test_a_long_session_is_read_whole_with_little_memory(tmp_path: Path) -> None:
-    output = "x" * 1500
+    output = "x" * 4500
     history: list[Event] = [
-        ("call", "Bash", {"command": f"step {number}"}, f"{number} {output}", "ok") for number in range(3000)
+        ("call", "Bash", {"command": f"step {number}"}, f"{number} {output}", "ok") for number in range(1000)
     ]
     path = write_lines(tmp_path / "long.jsonl", list(as_claude_code(history)))
     assert path.stat().st_size > 5_000_000
@@ -510,8 +510,8 @@ def test_a_long_session_is_read_whole_with_little_memory(tmp_path: Path) -> None
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(trace.calls) == 3000
-    assert trace.calls[-1].output == f"2999 {output}"
+    assert len(trace.calls) == 1000
+    assert trace.calls[-1].output == f"999 {output}"
     assert peak < 60_000_000
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -91,19 +92,13 @@ class Sample:
         return rows
 
     @cached_property
-    def _parsed(self) -> tuple[object, str]:
-        """The file as one JSON value, or why it is not one."""
-        if self.text.lstrip()[:1] not in ("{", "["):
-            return None, ""
-        try:
-            return load_document(self.path), ""
-        except UsageError as error:
-            # A file of JSON lines is no broken document, whatever the parser says about its second line.
-            return None, "" if self.rows else error.message.removeprefix(f"{self.path}: ")
-
-    @property
     def document(self) -> object:
-        return None if len(self.rows) > 1 else self._parsed[0]
+        """The file as one JSON value, if it is one."""
+        if len(self.rows) > 1 or self.text.lstrip()[:1] not in ("{", "["):
+            return None
+        with suppress(UsageError):
+            return load_document(self.path)
+        return None
 
     @property
     def values(self) -> list[Any]:
@@ -123,10 +118,6 @@ class Sample:
             some = "" if self.whole and len(self.rows) < MAX_SAMPLE_ROWS else " or more"
             return f"{len(self.rows)}{some} lines of JSON" + (f" ({named})" if named else "")
         return f"{len(self.text.splitlines())} lines of text"
-
-    @property
-    def parse_error(self) -> str:
-        return self._parsed[1]
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -151,21 +142,15 @@ def open_trace(path: Path, limit: int = MAX_TRACE_BYTES) -> BinaryIO:
 
 def read_text(path: Path) -> str:
     """A whole file as text."""
-    try:
-        with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
-            return stream.read().decode("utf-8-sig", "replace")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+    with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
+        return stream.read().decode("utf-8-sig", "replace")
 
 
 def text_lines(path: Path) -> Iterator[str]:
     """The lines of a trace that is written for people."""
-    try:
-        with open_trace(path) as data, TextIOWrapper(data, "utf-8-sig", "replace", None) as stream:
-            for line in stream:
-                yield line.removesuffix("\n")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+    with open_trace(path) as data, TextIOWrapper(data, "utf-8-sig", "replace", None) as stream:
+        for line in stream:
+            yield line.removesuffix("\n")
 
 
 def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
@@ -190,12 +175,12 @@ def load_document(path: Path) -> object:
     """A whole file as one JSON value."""
     try:
         return json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path}: line {error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
-    except ValueError as error:  # a number with more digits than Python reads
-        raise UsageError(f"{path}: {error}") from error
+    except ValueError as error:
+        is_broken = isinstance(error, json.JSONDecodeError)  # else a number has more digits than Python reads
+        why = f"line {error.lineno}: not valid JSON: {error.msg}" if is_broken else error
+        raise UsageError(f"{path}: {why}") from error
 
 
 def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
@@ -225,7 +210,12 @@ def _detect_format(sample: Sample) -> str:
         known: Format = FORMATS.load(name)
         if known.detects(sample):
             return name
-    why = sample.parse_error and f": {sample.parse_error}"
+    why = ""
+    if not sample.rows and sample.text.lstrip()[:1] in ("{", "["):
+        try:
+            load_document(sample.path)
+        except UsageError as error:
+            why = error.message.removeprefix(f"{sample.path}")
     raise UsageError(
         f"{sample.path}: is not a trace in any known format{why}",
         f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:`, `Assistant:` or `$ command`.",
