@@ -52,11 +52,18 @@ class Format:
     keep the sessions of their sub-agents beside those that people start.
     """
 
+    name: str
     title: str
-    read: Callable[[Path], Trace]
+    fill: Callable[[Any], None]  # reads the file of a builder
     detects: Callable[[Sample], bool]
     sessions: Callable[[Path], list[tuple[str, float]]] | None = None
     is_main: Callable[[Path], bool] | None = None
+    builder: type[TraceBuilder] | None = None  # one of its own
+
+    def read(self, path: Path) -> Trace:
+        builder = (self.builder or TraceBuilder)(path, self.name)
+        self.fill(builder)
+        return builder.build()
 
 
 @dataclass(frozen=True)
@@ -238,7 +245,7 @@ class TraceBuilder:
         self.ids: list[str] = []  # one for each step: the id of a call, or empty
         self.usage = Usage()
         self.model = self.cwd = self.session = self.stop = self.started = ""
-        self.malformed = 0
+        self.malformed = self.turns = 0
         self.warnings: list[str] = []
         self._open: dict[str, deque[int]] = {}  # calls without a result yet
         self._last: dict[str, int] = {}  # the latest call of each id
@@ -410,6 +417,7 @@ class TraceBuilder:
             started=started,
             malformed=self.malformed,
             warnings=tuple(self.warnings),
+            turns=self.turns,
         )
 
     def _add(self, call_id: str, kind: StepKind, **fields: Any) -> None:

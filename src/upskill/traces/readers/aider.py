@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from upskill.traces import Trace, Usage
+from upskill.traces import Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder, read_text
 from upskill.traces.values import exit_status
 
@@ -33,21 +33,6 @@ def detects(sample: Sample) -> bool:
     return _BEGAN.search(sample.text) is not None or (sample.path.name == FILE and is_typed)
 
 
-def read(path: Path) -> Trace:
-    reader = _Reader(path, "aider")
-    text = read_text(path).replace("\r\n", "\n")
-    heads = list(_BEGAN.finditer(text))
-    names = ["beginning", *(f"{head[1]}T{head[2]}" for head in heads)]
-    starts, ends = [0, *(head.end() for head in heads)], [*(head.start() for head in heads), len(text)]
-    chats = {name: text[start:end] for name, start, end in zip(names, starts, ends, strict=True)}
-    # Many are started and left without a word.
-    used = {name: chat for name, chat in chats.items() if f"\n{_USER}" in "\n" + chat} or chats
-    name = reader.choose_session(list(used), "chats", latest=True)
-    reader.started = name if heads else ""
-    reader.read(used[name])
-    return reader.build()
-
-
 class _Reader(TraceBuilder):
     who = ""
     cost: float | None = None
@@ -57,8 +42,17 @@ class _Reader(TraceBuilder):
         super().__init__(path, agent)
         self.counts = [0, 0]
 
-    def read(self, text: str) -> None:
-        for who, line in _marked_lines(text):
+    def fill(self) -> None:
+        text = read_text(self.path).replace("\r\n", "\n")
+        heads = list(_BEGAN.finditer(text))
+        names = ["beginning", *(f"{head[1]}T{head[2]}" for head in heads)]
+        starts, ends = [0, *(head.end() for head in heads)], [*(head.start() for head in heads), len(text)]
+        chats = {name: text[start:end] for name, start, end in zip(names, starts, ends, strict=True)}
+        # Many are started and left without a word.
+        used = {name: chat for name, chat in chats.items() if f"\n{_USER}" in "\n" + chat} or chats
+        name = self.choose_session(list(used), "chats", latest=True)
+        self.started = name if heads else ""
+        for who, line in _marked_lines(used[name]):
             if who != self.who and (line.strip() or who != _ASSISTANT):
                 self.flush()
                 self.who = who
@@ -162,4 +156,4 @@ def _number(digits: str, thousands: str) -> int:
     return int(float(digits.replace(",", "").rstrip(".") or 0) * (1000 if thousands else 1))
 
 
-FORMAT = Format("aider chat history", read, detects)
+FORMAT = Format("aider", "aider chat history", _Reader.fill, detects, builder=_Reader)

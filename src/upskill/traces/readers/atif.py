@@ -6,8 +6,6 @@ It is also how we write a trace of our own to a file. What the format has no fie
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from upskill.traces import Status, Step, Trace, Usage
@@ -24,9 +22,8 @@ def detects(sample: Sample) -> bool:
     return known and isinstance(document.get("steps"), list)
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "atif")
-    document = as_row(load_document(path))
+def read(builder: TraceBuilder) -> None:
+    document = as_row(load_document(builder.path))
     agent_info = document.child("agent")
     builder.agent = agent_info.text("name") or "atif"
     builder.model = agent_info.text("model_name")
@@ -39,7 +36,7 @@ def read(path: Path) -> Trace:
         else:
             builder.skip(f"step {len(builder.steps) + 1} is not an object")
     builder.usage = _total(document.child("final_metrics"), builder.usage)
-    return replace(builder.build(), turns=extra.count("turns"))
+    builder.turns = extra.count("turns")
 
 
 def _read_step(builder: TraceBuilder, step: Row) -> None:
@@ -123,4 +120,4 @@ def _step_to_dict(number: int, step: Step) -> dict[str, Any]:
     return document | ({"extra": extra} if extra else {})
 
 
-FORMAT = Format("ATIF trajectory", read, detects)
+FORMAT = Format("atif", "ATIF trajectory", read, detects)

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row
 
@@ -23,20 +21,18 @@ def _messages(conversation: Row) -> list[Row]:
     return conversation.children("chat_messages")
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "claude-ai")
+def read(builder: TraceBuilder) -> None:
     rows = [row for row in map(as_row, builder.read_values()) if _messages(row)]
     conversations = sorted(rows, key=lambda row: row.text("updated_at", "created_at"))
     names = [row.text("uuid") for row in conversations]
     if not conversations:
-        return builder.build()
+        return
     builder.session = builder.choose_session(names, "conversations", latest=True)
     conversation = conversations[names.index(builder.session)]
     builder.model = conversation.text("model")
     builder.started = conversation.text("created_at")
     for message in _messages(conversation):
         _read_message(builder, message)
-    return builder.build()
 
 
 def _read_message(builder: TraceBuilder, message: Row) -> None:
@@ -61,4 +57,4 @@ def _with_id(block: Row) -> dict[str, Any]:
     return block
 
 
-FORMAT = Format("Claude.ai export", read, detects)
+FORMAT = Format("claude-ai", "Claude.ai export", read, detects)

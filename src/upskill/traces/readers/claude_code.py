@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from upskill.plain import list_or_empty, read_json
-from upskill.traces import NO_USAGE, Trace, Usage
+from upskill.traces import NO_USAGE, Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, read_usage
 
@@ -29,16 +28,16 @@ def detects(sample: Sample) -> bool:
     )
 
 
-def read(path: Path) -> Trace:
-    builder = _read_file(path)
-    for file in sorted((path.with_suffix("") / "subagents").glob("*.jsonl")):
+def read(builder: TraceBuilder) -> None:
+    _read_file(builder)
+    for file in sorted((builder.path.with_suffix("") / "subagents").glob("*.jsonl")):
         call_id = as_row(read_json(file.with_suffix(".meta.json"))).text("toolUseId")
-        builder.add_subagent(call_id, _read_file(file, file.stem))
-    return builder.build()
+        other = TraceBuilder(file, builder.agent)
+        _read_file(other, file.stem)
+        builder.add_subagent(call_id, other)
 
 
-def _read_file(path: Path, agent: str = "") -> TraceBuilder:
-    builder = TraceBuilder(path, "claude-code")
+def _read_file(builder: TraceBuilder, agent: str = "") -> None:
     seen: set[str] = set()
     used: dict[str, Usage] = {}
     for row in builder.read_lines():
@@ -73,7 +72,6 @@ def _read_file(path: Path, agent: str = "") -> TraceBuilder:
             used = {"": _total(row)}
     counted = [usage for usage in used.values() if usage.total_tokens]
     builder.usage = sum(counted, NO_USAGE) if counted else builder.usage
-    return builder
 
 
 def _read_user(builder: TraceBuilder, row: Row, message: Row) -> None:
@@ -101,4 +99,4 @@ def _total(row: Row) -> Usage:
     return replace(sum(usages, NO_USAGE), cost_usd=cost)
 
 
-FORMAT = Format("Claude Code session", read, detects)
+FORMAT = Format("claude-code", "Claude Code session", read, detects)

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from upskill.plain import list_or_empty
-from upskill.traces import Status, StepKind, Trace, Usage
+from upskill.traces import Status, StepKind, Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, exit_status, parse_object, read_usage, status_of
 
@@ -49,26 +49,6 @@ def _spawned(meta: Row) -> Row:
     return as_row(kind).child("thread_spawn") or (Row(agent_role=str(kind)) if kind else Row())
 
 
-def read(path: Path) -> Trace:
-    return _read_file(path, {path}).build()
-
-
-def _read_file(path: Path, seen: set[Path], thread: str = "") -> TraceBuilder:
-    """A session, and after the calls that started them the sessions of its sub-agents, which are files beside it."""
-    reader = _Reader(path, thread)
-    for row in reader.read_lines():
-        reader.row(row)
-    for call, other_thread in reader.spawned.items():
-        for file in sorted(path.parent.parent.glob(f"*/rollout-*{glob.escape(other_thread)}.jsonl*")):
-            if file not in seen and len(other_thread) >= 8:
-                seen.add(file)
-                other = _read_file(file, seen, other_thread)
-                _drop_copied(reader, other)
-                reader.add_subagent(call, other)
-                break
-    return reader
-
-
 def _drop_copied(builder: TraceBuilder, other: TraceBuilder) -> None:
     """Leave out what a sub-agent was given of the session that started it."""
     copied = 0
@@ -80,12 +60,26 @@ def _drop_copied(builder: TraceBuilder, other: TraceBuilder) -> None:
 
 
 class _Reader(TraceBuilder):
-    def __init__(self, path: Path, thread: str = "") -> None:
-        super().__init__(path, "codex")
-        self.subagent = thread
+    def __init__(self, path: Path, agent: str) -> None:
+        super().__init__(path, agent)
+        self.read_files = {path}
         self.spawned: dict[str, str] = {}  # the threads of sub-agents, by the call that started them
         # The same turn comes as an item and as an event, in either order.
         self.unmatched = {"item": Counter[tuple[str, str]](), "event": Counter[tuple[str, str]]()}
+
+    def fill(self) -> None:
+        """Read a session, and after the calls that started them those of its sub-agents, which are files beside it."""
+        for row in self.read_lines():
+            self.row(row)
+        for call, thread in self.spawned.items():
+            files = sorted(self.path.parent.parent.glob(f"*/rollout-*{glob.escape(thread)}.jsonl*"))
+            for file in [file for file in files if file not in self.read_files and len(thread) >= 8][:1]:
+                self.read_files.add(file)
+                other = _Reader(file, self.agent)
+                other.subagent, other.read_files = thread, self.read_files
+                other.fill()
+                _drop_copied(self, other)
+                self.add_subagent(call, other)
 
     def row(self, row: Row) -> None:
         kind, payload, self.at = row.get("type"), row.child("payload"), row.text("timestamp")
@@ -246,4 +240,4 @@ def _usage(data: Row) -> Usage:
     return read_usage(data, "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
 
-FORMAT = Format("Codex session", read, detects, is_main=is_main)
+FORMAT = Format("codex", "Codex session", _Reader.fill, detects, is_main=is_main, builder=_Reader)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from upskill.traces import Trace, Usage
+from upskill.traces import Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, read_usage, status_of
 
@@ -16,19 +16,6 @@ def detects(sample: Sample) -> bool:
     return any(isinstance(row.get("data"), dict) and _EVENT.fullmatch(row.text("type")) for row in sample.rows)
 
 
-def read(path: Path) -> Trace:
-    reader = _Reader(path, "copilot")
-    for row in reader.read_lines():
-        data = row.child("data")
-        started_by = data.text("parentToolCallId")
-        reader.at = row.text("timestamp")
-        reader.subagent = reader.agents.get(started_by, started_by) or row.text("agentId")
-        reader.event(row.text("type"), data)
-    if not reader.usage.total_tokens:
-        reader.usage = Usage(0, reader.written)
-    return reader.build()
-
-
 class _Reader(TraceBuilder):
     written = 0  # tokens
     thought = ""
@@ -36,6 +23,16 @@ class _Reader(TraceBuilder):
     def __init__(self, path: Path, agent: str) -> None:
         super().__init__(path, agent)
         self.agents: dict[str, str] = {}  # sub-agents by the call that started them
+
+    def fill(self) -> None:
+        for row in self.read_lines():
+            data = row.child("data")
+            started_by = data.text("parentToolCallId")
+            self.at = row.text("timestamp")
+            self.subagent = self.agents.get(started_by, started_by) or row.text("agentId")
+            self.event(row.text("type"), data)
+        if not self.usage.total_tokens:
+            self.usage = Usage(0, self.written)
 
     def event(self, kind: str, data: Row) -> None:
         if not self.subagent:
@@ -90,4 +87,4 @@ class _Reader(TraceBuilder):
             self.add_call(call_id, tool, data.get("arguments"))
 
 
-FORMAT = Format("Copilot CLI session", read, detects)
+FORMAT = Format("copilot", "Copilot CLI session", _Reader.fill, detects, builder=_Reader)

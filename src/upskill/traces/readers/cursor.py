@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from upskill.plain import as_list
-from upskill.traces import Status, Trace
+from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, status_of
 
@@ -22,9 +21,8 @@ def detects(sample: Sample) -> bool:
     )
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "cursor")
-    builder.session = path.stem
+def read(builder: TraceBuilder) -> None:
+    builder.session = builder.path.stem
     for row in builder.read_lines():
         builder.at = row.text("timestamp") or iso_time(row.get("timestamp_ms"))
         kind, message = row.text("type"), row.child("message")
@@ -44,7 +42,6 @@ def read(path: Path) -> Trace:
         elif role:
             content = message.get("content", row.get("content"))
             builder.add_content(role, _strip_tags(content) if role == "user" else content, status="unknown")
-    return builder.build()
 
 
 def _strip_tags(content: object) -> object:
@@ -96,4 +93,4 @@ def _output(result: object) -> str:
     return content_text(result)
 
 
-FORMAT = Format("Cursor transcript", read, detects)
+FORMAT = Format("cursor", "Cursor transcript", read, detects)

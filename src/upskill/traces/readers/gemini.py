@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list, list_or_empty
-from upskill.traces import Status, Trace
+from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, has_parts, parts_usage, response_output
 from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
@@ -52,9 +51,8 @@ def _is_event(row: Row) -> bool:
     return kind == "message" and "role" in row and isinstance(row.get("content"), str) and "timestamp" in row
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "gemini")
-    sample = Sample.open(path)
+def read(builder: TraceBuilder) -> None:
+    sample = Sample.open(builder.path)
     if any(_is_event(row) for row in sample.rows):
         _read_stream(builder)
     elif _has_contents(sample):
@@ -62,10 +60,9 @@ def read(path: Path) -> Trace:
     elif len(sample.rows) > 1:
         _read_chat_lines(builder)
     else:
-        chat = as_row(load_document(path))
+        chat = as_row(load_document(builder.path))
         _read_metadata(builder, chat)
         _read_chat(builder, chat.children("messages"))
-    return builder.build()
 
 
 def _read_contents(builder: TraceBuilder, document: object) -> None:
@@ -159,4 +156,4 @@ def _response_text(result: object) -> str:
     return "\n".join(texts)
 
 
-FORMAT = Format("Gemini session", read, detects)
+FORMAT = Format("gemini", "Gemini session", read, detects)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, open_trace
 from upskill.traces.readers.inspect_logs import ARCHIVE, samples_of, unpack_log
 from upskill.traces.values import Row, as_row, content_text, read_usage
@@ -16,14 +13,13 @@ def detects(sample: Sample) -> bool:
     return bool(samples_of(sample.document))
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "inspect")
-    with open_trace(path) as stream:
+def read(builder: TraceBuilder) -> None:
+    with open_trace(builder.path) as stream:
         packed = stream.read(len(ARCHIVE)) == ARCHIVE
-        log = unpack_log(ARCHIVE + stream.read(), str(path)) if packed else load_document(path)
+        log = unpack_log(ARCHIVE + stream.read(), str(builder.path)) if packed else load_document(builder.path)
     samples = {_name(sample): sample for sample in samples_of(log)}
     if not samples:
-        return builder.build()
+        return
     builder.session = builder.choose_session(list(samples), "samples")
     sample = samples[builder.session]
     for message in sample.children("messages"):
@@ -37,7 +33,6 @@ def read(path: Path) -> Trace:
         builder.stop = choice.text("stop_reason")
     for name, score in sample.child("scores").items():
         builder.add_text("system", f"[{name} scored it {as_row(score).get('value')}]")
-    return builder.build()
 
 
 def _name(sample: Row) -> str:
@@ -57,4 +52,4 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         builder.add_tool_calls(message)
 
 
-FORMAT = Format("inspect_ai log", read, detects)
+FORMAT = Format("inspect", "inspect_ai log", read, detects)

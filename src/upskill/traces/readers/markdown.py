@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Literal
 
-from upskill.traces import StepKind, Trace
+from upskill.traces import StepKind
 from upskill.traces.formats import Format, Sample, TraceBuilder, text_lines
 from upskill.traces.values import continue_command, typed_status
 
@@ -48,14 +47,6 @@ def _speaker(line: str) -> tuple[str, str] | None:
     return None
 
 
-def read(path: Path) -> Trace:
-    reader = _Reader(path, "markdown")
-    for line in text_lines(path):
-        reader.line(line)
-    reader.flush()
-    return reader.build()
-
-
 class _Reader(TraceBuilder):
     """Collects lines until someone else speaks, or until a command begins."""
 
@@ -63,6 +54,11 @@ class _Reader(TraceBuilder):
     tool, command = "shell", ""
     fence = ""  # the fence of the block we are in
     block: Literal["console", "output", "text"] = "text"
+
+    def fill(self) -> None:
+        for line in text_lines(self.path):
+            self.line(line)
+        self.flush()
 
     def line(self, line: str) -> None:
         if (fence := _FENCE.match(line)) and self._read_fence(fence):
@@ -133,4 +129,4 @@ class _Reader(TraceBuilder):
         self.lines, self.tool, self.command, self.kind = [], "shell", "", next_kind
 
 
-FORMAT = Format("text transcript", read, detects)
+FORMAT = Format("markdown", "text transcript", _Reader.fill, detects, builder=_Reader)

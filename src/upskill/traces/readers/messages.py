@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list, list_or_empty
-from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, is_object, read_usage
 
@@ -43,10 +41,8 @@ def _messages_in(message: Row) -> list[Any]:
     return []
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "messages")
+def read(builder: TraceBuilder) -> None:
     _read_all(builder, builder.read_values())
-    return builder.build()
 
 
 def _read_all(builder: TraceBuilder, messages: Iterable[Any]) -> None:
@@ -113,4 +109,4 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
             builder.add_call(f"function {name}", name, call.get("arguments"))
 
 
-FORMAT = Format("OpenAI or Anthropic messages", read, detects)
+FORMAT = Format("messages", "OpenAI or Anthropic messages", read, detects)

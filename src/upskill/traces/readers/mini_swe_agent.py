@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from upskill.plain import as_list
-from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, status_of
 
@@ -31,29 +30,26 @@ def detects(sample: Sample) -> bool:
     return any(row.get("role") == "user" and _CODE.match(content_text(row.get("content"))) for row in rows)
 
 
-def read(path: Path) -> Trace:
-    reader = _Reader(path, "mini-swe-agent")
-    document = load_document(path)
-    fields = as_row(document)
-    info = fields.child("info")
-    config = info.child("config")
-    reader.model = config.child("model").text("model_name")
-    reader.cwd = config.child("environment").text("cwd")
-    reader.session = fields.text("instance_id")
-    reader.stop = info.text("exit_status")
-    for item in as_list(document) or fields.array("messages"):
-        reader.message(as_row(item))
-    cost = info.child("model_stats").number("instance_cost")
-    reader.usage = replace(reader.usage, cost_usd=cost if reader.usage.total_tokens else None)
-    return reader.build()
-
-
 class _Reader(TraceBuilder):
     number = 0
 
     def __init__(self, path: Path, agent: str) -> None:
         super().__init__(path, agent)
         self.waiting: list[str] = []  # calls without a result
+
+    def fill(self) -> None:
+        document = load_document(self.path)
+        fields = as_row(document)
+        info = fields.child("info")
+        config = info.child("config")
+        self.model = config.child("model").text("model_name")
+        self.cwd = config.child("environment").text("cwd")
+        self.session = fields.text("instance_id")
+        self.stop = info.text("exit_status")
+        for item in as_list(document) or fields.array("messages"):
+            self.message(as_row(item))
+        cost = info.child("model_stats").number("instance_cost")
+        self.usage = replace(self.usage, cost_usd=cost if self.usage.total_tokens else None)
 
     def message(self, message: Row) -> None:
         role, text = message.text("role"), content_text(message.get("content"))
@@ -109,4 +105,4 @@ class _Reader(TraceBuilder):
         self.add_result(call, output, status_of(code))
 
 
-FORMAT = Format("mini-swe-agent trajectory", read, detects)
+FORMAT = Format("mini-swe-agent", "mini-swe-agent trajectory", _Reader.fill, detects, builder=_Reader)

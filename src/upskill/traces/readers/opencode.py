@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from upskill.errors import UsageError
-from upskill.traces import Status, Trace, Usage
+from upskill.traces import Status, Usage
 from upskill.traces.formats import SQLITE, Format, Sample, TraceBuilder, load_document, split_path
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
 
@@ -32,32 +32,29 @@ def detects(sample: Sample) -> bool:
     return _is_stored(sample.path, document)
 
 
-def read(path: Path) -> Trace:
-    reader = _Reader(path)
-    sample = Sample.open(path)
-    if sample.data.startswith(SQLITE):
-        database, session = split_path(path)
-        with _connect(database) as connection:
-            latest = [session_id for session_id, _ in _main_sessions(connection)[:1]]
-            if not session and not latest:
-                raise UsageError(f"{path}: there is no session in it")
-            reader.read_database(connection, session or latest[0])
-    elif any("sessionID" in row and "part" in row for row in sample.rows):
-        reader.read_stream()
-    elif _is_stored(path, document := as_row(load_document(path))):
-        reader.read_storage(path, document)
-    else:
-        reader.read_info(document.child("info"))
-        for message in document.children("messages"):
-            reader.read_message(message.child("info"), message.children("parts"))
-    return reader.build()
-
-
 class _Reader(TraceBuilder):
-    def __init__(self, path: Path, subagent: str = "") -> None:
-        super().__init__(path, "opencode")
+    def __init__(self, path: Path, agent: str, subagent: str = "") -> None:
+        super().__init__(path, agent)
         self.subagent = subagent
         self.spawned: list[tuple[str, str]] = []  # calls, and the sessions that they started
+
+    def fill(self) -> None:
+        sample = Sample.open(self.path)
+        if sample.data.startswith(SQLITE):
+            database, session = split_path(self.path)
+            with _connect(database) as connection:
+                latest = [session_id for session_id, _ in _main_sessions(connection)[:1]]
+                if not session and not latest:
+                    raise UsageError(f"{self.path}: there is no session in it")
+                self.read_database(connection, session or latest[0])
+        elif any("sessionID" in row and "part" in row for row in sample.rows):
+            self.read_stream()
+        elif _is_stored(self.path, document := as_row(load_document(self.path))):
+            self.read_storage(self.path, document)
+        else:
+            self.read_info(document.child("info"))
+            for message in document.children("messages"):
+                self.read_message(message.child("info"), message.children("parts"))
 
     def read_info(self, info: Row) -> None:
         self.session = info.text("id")
@@ -132,7 +129,7 @@ class _Reader(TraceBuilder):
         for call, child in self.spawned:
             file = path.parent / f"{child}.json"
             if file.is_file():
-                other = _Reader(file, child)
+                other = _Reader(file, self.agent, child)
                 other.read_storage(file, self.load_stored(file))
                 self.add_subagent(call, other)
 
@@ -153,7 +150,7 @@ class _Reader(TraceBuilder):
             parts = connection.execute("SELECT data FROM part WHERE message_id = ? ORDER BY id", (message_id,))
             self.read_message(self.decode(data), [self.decode(part) for (part,) in parts])
         for call, child in self.spawned:
-            other = _Reader(self.path, child)
+            other = _Reader(self.path, self.agent, child)
             with suppress(UsageError):  # the sub-agent's session was deleted
                 other.read_database(connection, child)
                 self.add_subagent(call, other)
@@ -199,4 +196,4 @@ def _main_sessions(connection: sqlite3.Connection) -> list[tuple[str, float]]:
     return [(str(session_id), float(changed or 0) / 1000) for session_id, changed in connection.execute(query)]
 
 
-FORMAT = Format("opencode session", read, detects, _list_sessions)
+FORMAT = Format("opencode", "opencode session", _Reader.fill, detects, _list_sessions, builder=_Reader)

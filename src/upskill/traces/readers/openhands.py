@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list
-from upskill.traces import Status, Trace
+from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, is_object, read_usage, status_of
 
@@ -41,15 +40,13 @@ def _is_event(value: object) -> bool:
     return (is_action or is_observation) and ("source" in event or "cause" in event or "id" in event)
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "openhands")
+def read(builder: TraceBuilder) -> None:
     rows = builder.read_values()
     tasks = [as_row(row) for row in rows if is_object(row) and not _is_event(row)]
     if tasks:
         rows = [_choose(builder, tasks)]
     for event in (event for row in rows for event in _events_in(row)):
         _read_event(builder, as_row(event))
-    return builder.build()
 
 
 def _choose(builder: TraceBuilder, tasks: list[Row]) -> Row:
@@ -162,4 +159,4 @@ def _read_present_action(builder: TraceBuilder, event: Row, call: str) -> None:
         builder.add_call(call or event.text("id"), tool or action.text("kind"), arguments)
 
 
-FORMAT = Format("OpenHands trajectory", read, detects)
+FORMAT = Format("openhands", "OpenHands trajectory", read, detects)

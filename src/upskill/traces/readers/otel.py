@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.plain import as_list, is_deep, list_or_empty
-from upskill.traces import Status, Trace, Usage
+from upskill.traces import Status, Usage
 from upskill.traces.formats import ROLES, Format, Sample, TraceBuilder, read_text
 from upskill.traces.values import Row, as_row, content_text, is_object, iso_time, parse_arguments, seconds_between
 
@@ -38,21 +38,6 @@ def detects(sample: Sample) -> bool:
     if '"resourceSpans"' in text or '"resource_spans"' in text:
         return True
     return _SPAN.search(text) is not None and _GENAI.search(text) is not None
-
-
-def read(path: Path) -> Trace:
-    reader = _Reader(path, "otel")
-    spans = sorted((span for value in reader.load() for span in _spans_in(value)), key=lambda span: span.begin)
-    traces = list(dict.fromkeys(span.trace for span in spans if span.is_genai))
-    if traces:
-        reader.session = reader.choose_session(traces, "traces", latest=True)
-        spans = [span for span in spans if span.trace == reader.session]
-    for span in spans:
-        reader.span(span)
-    if not any(step.kind == "assistant" for step in reader.steps):
-        for span in reversed(spans):  # only the agent as a whole was recorded
-            reader.messages(span, "output")
-    return reader.build()
 
 
 @dataclass(frozen=True)
@@ -161,6 +146,18 @@ class _Reader(TraceBuilder):
         super().__init__(path, agent)
         self.seen = Counter[str]()  # messages so far
         self.waiting: dict[str, tuple[str, dict[str, Any]]] = {}  # calls without a result: tool, arguments
+
+    def fill(self) -> None:
+        spans = sorted((span for value in self.load() for span in _spans_in(value)), key=lambda span: span.begin)
+        traces = list(dict.fromkeys(span.trace for span in spans if span.is_genai))
+        if traces:
+            self.session = self.choose_session(traces, "traces", latest=True)
+            spans = [span for span in spans if span.trace == self.session]
+        for span in spans:
+            self.span(span)
+        if not any(step.kind == "assistant" for step in self.steps):
+            for span in reversed(spans):  # only the agent as a whole was recorded
+                self.messages(span, "output")
 
     def load(self) -> Iterator[object]:
         """The JSON values in a file, one a line or one after the other."""
@@ -312,4 +309,4 @@ def _contents(value: object) -> object:
     ]
 
 
-FORMAT = Format("OpenTelemetry GenAI spans", read, detects)
+FORMAT = Format("otel", "OpenTelemetry GenAI spans", _Reader.fill, detects, builder=_Reader)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from upskill.traces import Trace, Usage
+from upskill.traces import Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, as_row, content_text, read_usage, status_of
 
@@ -20,8 +18,7 @@ def detects(sample: Sample) -> bool:
     )
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "pi")
+def read(builder: TraceBuilder) -> None:
     builder.usage = Usage(cost_usd=0.0)
     for row in builder.read_branch("id", "parentId"):
         kind, builder.at = row.get("type"), row.text("timestamp")
@@ -36,7 +33,6 @@ def read(path: Path) -> Trace:
             builder.add_text("system", row.text("summary"))
         elif kind == "custom_message":
             builder.add_text("system", content_text(row.get("content")))
-    return builder.build()
 
 
 def _read_message(builder: TraceBuilder, message: Row) -> None:
@@ -69,4 +65,4 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         builder.add_text("system", message.text("summary") or content_text(content))
 
 
-FORMAT = Format("Pi session", read, detects)
+FORMAT = Format("pi", "Pi session", read, detects)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from upskill.traces import StepKind, Trace
+from upskill.traces import StepKind
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, parts_usage
 from upskill.traces.values import Row, as_row, content_text
@@ -18,11 +16,9 @@ def detects(sample: Sample) -> bool:
     return any("parts" in row.child("message") or "systemPayload" in row for row in rows)
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "qwen-code")
+def read(builder: TraceBuilder) -> None:
     for row in builder.read_branch("uuid", "parentUuid"):
         _read_row(builder, row)
-    return builder.build()
 
 
 def _read_row(builder: TraceBuilder, row: Row) -> None:
@@ -46,4 +42,4 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
             add_parts(builder, speaker, Row(parts=[part]))
 
 
-FORMAT = Format("Qwen Code session", read, detects)
+FORMAT = Format("qwen-code", "Qwen Code session", read, detects)

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from pathlib import Path
 
-from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.values import Row, as_row, content_text, read_usage
 
@@ -22,9 +20,8 @@ def detects(sample: Sample) -> bool:
     return bool(steps) or any("role" in message for message in messages)
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "swe-agent")
-    document = as_row(load_document(path))
+def read(builder: TraceBuilder) -> None:
+    document = as_row(load_document(builder.path))
     info = document.child("info")
     builder.stop = info.text("exit_status")
     builder.session = document.text("environment")
@@ -38,7 +35,6 @@ def read(path: Path) -> Trace:
     stats = info.child("model_stats")
     cost = stats.number("instance_cost") if stats.count("tokens_sent") else None
     builder.usage = read_usage(stats, "tokens_sent", "tokens_received", cost=cost)
-    return builder.build()
 
 
 def _is_shown(message: Row) -> bool:
@@ -84,4 +80,4 @@ def _read_history(builder: TraceBuilder, history: list[Row]) -> None:
             _read_text(builder, message)
 
 
-FORMAT = Format("SWE-agent trajectory", read, detects)
+FORMAT = Format("swe-agent", "SWE-agent trajectory", read, detects)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from upskill.traces import Trace
 from upskill.traces.formats import Format, Sample, TraceBuilder, read_text
 from upskill.traces.values import continue_command, status_of, typed_status
 
@@ -44,11 +42,10 @@ def _has_prompt(sample: Sample) -> bool:
     return prompt is not None and bool((prompt[1] or "").strip())
 
 
-def read(path: Path) -> Trace:
-    builder = TraceBuilder(path, "terminal")
+def read(builder: TraceBuilder) -> None:
     command = ""
     output: list[str] = []
-    lines = _SCREEN.sub("", read_text(path)).split("\n")
+    lines = _SCREEN.sub("", read_text(builder.path)).split("\n")
     if header := _HEADER.match(lines[0].rstrip("\r")):
         builder.started = header[1].partition(" [")[0]
         begun = _COMMAND.search(header[1])
@@ -69,7 +66,6 @@ def read(path: Path) -> Trace:
         else:
             output.append(line)
     _add(builder, command, output)
-    return builder.build()
 
 
 def _add(builder: TraceBuilder, command: str, output: list[str], footer: str = "") -> None:
@@ -121,4 +117,4 @@ def _erase(shown: list[str], at: int, what: str) -> None:
         shown[: at + 1] = [" "] * min(at + 1, len(shown))
 
 
-FORMAT = Format("terminal transcript", read, detects)
+FORMAT = Format("terminal", "terminal transcript", read, detects)
