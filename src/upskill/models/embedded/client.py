@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sys
+from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -41,103 +42,11 @@ ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
 OnProgress = Callable[[int, int], None]  # tokens of a prompt that have been read, and all of them
 
 
-class ServerProcess:
-    """The server's process. Its log is read here and not shown; it ends with this process, however that ends."""
-
-    def __init__(self, child: asyncio.subprocess.Process, weights: Path) -> None:
-        self.weights = weights
-        self.pid = child.pid
-        self._child = child
-        self._was_ready = False
-        self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._log_reader = asyncio.create_task(self._read_log())
-        logger.info("local model server starting: %s, pid %d", weights, self.pid)
-
-    @classmethod
-    async def start(cls, weights: Path, context: int, states: Path) -> ServerProcess:
-        command = [sys.executable, "-P", "-m", "upskill.models.embedded.server"]
-        command += ["--model", str(weights), "--context", str(context), "--states", str(states)]
-        child = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=os.environ | {"OMP_WAIT_POLICY": "passive"},
-            start_new_session=True,  # Ctrl-C must not reach the server: we stop it when we are done
-        )
-        return cls(child, weights)
-
-    @property
-    def is_running(self) -> bool:
-        return self._child.returncode is None
-
-    async def wait_until_ready(self) -> tuple[str, str]:
-        """Its base URL and API key; ModelError when it ended instead."""
-        assert self._child.stdout is not None
-        try:
-            line = await self._child.stdout.readline()
-        except BaseException:
-            self._child.kill()
-            await self.stop()
-            raise
-        if not line:
-            await self.wait_for_exit(within=END_TIMEOUT)
-            await self.stop()
-            raise await self.exit_error()
-        self._was_ready = True
-        ready: Mapping[str, Any] = json.loads(line)
-        logger.info("local model server ready: %s, pid %d, port %s", self.weights.name, self.pid, ready["port"])
-        return f"http://127.0.0.1:{ready['port']}", str(ready["key"])
-
-    async def wait_for_exit(self, *, within: float) -> bool:
-        """Wait up to so many seconds for the process to end; whether it did."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._child.wait(), within)
-        return not self.is_running
-
-    async def stop(self) -> None:
-        assert self._child.stdin is not None
-        try:
-            self._child.stdin.close()  # the server ends when its standard input does
-            await self.wait_for_exit(within=STOP_TIMEOUT)
-        finally:
-            if self.is_running:
-                self._child.kill()
-            await self._child.wait()
-            logger.info("local model server stopped: pid %d, exit code %s", self.pid, self._child.returncode)
-
-    async def exit_error(self) -> ModelError:
-        """The error for a reply that never came because the server died."""
-        await asyncio.wait([self._log_reader], timeout=END_TIMEOUT)  # for its last lines
-        code = self._child.returncode or 0
-        end = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        return ModelError(
-            f"the server of the local model {self.weights.name} {end}{self._log_excerpt()}",
-            "The next call starts it again. Did it run out of memory?" if code < 0 else "",
-        )
-
-    def _log_excerpt(self) -> str:
-        """What its log says about the end: the first errors where it never got ready, otherwise the last.
-
-        The engine writes its errors from a thread, before or after the traceback that they end in.
-        """
-        lines = [line for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
-        if not self._was_ready:
-            lines.sort(key=lambda line: not re.match(r"[\d.]+ E ", line))
-        messages = list(dict.fromkeys(re.sub(r"^[\d.]+ E +", "", line) for line in lines))
-        excerpt = messages[-3:] if self._was_ready else messages[:3]
-        return ": " + safe_excerpt(" / ".join(excerpt), ()) if excerpt else ""
-
-    async def _read_log(self) -> None:
-        assert self._child.stderr is not None
-        partial = b""
-        while chunk := await self._child.stderr.read(65_536):  # not by line: one may be longer than a stream takes
-            *lines, partial = (partial + chunk).split(b"\n")
-            self._log.extend(line.decode("utf-8", "replace").rstrip() for line in lines)
-
-
 class EmbeddedServer:
-    """One server. `holds` names the state of its slot, where that is a state which others may need."""
+    """One server: its process, which ends with this one, however that ends, and what is sent to it.
+
+    `holds` names the state of its slot, where that is a state which others may need.
+    """
 
     def __init__(self, address: Address, weights: Path, context_size: int, states: Path, context: ModelContext) -> None:
         self.address = address
@@ -148,22 +57,45 @@ class EmbeddedServer:
         self.context = replace(context, retries=0)
         self.holds = ""
         self.model: StreamedModel | None = None
-        self.process: ServerProcess | None = None
+        self.process: Process | None = None
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._transport = StreamedTransport(lambda done, total: context.reading(address.name, done, total))
 
     @property
     def is_running(self) -> bool:
-        return self.process is not None and self.process.is_running
+        return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
         """Start it unless it runs. Only before a request: what a server that died knew cannot be gone on with."""
-        if self.model is None or not self.is_running:
-            await self.stop()
-            self.process = await ServerProcess.start(self.weights, self.context_size, self.states)
-            self._base_url, self._key = await self.process.wait_until_ready()
-            self.model = StreamedModel(
-                self.address, ENDPOINT, f"{self._base_url}/v1", self._key, self.context, transport=self._transport
-            )
+        if self.model is not None and self.is_running:
+            return
+        await self.stop()
+        command = [sys.executable, "-P", "-m", "upskill.models.embedded.server", "--model", str(self.weights)]
+        self.process = process = await asyncio.create_subprocess_exec(
+            *(*command, "--context", str(self.context_size), "--states", str(self.states)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=os.environ | {"OMP_WAIT_POLICY": "passive"},
+            start_new_session=True,  # Ctrl-C must not reach the server: we stop it when we are done
+        )
+        logger.info("local model server starting: %s, pid %d", self.weights, process.pid)
+        self._log.clear()
+        self._log_reader = asyncio.create_task(self._read_log(process))
+        assert process.stdout is not None
+        try:
+            line = await process.stdout.readline()
+            if not line:
+                raise await self._exit_error(process, was_ready=False)
+        except BaseException:
+            await self.stop(within=0.0)
+            raise
+        ready: Mapping[str, Any] = json.loads(line)
+        logger.info("local model server ready: %s, pid %d, port %s", self.weights.name, process.pid, ready["port"])
+        self._base_url, self._key = f"http://127.0.0.1:{ready['port']}", str(ready["key"])
+        self.model = StreamedModel(
+            self.address, ENDPOINT, f"{self._base_url}/v1", self._key, self.context, transport=self._transport
+        )
 
     async def reply(self, request: Request, *, from_state: bool) -> Reply:
         """The answer to a prompt, which is read from the state in the slot or from its beginning."""
@@ -173,48 +105,95 @@ class EmbeddedServer:
         try:
             return await model.reply(request)
         except ModelError as error:
-            if error.status is None and await process.wait_for_exit(within=10.0):
-                raise await process.exit_error() from error
+            if error.status is None and await _has_ended(process, within=10.0):
+                raise await self._exit_error(process) from error
             raise
 
     async def save(self, file: str) -> bool:
         """Save the state of the slot in this file; False where that cannot be done, as on a full disk."""
-        done = (await self._post("/slots/0?action=save", {"filename": file})).status == 200
+        done = await self._post("/slots/0?action=save", {"filename": file})
         if not done:
             (self.states / file).unlink(missing_ok=True)
         return done
 
     async def restore(self, file: str) -> bool:
-        return (await self._post("/slots/0?action=restore", {"filename": file})).status == 200
+        return await self._post("/slots/0?action=restore", {"filename": file})
 
     async def takes_system_alone(self) -> bool:
         """Whether the model's chat template can write a system message without a question after it."""
-        body = {"messages": [{"role": "system", "content": "Be brief."}]}
-        return (await self._post("/apply-template", body)).status == 200
+        return await self._post("/apply-template", {"messages": [{"role": "system", "content": "Be brief."}]})
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> Response:
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bool:
+        """Whether the server did it."""
         await self._alive()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
+        url, content = f"{self._base_url}{path}", json.dumps(body).encode()
         try:
-            return await self._transport.send(f"{self._base_url}{path}", headers, Timeouts(), json.dumps(body).encode())
+            return (await self._transport.send(url, headers, Timeouts(), content)).status == 200
         except TransportError as error:
             raise ModelError(error.message) from error
 
-    async def _alive(self) -> tuple[StreamedModel, ServerProcess]:
+    async def _alive(self) -> tuple[StreamedModel, Process]:
         if self.model is None or self.process is None:
             raise ModelError(f"{self.address.name} is closed")
-        if not self.process.is_running:
-            raise await self.process.exit_error()
+        if self.process.returncode is not None:
+            raise await self._exit_error(self.process)
         return self.model, self.process
 
-    async def stop(self) -> None:
+    async def _exit_error(self, process: Process, *, was_ready: bool = True) -> ModelError:
+        """The error for a reply that never came because the server died."""
+        await _has_ended(process, within=END_TIMEOUT)
+        await asyncio.wait([self._log_reader], timeout=END_TIMEOUT)  # for its last lines
+        code = process.returncode or 0
+        end = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return ModelError(
+            f"the server of the local model {self.weights.name} {end}{self._log_excerpt(was_ready)}",
+            "The next call starts it again. Did it run out of memory?" if code < 0 else "",
+        )
+
+    def _log_excerpt(self, was_ready: bool) -> str:
+        """What its log says about the end: the first errors where it never got ready, otherwise the last.
+
+        The engine writes its errors from a thread, before or after the traceback that they end in.
+        """
+        lines = [line for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
+        if not was_ready:
+            lines.sort(key=lambda line: not re.match(r"[\d.]+ E ", line))
+        messages = list(dict.fromkeys(re.sub(r"^[\d.]+ E +", "", line) for line in lines))
+        excerpt = messages[-3:] if was_ready else messages[:3]
+        return ": " + safe_excerpt(" / ".join(excerpt), ()) if excerpt else ""
+
+    async def _read_log(self, process: Process) -> None:
+        assert process.stderr is not None
+        partial = b""
+        while chunk := await process.stderr.read(65_536):  # not by line: one may be longer than a stream takes
+            *lines, partial = (partial + chunk).split(b"\n")
+            self._log.extend(line.decode("utf-8", "replace").rstrip() for line in lines)
+
+    async def stop(self, within: float = STOP_TIMEOUT) -> None:
         process, self.process, self.model, self.holds = self.process, None, None, ""
-        if process is not None:
-            await process.stop()
+        if process is None:
+            return
+        assert process.stdin is not None
+        try:
+            process.stdin.close()  # the server ends when its standard input does
+            await _has_ended(process, within=within)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            logger.info("local model server stopped: pid %d, exit code %s", process.pid, process.returncode)
 
     async def close(self) -> None:
         await self.stop()
         await self._transport.release()
+
+
+async def _has_ended(process: Process, *, within: float) -> bool:
+    """Whether a process has ended after so many seconds at most."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), within)
+    return process.returncode is not None
 
 
 class StreamedModel(ChatCompletionsModel):
