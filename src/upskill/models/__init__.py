@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol
 
 from upskill.errors import ModelError
 from upskill.models.keys import find_keys
@@ -32,9 +32,6 @@ from upskill.settings import Settings
 from upskill.traces import NO_USAGE, Usage
 
 logging.getLogger("upskill").addHandler(logging.NullHandler())  # silent until somebody listens
-
-if TYPE_CHECKING:
-    from upskill.models.throttling import CircuitBreaker
 
 PROVIDERS = Registry(
     "provider",
@@ -156,11 +153,7 @@ class Address:
     effort: str = ""
 
 
-def _ignore(_: str) -> None:
-    pass
-
-
-def _ignore_progress(_what: str, _done: int, _total: int) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
@@ -179,8 +172,8 @@ class ModelContext:
     # By name of a model: how many permanent errors in a row it had elsewhere, just before it was opened here.
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
     tell: Callable[[str], None] = _ignore  # a line for the person
-    progress: Callable[[str, int, int], None] = _ignore_progress  # what, bytes done, bytes in all (1: has no size)
-    reading: Callable[[str, int, int], None] = _ignore_progress  # embedded model, tokens of its prompt read, in all
+    progress: Callable[[str, int, int], None] = _ignore  # what, bytes done, bytes in all (1: has no size)
+    reading: Callable[[str, int, int], None] = _ignore  # embedded model, tokens of its prompt read, in all
 
     @classmethod
     def load(cls, settings: Settings | None = None, **changes: Any) -> ModelContext:
@@ -191,7 +184,7 @@ class ModelContext:
 
     def portable(self) -> ModelContext:
         """The same for another process."""
-        return replace(self, tell=_ignore, progress=_ignore_progress, reading=_ignore_progress)
+        return replace(self, tell=_ignore, progress=_ignore, reading=_ignore)
 
 
 async def open_model(address: Address, context: ModelContext) -> OpenModel:
@@ -205,13 +198,6 @@ class Failures(NamedTuple):
 
     in_a_row: int
     answered: bool  # it has answered at least once since it was opened
-
-
-@runtime_checkable
-class HasCircuitBreaker(Protocol):
-    """A model that is given up after too many permanent errors in a row."""
-
-    breaker: CircuitBreaker
 
 
 class StudentModel:

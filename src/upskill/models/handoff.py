@@ -45,15 +45,61 @@ class WrongAnswer(UsageError):
         )
 
 
-class _Desk:
-    """A folder of prompts and answers."""
+class HandoffModel:
+    """A folder of prompts and answers: a teacher's, in the order of its requests, or a blind one."""
 
-    blind = False
-
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, price: Price, *, blind: bool = False) -> None:
         self.name = name
         self.folder = folder
+        self.price = price  # of a blind one, whose tokens are estimated
+        self.blind = blind
         self._asked: set[str] = set()  # stems of this process
+        self._waiting: dict[str, Request] = {}  # blind ones, which are written at the end
+        self._blinded = None if blind else HandoffModel(name, folder, price, blind=True)
+
+    def blinded(self) -> HandoffModel:
+        """The same folder, for a student or a judge."""
+        return self._blinded or self
+
+    async def reply(self, request: Request) -> Reply:
+        stem = digest(request)[:12] if self.blind else self._next_stem(request)
+        self._asked.add(stem)
+        reply = self._read(stem, request)
+        if reply is None and self.blind:
+            self._waiting[stem] = request
+            raise Paused([str(self.folder / f"{stem}{PROMPT}")])
+        if reply is None:
+            self._write(stem, request)
+            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._asked)
+        if self.blind:
+            input_tokens = sum(estimate_tokens(message.text) for message in request.messages)
+            output_tokens = estimate_tokens(reply.text)
+            cost = self.price.cost(input_tokens, output_tokens)
+            reply = replace(reply, usage=Usage(input_tokens, output_tokens, cost_usd=cost))
+        return reply
+
+    async def close(self) -> None:
+        """Remove the prompts that have no answer and were not asked this time: something before them has changed."""
+        if self._asked:
+            for file in self._unanswered():
+                if _stem_of(file) not in self._asked:
+                    file.unlink(missing_ok=True)
+        for stem in sorted(self._waiting):
+            self._write(stem, self._waiting[stem])
+        self._waiting.clear()
+        if self._blinded:
+            await self._blinded.close()
+
+    def _next_stem(self, request: Request) -> str:
+        """The stem of a request's files: the one it has, or the next number."""
+        key = digest(request)[:8]
+        known = sorted(self.folder.glob(f"*-*{PROMPT}"))
+        for file in known:
+            if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
+                return _stem_of(file)
+        used = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
+        numbers = [int(head) for file in used if (head := file.name.partition("-")[0]).isdigit()]
+        return f"{max(numbers, default=0) + 1:02d}-{key}"
 
     def _read(self, stem: str, request: Request) -> Reply | None:
         """The answer to a request, if there is one."""
@@ -67,13 +113,6 @@ class _Desk:
         if request.schema is not None:
             _check_form(file, text, request)
         return Reply(text, model=self.name, file=str(file))
-
-    async def close(self) -> None:
-        """Remove the prompts that have no answer and were not asked this time: something before them has changed."""
-        if self._asked:
-            for file in self._unanswered():
-                if _stem_of(file) not in self._asked:
-                    file.unlink(missing_ok=True)
 
     def _answer(self, stem: str) -> Path | None:
         """The file of an answer. An empty one is none yet: whoever made it has still to write it."""
@@ -101,69 +140,6 @@ class _Desk:
             (self.folder / f"{stem}{PROMPT}").write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise UsageError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
-
-
-class HandoffModel(_Desk):
-    """A teacher's folder: what is asked first comes first."""
-
-    def __init__(self, name: str, folder: Path, price: Price) -> None:
-        super().__init__(name, folder)
-        self._blind = _BlindDesk(name, folder, price)
-
-    def blinded(self) -> _BlindDesk:
-        """The same folder, for a student or a judge."""
-        return self._blind
-
-    async def reply(self, request: Request) -> Reply:
-        stem = self._stem(request)
-        self._asked.add(stem)
-        if (reply := self._read(stem, request)) is None:
-            self._write(stem, request)
-            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._asked)
-        return reply
-
-    async def close(self) -> None:
-        await super().close()
-        await self._blind.close()
-
-    def _stem(self, request: Request) -> str:
-        """The stem of this request's files: the one it has, or the next number."""
-        key = digest(request)[:8]
-        known = sorted(self.folder.glob(f"*-*{PROMPT}"))
-        for file in known:
-            if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
-                return _stem_of(file)
-        used = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
-        numbers = [int(head) for file in used if (head := file.name.partition("-")[0]).isdigit()]
-        return f"{max(numbers, default=0) + 1:02d}-{key}"
-
-
-class _BlindDesk(_Desk):
-    """The folder of a student or a judge. Tokens are estimated, and cost what the settings say, if they do."""
-
-    blind = True
-
-    def __init__(self, name: str, folder: Path, price: Price) -> None:
-        super().__init__(name, folder)
-        self.price = price
-        self._waiting: dict[str, Request] = {}
-
-    async def reply(self, request: Request) -> Reply:
-        stem = digest(request)[:12]
-        self._asked.add(stem)
-        if (reply := self._read(stem, request)) is None:
-            self._waiting[stem] = request
-            raise Paused([str(self.folder / f"{stem}{PROMPT}")])
-        input_tokens = sum(estimate_tokens(message.text) for message in request.messages)
-        output_tokens = estimate_tokens(reply.text)
-        cost = self.price.cost(input_tokens, output_tokens)
-        return replace(reply, usage=Usage(input_tokens, output_tokens, cost_usd=cost))
-
-    async def close(self) -> None:
-        await super().close()
-        for stem in sorted(self._waiting):
-            self._write(stem, self._waiting[stem])
-        self._waiting.clear()
 
 
 def _stem_of(file: Path) -> str:

@@ -10,7 +10,6 @@ from upskill.models import (
     Address,
     CacheMode,
     Failures,
-    HasCircuitBreaker,
     Model,
     ModelContext,
     OpenModel,
@@ -61,9 +60,9 @@ class Models:
     def failures(self) -> dict[str, Failures]:
         """By name, of those that are open and count them."""
         return {
-            address.name: Failures(model.breaker.failures, model.breaker.answered)
+            address.name: Failures(breaker.failures, breaker.answered)
             for address, model in self._open.items()
-            if isinstance(model, HasCircuitBreaker)
+            if (breaker := getattr(model, "breaker", None))
         }
 
     async def get(self, address: Address, role: Role = "student") -> Model:

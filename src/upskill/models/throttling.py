@@ -71,18 +71,15 @@ class AdaptiveLimiter:
 
     async def acquire(self) -> float:
         """Wait for a slot; returns the time at which this call got it."""
-        if self._waiting or not self._has_room():
-            slot = asyncio.get_running_loop().create_future()
-            self._waiting.append(slot)
-            self._admit_waiting()
-            try:
-                await slot
-            except asyncio.CancelledError:
-                if slot.done() and not slot.cancelled():
-                    self.release()  # admitted and cancelled at once: the slot goes to the next
-                raise
-        else:
-            self.in_flight += 1
+        slot = asyncio.get_running_loop().create_future()
+        self._waiting.append(slot)
+        self._admit_waiting()
+        try:
+            await slot
+        except asyncio.CancelledError:
+            if slot.done() and not slot.cancelled():
+                self.release()  # admitted and cancelled at once: the slot goes to the next
+            raise
         return time.monotonic()
 
     def release(self) -> None:
@@ -120,7 +117,7 @@ class AdaptiveLimiter:
         return max(0.0, self._paused_until - time.monotonic())
 
     def _has_room(self) -> bool:
-        return self.free > 0 and time.monotonic() >= self._paused_until
+        return self.free > 0 and not self.pause
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._has_room():

@@ -25,8 +25,12 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=8192, help="tokens of prompt and answer together")
     parser.add_argument("--states", required=True, help="the folder where states of the slot are saved")
     arguments = parser.parse_args()
-    die_with_parent()
-    ready_line = reserve_stdout()
+    if sys.platform == "linux":  # die with the parent, even where that is killed outright
+        import ctypes  # noqa: PLC0415  only here
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ready_line = os.dup(1)  # standard output is for that line alone; what native code prints goes to standard error
+    os.dup2(2, 1)
     os.environ["OMP_WAIT_POLICY"] = "passive"  # spinning threads starve a small machine
     _server, ready = serve(arguments.model, arguments.context, arguments.states)
     os.write(ready_line, json.dumps(ready).encode() + b"\n")
@@ -62,21 +66,6 @@ def serve(model: str, context: int, states: str) -> tuple[object, dict[str, Any]
     settings.api_keys = [key]  # every user and every web page on this machine can reach loopback
     server: Any = native.Server(settings)
     return server, {"port": urlsplit(server.listening_address).port, "key": key}
-
-
-def die_with_parent() -> None:
-    """Have Linux kill this process with its parent, even where the parent is killed outright."""
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415  only here
-
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def reserve_stdout() -> int:
-    """A descriptor of standard output for the ready line alone; what native code prints goes to standard error."""
-    ours = os.dup(1)
-    os.dup2(2, 1)
-    return ours
 
 
 if __name__ == "__main__":
