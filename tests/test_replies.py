@@ -161,15 +161,15 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         assert done.code == (0 if "--controls" in more else 3), done.err
         return " | ".join(error["message"] for error in done.json["errors"])
 
-    assert "no reply for case 'greet-1' with seed 2 (it has seeds 0 to 1)" in errors("--repeats", 3)
+    assert "no reply for case 'greet-1', skill, seed 2 (it has seeds 0 to 1)" in errors("--repeats", 3)
     assert "the temperature was 0.7 and is 0.1" in errors("--set", "temperature=0.1")
     assert "the output limit was 4096 and is 7" in errors("--set", "max_output_tokens=7")
-    assert "case 'greet-1' in the arm placebo" in errors("--controls")
+    assert "case 'greet-1', placebo" in errors("--controls")
     suite = greetings(5)
     suite["cases"][1]["prompt"] = "Please greet the second guest."
     Path("changed.json").write_text(json.dumps(suite))
     said = errors("--tests", "changed.json")
-    assert "no reply for the case 'greet-5'" in said
+    assert "no reply for case 'greet-5', skill, seed 0 (it has no reply for that case)" in said
     assert "case 'greet-2', baseline: since" in said
     assert "the case has changed: its prompt, its files or its output limit" in said
     assert "greet-3" not in said

@@ -9,7 +9,7 @@ from upskill.cli.console import note, show_json, to_json_text, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import json_option, open_run, store_option
 from upskill.plain import counted
-from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, export_feedback, import_feedback
+from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, feedback_document, import_feedback
 from upskill.runs.stores import Run, Store
 from upskill.sandboxes import printable
 
@@ -43,7 +43,7 @@ def command(run: str, files: tuple[str, ...], output: str | None, model: str, st
         for file in files:
             _import(opened, found, file, model)
         if output:
-            text = to_json_text(export_feedback(opened, found)) + "\n"
+            text = to_json_text(feedback_document(found, opened.reviews(found))) + "\n"
             if output == "-":
                 click.echo(text, nl=False)
             else:

@@ -20,7 +20,6 @@ from upskill.plain import counted
 from upskill.runs.stores import Run, open_store
 from upskill.runs.stores.maintenance import (
     Report,
-    busy_runs,
     check_store,
     choose_runs,
     copy_store,
@@ -132,9 +131,10 @@ def prune_command(**values: Any) -> None:
         raise UsageError("nothing says what is to go", "Give --older-than, --keep or --replies.")
     with open_existing_store(options.store) as store:
         runs = choose_runs(store, options.skill, older_than=options.older_than, keep=options.keep) if chooses else []
-        if options.replies and (busy := busy_runs(store)):
-            hint = "Wait for it; its answers may be in use. Leave --replies out."
-            raise UsageError(f"{busy[0]} is being worked on", hint)
+        for run in store.runs() if options.replies else ():
+            if store.is_claimed(run):
+                hint = "Wait for it; its answers may be in use. Leave --replies out."
+                raise UsageError(f"{run.id} is being worked on", hint)
         keys = list(unused_replies(store, runs)) if options.replies else []
         if not options.as_json:
             _list(runs, len(keys) if options.replies else None)

@@ -44,7 +44,7 @@ from upskill.reports.live.pages import (
 )
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.feedback import MAX_NOTE, MAX_SEED, export_feedback
+from upskill.runs.results.feedback import MAX_NOTE, MAX_SEED, feedback_document
 from upskill.runs.stores import Review, Run, Store
 from upskill.runs.stores.rows import FeedbackVerdict
 
@@ -169,7 +169,7 @@ class LivePage:
 
     async def _feedback(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
-        document = await asyncio.to_thread(export_feedback, self.store, run)
+        document = feedback_document(run, await asyncio.to_thread(self.store.reviews, run))
         name = {"Content-Disposition": 'attachment; filename="feedback.json"'} if "download" in request.query else {}
         return web.Response(text=json.dumps(document, indent=2) + "\n", content_type="application/json", headers=name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from upskill.agents import Bounds
@@ -18,6 +17,9 @@ def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -
     # A limit that is not the suite's own was given on the command line.
     own_limit = suite.max_output_tokens if suite else None
     limit = was.max_output_tokens if was.limit_is_stated and was.max_output_tokens != own_limit else None
+    bounds = {name: value for name, value in was.bounds.items() if name in ("turns", "tokens", "seconds")}
+    if not all(value is None or (isinstance(value, int | float) and value > 0) for value in bounds.values()):
+        raise UsageError(f"{cassette.path}: its bounds are not numbers", "Get the file again.")
     judge = cassette.address(options.judge) if isinstance(options.judge, str) and options.judge else options.judge
     return replace(
         options,
@@ -28,18 +30,8 @@ def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -
         controls=options.controls or CONTROLS[0] in was.arms,
         agent=was.agent if options.agent == "chat" else options.agent,
         judge=judge or cassette.judge or "",
-        bounds=_bounds(cassette) if options.bounds == Bounds() else options.bounds,
+        bounds=replace(Bounds(), **bounds) if options.bounds == Bounds() else options.bounds,
     )
-
-
-def _bounds(cassette: Cassette) -> Bounds:
-    known = {name: value for name, value in cassette.settings.bounds.items() if name in ("turns", "tokens", "seconds")}
-    numbers = all(value is None or (isinstance(value, int | float) and value > 0) for value in known.values())
-    if not numbers:
-        raise UsageError(
-            f"{cassette.path}: its bounds are not numbers", "Get the file again, or give --set max_turns=N."
-        )
-    return replace(Bounds(), **known)
 
 
 def plan_from(plan: Plan, cassette: Cassette) -> Plan:
@@ -63,7 +55,9 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
     """Why a request of this trial has no recorded reply, as far as that can be known."""
     recorded = cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
     if recorded is None:
-        return f"{cassette.path} has no reply for {_where(cassette, trial)}"
+        seeds = sorted(cassette.seeds(trial.case))
+        known = f"it has seeds {seeds[0]} to {seeds[-1]}" if seeds else "it has no reply for that case"
+        return f"{cassette.path} has no reply for case {trial.case!r}, {trial.arm}, seed {trial.seed} ({known})"
     if recorded.error:
         return recorded.error
     here = f"case {trial.case!r}, {trial.arm}"
@@ -89,16 +83,3 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
         what = "the older skill" if plan.reference_skill and trial.arm == "baseline" else "the case"
         changed = [f"{what} has changed: its prompt, its files or its output limit"]
     return f"{here}: {was}, {' and '.join(changed)}, so this request has no reply"
-
-
-def _where(cassette: Cassette, trial: Trial) -> str:
-    if not (seeds := cassette.seeds(trial.case)):
-        return f"the case {trial.case!r}"
-    if trial.seed not in seeds:
-        return f"case {trial.case!r} with seed {trial.seed} (it has {_ranges(seeds)})"
-    return f"case {trial.case!r} in the arm {trial.arm} with seed {trial.seed}"
-
-
-def _ranges(seeds: Iterable[int]) -> str:
-    ordered = sorted(seeds)
-    return f"seed {ordered[0]}" if len(ordered) == 1 else f"seeds {ordered[0]} to {ordered[-1]}"

@@ -38,7 +38,15 @@ class Exported:
 
 def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
     """Write every reply that led to a result of this run. The same run gives the same bytes."""
-    _check_exportable(run)
+    if run.plan.replay:
+        raise UsageError(
+            f"{run.id}: was itself played from a file of replies", "Hand that file on; it has all there is."
+        )
+    if isinstance(AGENTS.load(run.plan.agent)(), ExternalAgent):
+        raise UsageError(
+            f"{run.id}: nothing that {run.plan.agent} asks its model is kept, so there are no replies to export",
+            "Agents of our own (chat, tools) keep them.",
+        )
     done = Exported()
     with whole_file(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         writer = _Writer(packed, run, store, done)
@@ -55,19 +63,6 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
         if not done.trials:
             raise UsageError(f"{run.id}: has no trial yet, and so no replies")
     return done
-
-
-def _check_exportable(run: Run) -> None:
-    if run.plan.replay:
-        raise UsageError(
-            f"{run.id}: was itself played from a file of replies", "Hand that file on; it has all there is."
-        )
-    agent: str = run.plan.agent
-    if isinstance(AGENTS.load(agent)(), ExternalAgent):
-        raise UsageError(
-            f"{run.id}: nothing that {agent} asks its model is kept, so there are no replies to export",
-            "Agents of our own (chat, tools) keep them.",
-        )
 
 
 def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[str, Any]:
@@ -155,9 +150,7 @@ class _Writer:
             if text is None:
                 is_missing = True
                 continue
-            own: Counter[str] = Counter()
-            replies[number, request_hash.request] = scrub(read_reply(text), own)
-            counts += own
+            replies[number, request_hash.request] = scrub(read_reply(text), counts)
         if is_missing and result.passed is not None:
             self.done.missing += 1
             return
@@ -177,13 +170,10 @@ class _Writer:
                 self.done.replies += 1
                 if reply.model == self.models[number].name:
                     reply = replace(reply, model=self.names[number])  # noqa: PLW2901
-                self.write({"reply": {"by": number, "request": request, **_reply_row(reply)}})
-
-
-def _reply_row(reply: Reply) -> dict[str, Any]:
-    """What is known of a reply; the file that somebody wrote it into is of no use elsewhere."""
-    row = {name: value for name, value in fields_of(reply).items() if value and name != "file"}
-    return {"text": "", **row, "usage": reply.usage}
+                # The file that somebody wrote it into is of no use elsewhere.
+                known = {name: value for name, value in fields_of(reply).items() if value and name != "file"}
+                row = {"by": number, "request": request, "text": "", **known, "usage": reply.usage}
+                self.write({"reply": row})
 
 
 def scrub(reply: Reply, counts: Counter[str]) -> Reply:

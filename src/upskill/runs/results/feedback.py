@@ -97,42 +97,38 @@ def read_feedback(path: str | Path) -> list[Remark]:
         # A list of reviews alone is understood too.
         file = _File.model_validate({"reviews": document} if isinstance(document, list) else document)
     except (ValueError, RecursionError) as error:
-        why = _why(error) if isinstance(error, ValidationError) else f"it is not JSON ({error})"
+        why = f"it is not JSON ({error})"
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            message = first["msg"].removesuffix(f" or instance of {_Review.__name__}")
+            why = ": ".join(filter(None, (".".join(map(str, first["loc"])), message)))
         raise UsageError(f"{path}: is not feedback: {why}", hint) from error
-    complete = file.status == "complete"
-    remarks = [_remark(review, file.run or "", path, complete=complete) for review in file.reviews]
+    remarks = (_remark(review, file, path) for review in file.reviews)
     return [remark for remark in remarks if remark is not None]
 
 
-def _why(error: ValidationError) -> str:
-    first = error.errors()[0]
-    message = first["msg"].removesuffix(f" or instance of {_Review.__name__}")
-    field_path = ".".join(map(str, first["loc"]))
-    return f"{field_path}: {message}" if field_path else message
-
-
-def _remark(review: _Review, run: str, path: str | Path, *, complete: bool) -> Remark | None:
+def _remark(review: _Review, file: _File, path: str | Path) -> Remark | None:
     verdict, note = review.verdict.strip().lower(), review.feedback.strip()
     if verdict not in ("", *get_args(FeedbackVerdict)):
         raise UsageError(
             f"{path}: {review.run_id or review.case}: {review.verdict!r} is no verdict", "It is right, wrong or odd."
         )
-    case, arm, seed = review.case, review.arm, review.seed
+    case, arm = review.case, review.arm
     theirs = _SKILL_CREATOR.fullmatch(review.run_id) if not case else None
     if theirs:
         case, arm = theirs["case"], _ARMS[theirs["arm"]]
-        if not verdict and not note and complete:
+        if not verdict and not note and file.status == "complete":
             verdict = "right"  # so skill-creator has it: who says nothing of an answer has nothing against it
     if not verdict and not note and (theirs or not case):
         return None
     return Remark(
         cast("FeedbackVerdict", verdict),
         note[:MAX_NOTE],
-        run,
+        file.run or "",
         case,
         review.model,
         arm,
-        seed,
+        review.seed,
         review.timestamp,
         review.run_id,
         draw=int(theirs["run"]) if theirs and theirs["run"] else 1,
@@ -304,7 +300,3 @@ def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
                 checks.setdefault(judgement.check, []).append((review.trial.case, right, judgement.passed))
     by_check = {name: measure_agreement(rows) for name, rows in sorted(checks.items())}
     return PeopleAgreement(marks, measure_agreement(outcomes), by_check, reviews)
-
-
-def export_feedback(store: Store, run: Run) -> dict[str, Any]:
-    return feedback_document(run, store.reviews(run))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -94,13 +94,14 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
             error = TrialError(f"{type(raised).__name__}: {raised}")
             error.traceback = traceback.format_exc()
         if error and not attempt.trace:
-            await models.forget(one.key for one in requests)  # or the next attempt would get the same replies
+            await models.forget(request.key for request in requests)  # or the next attempt would get the same replies
         elif error:
-            await models.forget(one.key for one in attempt.judged_with)  # what the student said stays as it is
+            await models.forget(request.key for request in attempt.judged_with)  # what the student said stays as it is
     trace, judge = attempt.trace, attempt.judge
     judging = judge.usage if judge else NO_USAGE
-    earlier = NO_USAGE
+    earlier, asked_before = NO_USAGE, list[RequestHash]()
     if previous:
+        asked_before = [request for request in previous.asked if attempt.regraded and not request.role]
         again = (previous.usage,) if attempt.regraded else reused
         earlier = previous.earlier + (previous.usage - sum(again, NO_USAGE))
         judging = judging + previous.judging
@@ -111,7 +112,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         str(error) if error else "",
         trace,
         tuple(attempt.judgements),
-        trace.usage if trace else _usage_of_error(error),
+        trace.usage if trace else (error.usage if error else None) or NO_USAGE,
         judging,
         round(time.perf_counter() - started, 4),
         isinstance(error, ModelError) and error.fatal,
@@ -120,18 +121,8 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         error.traceback if error else "",
         attempt.cause if error is None else "",
         earlier,
-        (*(_asked_before(previous) if attempt.regraded else ()), *requests, *attempt.judged_with),
+        (*asked_before, *requests, *attempt.judged_with),
     )
-
-
-def _asked_before(previous: Result | None) -> Iterator[RequestHash]:
-    """What led to the answer of an earlier try."""
-    return (one for one in (previous.asked if previous else ()) if not one.role)
-
-
-def _usage_of_error(error: TrialError | None) -> Usage:
-    """What a trial without an answer has cost all the same."""
-    return (error.usage if error else None) or NO_USAGE
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -198,7 +189,9 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         )
         if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
-                evidence = await _with_output(evidence, case.output_file)
+                # Where an agent only said what it should have written, that is looked at.
+                left = await read_left(evidence, case.output_file)
+                evidence = evidence if isinstance(left, Finding) else replace(evidence, output=left)
         untouched = partial(_open_untouched, plan, case, agent, task)
         grading = Grading(case, untouched, attempt.judgements)
         if attempt.judge:
@@ -218,12 +211,6 @@ def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
     if trace.stop in ("length", "repetition", "context", "refusal"):
         return trace.stop
     return "" if trace.answer.strip() or trace.calls or trace.stop in BOUNDS else "empty"
-
-
-async def _with_output(evidence: Evidence, path: str) -> Evidence:
-    """The file in place of the answer; where an agent only said what it should have written, that is looked at."""
-    left = await read_left(evidence, path)
-    return evidence if isinstance(left, Finding) else replace(evidence, output=left)
 
 
 def _open_sandbox(

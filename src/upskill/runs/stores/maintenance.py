@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import compress
 from typing import Any
 
 from upskill.errors import StoreError, UsageError
@@ -37,12 +38,12 @@ def _report_nothing(_: str, __: float) -> None: ...
 class Copied:
     """How many there are of each, and how many of them were new."""
 
-    runs: int = 0
-    new_runs: int = 0
-    results: int = 0
-    new_results: int = 0
-    replies: int = 0
-    new_replies: int = 0
+    runs: int
+    new_runs: int
+    results: int
+    new_results: int
+    replies: int
+    new_replies: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +81,8 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
         raise StoreError(f"{copy.location}: has fewer replies than were copied", "Copy it again.")
     _copy_small_tables(origin, copy, runs)
     _copy_candidates(origin, copy)
-    return Copied(
-        runs=len(runs),
-        new_runs=sum(run.is_new for run in runs),
-        results=results,
-        new_results=new_results,
-        replies=replies,
-        new_replies=new_replies,
-    )
+    new_runs = sum(run.is_new for run in runs)
+    return Copied(len(runs), new_runs, results, new_results, replies, new_replies)
 
 
 def _copy_runs(source: Database, target: Database) -> list[_CopiedRun]:
@@ -125,12 +120,8 @@ def _copy_results(target: Database, run: int, rows: Sequence[Row]) -> int:
     keys = [row["key"] for row in rows]
     query = RESULTS.select(f"run = ? AND key IN ({marks(keys)})", ["key", "passed"])
     known = dict(target.rows(query, run, *keys))
-    missing = [
-        {**row, "run": run}
-        for row in rows
-        if row["key"] not in known or (known[row["key"]] is None and row["passed"] is not None)
-    ]
-    return _write(target, RESULTS, ADD_RESULT, missing)
+    is_new = [row["key"] not in known or (known[row["key"]] is None and row["passed"] is not None) for row in rows]
+    return _write(target, RESULTS, ADD_RESULT, [{**row, "run": run} for row in compress(rows, is_new)])
 
 
 def _copy_small_tables(source: Database, target: Database, runs: Sequence[_CopiedRun]) -> None:
@@ -208,20 +199,15 @@ def check_store(store: Store, report: Report = _report_nothing) -> list[str]:
     """What is wrong with it, each in a sentence; empty for a store that is whole."""
     database = store.database
     try:
+        orphans = ((problem, database.rows(f"SELECT COUNT(*) {query}")[0][0]) for problem, query in _ORPHANS.items())
         return [
             *database.integrity_problems(),
-            *_orphans(database),
+            *(f"{problem}: {count:,}" for problem, count in orphans if count),
             *_wrong_counts(database),
             *_unreadable(database, report),
         ]
     except StoreError as error:  # damaged so much that it cannot be read to the end
         return [str(error)]
-
-
-def _orphans(database: Database) -> Iterator[str]:
-    for problem, query in _ORPHANS.items():
-        if count := database.rows(f"SELECT COUNT(*) {query}")[0][0]:
-            yield f"{problem}: {count:,}"
 
 
 def _wrong_counts(database: Database) -> Iterator[str]:
@@ -238,13 +224,13 @@ def _unreadable(database: Database, report: Report) -> Iterator[str]:
     """Everything that is JSON is read as what it should be."""
     total = sum(_count(database, table) for table in (RUNS, RESULTS, REPLIES)) or 1
     done = unreadable = 0
-
-    def read_result(row: Row) -> object:
-        return result_from_row({**row, "detail": json.loads(row["detail"])})
-
     kinds: tuple[tuple[Table, str, Callable[[Row], object]], ...] = (
         (RUNS, "the plan of run {id}", lambda row: json.loads(row["plan"])),
-        (RESULTS, "the result {key} of a run", read_result),
+        (
+            RESULTS,
+            "the result {key} of a run",
+            lambda row: result_from_row(row | {"detail": json.loads(row["detail"])}),
+        ),
         (REPLIES, "the reply {key}", lambda row: json.loads(row["reply"])),
     )
     for table, name, read in kinds:
@@ -267,10 +253,10 @@ def _unreadable(database: Database, report: Report) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    runs: int = 0
-    results: int = 0
-    replies: int = 0
-    busy: tuple[str, ...] = ()  # runs that somebody is working on, and so were left alone
+    runs: int
+    results: int
+    replies: int
+    busy: tuple[str, ...]  # runs that somebody is working on, and so were left alone
 
 
 def choose_runs(
@@ -306,15 +292,12 @@ def prune(store: Store, runs: Iterable[Run], reply_keys: Iterable[str]) -> Prune
         store.database.execute(f"DELETE FROM replies WHERE key IN ({marks(keys)})", *keys)  # noqa: S608
         replies += len(keys)
     store.database.compact()
-    return Pruned(runs=deleted, results=results, replies=replies, busy=tuple(busy))
+    return Pruned(deleted, results, replies, tuple(busy))
 
 
 def unused_replies(store: Store, without: Iterable[Run] = ()) -> Iterator[str]:
-    """Keys of replies of students that no run uses, once these runs are gone.
-
-    What teachers, test writers and judges were asked is kept: it shows what they knew. So is what may have been used by
-    a run from before upskill noted it.
-    """
+    """Keys of replies of students that no run uses, once these runs are gone. What may have been used by a run from
+    before upskill noted it is kept."""
     gone = {run.number for run in without}
     used: set[str] = set()
     unknown_models: set[str] = set()
@@ -328,8 +311,3 @@ def unused_replies(store: Store, without: Iterable[Run] = ()) -> Iterator[str]:
     for key, model in store.database.stream("SELECT key, model FROM replies WHERE role IS NULL"):
         if key not in used and model not in unknown_models:
             yield key
-
-
-def busy_runs(store: Store) -> list[str]:
-    """The runs that somebody is working on."""
-    return [run.id for run in store.runs() if store.is_claimed(run)]

@@ -97,9 +97,8 @@ class Store:
 
     def find_run(self, plan: Plan) -> Run | None:
         """The latest run of this plan."""
-        query = "SELECT id FROM runs WHERE fingerprint = ? ORDER BY number DESC LIMIT 1"
-        known = self.database.rows(query, plan.fingerprint)
-        return self.run(known[0][0]) if known else None
+        where = "number = (SELECT MAX(number) FROM runs WHERE fingerprint = ?)"
+        return next(map(_read_run, self.database.rows(_runs_query(where), plan.fingerprint)), None)
 
     def start_run(self, plan: Plan, version: str, *, fresh: bool = False) -> tuple[Run, bool]:
         """The latest run of this plan and True, or a new one and False. `fresh` always starts a new one."""
@@ -159,8 +158,7 @@ class Store:
     def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
         """The latest runs, newest first: of all, or of those before the one with this number."""
         where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
-        rows = self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count)
-        return list(map(_read_run, rows))
+        return [*map(_read_run, self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count))]
 
     def skills(self) -> dict[str, tuple[int, str]]:
         """By name, sorted: how many runs each skill has, and the id of the latest."""
@@ -175,7 +173,6 @@ class Store:
         return self.database.rows("SELECT COUNT(*) FROM runs")[0][0]
 
     def delete_run(self, run: Run) -> None:
-        """Delete a run with its results."""
         self.database.execute("DELETE FROM runs WHERE number = ?", run.number)
 
     @contextmanager
@@ -190,7 +187,6 @@ class Store:
             yield
 
     def is_claimed(self, run: Run) -> bool:
-        """Whether some process is working on the run."""
         return self.database.is_claimed(run.number)
 
     # Progress. Triggers count, so none of this takes longer for a run of a million trials.
@@ -225,14 +221,15 @@ class Store:
         """By key: the number of the first run of the skill with this name that has a scored result under it.
 
         The first one: what was drawn again may have been, because somebody did not like it. For the same reason
-        nothing is taken from a run of a part of the suite. Nor is it from a run that was played from a file: somebody
-        else says that this is what was answered.
+        nothing is taken from a run of a part of the suite; nor from one that was played from a file, where somebody
+        else says what was answered.
         """
-        query = "SELECT number, plan FROM runs WHERE skill = ? ORDER BY number DESC"
-        whole_suites = (
-            number for number, plan in self.database.stream(query, skill) if _is_of_whole_suite(_read_plan(plan))
+        of_suites = (
+            run.number
+            for run in self.runs(skill, newest_first=True)
+            if run.plan.suite.part is None and not run.plan.replay
         )
-        runs = list(islice(whole_suites, RUNS_SEARCHED))
+        runs = list(islice(of_suites, RUNS_SEARCHED))
         first_runs: dict[str, int] = {}
         for some in chunks(keys) if runs else ():
             query = f"""
@@ -301,17 +298,18 @@ class Store:
 
         Of one case; those that come after a trial; so many at most: a page of them costs the same wherever it begins.
         """
-        conditions, values = ["run = ?"], [run.number]
+        where, values = "run = ?", [run.number]
         if case is not None:
-            conditions, values = [*conditions, "case_id = ?"], [*values, case]
+            where, values = f"{where} AND case_id = ?", [*values, case]
         if after and case is not None:
-            conditions, values = [*conditions, "(model, seed, arm) > (?, ?, ?)"], [*values, *_order(after)[1:]]
+            where, values = f"{where} AND (model, seed, arm) > (?, ?, ?)", [*values, *_order(after)[1:]]
         elif after:
-            conditions, values = [*conditions, "(case_id, model, seed, arm) > (?, ?, ?, ?)"], [*values, *_order(after)]
-        query = f"{RESULTS.select(' AND '.join(conditions), _OUTCOME_COLUMNS)} ORDER BY case_id, model, seed, arm"
+            where, values = f"{where} AND (case_id, model, seed, arm) > (?, ?, ?, ?)", [*values, *_order(after)]
+        query = f"{RESULTS.select(where, _OUTCOME_COLUMNS)} ORDER BY case_id, model, seed, arm"
         # A page is read at once, as opening a connection for it would take longer.
-        read = self.database.stream if limit < 0 else self.database.rows
-        rows = read(query if limit < 0 else f"{query} LIMIT {limit}", *values)
+        rows = self.database.stream(query, *values)
+        if limit >= 0:
+            rows = self.database.rows(f"{query} LIMIT {limit}", *values)
         return map(_read_outcome, RESULTS.decode(rows, _OUTCOME_COLUMNS))
 
     def scores(self, run: Run, model: str, arm: str) -> dict[str, tuple[int, int]]:
@@ -395,16 +393,8 @@ class Store:
     def add_review(self, run: Run, review: Review) -> None:
         """Store a review; it replaces an earlier one of the same trial."""
         trial = review.trial
-        row = {
-            "run": run.number,
-            "case_id": trial.case,
-            "model": trial.model,
-            "seed": trial.seed,
-            "arm": trial.arm,
-            "verdict": review.verdict,
-            "note": review.note,
-            "created": review.created or timestamp(),
-        }
+        row = asdict(trial) | {"run": run.number, "case_id": trial.case}
+        row |= {"verdict": review.verdict, "note": review.note, "created": review.created or timestamp()}
         self.database.execute(FEEDBACK.upsert(["verdict", "note", "created"]), *FEEDBACK.encode(row))
 
     def remove_review(self, run: Run, trial: Trial) -> None:
@@ -424,25 +414,23 @@ class Store:
         """Store a look with its number. One that is stored already stays as it is, and is returned."""
         self.database.execute(LOOKS.upsert(), *LOOKS.encode(asdict(look)))
         where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
-        return self._looks(self.database.rows(LOOKS.select(where), *look.identity))[0]
+        return self._looks(where, *look.identity)[0]
 
     def looks_at(self, run: str) -> list[Look]:
         """The looks at the run with this id, oldest first."""
-        return self._looks(self.database.rows(f"{LOOKS.select('run = ?')} ORDER BY number", run))
+        return self._looks("run = ? ORDER BY number", run)
 
     def latest_looks(self, skill: str, count: int) -> list[Look]:
         """The latest looks at the skill of this name, newest first."""
-        query = f"{LOOKS.select('skill = ?')} ORDER BY number DESC LIMIT ?"
-        return self._looks(self.database.rows(query, skill, count))
+        return self._looks("skill = ? ORDER BY number DESC LIMIT ?", skill, count)
 
-    def looks(self, skill: str, suite: Suite | None = None) -> Iterator[Look]:
+    def looks(self, skill: str, suite: Suite | None = None) -> list[Look]:
         """Looks at the skill of this name, oldest first: all, or those that share the id of a case with this suite."""
-        rows = self.database.stream(f"{LOOKS.select('skill = ?')} ORDER BY number", skill)
-        looks = (Look(**row) for row in LOOKS.decode(rows))
-        return (look for look in looks if suite is None or look.cases.keys() & suite.by_id.keys())
+        looks = self._looks("skill = ? ORDER BY number", skill)
+        return [look for look in looks if suite is None or look.cases.keys() & suite.by_id.keys()]
 
-    def _looks(self, rows: Sequence[Sequence[Any]]) -> list[Look]:
-        return [Look(**row) for row in LOOKS.decode(rows)]
+    def _looks(self, where: str, *values: object) -> list[Look]:
+        return [Look(**row) for row in LOOKS.decode(self.database.rows(LOOKS.select(where), *values))]
 
     # Replies.
 
@@ -454,18 +442,12 @@ class Store:
         self, key: str, model: str, reply: str, role: str = "", request: str = "", *, wait: bool = True
     ) -> None:
         """Durable when it returns; with `wait=False`, with the next write that somebody waits for."""
-        row = {
-            "key": key,
-            "model": model,
-            "reply": reply,
-            "created": timestamp(),
-            "role": role or None,
-            "request": request or None,
-        }
+        row = {"key": key, "model": model, "reply": reply, "created": timestamp()}
+        values = REPLIES.encode(row | {"role": role or None, "request": request or None})
         if wait:
-            await self.database.write(ADD_REPLY, REPLIES.encode(row))
+            await self.database.write(ADD_REPLY, values)
         else:
-            self.database.write_later(ADD_REPLY, REPLIES.encode(row))
+            self.database.write_later(ADD_REPLY, values)
 
     async def forget_reply(self, key: str) -> None:
         await self.database.write("DELETE FROM replies WHERE key = ?", (key,))
@@ -577,11 +559,6 @@ def _read_run(row: tuple[Any, ...]) -> Run:
 def _read_plan(text: str) -> StoredPlan:
     # The live page lists the same runs all the time, and reading their plans would be most of its work.
     return StoredPlan.from_dict(json.loads(text))
-
-
-def _is_of_whole_suite(plan: StoredPlan) -> bool:
-    """Whether all of a suite was run, by models and not from a file."""
-    return plan.suite.part is None and not plan.replay
 
 
 def _read_outcome(row: dict[str, Any]) -> Outcome:
