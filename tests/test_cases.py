@@ -51,21 +51,6 @@ async def test_the_prompts_own_examples_pass_the_gate() -> None:
     assert {named.name for one in suite.cases for named in one.checks} >= {"contains", "equals", "json_schema", "regex"}
 
 
-async def test_what_the_prompt_says_is_tried_is_tried() -> None:
-    said = " ".join(read_prompt("write_suite", count=4).split())
-    for words in (
-        "an empty answer",
-        '"I do not know."',
-        '"Yes."',
-        '"No."',
-        "the skill recited",
-        '"I cannot help with"',
-    ):
-        assert words in said
-    assert "at least two more right answers" in said
-    assert "at least two wrong answers" in said
-
-
 async def test_a_case_comes_with_answers_that_its_checks_are_tried_on() -> None:
     for name in ("right", "wrong"):
         few = case(1) | {name: case(1)[name][:1]}
@@ -77,14 +62,11 @@ async def test_a_case_comes_with_answers_that_its_checks_are_tried_on() -> None:
     assert Suite.parse([kept.cases[0].to_dict()]).cases[0] == kept.cases[0]
 
 
-async def test_a_case_that_fails_a_right_answer_is_sent_back_with_it() -> None:
+async def test_a_case_that_fails_a_right_answer_or_passes_a_wrong_one_is_sent_back_with_it() -> None:
     said = await told(case(1) | {"right": ["It is Aurora.", "the northern lights"]})
     assert "case 'word-1': one of its right answers fails ('the northern lights': the answer does not match" in said
     assert '"reference": "Aurora"' in said  # what was written goes with it
     assert case(1)["prompt"] not in said  # but for the prompt, which may be held out in the end
-
-
-async def test_a_case_that_passes_a_wrong_answer_is_sent_back_with_it() -> None:
     said = await told(case(1) | {"wrong": ["Lisbon", "Aurora or Halcyon"]})
     assert "case 'word-1': one of its wrong answers passes ('Aurora or Halcyon')" in said
 
@@ -109,26 +91,6 @@ async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
     assert await leaks(reference="Never on Fridays", checks=[{"contains": "never on fridays"}]) == {"refusal"}
     json_case = {"reference": '{"a": 5}', "checks": [{"json_schema": {"const": {"a": 5}}}]}
     assert await leaks(**json_case) == set()
-
-
-def test_answers_in_a_suite_of_ones_own_are_tried_too(upskill: Upskill, home: Path) -> None:
-    suite = {
-        "cases": [
-            {
-                "id": "one",
-                "prompt": "Which option?",
-                "checks": [{"equals": ["--frozen"]}],
-                "right": ["`--frozen`", "Use --frozen."],
-                "wrong": ["--locked"],
-            }
-        ]
-    }
-    (home / "rules" / "evals").mkdir(parents=True)
-    (home / "rules" / "SKILL.md").write_text("---\nname: rules\ndescription: d\n---\nUse it.\n", encoding="utf-8")
-    (home / "rules" / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
-    done = upskill("validate", "--suite", "rules")
-    assert done.code == 2
-    assert "error: case 'one': one of its right answers fails ('Use --frozen.'" in done.out
 
 
 # How long an answer may be.

@@ -178,14 +178,11 @@ async def test_what_an_answer_denies_does_not_count_as_asserted() -> None:
     assert [text for text in DENIED if (await look(line, text)).passed] == []
 
 
-async def test_two_fenced_blocks_are_not_one_answer() -> None:
-    finding = await look({"json_schema": SCHEMA}, '```json\n{"a": 1}\n```\nor\n```json\n{"a": 2}\n```')
-    assert not finding.passed
-
-
 async def test_json_without_end_is_a_failure_and_not_a_crash() -> None:
     assert not (await look({"json_schema": SCHEMA}, "[" * 100_000)).passed
     assert not (await look({"json_schema": SCHEMA}, "9" * 5000)).passed
+    twice = '```json\n{"a": 1}\n```\nor\n```json\n{"a": 2}\n```'
+    assert not (await look({"json_schema": SCHEMA}, twice)).passed
 
 
 @pytest.mark.parametrize("name", sorted(set(OF_THE_ANSWER) - {"not_contains", "not_regex", "max_length"}))
@@ -290,7 +287,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "suite.yaml: regex.pattern: '(' is not a regular expression: missing ), unterminated subpattern at position 0",
         "",
     ),
-    ({"not_regex": "*"}, "suite.yaml: not_regex.pattern: '*' is not a regular expression: nothing to repeat at", ""),
     ({"regex": ""}, "suite.yaml: regex.pattern: is empty, which decides nothing", ""),
     ({"contain": "x"}, "suite.yaml: no check is called 'contain'", "Did you mean 'contains'"),
     ({"zzz": "x"}, "suite.yaml: no check is called 'zzz'", "Known: command, compiles, contains, contains_any,"),
@@ -300,42 +296,24 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"json_schema": "x"}, "suite.yaml: json_schema.schema: Input should be a valid dictionary, not 'x'", ""),
     ({"json_schema": {"$ref": "#/a"}}, "suite.yaml: json_schema.schema: not a JSON schema: '#/a' leads nowhere", ""),
     (
-        {"json_schema": {"items": [{"$ref": "http://example.org/s.json"}]}},
-        "suite.yaml: json_schema.schema: not a JSON schema:",
-        "",
-    ),
-    (
         {"json_schema": {"allOf": [{"$ref": "http://example.org/s.json"}]}},
         "suite.yaml: json_schema.schema: not a JSON schema: 'http://example.org/s.json' leads nowhere",
         "",
     ),
     ({"contains": ""}, "suite.yaml: contains.text: is empty, which decides nothing", ""),
     ({"equals": "\n"}, "suite.yaml: equals.text: is empty, which decides nothing", ""),
-    ({"starts_with": ""}, "suite.yaml: starts_with.text: is empty, which decides nothing", ""),
     ({"judge": " "}, "suite.yaml: judge.statement: is empty, which decides nothing", ""),
     ({"judge": {"on": "length"}}, "suite.yaml: judge: asks for one of statement, rubric and better_than", ""),
-    ({"judge": {"statement": "a", "rubric": "b"}}, "suite.yaml: judge: asks for one of statement, rubric and", ""),
     ({"judge": {"statement": "a", "ties": True}}, "suite.yaml: judge: `on` and `ties` go with better_than", ""),
     ({"judge": {"better_than": "a", "files": ["b"]}}, "suite.yaml: judge: `files` cannot be set against another", ""),
     ({"judge": {"rubric": []}}, "suite.yaml: judge.rubric: is an empty list, which decides nothing", ""),
     ({"contains": 5.10}, "suite.yaml: contains.text: Input should be a valid string, not 5.1", "Put it in quotes."),
-    (
-        {"contains": ["a", 5.5]},
-        "suite.yaml: contains.text: Input should be a valid string, not 5.5",
-        "Put it in quotes.",
-    ),
     ({"contains": None}, "suite.yaml: contains.text: Input should be a valid string, not None", ""),
+    ({"contains": "a", "regex": "b"}, "suite.yaml: a check is one `name: value`, not {'contains'", "For example: "),
     ({"contains": {"txt": "a"}}, "suite.yaml: contains: no field is called 'txt'", "Did you mean 'text'?"),
-    (
-        {"contains": {"text": "a", "ignore_cas": True}},
-        "suite.yaml: contains: no field is called 'ignore_cas'",
-        "Did you mean 'ignore_case'?",
-    ),
     ({"regex": {"ignore_case": True}}, "suite.yaml: regex: has no pattern", "Fields: pattern, ignore_case, "),
     ({"contains": {"text": "a", "ignore_case": "no"}}, "suite.yaml: contains.ignore_case: Input should be a valid", ""),
     ({"min_length": -1}, "suite.yaml: min_length.characters: Input should be greater than or equal to 1, not -1", ""),
-    ({"max_length": 0}, "suite.yaml: max_length.characters: Input should be greater than or equal to 1, not 0", ""),
-    ({"max_length": True}, "suite.yaml: max_length.characters: Input should be a valid integer, not True", ""),
     ({"max_length": "9"}, "suite.yaml: max_length.characters: Input should be a valid integer, not '9'", ""),
 ]
 
@@ -391,6 +369,7 @@ async def test_the_judge_decides_and_quotes(passed: bool) -> None:
     shown = json.loads(request.messages[1].text)
     assert shown == {"task": "Ask.", "answer": "please", "statement": "The answer is kind."}
     assert request.schema is not None
+    assert request.temperature == 0.0
 
 
 @pytest.mark.parametrize(
@@ -443,7 +422,7 @@ async def test_a_statement_does_not_pass_on_evidence_that_is_not_in_the_answer()
         judge = Judge(kind(quote), kind(quote))
         finding = await judged({"statement": "It is kind."}, judge)
         assert finding == Finding(False, f"judge: {why} (it is kind)")
-        assert "not in the answer" in judge.asked[1].messages[-1].text
+        assert f"not in the answer: {json.dumps([quote], ensure_ascii=False)}" in judge.asked[1].messages[-1].text
         assert await judged({"statement": "It is kind."}, Judge(kind(quote), kind("please"))) == Finding(
             True, "judge: it is kind (evidence: 'please')"
         )
@@ -496,25 +475,10 @@ CLAIMS = (
 async def test_only_what_denies_something_needs_no_quote() -> None:
     for statement in DENIALS:
         assert (await judged({"statement": statement}, Judge(kind("")))).passed, statement
-    for statement in CLAIMS:
-        assert not (await judged({"statement": statement}, Judge(kind(""), kind("")))).passed, statement
-
-
-async def test_what_is_not_in_an_answer_needs_no_quote() -> None:
-    for statement in ("It does not shout.", "It never blames anyone.", "It isn’t rude.", "It is free of jargon."):
-        assert await judged({"statement": statement}, Judge(kind(""))) == Finding(True, "judge: it is kind")
         made_up = await judged({"statement": statement}, Judge(kind("thanks"), kind("thanks")))
         assert not made_up.passed, "but a quote that is given must be there"
-
-
-async def test_a_judge_is_asked_at_temperature_0() -> None:
-    judge = Judge(
-        kind("please"), {"better": "A", "reason": ""}, {"better": "B", "reason": ""}, grades((True, "please"))
-    )
-    await judged({"statement": "It is kind."}, judge)
-    await judged({"better_than": "x"}, judge)
-    await judged({"rubric": ["It is kind."]}, judge)
-    assert {request.temperature for request in judge.asked} == {0.0}
+    for statement in CLAIMS:
+        assert not (await judged({"statement": statement}, Judge(kind(""), kind("")))).passed, statement
 
 
 RUBRIC = {"rubric": ["It says please.", "It names no one."]}
@@ -538,22 +502,11 @@ async def test_a_rubric_can_be_a_list_in_a_text() -> None:
     assert [shown["rubric"] for shown in judge.shown] == [["one", "two"], ["one\ntwo"]]
 
 
-async def test_evidence_that_was_made_up_is_asked_for_once_more_and_then_proves_nothing() -> None:
-    invented, sound = grades((True, "thanks"), (True, "")), grades((True, "please"), (True, ""))
-    judge = Judge(invented, sound)
-    assert (await judged(RUBRIC, judge)).passed
-    assert 'not in the answer: ["thanks"]' in judge.asked[1].messages[-1].text
-    words = "judge: 1 of 2 do not hold: 'It says please.': the evidence 'thanks' is not in the answer (reason 1)"
-    assert await judged(RUBRIC, Judge(invented, invented)) == Finding(False, words)
-
-
 @pytest.mark.parametrize(
     "said",
     [
         grades((True, "")),
-        grades((True, ""), (True, ""), (True, "")),
         {"grades": [grades((True, ""))["grades"][0]] * 2},
-        {"grades": "all"},
         {},
     ],
 )

@@ -131,11 +131,6 @@ async def test_a_check_of_files_says_whether_and_why(sandbox: Sandbox) -> None:
         assert finding.reason.startswith(reason), line
 
 
-async def test_half_of_a_character_in_code_is_the_answers_fault(sandbox: Sandbox) -> None:
-    assert (await look({"extract": "half.txt"}, sandbox, "```\na\ud800\n```")).passed
-    assert await sandbox.read("half.txt") == b"a?\n"
-
-
 async def test_a_reason_cannot_speak_to_a_terminal(sandbox: Sandbox) -> None:
     finding = await look({"command": "printf '\\e]0;x\\a'; exit 1"}, sandbox)
     assert finding.reason.endswith("exit code 1: \\x1b]0;x\\x07")
@@ -561,13 +556,6 @@ async def test_a_check_of_what_was_done_says_whether_and_why(line: dict[str, Any
     assert finding.reason.startswith(reason)
 
 
-async def test_a_skill_counts_as_opened_when_its_canary_was_shown() -> None:
-    steps = (Step("tool", tool="bash", output="… upskill-canary-0123456789abcdef", status="ok"),)
-    for canary, opened in (("upskill-canary-0123456789abcdef", True), ("upskill-canary-0000000000000000", False)):
-        finding = await look({"skill_activated": True}, None, steps=steps, skill="greeter", canary=canary)
-        assert finding.passed is opened
-
-
 async def test_where_no_skill_was_on_offer_its_use_is_not_asked_for() -> None:
     for line in ({"skill_activated": True}, {"skill_activated": False}, {"resource_read": "a.md"}):
         assert await look(line, None, steps=STEPS) == Finding(True, "no skill was on offer")
@@ -742,12 +730,6 @@ async def test_the_reference_of_another_case_must_not_pass() -> None:
     assert str(leaks[0]).startswith("case 'loose': the reference answer of another case passes")
 
 
-@pytest.mark.usefixtures("sandbox")
-async def test_an_empty_program_that_runs_is_caught() -> None:
-    checks = ({"extract": {"to": "a.py", "language": ["python", "py"]}}, {"command": "python3 a.py"})
-    assert await probes(*checks) == ["fence"]
-
-
 @pytest.mark.usefixtures("no_sandbox")
 async def test_what_would_have_to_be_run_is_told_of_once_where_nothing_can_be_run() -> None:
     cases = [case_with({"command": "test -f report.md"}) | {"id": f"case-{number}"} for number in range(5)]
@@ -764,6 +746,7 @@ async def test_commands_are_tried_in_a_workspace_where_nothing_was_done() -> Non
     assert await probes({"command": "test -f report.md"}) == []
     assert await probes({"command": "test -f given.md"}, files={"given.md": ""}) == ["empty"]
     assert await probes({"command": {"run": "ls", "not_contains": "oops"}}, {"max_turns": 3}) == ["empty"]
+    assert await probes({"extract": {"to": "a.py", "language": ["python"]}}, {"command": "python3 a.py"}) == ["fence"]
     source = "def check(answer, workspace, trace): return 'report' in answer"
     assert await probes({"python": {"file": "c.py", "source": source}}) == ["prompt"]
 
@@ -793,16 +776,6 @@ async def test_a_command_is_tried_once_for_all_answers(monkeypatch: pytest.Monke
     (case,) = Suite.parse([case_with({"command": "test -f report.md"}, {"contains": "done"})]).cases
     assert await probe_case(case, Skill.new("writer", "Writes.", "Say done.")) == []
     assert len(opened) <= 2  # one to see that it works here, and one for the case
-
-
-def test_validate_tries_what_can_be_tried(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    suite = {"cases": [case_with({"command": "true"}, {"max_length": 10_000})]}
-    skill = write_skill(home / "greeter", suite=suite)
-    monkeypatch.setattr("upskill.sandboxes.PREFERENCE", ())
-    for option in ("--suite", "--strict-suite"):
-        done = upskill("validate", option, skill)
-        assert done.code == 0
-        assert done.out.count("warning: case 'a': whether knowing nothing passes could not be tried;") == 1
 
 
 @pytest.mark.usefixtures("sandbox")

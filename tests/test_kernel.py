@@ -111,25 +111,20 @@ async def test_code_without_a_kernel_fails_and_so_does_no_code(sandbox: Sandbox)
     assert "no __global__ function" in host.reason
 
 
-async def test_spills_count_whatever_the_file_says_and_whatever_function_comes_after(sandbox: Sandbox) -> None:
-    told = ["Compiling entry function '_Z6hungryPfi'", "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"]
-    spoken = "".join(f'asm(".warning \\"{words}\\"");\n#pragma message "{words}"\n' for words in told)
-    called = "__device__ __noinline__ float tame(float x) { return 3.0f * x + 1.0f; }\n"
-    hungry = HUNGRY.replace("shared[threadIdx.x] = picked", "shared[threadIdx.x] = tame(kept[0]) + picked")
-    for file in (called + hungry, HUNGRY + spoken):
-        await sandbox.write("kernel.cu", file)
-        finding = await look({"kernel_resources": {"flags": ["-maxrregcount", "16"]}}, sandbox)
-        assert not finding.passed
-        assert finding.reason.endswith(" bytes of spills, and may have 0")
-
-
-async def test_a_kernel_that_only_a_comment_names_is_none(sandbox: Sandbox) -> None:
-    device = (
-        '__device__ __noinline__ int f() { asm volatile("// .entry k()"); return 1; }\n__device__ int (*p)() = f;\n'
-    )
-    finding = await look({"kernel_compiles": {}}, sandbox, f"```\n{device}// __global__\n```")
-    assert not finding.passed
-    assert "no __global__ function" in finding.reason
+def test_spills_count_whatever_the_file_says_and_a_kernel_that_only_a_comment_names_is_none() -> None:
+    messages = """
+ptxas info    : Compiling entry function '_Z6hungryPfi' for 'sm_90a'
+ptxas info    : Function properties for _Z6hungryPfi
+    96 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
+ptxas info    : Function properties for _Z4tamef
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 16 registers, 16384 bytes smem, 544 bytes cmem[0]
+kernel.cu:9: note: 'Compiling entry function '_Z6hungryPfi'; 0 bytes stack frame, 0 bytes spill stores, 0 bytes'
+"""
+    ptx = ".visible .entry _Z6hungryPfi(\n.param .u64 a,\n.param .align 8 .b8 b[24]\n)\n{ // .entry k()\n}"
+    (kernel,) = build_module.read_kernels(ptx, messages)
+    assert kernel == build_module.CompiledKernel("_Z6hungryPfi", (8, 24), 16, 84, 96, 16384)
+    assert build_module.read_kernels("// .entry _Z6hungryPfi()", messages) == ()
 
 
 async def test_what_a_student_leaves_is_never_an_error_of_the_machine(
@@ -345,6 +340,9 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
     suite = Suite.parse(SUITE, "suite.yaml", lambda _: TASK.encode())
     names = [named.name for named in suite.cases[0].checks]
     assert names == ["kernel_compiles", "kernel_resources", "kernel_correct", "kernel_faster"]
+    assert not issubclass(CHECKS.load("kernel"), Check)
+    slow = read_checks({"kernel": {"tiers": ["compiles", "resources"], "compile_timeout": 300}}, "suite.yaml")
+    assert [named.config["compile_timeout"] for named in slow] == [300, 300]
     assert suite.cases[0].checks[3].config["source"] == TASK
     again = Suite.parse(suite.to_dict(), "stored")
     assert again.fingerprint == suite.fingerprint
@@ -496,13 +494,3 @@ def test_an_architecture_that_nvcc_does_not_know_is_said_before_anything_is_aske
 
 def test_a_compiler_that_does_not_say_what_it_compiles_for_is_tried(tmp_path: Path) -> None:
     toolchain.expect_architecture(str(tmp_path / "nvcc"), "sm_90a")
-
-
-def test_a_block_is_read_as_the_checks_that_it_stands_for_and_is_none_itself() -> None:
-    block = {"kernel": {"tiers": ["compiles", "resources"], "arch": "sm_80"}}
-    named = read_checks(block, "suite.yaml")
-    assert [one.name for one in named] == ["kernel_compiles", "kernel_resources"]
-    assert all(isinstance(one.check, Check) for one in named)
-    assert not issubclass(CHECKS.load("kernel"), Check)
-    slow = read_checks({"kernel": {"tiers": ["compiles", "resources"], "compile_timeout": 300}}, "suite.yaml")
-    assert [one.config["compile_timeout"] for one in slow] == [300, 300]

@@ -241,15 +241,6 @@ async def test_a_gpu_that_is_gone_afterwards_is_an_error_and_so_is_a_broken_task
 
 
 @pytest.mark.usefixtures("stand_in")
-async def test_another_gpu_than_the_kernel_is_for_is_an_error(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_cpu(GOOD, tmp_path, monkeypatch)
-    with pytest.raises(MissingTool, match="the stand-in is no sm_80"):
-        await look("kernel_correct", GOOD, sandbox, arch="sm_80")
-
-
-@pytest.mark.usefixtures("stand_in")
 async def test_processes_and_files_are_gone_after_a_trial(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,7 @@ def test_upstreams_list(tmp_path: Path) -> None:
     said = [
         {"input": "Say hello.", "expected": {"contains": "hello"}},
         {"input": "Say both.", "context": {"files": {"a.txt": "text"}}, "expected": {"contains": ["hello", "world"]}},
-        {"input": "Say it.", "expected": "it"},
+        {"input": "Say it.", "expected": {"contains": "it", "max_length": 5}},
         {"input": "Say one.", "expected": ["one"], "tags": ["x"], "held_out": True, "id": 7},
     ]
     suite = Suite.load(written(tmp_path / "tests.json", said))
@@ -59,7 +59,7 @@ def test_upstreams_list(tmp_path: Path) -> None:
     assert [checks_of(case) for case in suite.cases] == [
         [("contains", "hello")],
         [("contains", ["hello", "world"])],
-        [("contains", "it")],
+        [("contains", "it"), ("max_length", 5)],
         [("contains", ["one"])],
     ]
     assert suite.cases[1].files == {"a.txt": "text"}
@@ -88,11 +88,6 @@ def test_an_output_file_is_kept_in_every_shape_and_makes_another_case(fields: di
     assert kept.cases == (case,)
     with pytest.raises(UsageError, match="'/etc/passwd' is not a path inside the workspace"):
         Suite.parse([said | {"output_file": "/etc/passwd"}])
-
-
-def test_upstreams_expectations_of_other_kinds_are_checks() -> None:
-    case = {"input": "Go.", "expected": {"contains": "a", "max_length": 5}}
-    assert checks_of(Suite.parse([case]).cases[0]) == [("contains", "a"), ("max_length", 5)]
 
 
 def test_tests_of_skill_meta(tmp_path: Path) -> None:
@@ -396,7 +391,6 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: is not a suite",
         "A suite is a list of cases, or a mapping with `cases:` and a list below it.",
     ),
-    "two kinds of cases": ({"cases": [CASE], "tests": [CASE]}, "s: is not a suite", ""),
     "cases a mapping": ({"cases": {"one": CASE}}, "s: cases: Input should be a valid list, not", ""),
     "checks a mapping": (
         {"cases": [CASE], "checks": {"contains": "x"}},
@@ -436,58 +430,16 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: case 1 ('x'): has no checks",
         "Say what a right answer has, for example `contains: text`.",
     ),
-    "empty checks": ([CASE | {"checks": []}], "s: case 1 ('one'): has no checks", ""),
-    "an unknown check": (
-        [CASE | {"checks": [{"contain": "x"}]}],
-        "s: case 1 ('one'): no check is called 'contain'",
-        "",
-    ),
     "an unknown check for all": (
         {"cases": [CASE], "checks": [{"regx": "x"}]},
         "s: checks[0]: no check is called 'regx'",
         "Did you mean 'regex'",
-    ),
-    "a check that is text": (
-        [CASE | {"checks": ["hello"]}],
-        "s: case 1 ('one'): a check is one `name: value`, not 'hello'",
-        "For example: contains: hello",
-    ),
-    "two checks in one": (
-        [CASE | {"checks": [{"contains": "a", "regex": "b"}]}],
-        "s: case 1 ('one'): a check is one `name: value`, not {'contains': 'a', 'regex': 'b'}",
-        "For example: contains: hello",
-    ),
-    "an empty text": (
-        [CASE | {"checks": [{"contains": ""}]}],
-        "s: case 1 ('one'): contains.text: is empty, which decides nothing",
-        "",
-    ),
-    "an empty list of texts": (
-        [CASE | {"checks": [{"contains_any": []}]}],
-        "s: case 1 ('one'): contains_any.text: is an empty list, which decides nothing",
-        "",
-    ),
-    "one empty text of several": (
-        [CASE | {"checks": [{"not_contains": ["a", " "]}]}],
-        "s: case 1 ('one'): not_contains.text: is empty, which decides nothing",
-        "",
-    ),
-    "a number for a text": (
-        [CASE | {"checks": [{"contains": 9.10}]}],
-        "s: case 1 ('one'): contains.text: Input should be a valid string, not 9.1",
-        "Put it in quotes.",
     ),
     "upstream's empty text": (
         [{"input": "x", "expected": {"contains": ""}}],
         "s: case 1: expected.contains is empty",
         "An empty text is in every answer.",
     ),
-    "upstream's empty list": (
-        [{"input": "x", "expected": {"contains": []}}],
-        "s: case 1: expected.contains is empty",
-        "",
-    ),
-    "upstream's nothing": ([{"input": "x", "expected": None}], "s: case 1: has no checks", ""),
     "upstream's missing expectation": ([{"input": "x"}], "s: case 1: has no checks", ""),
     "upstream's unknown validator": (
         [{"input": "x", "validator": "jsn_schema"}],
@@ -504,18 +456,12 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: case 3 has the id 'one' of case 1",
         "Give each case an id of its own.",
     ),
-    "the same id as text and number": (
-        [CASE | {"id": 1}, CASE | {"id": "1"}],
-        "s: case 2 has the id '1' of case 1",
-        "",
-    ),
     "the same case without an id twice": (
         [nameless(), nameless()],
         "-say-hello-friend-mine-today' of case 1",
         "",
     ),
     "an empty id": ([CASE | {"id": " "}], "s: case 1 (' '): '' cannot be an id", "Use 1 to 200 printable characters."),
-    "an id of two lines": ([CASE | {"id": "a\nb"}], r"s: case 1 ('a\nb'): 'a\nb' cannot be an id", ""),
     "an id that is true": ([CASE | {"id": True}], "s: case 1: id.", ""),
     "held_out as text": (
         [CASE | {"held_out": "yes"}],
@@ -528,10 +474,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: case 1 ('one'): '../x' is not a path inside the workspace",
         "Use a plain relative path.",
     ),
-    "an absolute path": ([CASE | {"files": {"/etc/x": "y"}}], "s: case 1 ('one'): '/etc/x' is not a path inside", ""),
-    "a path of windows": ([CASE | {"files": {"C:\\x": "y"}}], "is not a path inside the workspace", ""),
     "a path out, of windows": ([CASE | {"files": {"a\\..\\..\\x": "y"}}], "is not a path inside the workspace", ""),
-    "a path to nothing": ([CASE | {"files": {".": "y"}}], "is not a path inside the workspace", ""),
     "a file that is a number": (
         [CASE | {"files": {"a": 1}}],
         "s: case 1 ('one'): files.a: Input should be a valid",
@@ -554,7 +497,6 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "half a character": ([CASE | {"prompt": "a\ud800"}], r"s: holds half a character ('\ud800')", "Write it out"),
     "text": ("hello", "s: is not a suite", ""),
-    "nothing": (None, "s: is not a suite", ""),
 }
 
 
@@ -570,7 +512,6 @@ def test_what_is_wrong_is_a_usage_error_that_says_so(kind: str) -> None:
 
 TEXTS: dict[str, tuple[str, bytes, str]] = {
     "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a value that JSON has"),
-    "Infinity": ("s.json", b'[{"prompt": -Infinity}]', "s.json: -Infinity is not a value that JSON has"),
     "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: is not plain data: Out of range float"),
     "NaN in YAML": ("s.yaml", b"- prompt: x\n  seed: .NaN\n", "s.yaml: line 2: not valid YAML: .NaN is not a number"),
     "broken JSON": (
@@ -578,20 +519,16 @@ TEXTS: dict[str, tuple[str, bytes, str]] = {
         b'[{"prompt": "x"\n "checks"}]',
         "s.json: line 2: not valid JSON: Expecting ',' delimiter",
     ),
-    "JSON cut off": ("s.json", b'{"cases": [{"prompt": "x', "s.json: line 1: not valid JSON: Unterminated string"),
     "a field twice in JSON": ("s.json", b'[{"id": 1, "id": 2}]', "s.json: the field 'id' is there twice in one object"),
     "a field twice in YAML": ("s.yaml", b"- id: 1\n  id: 2\n", "s.yaml: line 2: not valid YAML: 'id' is there twice"),
     "tabs": ("s.yaml", b"cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
     "an empty file": ("s.yaml", b"", "s.yaml: is not a suite"),
     "not UTF-8": ("s.yaml", b"- prompt: caf\xe9\n", "s.yaml: is not UTF-8 text (byte 13)"),
     "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: holds half a character"),
-    "half a character in YAML": ("s.yaml", b'- prompt: "\\ud800"\n', "s.yaml: holds half a character"),
     "an object of Python": ("s.yaml", b"- !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
     "a set": ("s.yaml", b"cases: !!set {a}\n", "s.yaml: line 1: not valid YAML: the tag 'set' is not known here"),
-    "binary": ("s.yaml", b"- prompt: !!binary eA==\n", "the tag 'binary' is not known here"),
     "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a field's name is not plain"),
     "an alias of itself": ("s.yaml", b"cases: &c [*c]\n", "s.yaml: line 1: not valid YAML: is nested more than 100"),
-    "an unknown alias": ("s.yaml", b"cases: *c\n", "s.yaml: line 1: not valid YAML: found undefined alias 'c'"),
     "a number of five thousand digits": ("s.yaml", b"- id: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
     "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: not valid YAML: is nested too deeply"),
     "deep JSON": ("s.json", b"[" * 100_000, "s.json: is nested too deeply"),

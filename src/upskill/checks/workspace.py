@@ -29,57 +29,41 @@ MAX_EXCERPT = 400  # characters of a command's output in a reason
 
 # Settings that go before those of a repository. Nothing in one is run, and nothing it says hides a change.
 GIT_SETTINGS = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.untrackedCache": "false",
+    **dict.fromkeys(("core.hooksPath", "core.attributesFile", "core.excludesFile"), "/dev/null"),
+    **dict.fromkeys(("core.fsmonitor", "core.untrackedCache", "core.editor", "core.sshCommand"), "false"),
+    **dict.fromkeys(("core.askPass", "core.bare", "gpg.program", "submodule.recurse"), "false"),
+    **dict.fromkeys(("diff.external", "credential.helper"), ""),
     "core.pager": "cat",
-    "core.editor": "false",
-    "core.sshCommand": "false",
-    "core.askPass": "false",
-    "core.attributesFile": "/dev/null",
-    "core.excludesFile": "/dev/null",
-    "core.bare": "false",
-    "diff.external": "",
-    "credential.helper": "",
-    "gpg.program": "false",
     "protocol.allow": "never",
     "protocol.file.allow": "always",
     "safe.directory": "*",
     "status.showUntrackedFiles": "normal",
-    "submodule.recurse": "false",
 }
 _EMPTY = (
     *("NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "GOFLAGS", "RUSTFLAGS"),
-    *("RUSTC_WRAPPER", "JAVA_TOOL_OPTIONS", "LUA_INIT", "BASH_ENV", "ENV", "LD_PRELOAD"),
+    *("RUSTC_WRAPPER", "JAVA_TOOL_OPTIONS", "LUA_INIT", "BASH_ENV", "ENV", "LD_PRELOAD", "npm_config_node_options"),
+)
+_ON = (
+    *("PYTHONSAFEPATH", "PYTHONNOUSERSITE", "PYTHONDONTWRITEBYTECODE", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"),
+    *("GIT_CONFIG_NOSYSTEM", "GIT_NO_REPLACE_OBJECTS"),
 )
 ENVIRONMENT: Mapping[str, str] = {
     **dict.fromkeys(_EMPTY, ""),
+    **dict.fromkeys(_ON, "1"),
+    **dict.fromkeys(("GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS", "PERL_USE_UNSAFE_INC"), "0"),
+    **dict.fromkeys(("GIT_CONFIG_GLOBAL", "npm_config_globalconfig"), "/dev/null"),
+    **dict.fromkeys(("GOWORK", "GOPROXY", "GOENV"), "off"),
     "LANG": "C.UTF-8",
     "TERM": "dumb",
-    "PYTHONSAFEPATH": "1",
-    "PYTHONNOUSERSITE": "1",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     "PYTEST_ADDOPTS": "-p no:cacheprovider --import-mode=append",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
     **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
     **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_REPLACE_OBJECTS": "1",
     "MAKEFLAGS": "B",  # a file with the name of a target does not make it done
-    "PERL_USE_UNSAFE_INC": "0",
-    "npm_config_globalconfig": "/dev/null",
     "npm_config_script_shell": "/bin/sh",
-    "npm_config_node_options": "",
     "npm_config_offline": "true",
     "npm_config_update_notifier": "false",
-    "GOWORK": "off",
-    "GOPROXY": "off",
     "GOTOOLCHAIN": "local",
-    "GOENV": "off",
     "CARGO_NET_OFFLINE": "true",
 }
 
@@ -89,9 +73,6 @@ _MAKE = (
 )
 _PUT = 'mkdir -p -- "${1%/*}" && cat >"$1"'
 _FIND = 'for name; do command -v -- "$name" && exit; done; exit 1'
-
-
-# The workspace.
 
 
 def _inside(path: str) -> str:
@@ -149,9 +130,6 @@ def in_words(error: OSError) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "is not there"
     return error.strerror or str(error)
-
-
-# The folder of a check.
 
 
 class DiskFull(Exception):

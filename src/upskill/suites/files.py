@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -39,10 +40,10 @@ def decode(data: bytes, where: str) -> object:
     try:
         if text.lstrip()[:1] in ("{", "["):
             try:
-                return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+                return _load_json(text)
             except json.JSONDecodeError as error:
-                if (lines := _json_lines(text)) is not None:
-                    return lines
+                with suppress(json.JSONDecodeError):  # a value on every line
+                    return [_load_json(line) for line in text.splitlines() if line.strip()]
                 if where.endswith(".json"):
                     raise UsageError(f"{where}: line {error.lineno}: not valid JSON: {error.msg}") from error
         rows = _csv_rows(text, named=where.endswith((".csv", ".tsv")))
@@ -122,13 +123,8 @@ class FilesOfFolders:
         return []
 
 
-def _json_lines(text: str) -> list[Any] | None:
-    """A value on every line; None where that is not what it is."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    try:
-        return [json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant) for line in lines]
-    except json.JSONDecodeError:
-        return None
+def _load_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def _csv_rows(text: str, *, named: bool) -> Rows | None:

@@ -152,7 +152,7 @@ async def _compile(
         made = {kind: await sandbox.read(f"{OUT}/{stem}.{kind}", MAX_CODE_BYTES) for kind in ("ptx", "cubin", "o")}
     except OSError as error:
         return Build(f"what the compiler makes of it cannot be used: {in_words(error)}")
-    kernels = _read_kernels(made["ptx"].decode("utf-8", "replace"), messages)
+    kernels = read_kernels(made["ptx"].decode("utf-8", "replace"), messages)
     if not kernels:
         return Build("it has no __global__ function that is used, so nothing in it runs on a GPU")
     return Build("", kernels, made["cubin"], made["o"])
@@ -166,7 +166,7 @@ def _complaint(messages: str) -> str:
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 2] + " …"
 
 
-def _read_kernels(ptx: str, messages: str) -> tuple[CompiledKernel, ...]:
+def read_kernels(ptx: str, messages: str) -> tuple[CompiledKernel, ...]:
     """The kernels that were compiled. A name that only stands in a comment, or only in a message, is none."""
     used = _read_ptxas(messages)
     kernels: list[CompiledKernel] = []

@@ -61,7 +61,9 @@ def _keep(request: dict[str, Any], descriptors: list[int], make: Callable[[], De
     with suppress(OSError):  # a group of its own, so that it can be killed with all that it starts; both see to it
         os.setpgid(worker, worker)
     if worker == 0:
-        _die_with(keeper)
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends when its keeper does
+        if os.getppid() != keeper:  # it was faster
+            os._exit(1)
         os.close(status)
         os.close(lifeline)
         for source, target in ((stdin, 0), (printed, 1), (printed, 2)):
@@ -94,13 +96,6 @@ def _can_fork() -> bool:
     if probe == 0:
         os._exit(0 if driver.cuInit(0) in (0, NO_DEVICE) else 1)
     return os.waitpid(probe, 0)[1] == 0
-
-
-def _die_with(parent: int) -> None:
-    """End when this parent does. The keeper has to outlive nobody: it notices by a pipe, and cleans up first."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it was faster
-        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -86,16 +86,7 @@ class ForkServer:
                     gpu=True,
                 )
             else:
-                self._process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._printed,
-                    stderr=self._printed,
-                    pass_fds=passed,
-                    env=environment(kind),
-                    cwd="/",
-                    start_new_session=True,
-                )
+                self._process = _start(argv, subprocess.DEVNULL, self._printed, passed, environment(kind))
 
     @classmethod
     def running(cls, kind: str) -> ForkServer:
@@ -132,6 +123,22 @@ class ForkServer:
         self._control.close()  # which ends it
         self._process.wait()
         self._printed.close()
+
+
+def _start(
+    argv: list[str], stdin: int, printed: IO[bytes], passed: Sequence[int], variables: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, which gets these descriptors and variables and no others."""
+    return subprocess.Popen(
+        argv,
+        stdin=stdin,
+        stdout=printed,
+        stderr=printed,
+        pass_fds=passed,
+        env=variables,
+        cwd="/",
+        start_new_session=True,
+    )
 
 
 def _read_printed(file: IO[bytes]) -> str:
@@ -184,7 +191,10 @@ class GpuProcess:
             if role == "watched":
                 passed = (channel, store, lifeline)
                 argv = [*KEEPER, str(lifeline), str(max(passed)), *tool, *WATCHED, str(channel), str(store)]
-                self._watched = self._run_watched(argv, stdin, passed)
+                folder = tempfile.mkdtemp(prefix="upskill-gpu-")  # for what the tool leaves
+                self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
+                variables = environment("none") | {"TMPDIR": folder}
+                self._watched = _start(argv, stdin, self._printed, passed, variables)
             else:
                 descriptors = (stdin, self._printed.fileno(), channel, store, status, lifeline)
                 self._server = ForkServer.running(kind)
@@ -196,20 +206,6 @@ class GpuProcess:
         finally:
             for theirs in (stdin, channel, status, lifeline):
                 os.close(theirs)
-
-    def _run_watched(self, argv: list[str], stdin: int, passed: Sequence[int]) -> subprocess.Popen[bytes]:
-        folder = tempfile.mkdtemp(prefix="upskill-gpu-")  # for what the tool leaves
-        self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
-        return subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=self._printed,
-            stderr=self._printed,
-            pass_fds=passed,
-            env=environment("none") | {"TMPDIR": folder},
-            cwd="/",
-            start_new_session=True,
-        )
 
     def say(self, message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
