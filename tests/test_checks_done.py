@@ -15,7 +15,6 @@ import pytest
 from conftest import Upskill, read_check, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
-from upskill.authoring.writing.suite_writer import CHECK_KINDS, write_suite
 from upskill.checks import CHECKS, workspace
 from upskill.checks.extract import blocks
 from upskill.checks.programs import harness
@@ -632,21 +631,6 @@ def test_files_beside_the_suite_are_part_of_the_case(tmp_path: Path) -> None:
         suite = changed
 
 
-def test_files_in_the_evals_folder_of_a_skill_are_found_and_not_taught(tmp_path: Path) -> None:
-    write_suite_with_files(tmp_path / "greeter" / "evals")
-    write_skill(tmp_path / "greeter")
-    skill = Skill.load(tmp_path / "greeter")
-    suite = Suite.of(skill)
-    assert suite is not None
-    assert "evals/checks.py" not in skill.resources
-    (tmp_path / "greeter" / "evals" / "suite.json").write_text(
-        json.dumps({"cases": [{"prompt": "Greet."}], "checks": [{"python": "checks.py"}]}), encoding="utf-8"
-    )
-    suite = Suite.of(Skill.load(tmp_path / "greeter"))
-    assert suite is not None
-    assert suite.cases[0].checks[0].config["source"] == CHECK
-
-
 # The gate.
 
 
@@ -877,46 +861,3 @@ async def test_an_output_file_is_not_looked_at_where_nobody_can_write_it(home: P
         "an output_file in 1 case (a), and --agent chat writes none: the checks look at the answer"
         in evaluation.warnings
     )
-
-
-# Checks that a model writes.
-
-
-class Writer:
-    """Answers with cases whose checks it was not offered."""
-
-    async def reply(self, request: Request) -> Reply:
-        assert "command" not in json.dumps(request.schema)
-        kinds = [
-            ("command", "false"),
-            ("python", "c.py"),
-            ("judge", "It is good."),
-            ("regex", "^fathom$"),
-            ("file_exists", "x"),
-        ]
-        cases = [
-            {
-                "id": f"case-{number}-{kind}",
-                "prompt": f"Say number {number} in the words of a sailor, with {kind}.",
-                "checks": [{"kind": kind, "texts": [text], "number": 0}],
-                "reference": "fathom",
-                "right": ["Fathom", "FATHOM"],
-                "wrong": ["league", "It is a fathom"],
-                "tags": [],
-                "evidence": [],
-            }
-            for number, (kind, text) in enumerate(kinds)
-        ]
-        return Reply(json.dumps({"cases": cases}))
-
-    async def close(self) -> None: ...
-
-
-async def test_a_test_writer_is_not_offered_what_runs_or_asks_and_does_not_get_it() -> None:
-    for name in CHECK_KINDS:
-        kind = CHECKS.load(name)
-        assert kind.__module__.rpartition(".")[2] in ("answer", "json_schema")
-    told: list[str] = []
-    with pytest.raises(Exception, match="only 1 of 8 generated test cases can be used") as error:
-        await write_suite(Skill.new("sailor", "Talks.", "Say it."), Writer(), count=8, tell=told.append)
-    assert "is not a kind of check that was offered" in str(error.value) or "is there already" in str(error.value)

@@ -384,37 +384,16 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
             {"test_add.py": MAIN, "Makefile": "test:\n\tpython3 test_add.py\n"},
             "Fix the bug.",
         ),
-        "a source that a script runs": brought(
-            MENDS, command("bash verify.sh", contains="fine"), VERIFY, "Fix the bug."
-        ),
-        "a program that the command runs": brought(
-            "echo 'print(5)' > main.py",
-            command("python3 main.py", contains="5"),
-            {"main.py": "print(4)"},
-            "Fix the bug.",
-        ),
         "a script to mend": Plant(
             "echo 'echo 5' > sum.sh",
             command("bash sum.sh", contains="5"),
             files={"sum.sh": "echo 4"},
             prompt="Fix the bug.",
         ),
-        "a script that is named": brought(
-            "echo 'echo fine' > verify.sh",
-            command("bash verify.sh", contains="fine"),
-            VERIFY,
-            "Make verify.sh say fine.",
-        ),
         "a file that a command looks at": brought(
             "echo 1 > a.ini",
             command('grep -q 1 a.ini && python3 -c \'assert open("a.ini").read() == "1\\n"\''),
             {"a.ini": "0"},
-        ),
-        "a test that a command looks at": brought(
-            "echo 1 > test_a.py", command("grep -q 1 test_a.py"), {"test_a.py": "0"}, "Write test_a.py."
-        ),
-        "a file that a function looks at": Plant(
-            "echo '{\"a\": 1}' > out.json", python(READS + " and not subprocess.run('true').returncode"), files=OUT
         ),
         "a test that the answer is put into": Plant(
             "true",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -163,18 +162,6 @@ def test_what_closes_the_frontmatter_does_not_depend_on_rules_in_the_body(home: 
     assert validate(tab)
     assert [problem.level for problem in Skill.load(tab).problems()] == ["error"]
     assert [problem.level for problem in Skill.load(tab).problems("clients")] == ["warning"]
-
-
-def test_the_json_of_validate_is_one_document(upskill: Upskill, home: Path) -> None:
-    write(home / "my-skill")
-    row: dict[str, Any] = {
-        "skill": "my-skill",
-        "valid": True,
-        "suite_valid": True,
-        "problems": [],
-        "suite_problems": [],
-    }
-    assert json.loads(upskill("validate", "my-skill", "--json").out) == [row]
 
 
 # Where a block of code ends is judged alike by all who read Markdown.
