@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import stat
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -78,13 +77,6 @@ async def real(programs: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def write_skill(folder: Path) -> Path:
     """A skill with a program in it, and a suite of one case about files."""
-    skill = folder / SKILL
-    (skill / "scripts").mkdir(parents=True)
-    head = f"---\nname: {SKILL}\ndescription: {DESCRIPTION}\n---\n\n"
-    (skill / "SKILL.md").write_text(f"{head}Run scripts/bless.sh on every copy.\n", encoding="utf-8")
-    script = skill / "scripts" / "bless.sh"
-    script.write_text("#!/bin/sh\necho blessed >> out.txt\n", encoding="utf-8")
-    script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     suite = {
         "cases": [{"id": "copy", "prompt": "Copy in.txt to out.txt.", "files": {"in.txt": "ahoy\n"}}],
         "checks": [
@@ -92,9 +84,10 @@ def write_skill(folder: Path) -> Path:
             {"command": {"run": "! grep -q 'sk-loop''back' seen.txt && grep -q ^HOME= seen.txt"}},
         ],
     }
-    (skill / "evals").mkdir()
-    (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
-    return skill
+    skill = Skill.new(SKILL, DESCRIPTION, "Run scripts/bless.sh on every copy.")
+    skill = skill.with_file("scripts/bless.sh", b"#!/bin/sh\necho blessed >> out.txt\n", executable=True)
+    skill.with_file("evals/suite.json", json.dumps(suite).encode()).save(folder / SKILL)
+    return folder / SKILL
 
 
 def where(name: str, server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:

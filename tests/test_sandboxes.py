@@ -40,7 +40,7 @@ from upskill.sandboxes import (
     container,
     format_size,
     printable,
-    process_usage,
+    processes,
     seatbelt,
     seccomp,
 )
@@ -348,13 +348,11 @@ async def test_what_is_no_file_is_an_error_of_the_student(sandbox: Sandbox) -> N
         await sandbox.list("missing")
 
 
-@pytest.mark.parametrize(
-    "path", ["../x", "/etc/x", "a/../../x", "a/..", "/", "x\0y", "/workspace/../x", "a/" * 80 + "x"]
-)
-async def test_a_path_that_leads_out_is_refused(sandbox: Sandbox, path: str) -> None:
-    for attempt in (sandbox.read(path), sandbox.write(path, "x"), sandbox.list(path)):
-        with pytest.raises(OSError, match=r"leads out|NUL|too many"):
-            await attempt
+async def test_a_path_that_leads_out_is_refused(sandbox: Sandbox) -> None:
+    for path in ("../x", "/etc/x", "a/../../x", "a/..", "/", "x\0y", "/workspace/../x", "a/" * 80 + "x"):
+        for attempt in (sandbox.read(path), sandbox.write(path, "x"), sandbox.list(path)):
+            with pytest.raises(OSError, match=r"leads out|NUL|too many"):
+                await attempt
 
 
 async def test_case_files_that_lead_out_are_refused_before_anything_runs(kind: SandboxBackend, home: Path) -> None:
@@ -574,28 +572,17 @@ async def test_ordinary_programs_work_inside(bubblewrap: Sandbox) -> None:
 
 
 async def test_every_command_is_logged_shortened_with_its_exit_code(
-    kind: SandboxBackend, caplog: pytest.LogCaptureFixture
+    bubblewrap: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "upskill.sandboxes")
-    async with await kind.open(Setup()) as sandbox:
-        await sandbox.run(f"exit 3 # {'x' * 1000}", environment={"TOKEN": "not-to-be-logged"})
-    opened, ran = [record.getMessage() for record in caplog.records if record.name.startswith("upskill.sandboxes")]
-    assert opened == f"{kind.name}: opened"
-    assert re.fullmatch(rf"{kind.name}: \S*bash -c 'exit 3 # x+…: exit code 3 after \d+\.\d\d s", ran)
+    await bubblewrap.run(f"exit 3 # {'x' * 1000}", environment={"TOKEN": "not-to-be-logged"})
+    (ran,) = [record.getMessage() for record in caplog.records if record.name.startswith("upskill.sandboxes")]
+    assert re.fullmatch(r"bubblewrap: /bin/bash -c 'exit 3 # x+…: exit code 3 after \d+\.\d\d s", ran)
     assert len(ran) < 300
     assert "not-to-be-logged" not in caplog.text
 
 
 # Choosing.
-
-
-@works
-async def test_the_first_kind_that_proves_itself_is_chosen_and_recorded() -> None:
-    record = (await choose_sandbox()).record()
-    assert record["name"] in upskill.sandboxes.PREFERENCE
-    assert record["version"]
-    assert set(record["passed"]) <= set(upskill.sandboxes.PROPERTIES)
-    assert record["isolated"] is True
 
 
 async def test_a_program_on_path_that_does_not_work_is_not_chosen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -631,18 +618,6 @@ async def test_a_self_test_that_takes_too_long_is_told_as_that(monkeypatch: pyte
         await choose_sandbox(kind.name)
 
 
-class Leaky(SandboxBackend):
-    """Opens, and holds nothing back."""
-
-    name = "leaky"
-
-    async def version(self) -> str:
-        return "1"
-
-    async def open(self, setup: Setup) -> Sandbox:
-        return await SANDBOXES.load("none")().open(setup)
-
-
 def test_what_was_only_run_against_a_stand_in_is_marked_experimental() -> None:
     marked = {name for name in KINDS if SandboxChoice(name, "1.0", 0.0, ()).label == "1.0 (experimental)"}
     assert marked == {"container", "seatbelt"}
@@ -650,7 +625,7 @@ def test_what_was_only_run_against_a_stand_in_is_marked_experimental() -> None:
 
 
 async def test_a_kind_that_leaks_is_found_out() -> None:
-    held = await upskill.sandboxes.probe(Leaky())
+    held = await upskill.sandboxes.probe(SANDBOXES.load("none")())
     assert {"home is hidden", "no network", "processes are hidden"}.isdisjoint(held)
     assert {"workspace can be written", "environment is clean"} <= set(held)
 
@@ -935,9 +910,9 @@ def test_sizes_are_told_as_people_say_them() -> None:
 @pytest.mark.skipif(not shutil.which("ps"), reason="no ps here")
 def test_use_can_be_told_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        exact = process_usage.usage_of(os.getpid())
-        monkeypatch.setattr(process_usage, "HAS_PROC", False)
-        told = process_usage.usage_of(os.getpid())
+        exact = processes.usage_of(os.getpid())
+        monkeypatch.setattr(processes, "HAS_PROC", False)
+        told = processes.usage_of(os.getpid())
         process.send_signal(signal.SIGKILL)
     assert exact.processes >= 2
     assert told.processes >= 2

@@ -7,11 +7,7 @@ Kinds, one module each:
     claude_code, codex, opencode    the real programs, in a sandbox (their rows are in `AGENT_SPECS`)
 
 `toolbox` has the catalog and the tools of `tools`. Parts of the real programs: `program` (finding and running one),
-`proxy` (its only way to the model, and what the answers use), `allow_list` (what it may send there). `activation` tells
-whether an agent opened a skill, and whether it saw one that it must not see.
-
-An agent that needs a sandbox describes it (`setup`); whoever runs the trial opens it, runs the agent in it, lets the
-checks look at what is left there, and closes it.
+`proxy` (its only way to the model), `allow_list` (what it may send there). `activation` tells which skills it saw.
 """
 
 from __future__ import annotations
@@ -105,8 +101,7 @@ class Agent(Protocol):
 
 @runtime_checkable
 class ExternalAgent(Protocol):
-    """An agent that is a program of its own. It has to be installed, works only with some models, and asks its model
-    itself, so that replies are neither cached nor taken from the cache."""
+    """A program of its own. It asks its model itself, so replies are neither cached nor taken from the cache."""
 
     @property
     def version(self) -> str:
@@ -119,10 +114,7 @@ class ExternalAgent(Protocol):
 
 
 def skill_files(skills: Iterable[Skill], folder: str) -> tuple[dict[str, bytes], frozenset[str]]:
-    """The files of these skills that a student may see, by their path in `folder`, and which of them are executable.
-
-    Links are followed.
-    """
+    """The files of these skills that a student may see, by their path in `folder`, and which of them are executable."""
     files: dict[str, bytes] = {}
     runnable: set[str] = set()
     for skill in skills:

@@ -1,11 +1,8 @@
 """Which skills an agent saw: whether it opened one that it was offered, and whether it saw one that it must not see.
 
-A skill counts as activated when the model got to see its body: through the agent's own tool for skills, by reading
-its SKILL.md, or in any other way that puts the canary of the body into a tool's output.
-
-If agents use a sandbox, every trial with a skill gets a copy of it with a canary of its own: a word that is nowhere
-else. The canary of another trial of the run, or a tool that shows the folder of the skill under test in an arm without
-it, means that the arms were not isolated from each other, and then no number of the run means anything.
+In a sandbox, every trial with a skill gets a copy of it with a canary of its own: a word that is nowhere else. The
+canary of another trial, or a tool that shows the folder of the skill under test in an arm without it, means that the
+arms were not isolated from each other, and then no number of the run means anything.
 """
 
 from __future__ import annotations
@@ -78,12 +75,11 @@ def plant_canary(skill: Skill, canary: str) -> Skill:
 
 @dataclass(frozen=True, slots=True)
 class HiddenSkill:
-    """The skill that a trial must not see: where this run keeps it, and the text of the case, which may name a folder
-    like that itself."""
+    """The skill that a trial must not see."""
 
     skill: Skill
     home: str  # of the student
-    case: str
+    case: str  # its text, which may name such a folder itself
 
     def used_by(self, trace: Trace) -> Iterator[tuple[int, str]]:
         """The tool calls that show where this run keeps the skill, with the number of the step.
@@ -113,8 +109,7 @@ async def find_leak(
 ) -> str:
     """The evidence that this trial has seen a skill that it must not see; empty if there is none.
 
-    `own` is the canary of the trial, empty if it has no skill; `canaries` gives those of the whole run: one that is
-    not among them was made up, or copied badly.
+    `own` is its canary, if it has a skill; `canaries` gives those of the run: any other was made up, or copied badly.
     """
     for number, step in enumerate(trace.steps, 1):
         for canary in CANARY_PATTERN.findall(f"{step.text}\n{_arguments_text(step)}\n{step.output}"):

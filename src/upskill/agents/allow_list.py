@@ -1,7 +1,7 @@
 """The allow-list of what a program may send to its model: fields, tools, content, headers and betas of each API.
 
-A program in a sandbox has no network, but its requests could ask the provider to use it: hosted tools, files and
-prompts stored there, another model, another server. So whatever is not listed here is dropped, and named in `dropped`.
+A program in a sandbox has no network, but its requests could ask the provider to use it: hosted tools, stored files
+and prompts, another model, another server. So whatever is not listed here is dropped, and named in `dropped`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The proxy is an agent program's only way out of its sandbox: to the API of the model under test, and nowhere else.
 
-It serves the sandbox's proxy socket. Requests are forwarded with the real key, which never enters the sandbox; answers
-are streamed back, metered, priced and entered in the ledger. The bounds of the trial are enforced here, and nothing
-goes out that is not on the allow-list.
+Requests are forwarded with the real key, which never enters the sandbox; answers are streamed back, metered and
+entered in the ledger. The bounds of the trial are enforced here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """The toolbox: the catalog of skills that our own agent is offered, the tools it has in its sandbox, and their results.
 
 Progressive disclosure, as in the Agent Skills guidance: name and description always, the body when the skill is
-activated, its other files only when they are read. Without a skill there is neither a catalog nor a tool.
-
-A student's mistakes (a tool that does not exist, wrong arguments, a path that leads out, a command that fails) are
-results for the student. Only a sandbox that broke down is an error of the trial.
+activated, its other files only when they are read. A student's mistakes are results for the student.
 """
 
 from __future__ import annotations
@@ -98,8 +95,7 @@ class _ToolError(Exception):
 
 
 class Toolbox:
-    """The tools of one trial, each carried out by the method of its name. `skills` are those on offer, which are in
-    `folder` of the sandbox."""
+    """The tools of one trial, each carried out by the method of its name; `skills` are in `folder` of the sandbox."""
 
     def __init__(self, sandbox: Sandbox, skills: Sequence[Skill], folder: str, max_result: int = MAX_RESULT) -> None:
         self.sandbox = sandbox

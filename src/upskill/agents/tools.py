@@ -1,11 +1,8 @@
 """`tools`: our own small loop. The skill is in a catalog, and the model works in a sandbox until it answers.
 
-It repeats chat, tool calls and results until there is an answer or a bound on turns, tokens or time is reached. At a
-bound, the work so far is judged, and `Trace.stop` names the bound. If a tool fails, the model sees the error.
-
-Models call tools with the tool calls of their API. Small local models, and programs that only answer questions, have
-none: they get a short description of the tools and answer with one call at a time, as JSON that fits a schema; results
-come back as user messages.
+At a bound on turns, tokens or time, the work so far is judged, and `Trace.stop` names the bound. Models call tools with
+the tool calls of their API. Small local models, and programs that only answer questions, have none: they answer with
+one call at a time, as JSON that fits a schema; results come back as user messages.
 """
 
 from __future__ import annotations
@@ -17,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from upskill.agents import SYSTEM, Bounds, Student, Task, skill_files
+from upskill.agents import SYSTEM, Student, Task, skill_files
 from upskill.agents.activation import activated
 from upskill.agents.toolbox import ACTIVATE_TOOL, MAX_RESULT, SKILLS_FOLDER, Toolbox, catalog_prompt
 from upskill.errors import AgentError, TrialError
-from upskill.models import Address, Message, Model, Reply, Request, Tool, ToolCall
+from upskill.models import Address, Message, Reply, Request, Tool, ToolCall
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
 from upskill.models.parsing import INVALID_ARGUMENTS, parse_json_answer
 from upskill.plain import dict_or_empty, is_deep
@@ -48,10 +45,7 @@ INSTRUCTIONS = "Every turn is one call of one of these tools, as JSON:"
 
 
 class Tools:
-    """Shows the catalog, runs the tools that the model calls, and records every step.
-
-    `system` comes before the catalog; another one lets the same loop do other work.
-    """
+    """`system` comes before the catalog; another one lets the same loop do other work."""
 
     needs_sandbox: ClassVar[bool] = True
 
@@ -80,7 +74,7 @@ class _Loop:
         assert student.sandbox is not None
         folder = f"{student.sandbox.home}/{SKILLS_FOLDER}"
         self.task = task
-        self.model: Model = student.model
+        self.student = student
         self.is_embedded = student.address.provider == "local"
         self.toolbox = Toolbox(student.sandbox, task.offered_skills, folder)
         self.calling = tool_calling_for(student.address, self.toolbox.tools, task.max_output_tokens)
@@ -91,8 +85,6 @@ class _Loop:
             Message("user", task.prompt.strip()),
         ]
         self.steps: list[Step] = []
-        self.on_step = student.on_step
-        self.replay = student.replay
         self.usage = NO_USAGE
         self.turns = 0
         self.model_name = ""
@@ -148,7 +140,7 @@ class _Loop:
         timeout = asyncio.timeout(None if self.is_embedded else self._seconds_left)
         try:
             async with timeout:
-                reply = await self.model.reply(request)
+                reply = await self.student.model.reply(request)
         except TimeoutError:
             if timeout.expired():
                 return None
@@ -169,7 +161,7 @@ class _Loop:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output=output, status="error")
             elif self._seconds_left <= 0:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output="Not carried out: time is up.")
-            elif not self.replay or (step := self.replay(call)) is None:
+            elif not self.student.replay or (step := self.student.replay(call)) is None:
                 step = await self.toolbox.run(call, self._seconds_left)
             steps.append(step)
             self._add(step)
@@ -177,8 +169,8 @@ class _Loop:
 
     def _add(self, step: Step) -> None:
         self.steps.append(step)
-        if self.on_step:
-            self.on_step(step)
+        if self.student.on_step:
+            self.student.on_step(step)
 
     @property
     def _seconds_left(self) -> float:
@@ -186,8 +178,7 @@ class _Loop:
 
     def _bound_reached(self) -> str:
         """The bound that is reached; empty if none is."""
-        bounds: Bounds = self.task.bounds
-        skill = self.task.skill
+        bounds, skill = self.task.bounds, self.task.skill
         if bounds.until_activated and skill and activated(Trace(tuple(self.steps)), skill.name):
             return "activated"
         if self.turns >= bounds.turns:
@@ -226,11 +217,7 @@ def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: i
 
 
 class ToolCalling:
-    """With the tool calls of the model's API.
-
-    `tools` and `schema` go into every request, `instructions` into the system prompt. `max_result` is how many
-    characters of a result the model can take; None means the usual number.
-    """
+    """With the tool calls of the model's API. `max_result` is in characters; None means the usual number."""
 
     def __init__(self, tools: tuple[Tool, ...], *, max_result: int | None = None) -> None:
         self.tools = tools
@@ -240,10 +227,9 @@ class ToolCalling:
 
     def read(self, reply: Reply) -> Turn:
         # Some servers give no ids, but a result has to name its call.
-        named = {call.id for call in reply.calls if call.id}
-        if len(named) == len(reply.calls):
-            return Turn(reply.text, reply.calls, reply.stop)
-        calls = tuple(replace(call, id=f"call_{number}") for number, call in enumerate(reply.calls, 1))
+        calls = reply.calls
+        if len({call.id for call in calls if call.id}) < len(calls):
+            calls = tuple(replace(call, id=f"call_{number}") for number, call in enumerate(calls, 1))
         return Turn(reply.text, calls, reply.stop)
 
     def next_messages(self, reply: Reply, turn: Turn, steps: Sequence[Step]) -> list[Message]:
@@ -260,8 +246,7 @@ class ToolCalling:
 
 
 class JsonToolCalling(ToolCalling):
-    """By answers that are JSON. `max_text` limits the texts of a call together, `max_conversation` all messages, in
-    characters."""
+    """By answers that are JSON. In characters, `max_text` limits a call, and `max_conversation` all messages."""
 
     def __init__(
         self, tools: tuple[Tool, ...], *, max_text: int | None = None, max_conversation: int | None = None
@@ -277,12 +262,7 @@ class JsonToolCalling(ToolCalling):
         ]
         self.instructions = "\n".join([INSTRUCTIONS, *lines])
         call = {"anyOf": [_call_schema(name, parameters, max_text) for name, _, parameters in forms]}
-        self.schema = {
-            "type": "object",
-            "properties": {"call": call},
-            "required": ["call"],
-            "additionalProperties": False,
-        }
+        self.schema = _object({"call": call})
 
     def read(self, reply: Reply) -> Turn:
         try:
@@ -328,6 +308,10 @@ def _call_schema(name: str, parameters: Mapping[str, Any], max_text: int | None)
         properties[field] = {key: schema[key] for key in ("type", "enum") if key in schema}
         if max_text is not None and "enum" not in schema:
             properties[field]["maxLength"] = max_text // len(parameters["required"])
+    return _object(properties)
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,

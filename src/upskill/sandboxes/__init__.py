@@ -1,8 +1,6 @@
 """A Sandbox is where the commands and files of one trial live. Nothing in it reaches out, and nothing outlives it.
 
-It is opened with files in its workspace (`Setup`), runs commands under limits (`Limits`, `CommandResult`), hands over
-files without following a link, and stops. Commands start in the workspace, at `Sandbox.workspace`. They have no
-network, no home folder and no environment of the host, a read-only system and a private /tmp.
+Commands have no network, no home folder and no environment of the host, a read-only system and a private /tmp.
 
 Kinds (`SandboxBackend`):
 
@@ -12,11 +10,9 @@ Kinds (`SandboxBackend`):
     seatbelt      macOS; experimental
     none          no protection at all: never chosen, only typed (in `landlock`)
 
-`choose_sandbox` probes them in order of preference and returns a `SandboxChoice`, plain data to be stored with the run.
-
-What the kinds share: `files` (a workspace from outside), `processes` (a process per command, for kinds without
-namespaces), `confine` (the program around such a command), `seccomp` (the filter of system calls), `process_usage`
-(what processes use), `gpu` (its devices, turns, and the CUDA compiler).
+What the kinds share: `files` (a workspace from outside), `processes` (what they use; a process per command, for kinds
+without namespaces), `confine` (the program around such a command), `seccomp` (the filter of system calls), `gpu` (its
+devices, turns, and the CUDA compiler).
 """
 
 from __future__ import annotations
@@ -69,10 +65,9 @@ OnOutput = Callable[[Stream, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one command may use. Sizes are in bytes, times in seconds.
+    """What all processes of one command may use. Sizes are in bytes, times in seconds.
 
-    `file_size` and `disk` are fixed when the sandbox is opened; the others may differ from command to command. Memory
-    and processor time are those of all processes of the sandbox together.
+    `file_size` and `disk` are fixed when the sandbox is opened; the others may differ from command to command.
     """
 
     wall: float = 120.0
@@ -110,13 +105,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a sandbox is opened with.
+    """What a sandbox is opened with. Files are named by relative path; those in `runnable` are executable.
 
-    `files` go into the workspace and `home_files` into the student's home folder, both by relative path; those named in
-    `runnable` are executable.
     `readonly_mounts` are host folders or files that can be read at the given absolute path. `proxy_port` is a port on
-    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`. `gpu` shows it the
-    devices and libraries of the NVIDIA driver, and nothing else.
+    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`.
     """
 
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
@@ -176,10 +168,9 @@ class PreparedCommand:
 
 
 class Sandbox(ABC):
-    """An open sandbox. Used as `async with await backend.open(setup) as sandbox:`.
+    """An open sandbox. Files are named by their path in the workspace, relative or absolute.
 
-    Files are named by their path in the workspace, relative or absolute. An OSError is the student's doing: a path that
-    leads out, a link, a FIFO, a file that is too large. A SandboxError means that the sandbox itself broke down.
+    An OSError is the student's doing, such as a path that leads out; with a SandboxError the sandbox broke down.
     """
 
     kind: str
@@ -206,8 +197,7 @@ class Sandbox(ABC):
     ) -> CommandResult:
         """Run a command in the workspace: text is a line of shell, a sequence is a program and its arguments.
 
-        Returns when that command ends; a background process may live on until `kill_processes` or `stop`. `on_output`
-        is given output as it comes. One command runs at a time; the next one waits.
+        One command runs at a time. A background process may live on until `kill_processes` or `stop`.
         """
         limits = limits or self._setup.limits
         if self._setup.gpu:  # its libraries reserve far more than they use, and start many threads
@@ -290,10 +280,7 @@ async def hold_to_limits(
     exceeded: Callable[[], str],
     end: Callable[[], Awaitable[None]],
 ) -> str:
-    """Wait for the end of a command; where it breaks a limit, `end` it and return which.
-
-    `exceeded` is asked each time we look.
-    """
+    """Wait for the end of a command; where it breaks a limit, `end` it and return which."""
     loop, broken_limit = asyncio.get_running_loop(), ""
     deadline = loop.time() + wall
     while not ended.done():
@@ -467,8 +454,5 @@ _CONTROLS = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last i
 
 
 def printable(text: str) -> str:
-    """Text that is safe to print: what a student wrote must not move the cursor or control the terminal.
-
-    Lone surrogates, which file names may contain, are escaped as well.
-    """
+    """Text that is safe to print: what a student wrote must not move the cursor or control the terminal."""
     return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))

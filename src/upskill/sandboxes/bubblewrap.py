@@ -2,7 +2,6 @@
 
 One sandbox stays open for all commands of a trial, with a small supervisor (supervisor.sh) as its process 1. Workspace,
 home and /tmp are in memory and are reached through /proc: nothing of a trial is ever on the disk of the host.
-What it is given comes first, line by line; then the open sandbox, and `start_program` for a program of ours.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from upskill.sandboxes import (
     Stream,
     format_size,
     hold_to_limits,
-    process_usage,
     seccomp,
 )
 from upskill.sandboxes.files import Folder, FolderSandbox, unused_user
 from upskill.sandboxes.gpu import gpu_devices, gpu_libraries
+from upskill.sandboxes.processes import children, exceeded_limit, usage_of
 
 WORKSPACE, HOME = "/workspace", "/home/student"
 WRITABLE = (WORKSPACE, HOME, "/tmp", "/dev/shm")  # noqa: S108 - inside, and private
@@ -131,10 +130,9 @@ def _start_bubblewrap(
     descriptors: list[int],
     streams: tuple[int, int | IO[bytes], int | IO[bytes]],
 ) -> subprocess.Popen[bytes]:
-    """Start bubblewrap. It gets no environment, and only these descriptors; `files` are read-only in there. `streams`
-    are standard input, output and error.
+    """Start bubblewrap. It gets no environment, and only these descriptors; `files` are read-only in there.
 
-    `command` may begin with further options, which come last.
+    `streams` are standard input, output and error. `command` may begin with further options.
     """
     mounts, stage = mount_arguments(setup.readonly_mounts, user)
     arguments = namespace_arguments(setup.limits, gpu=setup.gpu)
@@ -386,7 +384,7 @@ class BubblewrapSandbox(FolderSandbox):
     async def _wait_until_empty(self) -> None:
         """Wait for killed processes to disappear."""
         until = self._loop.time() + GRACE_SECONDS
-        while process_usage.children(self._process_1) and self._loop.time() < until:  # noqa: ASYNC110 - there is no event for it
+        while children(self._process_1) and self._loop.time() < until:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.001)
 
     async def _supervise(self, task: str, limits: Limits, capture: Capture) -> tuple[int, str]:
@@ -395,10 +393,10 @@ class BubblewrapSandbox(FolderSandbox):
         self._capture = capture
         data = task.encode("utf-8", "surrogateescape")
         message = data + b"\n" if len(data) < 4000 else b"+%d\n%s" % (len(data), data)
-        cpu, written = process_usage.usage_of(self._process_1).cpu, self._bytes_written()
+        cpu, written = usage_of(self._process_1).cpu, self._bytes_written()
 
         def exceeded() -> str:
-            return process_usage.exceeded_limit(self._process_1, limits, cpu) or self._exceeded_disk(written)
+            return exceeded_limit(self._process_1, limits, cpu) or self._exceeded_disk(written)
 
         async def end() -> None:
             self._end_processes()
@@ -460,10 +458,10 @@ class BubblewrapSandbox(FolderSandbox):
     def _check_background(self) -> None:
         """Between commands, hold background processes to the limits."""
         self._background_timer = None
-        if self._capture is not None or self._ended.done() or not process_usage.children(self._process_1):
+        if self._capture is not None or self._ended.done() or not children(self._process_1):
             return
         # Processor time counts against a command, and there is none.
-        if process_usage.exceeded_limit(self._process_1, self._setup.limits, float("inf")) or self._exceeded_disk():
+        if exceeded_limit(self._process_1, self._setup.limits, float("inf")) or self._exceeded_disk():
             self._end_processes()
         self._background_timer = self._loop.call_later(5 * POLL_SECONDS, self._check_background)
 
@@ -602,7 +600,6 @@ def start_program(
     """Start a program of ours in such namespaces, for code that comes with a suite and is not a student's.
 
     It has no supervisor: it is spoken to through descriptors that it inherits, and ends with whoever started it.
-    `mounts` are shown read-only at their own path, and what it prints goes into a file.
     """
     options = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return _start_bubblewrap(

@@ -1,8 +1,7 @@
 """Runs one command without namespaces, and leaves nothing of it behind. A program of its own, started by path.
 
-`confine.py DESCRIPTOR` reads its task as JSON from there. Its child becomes the command, under Landlock and seccomp if
-asked for. It adopts the processes that the command leaves behind and kills them when the command ends, on SIGTERM, and
-when its parent dies. It imports nothing from upskill, because it is started without its packages.
+`confine.py DESCRIPTOR` reads its task as JSON from there. It adopts the processes that the command leaves behind and
+kills them when the command ends, on SIGTERM, and when its parent dies. It is started without upskill's packages.
 """
 
 from __future__ import annotations

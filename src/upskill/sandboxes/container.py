@@ -1,6 +1,4 @@
-"""Container: a trial in a container of docker or podman, if an engine answers.
-
-Experimental: its tests speak to a stand-in for the engine, not to a real one.
+"""Container: a trial in a container of docker or podman. Experimental: its tests speak to a stand-in for the engine.
 
 One container stays open for all commands of a trial, and each command is an `exec` in it. Its process 1 ends with the
 client that we started, so no container outlives us; to end it early, the container is removed and not only the client.

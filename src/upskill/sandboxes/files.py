@@ -1,8 +1,7 @@
 """A workspace from outside: the student's files, opened without falling for anything the student planted.
 
 Each part of a path is opened on its own, relative to the folder before it and never through a link, and `..` is
-refused. So whatever is renamed or swapped meanwhile, no step can lead out. Where a file should be there may be a link,
-a FIFO, a device or a sparse file.
+refused. So whatever is renamed or swapped meanwhile, no step can lead out.
 """
 
 from __future__ import annotations
@@ -245,10 +244,7 @@ class FolderSandbox(Sandbox):
 
 
 async def copy_in(sandbox: Sandbox, folder: Path, to: str = "") -> list[str]:
-    """Copy a folder of the host into the workspace, or to a path in there.
-
-    Returns what was left out: links, which would lead elsewhere inside, and everything else that is no regular file.
-    """
+    """Copy a folder of the host into the workspace, or to a path in there; the links and so on that were left out."""
     left_out: list[str] = []
     for path in sorted(folder.rglob("*")):  # noqa: ASYNC240 - a case brings a few small files
         name = path.relative_to(folder).as_posix()

@@ -1,7 +1,4 @@
-"""The GPU in a sandbox: which devices and libraries of the NVIDIA driver it is shown, and whose turn it is.
-
-Nothing else of the machine comes with them: no network, no other device, and the libraries are read-only.
-"""
+"""The GPU in a sandbox: which devices and libraries of the NVIDIA driver it is shown, and whose turn it is."""
 
 from __future__ import annotations
 

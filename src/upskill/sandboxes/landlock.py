@@ -1,8 +1,7 @@
 """Landlock: a process gives up rights of its own, where there are no namespaces, as inside most containers.
 
-Reduced: process table and network are shared with the host. Landlock protects files, the network and signals, and
-seccomp what Landlock does not cover. Each command is run by `confine.py`, which also ends what it leaves behind. The
-same without Landlock is `none`.
+Landlock protects files, the network and signals, and seccomp what Landlock does not cover. Each command is run by
+`confine.py`, which also ends what it leaves behind. The same without Landlock is `none`.
 """
 
 from __future__ import annotations

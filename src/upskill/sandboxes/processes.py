@@ -1,6 +1,6 @@
-"""A sandbox made of a folder on the host and one process per command: what the kinds without namespaces share.
+"""What processes use, and sandboxes of a folder on the host and one confined process per command.
 
-Each kind wraps the command in a program that confines it. No process lives on between two commands.
+The kernel's own limits are per process; these are sums over a tree of processes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +32,11 @@ from upskill.sandboxes import (
     Setup,
     format_size,
     hold_to_limits,
-    process_usage,
 )
 from upskill.sandboxes.files import Folder, FolderSandbox, folder_size
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+HAS_PROC = Path("/proc/self/stat").exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,110 @@ def _threads_of(user: int) -> int:
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessUsage:
+    processes: int = 0
+    memory: int = 0
+    cpu: float = 0.0
+
+
+def children(process: int) -> list[int]:
+    """The processes whose parent is this one."""
+    processes: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+            with suppress(OSError):
+                processes += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
+    return processes
+
+
+def process_tree(root: int) -> Iterator[int]:
+    """A process and all its descendants."""
+    waiting, seen = [root], {root}
+    while waiting:
+        process = waiting.pop()
+        yield process
+        fresh = [child for child in children(process) if child not in seen]
+        seen.update(fresh)
+        waiting += fresh
+
+
+def usage_of(root: int) -> ProcessUsage:
+    """What a process and its descendants use. `cpu` includes ended processes once their parent has collected them."""
+    if not HAS_PROC:
+        return _usage_from_ps(root)
+    processes = memory = ticks = 0
+    for process in process_tree(root):
+        try:
+            fields = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+            processes += int(fields[17])  # threads, as RLIMIT_NPROC counts
+            memory += _anonymous_memory(process)
+        except (OSError, IndexError, ValueError):  # ended meanwhile
+            continue
+    return ProcessUsage(processes, memory, ticks / CLOCK_TICKS)
+
+
+def exceeded_limit(root: int, limits: Limits, cpu_before: float) -> str:
+    """The limit that these processes exceed, in words; empty if none."""
+    use = usage_of(root)
+    if use.memory > limits.memory and (not HAS_PROC or _proportional_memory(root) > limits.memory):
+        return f"used more than {format_size(limits.memory)} of memory"
+    if use.cpu - cpu_before > limits.cpu:
+        return f"used more than {limits.cpu:g} s of processor time"
+    if use.processes > limits.processes + 8:  # for kernels that do not enforce it themselves
+        return f"had more than {limits.processes} processes"
+    return ""
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - some thousand times a second
+        return file.read()
+
+
+def _anonymous_memory(process: int) -> int:
+    """Memory of a process that no file backs. Shared pages count for every process that has them."""
+    total = 0
+    for line in _read(f"/proc/{process}/status").splitlines():
+        if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+def _proportional_memory(root: int) -> int:
+    """The same with shared pages divided up: exact but slow, so only computed if the sum is too large."""
+    total = 0
+    for process in process_tree(root):
+        with suppress(OSError, ValueError):
+            parts = {line.split(":")[0]: line for line in _read(f"/proc/{process}/smaps_rollup").splitlines()[1:]}
+            for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"):
+                total += int(parts[name].split()[1]) * 1024 if name in parts else 0
+    return total
+
+
+def _usage_from_ps(root: int) -> ProcessUsage:
+    listed = subprocess.run(
+        ["/bin/ps", "-axo", "pid=,ppid=,rss=,time="], capture_output=True, text=True, check=False, env={}
+    )
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    mine, grew = {root}, True
+    while grew:
+        more = {int(row[0]) for row in rows if int(row[1]) in mine} - mine
+        mine |= more
+        grew = bool(more)
+    use = [row for row in rows if int(row[0]) in mine]
+    return ProcessUsage(len(use), sum(int(row[2]) * 1024 for row in use), sum(_seconds(row[3]) for row in use))
+
+
+def _seconds(clock: str) -> float:
+    total = 0.0
+    for part in clock.replace("-", ":").split(":"):
+        total = total * 60 + float(part)
+    return total
+
+
 # For things that take milliseconds, but on a busy machine have to wait their turn; without /proc some never end.
-GRACE_SECONDS = 30.0 if process_usage.HAS_PROC else 5.0
+GRACE_SECONDS = 30.0 if HAS_PROC else 5.0
 
 
 # Puts a command with its environment inside the program that confines it; the last argument is the folder that holds
@@ -237,15 +341,15 @@ class ProcessSandbox(FolderSandbox):
         self._polls += 1
         if self._polls % 5 == 0 and folder_size(self._root) > disk:
             return f"wrote more than {format_size(disk)} in all"
-        return process_usage.exceeded_limit(process, limits, 0.0)
+        return exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
         """Ask the program around the command to end everything, and then do it ourselves."""
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
-        await asyncio.wait([ended], timeout=GRACE_SECONDS if process_usage.HAS_PROC else 0.2)
+        await asyncio.wait([ended], timeout=GRACE_SECONDS if HAS_PROC else 0.2)
         if not ended.done():
-            for each in [*process_usage.process_tree(process.pid)][::-1]:
+            for each in [*process_tree(process.pid)][::-1]:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(each, signal.SIGKILL)
             with suppress(ProcessLookupError, PermissionError):

@@ -1,7 +1,4 @@
-"""Seatbelt: macOS's own sandbox, through `sandbox-exec` and a profile that denies what it does not name.
-
-Experimental: written to the documented profile language and never run on a Mac.
-"""
+"""Seatbelt: macOS's own sandbox, through `sandbox-exec`. Written to its documentation and never run on a Mac."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The system calls that a student does not get, as a seccomp filter: a small program that the kernel runs on each call.
 
-What programs need is allowed; what reaches into the kernel, into other processes or out of a namespace is not. The
-program is classic BPF: each instruction has eight bytes, jumps only go forward and count the instructions they skip. It
-sees the number of the call, the architecture, and the arguments as pairs of 32-bit halves, low half first.
+It is classic BPF: each instruction has eight bytes, jumps only go forward and count the instructions they skip. It sees
+the number of the call, the architecture, and the arguments as pairs of 32-bit halves, low half first.
 
     wrong architecture (32-bit calls on a 64-bit kernel)     the process is killed
     a number newer than NEWEST, and the x32 calls            ENOSYS, as on an older kernel
