@@ -138,13 +138,14 @@ async def test_the_model_is_shown_its_own_turns_and_what_came_of_its_calls(kind:
     student = Recorded([calls(call("bash", command="exit 3"), call("bash", command="echo hi"), text="Look."), "Done."])
     await work(kind, Task("Try.", seed=7, temperature=0.3, max_output_tokens=55), student)
     first, second = student.requests
-    assert [tool.name for tool in first.tools] == NAMES
     assert (first.seed, first.temperature, first.max_output_tokens, first.schema) == (7, 0.3, 55, None)
     assert second.messages[:2] == first.messages
-    spoke, failed, worked = second.messages[2:]
+    spoke, *results = second.messages[2:]
     assert (spoke.role, spoke.text, [made.name for made in spoke.calls]) == ("assistant", "Look.", ["bash", "bash"])
-    assert (failed.role, failed.call_id, failed.is_error, failed.text) == ("tool", "call_1", True, "[exit code 3]")
-    assert (worked.role, worked.call_id, worked.is_error, worked.text) == ("tool", "call_2", False, "hi")
+    assert results == [
+        Message("tool", "[exit code 3]", call_id="call_1", is_error=True),
+        Message("tool", "hi", call_id="call_2"),
+    ]
 
 
 def by_turn(*said: Spoken) -> Any:
@@ -237,18 +238,13 @@ async def test_a_sandbox_that_breaks_down_is_not_the_models_fault_and_what_was_a
 # Bounds.
 
 
-async def test_a_bound_on_turns_ends_the_work_after_the_last_calls(kind: SandboxBackend) -> None:
-    student = Recorded([], calls=[call("bash", command="echo x >> log; cat log")], answer="again")
-    trace = await work(kind, Task("Go on.", bounds=Bounds(turns=3)), student)
-    assert (trace.stop, trace.turns, len(student.requests)) == ("turns", 3, 3)
-    assert trace.calls[-1].output == "x\nx\nx"
-    assert trace.answer == "again"
-
-
-async def test_a_bound_on_tokens_counts_all_turns_together(kind: SandboxBackend) -> None:
-    student = Recorded([], calls=[call("bash", command="true")], usage={"input": 90, "output": 10})
-    trace = await work(kind, Task("Go on.", bounds=Bounds(tokens=250)), student)
-    assert (trace.stop, trace.turns, trace.usage.total_tokens) == ("tokens", 3, 300)
+async def test_a_bound_ends_the_work_after_the_last_calls(kind: SandboxBackend) -> None:
+    made = [call("bash", command="echo x >> log; cat log")]
+    for bounds, stop in ((Bounds(turns=3), "turns"), (Bounds(tokens=250), "tokens")):
+        student = Recorded([], calls=made, answer="again", usage={"input": 90, "output": 10})
+        trace = await work(kind, Task("Go on.", bounds=bounds), student)
+        assert (trace.stop, trace.turns, trace.usage.total_tokens, len(student.requests)) == (stop, 3, 300, 3)
+        assert (trace.calls[-1].output, trace.answer) == ("x\nx\nx", "again")
 
 
 async def after(seconds: float, work: Coroutine[Any, Any, T], sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> T:
@@ -951,18 +947,6 @@ def test_5_distractors_are_on_offer_in_both_arms(planted: Path, upskill: Upskill
     assert [result.activated for result in (*arms["baseline"], *arms["skill"])] == [None, None, False, False]
     refused = upskill("eval", skill, "-m", model, "--with-skills", planted / "others")
     assert (refused.code, "--agent tools" in refused.err) == (2, True)
-
-
-def test_bounds_from_the_command_line_end_a_trial_that_is_judged(planted: Path, upskill: Upskill) -> None:
-    script = write_script(planted / "on.yaml", [{"calls": [call("bash", command="true")], "answer": "ahoy, friend"}])
-    done = upskill(
-        *("eval", planted / "skills" / "greeter", "-m", script, "--agent", "tools", "--set", "max_turns=2", "--json")
-    )
-    assert done.code == 0
-    arms = traces_of(planted, done.json["run"])
-    for result in (*arms["baseline"], *arms["skill"]):
-        assert result.trace is not None
-        assert (result.passed, result.trace.stop, result.outcome.turns, result.outcome.calls) == (True, "turns", 2, 2)
 
 
 # Scripts that act.

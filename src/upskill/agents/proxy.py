@@ -147,8 +147,9 @@ class Proxy:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         # Compared as a whole: a prefix could lead anywhere the key is valid.
         path, wire = request.path.removeprefix("/v1/"), self.upstream.wire
+        unused = UsageMeter(wire, self.upstream.price, {})
         if (request.method, path) == ("GET", "models"):
-            return await self._forward(request, path, None, None)
+            return await self._forward(request, path, None, unused)
         if request.method != "POST" or path not in (MODEL_PATHS[wire], *FREE_PATHS[wire]):
             return _refuse(request, "only the model can be reached from here")
         try:
@@ -163,7 +164,7 @@ class Proxy:
         if self.upstream.model:  # this trial is about one model, whatever others the program uses
             body["model"] = self.upstream.model
         if path != MODEL_PATHS[wire]:
-            return await self._forward(request, path, body, None)
+            return await self._forward(request, path, body, unused)
         return await self._ask(request, path, body)
 
     async def _ask(self, request: web.Request, path: str, body: dict[str, Any]) -> web.StreamResponse:
@@ -179,6 +180,9 @@ class Proxy:
             return await self._forward(request, path, body, meter)
         finally:
             self._pending -= 1
+            self.turns += meter.answered
+            if meter.answered or meter.model_error:
+                self.model_error = meter.model_error
             if meter.started:
                 usage = meter.usage()
                 self.usage = self.usage + usage
@@ -203,13 +207,16 @@ class Proxy:
         return ""
 
     async def _forward(
-        self, request: web.Request, path: str, body: dict[str, Any] | None, meter: UsageMeter | None
+        self, request: web.Request, path: str, body: dict[str, Any] | None, meter: UsageMeter
     ) -> web.StreamResponse:
         assert self._session is not None
         url = f"{self.upstream.base_url}/{path}"
         if query := self.filter.query(request.query):
             url += f"?{urlencode(query)}"
-        headers, data = self._headers(request), None
+        headers, data = self.filter.headers(request.headers), None
+        if self.upstream.beta:
+            headers["anthropic-beta"] = ",".join(filter(None, [headers.get("anthropic-beta"), self.upstream.beta]))
+        headers |= self.upstream.headers
         if body is not None:
             headers["content-type"] = "application/json"
             data = compact(body).encode("utf-8", "replace")
@@ -227,64 +234,53 @@ class Proxy:
                     return await self._forward_error(answer, meter)
                 return await self._stream(request, answer, meter)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if meter is not None:
-                self.model_error = ModelError(f"no answer from the model's server: {self._describe(error)}")
+            meter.model_error = ModelError(f"no answer from the model's server: {self._describe(error)}")
             return _error_response(502, self._describe(error))
 
-    def _headers(self, request: web.Request) -> dict[str, str]:
-        headers = self.filter.headers(request.headers)
-        if self.upstream.beta:
-            headers["anthropic-beta"] = ",".join(filter(None, [headers.get("anthropic-beta"), self.upstream.beta]))
-        return headers | dict(self.upstream.headers)
-
-    async def _forward_error(self, answer: aiohttp.ClientResponse, meter: UsageMeter | None) -> web.Response:
+    async def _forward_error(self, answer: aiohttp.ClientResponse, meter: UsageMeter) -> web.Response:
         text = redact((await answer.read()).decode("utf-8", "replace"), self.upstream.secrets)
-        if meter is not None:
-            message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
-            hint = STATUS_HINTS.get(answer.status, "").format(key=self.upstream.key_name or "the key")
-            error = f"the server answered {answer.status}: {message}"
-            if stop := unanswered_stop(message, answer.status):
-                self.model_error = Unanswered(error, stop=stop, status=answer.status)
-            elif not (self.turns and answer.status in REQUEST_STATUSES):
-                fatal = answer.status in FATAL_STATUSES
-                self.model_error = ModelError(error, hint, status=answer.status, fatal=fatal)
+        message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
+        error = self._model_error(f"the server answered {answer.status}", message, answer.status)
+        if isinstance(error, Unanswered) or not (self.turns and answer.status in REQUEST_STATUSES):
+            meter.model_error = error
         return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))
 
     async def _stream(
-        self, request: web.Request, answer: aiohttp.ClientResponse, meter: UsageMeter | None
+        self, request: web.Request, answer: aiohttp.ClientResponse, meter: UsageMeter
     ) -> web.StreamResponse:
         response = web.StreamResponse(status=200, headers=_returned_headers(answer))
         await response.prepare(request)
-        if meter is not None:
-            meter.started = True
+        meter.started = True
         try:
             async for chunk in answer.content.iter_any():
-                if meter is not None:
-                    meter.feed(chunk)
+                meter.feed(chunk)
                 try:
                     await response.write(chunk)
                 except ConnectionError:  # the program hung up; the answer so far was paid for
                     return response
         except (aiohttp.ClientError, TimeoutError) as error:
-            if meter is not None:
-                self.model_error = ModelError(f"the model's server broke off its answer: {self._describe(error)}")
+            meter.model_error = ModelError(f"the model's server broke off its answer: {self._describe(error)}")
             if request.transport is not None:
                 request.transport.abort()  # a regular end would make half an answer look complete
             return response
-        if meter is not None:
-            meter.end()
-            if meter.error:
-                message = safe_excerpt(meter.error, self.upstream.secrets)
-                error = f"the model's server broke off its answer: {message}"
-                stop = unanswered_stop(message, 200)
-                self.model_error = Unanswered(error, stop=stop, status=200) if stop else ModelError(error, status=200)
-            else:
-                refused = Unanswered("the provider refused", stop="refusal", status=200)
-                self.model_error = refused if meter.refused else None
-                self.turns += 1
+        meter.end()
+        if meter.error:
+            message = safe_excerpt(meter.error, self.upstream.secrets)
+            meter.model_error = self._model_error("the model's server broke off its answer", message, 200)
+        else:
+            meter.answered = True
+            if meter.refused:
+                meter.model_error = Unanswered("the provider refused", stop="refusal", status=200)
         with suppress(ConnectionError):
             await response.write_eof()
         return response
+
+    def _model_error(self, what: str, message: str, status: int) -> ModelError:
+        error = f"{what}: {message}"
+        if stop := unanswered_stop(message, status):
+            return Unanswered(error, stop=stop, status=status)
+        hint = STATUS_HINTS.get(status, "").format(key=self.upstream.key_name or "the key")
+        return ModelError(error, hint, status=status, fatal=status in FATAL_STATUSES)
 
     def _describe(self, error: Exception) -> str:
         return safe_excerpt(str(error) or type(error).__name__, self.upstream.secrets)
@@ -332,14 +328,16 @@ def _is_refusal(data: Mapping[str, Any]) -> bool:
 
 
 class UsageMeter:
-    """Reads the usage from an answer while it is forwarded, as one document or as a stream of events."""
+    """What became of one request; reads the usage from its answer, as one document or as a stream of events."""
 
     def __init__(self, wire: Wire, price: Price, body: Mapping[str, Any]) -> None:
         self.wire = wire
         self.price = price
         self.input_estimate = estimate_tokens(compact(body))
         self.started = False
-        self.error = ""
+        self.answered = False
+        self.model_error: ModelError | None = None
+        self.error = ""  # in the answer
         self.refused = False
         self._fields: dict[str, Any] = {}
         self._events = 0
