@@ -50,23 +50,6 @@ def test_importing_submodules_first_does_not_hide_a_verb() -> None:
     assert said == "True True\n"
 
 
-def test_a_skill_is_evaluated_without_the_command_line(home: Path) -> None:
-    program = """
-from pathlib import Path
-from upskill import Skill, Suite, evaluate_now, make_plan, open_store
-
-skill = Skill.new("greeter", "Greets guests. Use it when someone arrives.", "Greet every guest with the word ahoy.")
-suite = Suite.parse([{"id": f"guest-{n}", "prompt": f"Greet guest {n}.", "checks": [{"contains": "ahoy"}]}
-                     for n in range(8)])
-Path("model.yaml").write_text("- {system: ahoy, answer: ahoy}\\n- {answer: hello}\\n")
-with open_store("runs") as store:
-    evaluation = evaluate_now(make_plan(skill, suite, ["scripted:model.yaml"]), store=store)
-for verdict in evaluation.verdicts:
-    print(verdict.model, verdict.lift, verdict.decision, verdict.is_beneficial)
-"""
-    assert run(program, home) == "scripted:model.yaml 1.0 helps True\n"
-
-
 async def test_exported_keys_and_settings_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(call: Call) -> str:
         if call.system.startswith(WRITES):

@@ -213,8 +213,8 @@ def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(
 ) -> None:
     (home / "pages.py").write_text(PAGES)
     monkeypatch.setenv("HARBOUR", "south")
-    found = [tool for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3")]
-    assert [(tool["name"], tool["description"]) for tool in found] == [(f"tool-{page}", "south") for page in (1, 2, 3)]
+    tools = [(tool["name"], tool["description"]) for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3")]
+    assert tools == [(f"tool-{page}", "south") for page in (1, 2, 3)]
     with pytest.raises(UsageError, match="lists tools endlessly"):
         read_tools(f"mcp:{sys.executable} pages.py 0")
 

@@ -155,13 +155,6 @@ def test_a_file_that_cannot_be_used_says_what_is_wrong_and_where(tmp_path: Path,
     assert message in error.value.message
 
 
-def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
-        Queries.load(tmp_path / "none.json")
-    with pytest.raises(UsageError, match="null byte"):
-        Queries.load("a\0b")
-
-
 def test_the_words_of_a_query_decide_its_part() -> None:
     assert {part_of(query("welcome", number)) for number in range(40)} == set(PARTS)
     for number in range(40):

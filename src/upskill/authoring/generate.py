@@ -96,7 +96,6 @@ class Generated:
 
     @property
     def grounding_notes(self) -> list[str]:
-        """How much of the skill is nothing but the teacher's memory."""
         own, lines = own_lines(self.skill)
         notes = [ONLY_A_SENTENCE] if not self.material.pieces and not self.material.skill else []
         if own and self.material.pieces:
@@ -140,12 +139,10 @@ def generate_now(
     models: Models | None = None,
     events: AuthoringEvents | None = None,
 ) -> Generated:
-    """`generate` for code that is not asynchronous."""
     return asyncio.run(generate(options, store=store, models=models, events=events))
 
 
 def _check_extract(options: GenerateOptions, material: Material) -> None:
-    """UsageError where `-m extract` is given what it cannot use."""
     unused = {"--feedback": options.feedback, "--tests": options.tests, "--student": options.student}
     if flag := next((flag for flag, value in unused.items() if value), ""):
         raise UsageError(
@@ -252,7 +249,6 @@ class Generation:
         )
 
     async def only_prepare(self, store: Store | None) -> None:
-        """Stop before anything is written."""
         with self._opened(store) as (_, models):
             async with models:
                 await self._prepare(models)
@@ -267,7 +263,6 @@ class Generation:
     # What is given.
 
     def gather(self, *more: Trace) -> Material:
-        """All that the skill is made from, with its secrets redacted."""
         options, tell = self.options, self.events.message
         sources = [*options.sources, *more]
         material = gather(
@@ -288,7 +283,6 @@ class Generation:
         return self.feedback.add_to(material)
 
     def _read_feedback(self, store: Store | None) -> None:
-        """Add what people said of the older skill's answers, and tell what becomes of it."""
         options, older = self.options, self.material.skill
         if not options.feedback:
             return
@@ -422,7 +416,6 @@ class Generation:
         return self.options.cases
 
     async def _write_suite(self, skill: Skill, models: Models) -> Suite:
-        """The cases that were given or lie with the older skill, and those that are written."""
         older, tell = self.suite, self.events.message
         if older and not self.writes_cases:
             return older
@@ -539,7 +532,6 @@ class Generation:
         return SearchCost(search, writing | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
-        """Who made the skill or improved it, and how it did."""
         provenance = Provenance.of(skill).with_author(self.teacher.name, self.material.task)
         if self._is_improved(skill):
             provenance = provenance.with_request(self.teacher.name, self.material.task)

@@ -100,7 +100,6 @@ def command_key(line: str) -> str:
 
 
 def only_looks(line: str) -> bool:
-    """Whether a line does nothing but look around or change the folder."""
     try:
         commands = _simple_commands(line)
     except ValueError:
@@ -153,7 +152,6 @@ def output_lines(output: str) -> list[str]:
 
 
 def error_line(output: str) -> str:
-    """The line of an output that seems to say what was wrong."""
     lines = output_lines(output)
     if any(line.startswith("Traceback (most recent call last)") for line in lines):
         return next(

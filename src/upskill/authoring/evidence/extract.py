@@ -160,8 +160,6 @@ class Quotation:
 
 @dataclass(frozen=True, slots=True)
 class FailedCommand:
-    """A command that failed, and the next run of the same command that succeeded, if there was one."""
-
     command: Quotation
     error: str  # the last lines that it printed
     success: Quotation | None = None
@@ -180,7 +178,6 @@ class Quotations:
     messages: tuple[Quotation, ...]  # of the person, after the first
 
     def to_pieces(self) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
-        """Each quotation as a teacher sees it, with its steps."""
         for message in self.messages:
             yield {"the person said": message.text}, (message.step,)
         for failure in self.failed:

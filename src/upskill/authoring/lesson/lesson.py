@@ -46,8 +46,6 @@ PACKED = ".upskill-workspace.tar"  # in the workspace, while it is packed or unp
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A task for a teacher, the files it gets, and its limits."""
-
     task: str
     teacher: Address
     agent: str = "tools"
@@ -112,7 +110,6 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
 
 
 def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
-    """The agent of a lesson; UsageError where it cannot act, or not with this teacher."""
     kind = AGENTS.load(lesson.agent)
     if not kind.needs_sandbox:
         raise UsageError(
@@ -154,8 +151,6 @@ async def record_lesson(
 
 @dataclass
 class _LessonRun:
-    """A lesson that is being recorded."""
-
     lesson: Lesson
     models: Models
     folder: Path | None
@@ -300,7 +295,6 @@ class Journal:
             self.done.append(step)
 
     def prepare(self, setup: Setup) -> Setup:
-        """The setup with the workspace as it was left."""
         return replace(setup, files={PACKED: self.workspace.read_bytes()}) if self.done else setup
 
     async def save(self, sandbox: Sandbox) -> None:

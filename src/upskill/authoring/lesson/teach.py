@@ -73,8 +73,6 @@ async def teach(
 
 
 class _Teaching(Generation):
-    """One call of `teach`: a generation whose material is recorded first."""
-
     def __init__(
         self, options: TeachOptions, models: Models | None, events: AuthoringEvents, tools: Sequence[ToolSchema]
     ) -> None:

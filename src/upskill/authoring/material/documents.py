@@ -89,7 +89,6 @@ def _html(data: bytes | str) -> str:
 
 
 def _hidden_by_rules(soup: Any) -> Iterator[Any]:
-    """What the style sheets in the page do not show, on a screen."""
     for sheet in soup("style"):
         for selector, rules in re.findall(r"([^{}]+)\{([^{}]*)\}", AT_RULE.sub("", sheet.get_text())):
             if HIDING.search(rules):

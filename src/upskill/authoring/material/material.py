@@ -79,12 +79,10 @@ class Material:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Every id that may be cited."""
         behind = (name for piece in self.pieces for name in piece.based_on)
         return frozenset([TASK, OWN_KNOWLEDGE, *(piece.id for piece in self.pieces), *behind])
 
     def quoted(self) -> str:
-        """The pieces as a teacher sees them."""
         return quote(self.pieces)
 
     def resolve_citations(self, ids: Iterable[str]) -> tuple[str, ...]:
@@ -96,7 +94,6 @@ class Material:
         return tuple(dict.fromkeys(existing))
 
     def excerpts(self) -> dict[str, dict[str, str]]:
-        """The beginning of the task and of every piece, to be stored with a skill that cites it."""
         return {TASK: {"kind": TASK, "from": "", "text": _cut(self.task)}} | {
             piece.id: {"kind": piece.kind, "from": piece.source, "text": piece.excerpt} for piece in self.pieces
         }

@@ -27,7 +27,6 @@ RECORD = "visible_hash"  # in the metadata of skill_meta.json
 
 
 def as_name(text: str) -> str:
-    """The nearest valid name of a skill."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:64].strip("-")
 
@@ -123,7 +122,6 @@ class Destination:
         return skill, previous
 
     def remove_draft(self, draft: Path | None, finished: Path) -> None:
-        """Remove the draft of a skill that is finished and lies elsewhere."""
         if draft and draft.resolve() != finished.resolve() and (skill := _load(draft)) and _is_draft(skill):
             shutil.rmtree(draft, ignore_errors=True)
             self.events.message(f"The draft in {draft} is removed: the skill is in {finished}.")
@@ -159,7 +157,6 @@ def _numbered(first: Path) -> Iterator[Path]:
 
 
 def named_after(folder: Path, skill: Skill) -> Skill:
-    """The skill under the name of the folder that it is saved in."""
     return skill if skill.name == folder.name else skill.with_name(folder.name)
 
 
@@ -181,7 +178,6 @@ def replace_manifest(skill: Skill, folder: Path) -> Path:
 
 
 def record_version(skill: Skill) -> Skill:
-    """The skill with the hash of what a student can see in its `skill_meta.json`."""
     provenance = Provenance.of(skill)
     return replace(provenance, metadata=dict(provenance.metadata) | {RECORD: skill.visible_hash}).add_to(skill)
 
@@ -192,13 +188,11 @@ def edited_by_hand(skill: Skill) -> bool:
 
 
 def is_proven(skill: Skill) -> bool:
-    """Whether it is recorded how it did in an evaluation."""
     metadata = _metadata(skill)
     return metadata.get("test_pass_rate") is not None and not metadata.get("state")
 
 
 def changes(before: Skill, after: Skill) -> str:
-    """What a student would see changed, as a unified diff."""
     old, new = ({path: _lines(data) for path, data in _content(skill).items()} for skill in (before, after))
     seen = [path for path in sorted(old.keys() | new.keys()) if not path.startswith(HIDDEN_FROM_STUDENTS)]
     diffs = (

@@ -77,8 +77,6 @@ def _file_digest(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SearchCost:
-    """What one search for a skill cost."""
-
     search: str  # its id: the same search, done again, has the same
     spent: Spent
 
@@ -153,12 +151,10 @@ class Provenance:
     def with_sources(
         self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]
     ) -> Provenance:
-        """The same, with the evidence behind more lines."""
         more = {line.strip(): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
         return replace(self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence})
 
     def with_author(self, model: str, task: str) -> Provenance:
-        """The same, with who made the skill, when and for what, where that is not known yet."""
         metadata: dict[str, Any] = {
             "version": VERSION,
             "generated_by": model,
@@ -174,7 +170,6 @@ class Provenance:
         return replace(self, metadata=metadata | ({"state": state} if state else {}))
 
     def with_request(self, model: str, request: str) -> Provenance:
-        """The provenance of the next version of a skill: by whom, when, and what was asked for."""
         version = str(self.metadata.get("version", ""))
         numbers = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", version)
         metadata = {
@@ -246,7 +241,6 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
 
 
 def has_written_suite(skill: Skill) -> bool:
-    """Whether its evals/suite.json was written by a model, not by a person."""
     try:
         suite = dict_or_empty(json.loads(skill.read(SUITE) or b"null"))
     except ValueError:
@@ -274,7 +268,6 @@ def _rounded(cost: float | None) -> float | None:
 
 
 def _amount(value: object) -> float | None:
-    """A number that can be an amount of something, else None."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
         return None
     return float(value)

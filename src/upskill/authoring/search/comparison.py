@@ -53,7 +53,6 @@ class Comparison:
 
     @property
     def decidable(self) -> bool:
-        """Whether few enough trials errored to say anything."""
         pairs = len(self.differences)
         return pairs > 0 and self.errored <= MAX_ERROR_RATE * (pairs + self.errored)
 
@@ -88,7 +87,6 @@ class Comparison:
 
     @property
     def screened(self) -> Decision:
-        """What one look while searching says of a candidate."""
         if not self.decidable:
             return "not decided"
         if self.gain > 0:
@@ -170,7 +168,6 @@ def compare(
 
 
 def confirm(better: Comparison, older: Comparison | None, level: float, *, only_not_worse: bool) -> Decision:
-    """What one look at the confirmation says, at this one-sided level."""
     parts = [better, *([older] if older else [])]
     if not all(part.decidable for part in parts):
         return "not decided"

@@ -39,7 +39,6 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """What was said, as a teacher reads it."""
         verdict, note = self.remark.verdict, self.remark.note
         opinion = f"called this answer {verdict}" if verdict in ("wrong", "odd") else "said of this answer"
         lines = [f"A person {opinion}: {note}" if note else f"A person {opinion}.", f"Asked: {self.prompt}"]
@@ -51,8 +50,6 @@ class Mark:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What came of the files that were given."""
-
     marks: tuple[Mark, ...] = ()
     judged: bool = False  # there is a model that can judge by a note
 
@@ -70,7 +67,6 @@ class Feedback:
         ]
 
     def add_to(self, material: Material) -> Material:
-        """The material with a piece for each mark that a teacher may see."""
         ids = (name for number in count(1) if (name := f"p{number}") not in material.ids)
         pieces = [Piece(next(ids), "failure", redact(mark.text), "a person") for mark in self.usable]
         return replace(material, pieces=(*material.pieces, *pieces))
@@ -98,7 +94,6 @@ class Feedback:
         return checks
 
     def outcomes(self) -> list[str]:
-        """What became of each review, in its order."""
         cut = f" (of its note, the first {MAX_NOTE:,} characters)"
         return [
             f"{mark.case or mark.remark.name or 'a review'}: {self._fate(mark)}{cut if mark.remark.cut else ''}"
@@ -120,7 +115,6 @@ class Feedback:
 def read_marks(
     paths: Iterable[str], skill: Skill, suite: Suite | None, store: Store | None, location: str, *, judged: bool = False
 ) -> Feedback:
-    """The reviews of these files, with the answers that the store has of them."""
     remarks = [remark for path in paths for remark in read_feedback(path) if not remark.takes_back]
     with nullcontext(store) if store else find_store(location) or nullcontext() as opened:
         runs = {name: _find_run(opened, name) for name in {remark.run for remark in remarks}}

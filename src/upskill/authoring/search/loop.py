@@ -51,7 +51,6 @@ class SearchLoop(ABC, Generic[A]):
         self.ended = "all attempts are used" if limit else "refinement was off"
 
     def keep(self, attempt: A) -> A:
-        """Add an attempt to the others, and store it if it was evaluated."""
         if not self.was_tried(attempt.skill):
             self.store_attempt(attempt)
         self.attempts.append(attempt)

@@ -34,8 +34,6 @@ PlanFor = Callable[[Skill, Suite], Plan]
 
 @dataclass(frozen=True, kw_only=True)
 class RefineOptions:
-    """How far a search goes, and what it knows beforehand."""
-
     refiner: Refiner | None = None  # None: the drafts are compared, and nothing is changed
     attempts: int = 3
     target: float = 1.0  # the pass rate on train cases that is good enough
@@ -62,7 +60,6 @@ class Refinement:
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """Of every attempt, of two against each other, and of the held-out cases."""
         attempts = [attempt.evaluation for attempt in self.attempts]
         return [evaluation for evaluation in (*attempts, *self.duels, self.held_out) if evaluation]
 
@@ -146,7 +143,6 @@ class _Search(SearchLoop[Attempt]):
         )
 
     def _result(self) -> Attempt:
-        """The last that was kept, where it is confirmed; else the first draft."""
         first = self.attempts[0]
         if self.best is None or self.best is first:
             return first
@@ -316,7 +312,6 @@ class _Search(SearchLoop[Attempt]):
 
     @property
     def _pass_rate(self) -> float:
-        """How many train trials the best passes, of the cases to get better."""
         assert self.best is not None
         assert self.best.evaluation is not None
         passed = [

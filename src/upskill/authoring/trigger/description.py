@@ -40,8 +40,6 @@ MAX_DESCRIPTION = 1024  # characters
 
 @dataclass
 class DescriptionAttempt:
-    """A description and its metrics on the queries that the search may look at."""
-
     number: int  # 0: the description that was there
     skill: Skill
     train: FiringMetrics | None = None  # None: it was not worth running
@@ -64,8 +62,6 @@ class DescriptionComparison:
 
 @dataclass
 class Improvement:
-    """Result of a search for a better description."""
-
     plan: Plan  # of the skill as it was, on all queries
     queries: Queries
     attempts: list[DescriptionAttempt]  # the first is the description that was there
@@ -80,7 +76,6 @@ class Improvement:
 
     @property
     def skill(self) -> Skill:
-        """The skill with the best description, which may be the one that was there."""
         return self.best.skill
 
     @property
@@ -202,7 +197,6 @@ class _Search(SearchLoop[DescriptionAttempt]):
         return await self.try_skill(best.skill.with_description(description), note)
 
     async def try_skill(self, skill: Skill, note: str = "the description that was there") -> DescriptionAttempt:
-        """Run a description on train and validation queries."""
         attempt = DescriptionAttempt(len(self.attempts), skill, note=note)
         if self.was_tried(skill):
             attempt.accepted, attempt.note = False, "the same as one that was tried before"

@@ -101,8 +101,6 @@ class TriggerOptions(MeasureOptions):
 
 @dataclass(frozen=True)
 class TriggerResult:
-    """How a skill fired on its queries."""
-
     queries: Queries
     evaluation: Evaluation
     metrics: tuple[FiringMetrics, ...]  # of each student
@@ -202,7 +200,6 @@ class TriggerSession:
 
     @asynccontextmanager
     async def open(self, store: Store | None) -> AsyncGenerator[None]:
-        """The store and the models, open until the end of the block."""
         options = self.options
         if not self.distractors:
             self.events.message("Only this skill is on offer. It fires less readily among others: see --with-skills.")
@@ -221,7 +218,6 @@ class TriggerSession:
 
     @property
     def spent(self) -> dict[str, tuple[int, float | None]]:
-        """Tokens and dollars by role."""
         by_role = self.models.ledger.spent if self.models.ledger else {}
         return {role: (usage.total_tokens, usage.cost_usd) for role, usage in by_role.items()}
 
@@ -236,7 +232,6 @@ class TriggerSession:
         return await self.models.get(self.teacher, "teacher") if self.teacher else None
 
     async def find_queries(self) -> Queries:
-        """The queries, which are written and kept with the skill where it has none."""
         if self.queries is not None:
             return self.queries
         assert self.writer is not None
@@ -371,7 +366,6 @@ async def write_queries(skill: Skill, model: Model, *, count: int = 20, distract
 
 
 def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]:
-    """What a model is told about a skill whose description is at stake."""
     body = redact(skill.body)
     return {
         "name": skill.name,

@@ -63,7 +63,6 @@ def mark_own_lines(skill: Skill, material: Material) -> Skill:
 
 
 def evidence_text(ids: Iterable[str], material: Material) -> str:
-    """What the cited pieces say, and the pieces behind those."""
     cited = set(ids)
     behind = {name for piece in material.pieces if piece.id in cited for name in piece.based_on}
     texts = [material.task] if TASK in cited else []

@@ -157,7 +157,6 @@ def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Materia
 
 
 def _ungrounded(answer: dict[str, Any], material: Material) -> list[str]:
-    """What the blocks say and their evidence does not."""
     advice: list[str] = []
     files = dict(_read_written_files(answer))
     for text, ids in _read_blocks(answer):

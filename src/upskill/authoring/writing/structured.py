@@ -102,5 +102,4 @@ def list_schema(items: Mapping[str, Any], max_items: int, min_items: int | None 
 
 
 def read_ids(value: object) -> list[str]:
-    """The ids of evidence in a field of an answer."""
     return [str(item).strip() for item in list_or_empty(value) if str(item).strip()]

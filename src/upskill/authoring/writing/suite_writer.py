@@ -190,7 +190,6 @@ class _SuiteWriter:
             raise
 
     async def _read_case(self, item: Any) -> tuple[Case | None, str]:
-        """The case when it can be used, else why not."""
         fields = as_mapping(item)
         if fields is None:
             return None, "a case that is not an object"

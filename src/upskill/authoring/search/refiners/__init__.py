@@ -62,8 +62,6 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class TriedEdits:
-    """Edits that were tried before, and what became of them."""
-
     edits: tuple[Edit, ...]
     result: str  # "kept provisionally: …", "not enough evidence: …", "worse: …"
     mended: tuple[str, ...] = ()  # the prompts of train cases that passed more often with them

@@ -168,7 +168,6 @@ class Rewrite(Refiner):
 
 
 def apply_all(skill: Skill, edits: Sequence[Edit]) -> Skill:
-    """The skill after these edits."""
     lines = [edit for edit in edits if edit.line_edit]
     body = apply_edits(skill.body.splitlines(), lines)
     changed = skill.with_body(body) if lines and body.strip() != skill.body.strip() else skill
@@ -238,7 +237,6 @@ class _EditReader:
         return ""
 
     def _other_problem(self, edit: Edit) -> str:
-        """What is wrong with an edit of the description or of a file."""
         if any(not other.line_edit and other.path == edit.path for other in self.usable):
             return f"{edit.path or 'the description'} is changed twice"
         if edit.kind != "delete_file" and not edit.text.strip():
@@ -274,7 +272,6 @@ class _EditReader:
 
 
 def _text_files(skill: Skill) -> dict[str, str]:
-    """The files that may be edited, where they are text."""
     texts: dict[str, str] = {}
     for path in skill.resources:
         file = skill.file(path)
