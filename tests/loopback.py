@@ -132,20 +132,16 @@ class CalledTool(Shape):
 class SystemTurn(Shape):
     role: Literal["system", "developer"]
     content: str | list[TextPart]
-    name: str | None = None
 
 
 class UserTurn(Shape):
     role: Literal["user"]
     content: str | list[TextPart]
-    name: str | None = None
 
 
 class AssistantTurn(Shape):
     role: Literal["assistant"]
     content: str | list[TextPart] | None = None
-    refusal: str | None = None
-    name: str | None = None
     tool_calls: list[CalledTool] | None = None
     # What DeepSeek, Moonshot, vLLM and OpenRouter publish beyond OpenAI's own shape.
     reasoning_content: str | None = None
@@ -212,19 +208,14 @@ class ChatRequest(Shape):
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)
-    top_p: float | None = Field(None, ge=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     random_seed: int | None = Field(None, ge=0)  # Mistral's word for it
-    n: Literal[1] | None = None
-    stop: str | list[str] | None = None
     stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
     tools: list[OfferedTool] | None = Field(None, min_length=1)
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: Annotated[SchemaFormat | PlainFormat, Field(discriminator="type")] | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    user: str | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> ChatRequest:
@@ -319,12 +310,10 @@ class ClientTool(Shape):
 class ThinkingEnabled(Shape):
     type: Literal["enabled"]
     budget_tokens: int = Field(ge=1024)
-    display: Literal["summarized", "omitted"] | None = None
 
 
 class ThinkingAdaptive(Shape):
     type: Literal["adaptive"]
-    display: Literal["summarized", "omitted"] | None = None
 
 
 class ThinkingOff(Shape):
@@ -352,7 +341,6 @@ class OutputConfig(Shape):
 class ChosenTool(Shape):
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
-    disable_parallel_tool_use: bool | None = None
 
 
 class MessagesRequest(Shape):
@@ -361,14 +349,11 @@ class MessagesRequest(Shape):
     messages: list[Annotated[UserMessage | AssistantMessage, Field(discriminator="role")]] = Field(min_length=1)
     system: str | list[TextBlock] | None = None
     temperature: float | None = Field(None, ge=0, le=1)  # only models up to Claude Opus 4.6 take it
-    stop_sequences: list[str] | None = None
     stream: bool | None = None
     tools: list[ClientTool] | None = None
     tool_choice: ChosenTool | None = None
     thinking: Annotated[ThinkingEnabled | ThinkingAdaptive | ThinkingOff, Field(discriminator="type")] | None = None
     output_config: OutputConfig | None = None
-    metadata: dict[str, str] | None = None
-    service_tier: Literal["auto", "standard_only"] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> MessagesRequest:

@@ -4,7 +4,7 @@ It is gzipped JSON lines: what was run, then every trial with the hashes of what
 replies, then how many there were. Requests are there as hashes only, of the request alone: nothing in them depends on
 where a skill, a script or a model lies. `upskill export --replies` writes one, `eval --replay FILE` reads it.
 
-It comes from somebody else: everything in it is checked, and nothing is kept in memory but what is looked up.
+It comes from somebody else: everything in it is checked, and replies are not kept in memory.
 """
 
 from __future__ import annotations
@@ -32,16 +32,11 @@ MAX_LINE = 64_000_000
 _UNUSABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 MAX_NAMED = 5  # cases in one message
 MAX_RUNS = 100_000
+MAX_TRIALS = 1_000_000
 MAX_NAME = 500  # characters, of a model
 MAX_NUMBER = 1e12  # a number that nothing real reaches
 
-_TABLES = """
-CREATE TABLE replies (model INTEGER, request TEXT, reply TEXT, PRIMARY KEY (model, request));
-CREATE TABLE trials (
-    model INTEGER, case_id TEXT, arm TEXT, seed INTEGER, key TEXT, error TEXT, redacted INTEGER,
-    PRIMARY KEY (case_id, model, arm, seed)
-);
-"""
+_TABLE = "CREATE TABLE replies (model INTEGER, request TEXT, reply TEXT, PRIMARY KEY (model, request))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +72,11 @@ class Cassette:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._db = sqlite3.connect("", check_same_thread=False)  # a file without a name: gone when it is closed
-        self._db.executescript(_TABLES)
+        self._db.execute(_TABLE)
+        self._trials: dict[tuple[int, str, str, int], Recorded] = {}  # by model, case, arm and seed
         self._content = hashlib.sha256()
         self._ended = False
-        self.trials = self.replies = 0
+        self.replies = 0
         lines = self._lines()
         try:
             first = next(lines, None)
@@ -150,21 +146,20 @@ class Cassette:
         if self._ended:
             raise ValueError("something stands behind its end")
         if trial := as_mapping(line.get("trial")):
-            model, case, arm = self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"])
+            place = (self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"]), _integer(trial["seed"]))
+            if place in self._trials or len(self._trials) >= MAX_TRIALS:
+                raise ValueError(f"it has a trial twice, or more than {MAX_TRIALS:,}")
             key, error = _text(trial.get("key", "")), _text(trial.get("error", ""))
-            row = (model, case, arm, _integer(trial["seed"]), key, error)
-            redacted = bool(trial.get("redacted", False))
-            self._db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?)", (*map(_ascii, row), redacted))
-            self.trials += 1
+            self._trials[place] = Recorded(key, error, bool(trial.get("redacted", False)))
         elif reply := as_mapping(line.get("reply")):
             model, request = self._model(reply["by"]), _text(reply["request"])
             read_recorded(reply)  # whatever is wrong with it is said now
-            row = (model, _ascii(request), json.dumps(reply))
+            row = (model, json.dumps(request), json.dumps(reply))  # half a surrogate pair cannot be stored as it is
             self._db.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", row)
             self.replies += 1
         elif end := as_mapping(line.get("end")):
             self._ended = True
-            for kind, count in (("trials", self.trials), ("replies", self.replies)):
+            for kind, count in (("trials", len(self._trials)), ("replies", self.replies)):
                 if count != end[kind]:
                     raise ValueError(f"it says that it has {end[kind]} {kind}, and has {count}")
         else:
@@ -175,9 +170,6 @@ class Cassette:
         if not 0 <= number < len(self.addresses):
             raise ValueError(f"there is no model {number}")
         return number
-
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        return self._db.execute(query, values).fetchall()
 
     # Looking things up.
 
@@ -193,37 +185,32 @@ class Cassette:
     def reply(self, address: Address, request: str) -> Reply | None:
         """What this model answered to the request with this hash."""
         model = [each.name for each in self.addresses].index(address.name)
-        rows = self._rows("SELECT reply FROM replies WHERE model = ? AND request = ?", model, request)
-        return read_recorded(json.loads(rows[0][0])) if rows else None
+        query = "SELECT reply FROM replies WHERE model = ? AND request = ?"
+        row = self._db.execute(query, (model, json.dumps(request))).fetchone()
+        return read_recorded(json.loads(row[0])) if row else None
 
     def trial(self, model: str, case: str, arm: str, seed: int) -> Recorded | None:
         number = [each.name for each in self.students].index(model)
-        rows = self._rows(
-            "SELECT key, error, redacted FROM trials WHERE case_id = ? AND model = ? AND arm = ? AND seed = ?",
-            *(_ascii(case), number, _ascii(arm), seed),
-        )
-        return Recorded(rows[0][0], json.loads(f'"{rows[0][1]}"'), bool(rows[0][2])) if rows else None
+        return self._trials.get((number, case, arm, seed))
 
     def seeds(self, case: str) -> list[int]:
         """The seeds that a case was run with."""
-        rows = self._rows("SELECT DISTINCT seed FROM trials WHERE case_id = ? ORDER BY seed", _ascii(case))
-        return [row[0] for row in rows]
+        return sorted({seed for _, each, _, seed in self._trials if each == case})
 
     @property
     def cases(self) -> set[str]:
-        return {json.loads(f'"{row[0]}"') for row in self._rows("SELECT DISTINCT case_id FROM trials")}
+        return {case for _, case, _, _ in self._trials}
 
     @property
     def size(self) -> str:
         """How much there is, in words."""
         replies = "1 reply" if self.replies == 1 else f"{self.replies:,} replies"
-        return f"{replies} of {counted(self.trials, 'trial')}"
+        return f"{replies} of {counted(len(self._trials), 'trial')}"
 
     @property
     def warnings(self) -> list[str]:
         """What makes a run that is played from this cassette another one than the one that was recorded."""
-        query = "SELECT DISTINCT case_id FROM trials WHERE redacted ORDER BY case_id"
-        cases = [json.loads(f'"{row[0]}"') for row in self._rows(query)]
+        cases = sorted({case for (_, case, _, _), trial in self._trials.items() if trial.redacted})
         if not cases:
             return []
         named = ", ".join(cases[:MAX_NAMED]) + (", …" if len(cases) > MAX_NAMED else "")
@@ -281,11 +268,6 @@ def _number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
         raise TypeError(f"{value!r:.60} is no number of at least 0 that could be real")
     return value
-
-
-def _ascii(value: object) -> object:
-    """Text as the inside of a JSON string: half a surrogate pair has no place in a database."""
-    return json.dumps(value)[1:-1] if isinstance(value, str) else value
 
 
 def read_reply(text: str) -> Reply:

@@ -35,12 +35,11 @@ def unanswered_stop(error: str, status: int | None = None) -> Literal["context",
 
 
 MAX_COUNT = 10**12
-_NUMBER = (int, float)  # `int | float` would be made anew for every look
 
 
 def count_or_zero(value: object) -> int:
     """The value where it is a positive number that could be a count, otherwise 0."""
-    return int(value) if isinstance(value, _NUMBER) and 0 < value <= MAX_COUNT else 0
+    return int(value) if isinstance(value, int | float) and 0 < value <= MAX_COUNT else 0
 
 
 def safe_excerpt(text: str, secrets: Iterable[str]) -> str:

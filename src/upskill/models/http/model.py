@@ -20,14 +20,7 @@ from urllib.parse import urlsplit
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
 from upskill.models.endpoints import ENDPOINTS, is_loopback
-from upskill.models.http.transport import (
-    CONNECT_TIMEOUT,
-    Response,
-    Timeouts,
-    Transport,
-    TransportError,
-    acquire_transport,
-)
+from upskill.models.http.transport import Response, Timeouts, Transport, TransportError, acquire_transport
 from upskill.models.ledger import count_retry
 from upskill.models.parsing import (
     CONTEXT_OVERFLOW,
@@ -77,7 +70,7 @@ class HttpModel(ABC):
         self.address = address
         self.url = url
         self.context = context
-        self.timeouts = Timeouts(min(CONNECT_TIMEOUT, context.timeout), context.timeout, context.timeout)
+        self.timeouts = Timeouts(context.timeout, context.timeout)
         self.unsupported_params: frozenset[str] = frozenset()  # learned from the errors of this server
         self._shares_transport = transport is None
         self.transport = transport or acquire_transport()
@@ -139,7 +132,7 @@ class HttpModel(ABC):
         """
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
         timeout = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
-        timeouts = Timeouts(self.timeouts.connect, timeout, DOWNLOAD_TIMEOUT if into is not None else timeout)
+        timeouts = Timeouts(timeout, DOWNLOAD_TIMEOUT if into is not None else timeout)
         return (await self._send_with_retries(url, headers, timeouts, body, into=into, once=once))[0]
 
     def parse_response(self, response: Response, request: Request) -> Reply:

@@ -33,9 +33,8 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """In seconds: to connect, to the first byte of the response, and to the last."""
+    """In seconds: to the first byte of the response, and to the last."""
 
-    connect: float = CONNECT_TIMEOUT
     first_byte: float = 300.0
     total: float = 300.0
 
@@ -78,6 +77,7 @@ class Transport:
         With `into`, the body of a 200 is written there, however large, and not into the Response.
         """
         wait = min(timeouts.first_byte, timeouts.total)
+        connect = min(CONNECT_TIMEOUT, wait)
         started = asyncio.get_running_loop().time()
         began = False
         try:
@@ -91,17 +91,15 @@ class Transport:
                     allow_redirects=False,
                     proxy=proxy_for(url),
                     ssl=trusted_certificates() if url.startswith("https:") else True,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect),
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
                 ) as response,
             ):
                 began = True
                 deadline.reschedule(started + timeouts.total)
-                if into is not None and response.status == 200:
-                    await _read_into(response, into)
-                    return Response(response.status, response.headers, b"")
-                return Response(response.status, response.headers, await _read(response))
+                target = into if response.status == 200 else None
+                return Response(response.status, response.headers, await _read(response, target))
         except aiohttp.ConnectionTimeoutError as error:
-            raise TransportError(f"no connection within {timeouts.connect:g} s", "connect") from error
+            raise TransportError(f"no connection within {connect:g} s", "connect") from error
         except TimeoutError as error:
             if began:
                 raise TransportError(f"the answer had not ended after {timeouts.total:g} s", "timeout") from error
@@ -170,21 +168,20 @@ def proxy_for(url: str) -> str | None:
     return None if is_loopback(url) or proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, into: IO[bytes] | None) -> bytes:
+    if into is not None:
+        into.seek(0)
+        into.truncate()  # an earlier attempt may have left a part
+        async for chunk in response.content.iter_any():
+            into.write(chunk)
+        into.seek(0)
+        return b""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > MAX_BODY:
             raise TransportError(f"the answer is larger than {MAX_BODY:,} bytes", "too large")
     return bytes(body)
-
-
-async def _read_into(response: aiohttp.ClientResponse, into: IO[bytes]) -> None:
-    into.seek(0)
-    into.truncate()  # an earlier attempt may have left a part
-    async for chunk in response.content.iter_any():
-        into.write(chunk)
-    into.seek(0)
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Transport] = WeakKeyDictionary()
