@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.texts import as_list_of_texts, not_empty
 from upskill.errors import CheckError
+from upskill.plain import short
 from upskill.sandboxes import CommandResult, Limits, MiB, Sandbox, printable
 
 MAX_FILE_BYTES = 4 * MiB  # that a check reads
@@ -75,14 +76,16 @@ _PUT = 'mkdir -p -- "${1%/*}" && cat >"$1"'
 _FIND = 'for name; do command -v -- "$name" && exit; done; exit 1'
 
 
-def _inside(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts or "\0" in path or re.match(r"^[A-Za-z]:|~", path):
-        raise ValueError(f"{path!r} is not a path inside the workspace; use a plain relative one")
+def expect_inside(path: str) -> str:
+    """The path, where it leads to something inside the workspace; ValueError for any other."""
+    parts = PurePosixPath(path.replace("\\", "/")).parts
+    outside = not parts or parts[0] == "/" or ".." in parts or re.match(r"^[A-Za-z]:|~", path)
+    if outside or not path.strip() or "\0" in path:
+        raise ValueError(f"{short(path)} is not a path inside the workspace; use a plain relative one")
     return path
 
 
-Path = Annotated[str, AfterValidator(_inside)]
+Path = Annotated[str, AfterValidator(expect_inside)]
 _SEVERAL: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 Paths = Annotated[list[Path], BeforeValidator(as_list_of_texts), AfterValidator(not_empty), WithJsonSchema(_SEVERAL)]
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from upskill.checks import Evidence, SuiteCheck
 from upskill.checks.denial import denies
@@ -23,13 +23,11 @@ from upskill.checks.extract import Extract
 from upskill.checks.tools import ToolCalled
 from upskill.errors import CheckError, SandboxError, UsageError, wrap_trial_errors
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, short
+from upskill.sandboxes import Limits, Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.skills import Skill
 from upskill.suites.shapes import Script
 from upskill.suites.suite import Case, Suite
 from upskill.traces import Step, Trace
-
-if TYPE_CHECKING:
-    from upskill.sandboxes import Sandbox, SandboxBackend
 
 SCRIPT_SECONDS = 60.0
 
@@ -47,8 +45,6 @@ class SandboxOpener:
         self._lock = asyncio.Lock()
 
     async def open(self, files: Mapping[str, str]) -> Sandbox:
-        from upskill.sandboxes import Setup, choose_sandbox  # noqa: PLC0415 - only where something is run
-
         async with self._lock:
             if self._found is None:
                 try:
@@ -73,10 +69,8 @@ class CaseProbe:
     async def failure(self, answer: str, checks: Iterable[SuiteCheck] | None = None) -> str | None:
         """Why this answer fails; None when it passes."""
         chosen = list(self.case.checks if checks is None else checks)
-        # What needs no sandbox first: most of what knows nothing fails there, and a check changes nothing for another
-        # but through files.
-        cheap = [named for named in chosen if not named.check.needs_sandbox]
-        failed = await self._first(cheap, answer, None)
+        # What needs no sandbox first: most of what knows nothing fails there.
+        failed = await self._first([named for named in chosen if not named.check.needs_sandbox], answer, None)
         sandboxed = [named for named in chosen if named.check.needs_sandbox]
         if failed is not None or not sandboxed:
             return failed
@@ -92,8 +86,6 @@ class CaseProbe:
         """Why an answer fails, or what a script leaves and prints; None when it passes."""
         if isinstance(answer, str):
             return await self.failure(answer)
-        from upskill.sandboxes import Limits  # noqa: PLC0415 - only where something is run
-
         async with await self.opener.open(self.case.files) as sandbox:
             done = await sandbox.run(answer.run, Limits(wall=SCRIPT_SECONDS, cpu=SCRIPT_SECONDS))
             await sandbox.kill_processes()

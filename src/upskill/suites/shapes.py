@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from pathlib import PurePosixPath
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from upskill.checks import ReadText, explain_refusal
+from upskill.checks.workspace import expect_inside
 from upskill.errors import UsageError, as_one
 from upskill.plain import as_list, as_mapping, short
 
@@ -330,7 +329,7 @@ def fit(kind: type[Shape], fields: dict[str, Any], place: str) -> Shape:
 
 
 def check_path(name: str, place: str) -> None:
-    path = PurePosixPath(name.replace("\\", "/"))
-    outside = path.is_absolute() or ".." in path.parts or re.match(r"^[A-Za-z]:", name)
-    if outside or not path.parts or not name.strip() or "\0" in name:
-        raise UsageError(f"{place}: {short(name)} is not a path inside the workspace", "Use a plain relative path.")
+    try:
+        expect_inside(name)
+    except ValueError as error:
+        raise UsageError(f"{place}: {error}") from error

@@ -22,7 +22,7 @@ from upskill.checks.extract import Extract
 from upskill.checks.programs.guard import is_test, mentions_file
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
-from upskill.plain import as_mapping, digest, printable, short
+from upskill.plain import as_list, as_mapping, digest, printable, short
 from upskill.skills import Skill
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, check_sound, decode
 from upskill.suites.formats import Notes, Source, convert, recognize
@@ -177,8 +177,8 @@ class Case:
         }
         for name in self.__dataclass_fields__:
             if name not in written and (value := getattr(self, name)):
-                written[name] = dict(value) if isinstance(value, Mapping) else value
-                if isinstance(value, tuple):
+                written[name] = dict(value) if name in ("files", "metadata") else value
+                if name in ("tags", "evidence", "right", "wrong"):
                     written[name] = [{"run": item.run} if isinstance(item, Script) else item for item in value]
         return written
 
@@ -376,14 +376,16 @@ def _read_case(
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in ours}
+    values: dict[str, Any] = {
+        name: value if (items := as_list(value)) is None else tuple(items) for name, value in ours
+    }
     values |= {"id": id, "checks": checks, "held_out": bool(ours.held_out)}
     return Case(**values), ours.held_out
 
 
 def _read_file(data: object, where: str) -> OurSuite:
     """The cases with what is said of all of them, whatever their list is called."""
-    mapping = {"cases": data} if isinstance(data, list) else mapping_or_empty(data)
+    mapping: dict[str, Any] = {"cases": data} if as_list(data) is not None else mapping_or_empty(data)
     keys = [key for key in LISTS if key in mapping]
     if len(keys) != 1:
         raise UsageError(

@@ -142,7 +142,7 @@ def read_task(source: str) -> TaskHeader:
         if wrong["type"] == "missing":
             raise ValueError(f"has no {name}") from error
         if wrong["type"] == "value_error":
-            raise ValueError(f"{name}: {wrong['ctx']['error']}") from error
+            raise ValueError(f"{name}: {wrong['msg'].removeprefix('Value error, ')}") from error
         raise ValueError(f"{name}: {wrong['msg']}, not {wrong['input']!r}") from error
     if not header.shapes and header.timed is None:
         raise ValueError("has no SHAPES, so that nothing would be checked")

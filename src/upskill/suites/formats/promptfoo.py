@@ -67,7 +67,7 @@ def cases(source: Source) -> Iterator[Draft]:
     source.notes.keep(f"defaultTest.{key}" for key in default if key not in _TEST_FIELDS | {"options", "description"})
     templates = mapping_or_empty(mapping.get("assertionTemplates"))
     config = _Config(source, prompts, default, templates, bool(mapping.get("prompts")) and not prompts)
-    tests = list(_tests(source.data if bare else mapping.get("tests"), source))
+    tests: list[dict[str, Any]] = list(_tests(source.data if bare else mapping.get("tests"), source))
     for item in list_or_empty(mapping.get("scenarios")):  # every test with every set of its variables
         scenario = mapping_or_empty(item)
         for row in as_list(scenario.get("config")) or [{}]:
