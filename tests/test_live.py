@@ -20,7 +20,7 @@ from test_store import PLAN, TRIALS, begin, result_of
 from upskill import Skill, Suite, open_store
 from upskill.reports import json as json_report
 from upskill.reports.live import pages, server
-from upskill.reports.live.server import Rate, Watcher
+from upskill.reports.live.server import Watcher
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.stores import Store
 from upskill.suites.suite import CaseFilter
@@ -251,7 +251,6 @@ def test_trials_are_filtered_and_come_a_page_at_a_time(site: Site, monkeypatch: 
     for page, looked_at in ((50, 10_000), (5, 3), (1, 7)):
         monkeypatch.setattr(pages, "TRIALS_AT_ONCE", page)
         monkeypatch.setattr(pages, "MAX_OUTCOMES_READ", looked_at)
-        monkeypatch.setattr(pages, "OUTCOMES_AT_ONCE", page)
         assert listed() == whole
         assert listed(model=model) == [key for key in whole if key[1] == model]
         assert listed(outcome="failed", arm="skill") == [
@@ -374,15 +373,6 @@ def test_pages_hear_of_every_result_and_of_who_works(tmp_path: Path) -> None:
         store.delete_run(run)
         assert heard(page) == [{"id": ""}]
         assert heard(other)[0]["id"] == run.id
-
-
-def test_the_time_left_is_judged_by_the_last_minute() -> None:
-    rate = Rate()
-    assert rate.add(0.0, 10, 100) is None
-    assert rate.add(10.0, 20, 100) == 80.0
-    assert rate.add(50.0, 60, 100) == 40.0
-    assert rate.add(100.0, 61, 100) == pytest.approx(39 * 50.0)  # what came before is too long ago
-    assert rate.add(101.0, 5, 100) is None  # it was started again
 
 
 # Feedback.

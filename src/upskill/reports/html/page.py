@@ -7,10 +7,11 @@ import html
 import json
 import math
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from upskill.reports import ReportContext, pictures
@@ -137,14 +138,22 @@ class Blocks:
 
     def _make(self, limit: int) -> bool:
         """Whether all trials fit with texts of this length."""
-        self.limit, self.texts, self.sizes = limit, list[str](), list[int]()
+        self.limit, self.texts, self.sizes, self.size = limit, list[str](), list[int](), 0
         self.columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-        self.size = 0
-        for block in self._blocks(self._results(), limit):
-            self.texts.append(block)
-            self.size += len(block)
-            if self.size > self._room and limit != MIN_TEXT:
-                return False
+        rows: list[bytes] = []
+        for result in chain(self._results(), [None]):  # None closes the last block
+            if result is not None:
+                trial = trial_to_page(result, limit)
+                for name in COLUMNS:
+                    self.columns[name].append(trial.pop(name))
+                rows.append(to_json_bytes(trial))
+            if rows and (result is None or sum(map(len, rows)) >= BLOCK):
+                self.texts.append(compress(b"[" + b",".join(rows) + b"]"))
+                self.sizes.append(len(rows))
+                self.size += len(self.texts[-1])
+                rows = []
+                if self.size > self._room and limit != MIN_TEXT:
+                    return False
         self.packed_index = compress(to_json_bytes(self.index))
         self.size += len(self.packed_index)
         return self.size <= self._room
@@ -161,25 +170,6 @@ class Blocks:
             else:
                 columns[name] = {"values": values}
         return {"columns": columns, "blocks": self.sizes, "limit": self.limit}
-
-    def _blocks(self, results: Iterable[Result], limit: int) -> Iterator[str]:
-        rows: list[bytes] = []
-        size = 0
-        for result in results:
-            trial = trial_to_page(result, limit)
-            for name in COLUMNS:
-                self.columns[name].append(trial.pop(name))
-            rows.append(to_json_bytes(trial))
-            size += len(rows[-1])
-            if size >= BLOCK:
-                yield self._close(rows)
-                rows, size = [], 0
-        if rows:
-            yield self._close(rows)
-
-    def _close(self, rows: list[bytes]) -> str:
-        self.sizes.append(len(rows))
-        return compress(b"[" + b",".join(rows) + b"]")
 
 
 def longest_that_fits(make: Callable[[int], bool], shortest: int, longest: int) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from difflib import unified_diff
 from itertools import islice
 from typing import Any, Literal, cast
@@ -14,7 +13,6 @@ from upskill.errors import UsageError
 from upskill.reports.comparison import describe, shown_answers
 from upskill.reports.html.data import trial_row, trial_to_page
 from upskill.reports.pictures import PictureOptions, lift_forest
-from upskill.reports.trial_rows import OUTCOMES
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.comparison import Side, compare
@@ -33,7 +31,6 @@ UNCHANGED_LINES = 3  # that are shown beside a change
 MAX_CASES = 20  # of a comparison that are shown with their answers
 TRIALS_AT_ONCE = 50
 MAX_OUTCOMES_READ = 1_000  # by one request, which answers with the trials it has, and with where to continue
-OUTCOMES_AT_ONCE = 100  # that are read together
 MAX_SEARCH_TEXT = 500  # characters
 
 State = Literal["running", "done", "ended", "interrupted"]
@@ -272,72 +269,34 @@ def _side(side: Side) -> dict[str, Any]:
 # The trials of a run: filtered, a page at a time.
 
 
-@dataclass(frozen=True, slots=True)
-class TrialFilter:
-    """Which trials to list; empty fields do not count."""
-
-    case: str = ""
-    model: str = ""
-    arm: str = ""
-    outcome: str = ""
-    tag: str = ""
-    text: str = ""
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> TrialFilter:
-        fields = {name: query.get(name, "") for name in ("case", "model", "arm", "outcome", "tag")}
-        return cls(**fields, text=query.get("text", "").strip().lower()[:MAX_SEARCH_TEXT])
-
-    def matches(self, row: Outcome, case: StoredCase) -> bool:
-        """All but the text."""
-        return (
-            self.model in ("", row.model)
-            and self.arm in ("", row.arm)
-            and self.outcome in ("", OUTCOMES[row.passed])
-            and self.tag in ("", *case.tags)
-        )
-
-
-def list_trials(store: Store, run: Run, trial_filter: TrialFilter, after: Trial | None) -> dict[str, Any]:
+def list_trials(store: Store, run: Run, query: Mapping[str, str], after: Trial | None) -> dict[str, Any]:
     """Up to a page of trials that fit, and where to go on; it may have to be asked again to fill a page."""
-    cases = run.plan.suite.by_id
+    filters = {name: query.get(name, "") for name in ("model", "arm", "outcome")}
+    case_id, tag = query.get("case", ""), query.get("tag", "")
+    text = query.get("text", "").strip().lower()[:MAX_SEARCH_TEXT]
     rows: list[dict[str, Any]] = []
     last: Outcome | None = None
-    for looked_at, row in enumerate(_outcomes(store, run, trial_filter.case or None, after), start=1):
-        last = row
-        case = cases.get(row.case) or StoredCase(id=row.case, prompt="")
-        if trial_filter.matches(row, case) and _has_text(store, run, row, case, trial_filter.text):
-            rows.append(trial_row(row))
+    outcomes = store.outcomes(run, case_id or None, after=after, limit=MAX_OUTCOMES_READ)
+    for looked_at, outcome in enumerate(outcomes, start=1):
+        case = run.plan.suite.by_id.get(outcome.case) or StoredCase(id=outcome.case, prompt="")
+        row = trial_row(outcome)
+        fits = tag in ("", *case.tags) and all(value in ("", row[name]) for name, value in filters.items())
+        if fits and _has_text(store, run, outcome, case, text):
+            rows.append(row)
         if len(rows) == TRIALS_AT_ONCE or looked_at == MAX_OUTCOMES_READ:
+            last = outcome
             break
-    else:
-        last = None  # that was all
     key = json.dumps([last.case, last.model, last.arm, last.seed]) if last else None
-    return {"rows": rows, "next": key, "total": count(store, run, trial_filter)}
-
-
-def _outcomes(store: Store, run: Run, case: str | None, after: Trial | None) -> Iterator[Outcome]:
-    """A few at a time: who stops early has read few in vain."""
-    while some := list(store.outcomes(run, case, after=after, limit=OUTCOMES_AT_ONCE)):
-        yield from some
-        after = trial_of(some[-1])
-
-
-def trial_of(row: Outcome) -> Trial:
-    return Trial(row.model, row.case, cast("Arm", row.arm), row.seed)
-
-
-def count(store: Store, run: Run, trial_filter: TrialFilter) -> int | None:
-    """How many trials fit, where that is known without looking at them."""
-    if trial_filter.case or trial_filter.tag or trial_filter.text:
-        return None
-    outcomes = (trial_filter.outcome,) if trial_filter.outcome else ("passed", "failed", "errored")
-    return sum(
-        getattr(row, outcome, 0)
-        for row in store.progress(run)
-        for outcome in outcomes
-        if trial_filter.model in ("", row.model) and trial_filter.arm in ("", row.arm)
-    )
+    total = None  # how many fit, where that is known without looking at them
+    if not (case_id or tag or text):
+        counted = (filters["outcome"],) if filters["outcome"] else ("passed", "failed", "errored")
+        arms = [
+            arm
+            for arm in store.progress(run)
+            if filters["model"] in ("", arm.model) and filters["arm"] in ("", arm.arm)
+        ]
+        total = sum(getattr(arm, name, 0) for arm in arms for name in counted)
+    return {"rows": rows, "next": key, "total": total}
 
 
 def find_trial(store: Store, run: Run, trial: Trial) -> dict[str, Any] | None:
@@ -362,7 +321,7 @@ def trial_at(key: str) -> Trial:
 def _has_text(store: Store, run: Run, row: Outcome, case: StoredCase, text: str) -> bool:
     if text in f"{row.case}\n{row.model}\n{case.prompt}".lower():
         return True
-    result = store.result(run, trial_of(row))
+    result = store.result(run, Trial(row.model, row.case, cast("Arm", row.arm), row.seed))
     if result is None:
         return False
     texts = [result.error]

@@ -15,7 +15,6 @@ import hmac
 import json
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ from upskill.plain import as_mapping
 from upskill.reports.html.data import summary, to_json_bytes
 from upskill.reports.html.page import script, style
 from upskill.reports.live.pages import (
-    TrialFilter,
     comparison_page,
     find_trial,
     list_trials,
@@ -57,8 +55,6 @@ SMALL = 3_000  # results of a run that are summarized while the page waits
 RECOMPUTE_FACTOR = 24  # a run in progress is summarized again after so many times as long as it took, at least 1 s
 MAX_SUMMARIES = 100  # in memory
 INTERVAL = 0.3  # seconds between two questions of the watcher
-CLAIMS_INTERVAL = 2.0  # seconds between two looks at who is still working: a process that dies tells nobody
-WINDOW = 60.0  # seconds of progress that the time left is judged by
 MAX_RUNS = 50  # that one message tells of
 SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the report, in this order
 
@@ -161,7 +157,7 @@ class LivePage:
     async def _trials(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
         after = _find_key(request, "after") if request.query.get("after") else None
-        return await self._answer(request, list_trials, self.store, run, TrialFilter.of(request.query), after)
+        return await self._answer(request, list_trials, self.store, run, request.query, after)
 
     async def _trial(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
@@ -266,7 +262,7 @@ class Watcher:
         self._begun = asyncio.Event()
         self._problem = ""
         self._seen = 0
-        self._rates: dict[str, Rate] = {}
+        self._first_seen: dict[str, tuple[float, int]] = {}  # by run: when, and how many trials it had
         self._running: set[str] = set()
 
     async def messages(self) -> AsyncGenerator[bytes]:
@@ -303,16 +299,12 @@ class Watcher:
                 await self._task
 
     async def _watch(self) -> None:
-        claims_asked = 0.0
         while True:
             try:
                 if not self._begun.is_set():
                     await asyncio.to_thread(self._begin)
                     self._begun.set()
-                now = time.monotonic()
-                ask_claims = now - claims_asked >= CLAIMS_INTERVAL
-                claims_asked = now if ask_claims else claims_asked
-                if rows := await asyncio.to_thread(self._look, ask_claims):
+                if rows := await asyncio.to_thread(self._look):
                     async with self._changed:
                         self._message += 1
                         for row in rows:
@@ -330,16 +322,14 @@ class Watcher:
         # Those that are in progress already may end without another result.
         self._running = {run.id for run in self._store.latest_runs(MAX_RUNS) if self._store.is_claimed(run)}
 
-    def _look(self, ask_claims: bool) -> list[dict[str, Any]]:
+    def _look(self) -> list[dict[str, Any]]:
         """The runs that have changed, as the list of runs has them."""
         revision = self._store.revision()
         names = self._store.changed_runs(self._seen) if revision != self._seen else []
         gone = revision != self._seen and not names
         self._seen = revision
-        changed = dict.fromkeys(names[-MAX_RUNS:])
-        if ask_claims:
-            changed |= dict.fromkeys(name for name in self._running if not self._is_claimed(name))
-        rows = [row for name in changed if (row := self._row(name))]
+        ended = [name for name in self._running if not self._is_claimed(name)]  # a process that dies tells nobody
+        rows = [row for name in dict.fromkeys([*names[-MAX_RUNS:], *ended]) if (row := self._row(name))]
         return [*rows, {"id": ""}] if gone else rows  # a run was deleted: there is nothing to be said of it
 
     def _is_claimed(self, name: str) -> bool:
@@ -358,23 +348,10 @@ class Watcher:
         return row | {"seconds_left": self.seconds_left(run) if row["state"] == "running" else None}
 
     def seconds_left(self, run: Run) -> float | None:
-        """How long a run will take at the pace of the last minute; None until some of it has been seen."""
-        rate = self._rates.setdefault(run.id, Rate())
-        return rate.add(time.monotonic(), run.passed + run.failed + run.errored, run.trials)
-
-
-class Rate:
-    """How fast trials are coming in."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def add(self, now: float, done: int, total: int) -> float | None:
-        while self._seen and (now - self._seen[0][0] > WINDOW or done < self._seen[0][1]):
-            self._seen.popleft()
-        self._seen.append((now, done))
-        since, before = self._seen[0]
-        return (total - done) * (now - since) / (done - before) if done > before and now > since else None
+        """How long a run will take at the pace since it was first looked at; None until some of it has been seen."""
+        now, done = time.monotonic(), run.passed + run.failed + run.errored
+        since, before = self._first_seen.setdefault(run.id, (now, done))
+        return (run.trials - done) * (now - since) / (done - before) if done > before else None
 
 
 @asynccontextmanager
