@@ -289,31 +289,6 @@ def test_eval_compares_with_an_older_skill_and_with_controls(upskill: Upskill, s
     assert (model["controls"]["content"]["value"], model["controls"]["noise"]["value"]) == (1.0, 0.0)
 
 
-def test_eval_has_the_tests_written_and_keeps_them(upskill: Upskill, skill: Path, home: Path) -> None:
-    (skill / "evals" / "suite.json").unlink()
-    done = upskill("eval", skill, "-m", "scripted:model.yaml")
-    assert (done.code, "--test-writer" in done.err) == (2, True)
-    checks: list[Any] = [
-        {"kind": "regex", "texts": ["^ahoy, "], "number": 0},
-        {"kind": "starts_with", "texts": ["ahoy"], "number": 0},
-        {"kind": "max_length", "texts": [], "number": 60},
-    ]
-    cases = [
-        {"id": f"case-{n}", "prompt": f"Greet {n}.", "checks": checks, "reference": "ahoy, Ann", "tags": ["word"]}
-        | {"right": ["ahoy, Bob", "Ahoy, you there!"], "wrong": ["hello, Ann", "ahoy Ann"]}
-        for n in range(12)
-    ]
-    write_script(home / "teacher.yaml", [{"answer": json.dumps({"cases": cases})}])
-    done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-writer", "scripted:teacher.yaml")
-    assert done.code == 0
-    assert "Generating test cases with scripted:teacher.yaml..." in done.err
-    assert "Wrote 12 cases to" in done.err
-    kept = (skill / "evals" / "suite.json").read_bytes()
-    again = upskill("eval", skill, "-m", "scripted:model.yaml", "--json")
-    assert again.json["suite"]["cases"] == 12
-    assert (skill / "evals" / "suite.json").read_bytes() == kept
-
-
 def test_a_teacher_whose_tests_cannot_be_used_ends_with_3(upskill: Upskill, skill: Path, home: Path) -> None:
     (skill / "evals" / "suite.json").unlink()
     write_script(home / "teacher.yaml", [{"answer": "I had rather not."}])

@@ -400,29 +400,6 @@ def test_what_is_taken_back_is_gone_from_the_page_and_from_the_store_that_reads_
         assert [each.trial.case for each in store.reviews(store.run(run[1]))] == ["greet-1"]
 
 
-def test_names_that_look_alike_when_they_are_cut_have_numbers_and_are_told_whole(
-    browser: Browser, tmp_path: Path
-) -> None:
-    start, end = "a-student-with-a-very-long-name-of-the-", "-instruct-q4-k-m-of-last-summer"
-    names = [f"{start}first-generation{end}", f"{start}second-generation{end}", f"{start}other-{end[:-6]}winter"]
-    with chdir(tmp_path):
-        plan = plan_of_models(names, cases=2)
-    url = report_of(tmp_path, plan, lambda trial: result(plan, trial))
-
-    def use(page: Any) -> tuple[list[str], list[str], list[str]]:
-        heads = page.locator("h2.model > span")
-        shown = [heads.nth(at).locator("[aria-hidden]").inner_text() for at in range(heads.count())]
-        titles = [heads.nth(at).get_attribute("title") for at in range(heads.count())]
-        read = [page.get_by_role("heading", name=name, exact=True).count() for name in titles]
-        return shown, titles, read
-
-    shown, titles, read = browser.run(use, url)
-    assert titles == [f"scripted:{name}" for name in names]
-    assert read == [1, 1, 1]
-    assert len(set(shown)) == 3
-    assert [each[:2] for each in shown] == ["1 ", "2 ", "sc"]
-
-
 def test_the_report_is_used_with_the_keyboard_alone(browser: Browser, report: str) -> None:
     def use(page: Any) -> tuple[Any, ...]:
         def focused() -> str:
@@ -508,27 +485,6 @@ def test_the_report_of_two_skills_says_which_side_is_which(browser: Browser, ups
     card, pictures, _, bars = browser.run(use, (home / "alone.html").as_uri())
     assert "no lift\nnothing to compare with" in re.sub(r"\n+", "\n", card)
     assert bars == 0
-
-
-def test_a_lift_of_a_hundred_points_and_answers_for_nothing_are_told_as_they_are(
-    browser: Browser, upskill: Upskill, home: Path
-) -> None:
-    rules = [{"system": "ahoy", "answer": "ahoy"}, {"answer": "no"}]
-    models = [write_script(home / f"{name}.yaml", rules) for name in ("one", "two")]
-    given = [word for model in models for word in ("-m", model)]
-    upskill("eval", write_skill(home / "greeter", cases=12), *given, "-q", "--report", "html=free.html")
-
-    def use(page: Any) -> tuple[Any, ...]:
-        bar, dot = (page.locator(f".card {name}").first.bounding_box() for name in (".bar", ".bar .dot"))
-        prices = page.locator("#pictures p").first.inner_text()
-        page.goto(f"{page.url}#case=greet-1")
-        page.wait_for_selector("dialog .answer")
-        return dot["x"] + dot["width"] <= bar["x"] + bar["width"] + 0.1, prices, page.inner_text("dialog .what")
-
-    inside, prices, facts = browser.run(use, (home / "free.html").as_uri())
-    assert inside
-    assert "100%, free" in prices
-    assert "ended with" not in facts
 
 
 def test_many_trials_are_drawn_and_searched_a_little_at_a_time(

@@ -446,7 +446,7 @@ def run(upskill: Upskill, home: Path) -> dict[str, Any]:
     return upskill("eval", folder, "-m", write_script(home / "bright.yaml"), "-m", "scripted:dull.yaml", "--json").json
 
 
-def test_plot_draws_what_the_file_is_called(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
+def test_plot_draws_what_the_file_is_called_or_the_flags_say(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
     for name, kind, words in (
         ("lift.svg", "forest", "helps: +100 (+55 to +100), 12 pairs"),
         ("pass-rates.svg", "bars", "100% (12/12)"),
@@ -465,21 +465,13 @@ def test_plot_draws_what_the_file_is_called(upskill: Upskill, run: dict[str, Any
     tokens = upskill("plot", "last", "--kind", "pareto", "--by", "tokens", "-o", "-").out
     assert "0% at 23 tokens → 100% at 63 tokens" in shown(tokens)
     assert upskill("plot", "last", "--kind", "bars").err == f"Wrote {run['run']}-bars.svg\n"
-
-
-def test_plot_draws_all_kinds_some_models_a_width_and_a_theme(
-    upskill: Upskill, run: dict[str, Any], home: Path
-) -> None:
     assert upskill("plot", "last", "--kind", "all", "-o", "made/here").code == 0
     kinds = ("bars", "forest", "heat-map", "pareto")
     assert sorted(path.name for path in Path("made/here").iterdir()) == [f"{run['run']}-{kind}.svg" for kind in kinds]
     assert upskill("plot", "last", "--kind", "bars", "--kind", "pareto", "-o", "two.svg").code == 0
-    assert Path("two-bars.svg").is_file()
-    assert Path("two-pareto.svg").is_file()
+    assert (Path("two-bars.svg").is_file(), Path("two-pareto.svg").is_file()) == (True, True)
     svg = upskill("plot", "last", "-m", "scripted:dull.yaml", "--width", "400", "--theme", "dark", "-o", "-").out
-    assert "bright" not in svg
-    assert ET.fromstring(svg).attrib["width"] == "424"
-    assert LIGHT["ink"] not in svg
+    assert (ET.fromstring(svg).attrib["width"], "bright" in svg, LIGHT["ink"] in svg) == ("424", False, False)
 
 
 def test_plot_draws_a_png_with_text(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
@@ -528,7 +520,7 @@ def test_plot_refuses_what_it_cannot_draw(upskill: Upskill) -> None:
         assert (done.code, done.out, message in done.err) == (2, "", True), done.err
 
 
-def test_plot_says_what_an_interrupted_run_lacks(upskill: Upskill, home: Path) -> None:
+def test_plot_tells_trials_that_are_missing_from_errors(upskill: Upskill, home: Path) -> None:
     folder = write_skill(home / "greeter", cases=12)
     rules = [{"system": "ahoy", "answer": "ahoy", "usage": {"input": 60, "output": 3, "cost": 0.1}}]
     dear = write_script(
@@ -541,14 +533,9 @@ def test_plot_says_what_an_interrupted_run_lacks(upskill: Upskill, home: Path) -
         done = upskill("plot", "last", "--kind", kind, "-o", "-")
         assert (done.code, f"Not finished: {scored} of 24 trials" in done.err) == (0, True)
         assert f"Not finished: {scored} of 24 trials" in shown(done.out).replace("\n", " ")
-
-
-def test_plot_tells_errors_from_trials_that_are_missing(upskill: Upskill, home: Path) -> None:
-    folder = write_skill(home / "greeter", cases=12)
     rules = [{"system": "ahoy", "answer": "ahoy"}, {"when": "1", "error": "overloaded"}, {"answer": "no"}]
     document = upskill("eval", folder, "-m", write_script(home / "errs.yaml", rules), "--json").json
     errored = sum(document["models"][0][name]["errored"] for name in ("baseline", "skill"))
-    assert errored
     done = upskill("plot", "last", "-o", "-")
     said_of = f"{errored} of 24 trials errored"
     assert (said_of in done.err, said_of in shown(done.out), "Not finished" in done.err) == (True, True, False)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import HELPFUL, Upskill, serving, start, write_script, write_skill
+from conftest import HELPFUL, serving, start, write_script, write_skill
 from loopback import Call
 from upskill.cli.progress import Display, RunProgress, show_transfer
 from upskill.runs.planning.plan import Plan, Result, Trial, make_plan
@@ -182,9 +182,3 @@ def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(h
     assert process.returncode == 0, text
     assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ╌+ 0 of 2 trials", text), text
     assert text.rindex("\x1b[2K") < text.index("Undecided whether")
-
-
-def test_notes_are_printed_by_whoever_draws(upskill: Upskill, home: Path) -> None:
-    write_script(home / "model.yaml", HELPFUL)
-    done = upskill("eval", write_skill(home / "greeter"), "-m", "scripted:model.yaml", "--set", "max_calls=2")
-    assert "the ceiling of 2 calls is reached" in done.err

@@ -62,7 +62,6 @@ class _Printable:
 
 
 def as_text(*parts: RenderableType) -> str:
-    """What rich would draw, as plain text."""
     from rich.console import Console  # noqa: PLC0415
 
     out = io.StringIO()
@@ -78,7 +77,6 @@ def show_json(value: Mapping[str, Any] | list[Any]) -> None:
 
 
 def to_json_text(value: object, indent: int = 2) -> str:
-    """A value as JSON that stands this far in."""
     # A terminal would obey what JSON leaves as it is, such as U+009B.
     on_terminal = sys.stdout.isatty()
     text = json.dumps(value, indent=2, ensure_ascii=on_terminal, allow_nan=False).replace("\n", "\n" + " " * indent)

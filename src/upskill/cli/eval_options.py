@@ -39,8 +39,6 @@ MAX_ROUNDS = 20  # of --until-decided, where --repeats does not say
 
 @dataclass(kw_only=True)
 class EvalOptions(MeasureOptions, CommandOptions):
-    """Options of eval and benchmark."""
-
     skill: str
     tests: str | None = option(
         "-t", "--tests", default=None, help="The suite (default: the one in the skill's folder).", metavar="FILE"
@@ -135,7 +133,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     @cached_property
     def cassette(self) -> Cassette | None:
-        """The file of replies to play."""
         if self.replay in (None, STORED):
             return None
         from upskill.models.cassette import Cassette  # noqa: PLC0415 - only where one is given
@@ -221,7 +218,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
         return "" if self.cassette else self.test_writer or self.settings.test_writer or ""
 
     def choose_cases(self, skill: Skill, suite: Suite | None) -> Suite | None:
-        """The suite, or the part of it that is asked for."""
         if not self.part_flag:
             return suite
         if suite is None:

@@ -58,8 +58,6 @@ class OutputOptions:
 
 @dataclass(kw_only=True)
 class CommandOptions(CommonOptions, OutputOptions):
-    """Options of every command that calls models."""
-
     set_values: tuple[str, ...] = option(
         "--set",
         default=(),

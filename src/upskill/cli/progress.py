@@ -72,7 +72,6 @@ class Display:
             self._start()
 
     def detail(self, text: str) -> None:
-        """What a model is doing right now."""
         self._detail = text
 
     def watch(self, run: RunProgress | None) -> None:

@@ -42,7 +42,6 @@ class Watched:
             before = now
 
     def name(self, path: Path) -> str:
-        """A file as a person calls it."""
         folder = next((each for each in self.paths if path.is_relative_to(each) and path != each), None)
         return path.relative_to(folder).as_posix() if folder else path.name
 
@@ -58,5 +57,4 @@ class Watched:
 
 
 def changed(before: Seen, after: Seen) -> list[Path]:
-    """The files that were written, added or removed."""
     return sorted(path for path in {**before, **after} if before.get(path) != after.get(path))

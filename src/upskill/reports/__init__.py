@@ -60,8 +60,6 @@ REPORTS = Registry(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
-    """What a report may use besides the evaluation."""
-
     results: Callable[[], Iterator[Result]] | None = None  # every trial, read from the store
     first_results: Callable[[int], Iterator[Result]] | None = None  # those of the first so many seeds of each case
     show_command: str = ""  # the command that shows every trial; empty: the run is not stored

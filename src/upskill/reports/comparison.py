@@ -23,7 +23,6 @@ MAX_NAMED = 5  # cases of one kind
 
 
 def render(found: Comparison) -> Iterator[RenderableType]:
-    """The two sides, what differs between them, and how many cases changed."""
     sides = Table.grid(padding=(0, 2, 0, 0))
     sides.add_column(no_wrap=True)
     sides.add_column(overflow="fold")
@@ -68,7 +67,6 @@ def describe(found: Comparison) -> Iterator[str]:
 
 
 def summarize(found: Comparison) -> str:
-    """What changed, in a line."""
     changes: list[str] = []
     for change in ("better", "worse"):
         ids = [case.id for case in found.changed(change)]
@@ -82,7 +80,6 @@ def _names(ids: list[str]) -> str:
 
 
 def render_case(store: Store, found: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
-    """A case that changed, with an answer of each side."""
     color = "green" if case.change == "better" else "red"
     shares = f"{_share(case.before)} → {_share(case.after)}"
     yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{color}]{case.change}[/{color}]  [dim]{shares}[/dim]")

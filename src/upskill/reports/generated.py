@@ -30,7 +30,6 @@ STEP_WIDTH = 110  # characters
 
 
 def render(generated: Generated) -> list[RenderableType]:
-    """The skill, its verdict, what it cost and where it is."""
     skill, refinement = generated.skill, generated.refinement
     heading = f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
     shown: list[RenderableType] = [
@@ -67,7 +66,6 @@ def render(generated: Generated) -> list[RenderableType]:
 
 
 def _next_commands(generated: Generated) -> str:
-    """What to type next, most useful first."""
     folder = shlex.quote(str(generated.folder))
     rows: list[tuple[str, str]] = []
     if generated.held_out:
@@ -135,7 +133,6 @@ def confirmation_line(found: Confirmation) -> str:
 
 
 def step_line(number: int, step: Step) -> str:
-    """A tool call of a teacher as one line."""
     named = (str(step.arguments[name]) for name in ("path", "file_path", "name") if name in step.arguments)
     line = f"{number:>4}  {step.tool}: {' '.join((shell_command(step) or next(named, '')).split())}".rstrip()
     if not step_failed(step):

@@ -73,7 +73,6 @@ def _caution(heading: str, *lines: str) -> Iterator[str]:
 
 
 def _activity(view: RunView) -> Iterator[str]:
-    """What agents that act did with the skill."""
     heads = ["model", "activated in", *(f"lift {part}" for part in ("offered", "activated", "not activated"))]
     yield f"| {' | '.join(heads)} | turns | tool calls | tool errors |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"

@@ -21,7 +21,6 @@ def percent(share: float | None, *, signed: bool = False) -> str:
 
 
 def points(lift: float | None) -> str:
-    """A lift: +75 points."""
     if lift is None:
         return UNKNOWN
     return f"{signed_points(lift)} point{'' if abs(round(100 * lift)) == 1 else 's'}"
@@ -47,7 +46,6 @@ def interval_in_points(interval: Interval | None) -> str:
 
 
 def lift_in_points(lift: float | None, interval: Interval | None, pairs: int) -> str:
-    """A lift with its interval and the number of pairs behind it."""
     if lift is None or interval is None:
         return UNKNOWN
     low, high = interval

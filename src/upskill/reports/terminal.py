@@ -91,7 +91,6 @@ def bar(share: float | None) -> str:
 
 
 def bars(view: VerdictView, arms: dict[str, str]) -> RenderableType:
-    """The pass rates of both arms, what a task takes, and what an agent that acts did."""
     verdict = view.verdict
     width = max(11, 1 + max(len(arms[arm]) for arm in ("baseline", "skill")))
     lines: list[str] = []

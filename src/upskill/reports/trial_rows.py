@@ -65,7 +65,6 @@ def finding_row(finding: Judgement) -> dict[str, Any]:
 
 
 def trial_row(run: Run, result: Result) -> dict[str, Any]:
-    """A trial under the names of COLUMNS."""
     case = run.plan.suite.by_id.get(result.trial.case) or StoredCase(id=result.trial.case, prompt="")
     row = outcome_row(result.outcome) | {
         "run": run.id,
@@ -86,7 +85,6 @@ def trial_row(run: Run, result: Result) -> dict[str, Any]:
 
 
 def result_to_json(result: Result) -> dict[str, Any]:
-    """All of a trial, as `upskill show --json` prints it."""
     fields = asdict(result)
     trial = fields.pop("trial")
     for name in ("fatal", "asked", *(() if result.traceback else ("traceback",))):

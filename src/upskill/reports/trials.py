@@ -86,7 +86,6 @@ def render_case(case: StoredCase, results: list[Result], baseline: str, *, detai
 
 
 def panel(result: Result, baseline: str = "baseline", title: str | None = None) -> Panel:
-    """A trial in a frame, with every step."""
     return Panel(_trial(result, baseline, detailed=True), title=title, border_style=COLORS[result.passed])
 
 
@@ -143,7 +142,6 @@ def _hanging(mark: Text, text: Text) -> RenderableType:
 
 
 def _activity(result: Result) -> str:
-    """What an agent that acts did, in a few words."""
     trace = result.trace
     parts: list[str] = []
     if result.activated is not None:
@@ -250,7 +248,6 @@ def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:
 
 
 def render_check_rates(rates: Iterable[CheckRate], baseline: str) -> Iterator[Table]:
-    """A table for each model, with a column for each arm."""
     for model, group in groupby(rates, key=lambda rate: rate.model):
         rows = list(group)
         arms = list(dict.fromkeys(row.arm for row in rows))

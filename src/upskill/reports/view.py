@@ -35,8 +35,6 @@ ACTIVATION_CAVEAT = "Decide by the lift offered: which trials activate the skill
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a decision looks."""
-
     sign: str
     color: str
     emoji: str
@@ -64,8 +62,6 @@ def arm_names(*, has_reference: bool) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ActivityView:
-    """What agents that act did with the skill."""
-
     activated: str  # 3/5 (60%)
     offered_lift: str
     activated_lift: str
@@ -98,8 +94,6 @@ class VerdictView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run as reports write it."""
-
     skill: str
     arms: dict[str, str]
     suite: str  # how many cases and runs
@@ -184,12 +178,10 @@ def _view_activity(verdict: Verdict) -> ActivityView | None:
 
 
 def describe_leak(trial: Trial, reason: str) -> str:
-    """Which trial saw a hidden skill, and how."""
     return f"{trial.case}, {trial.arm}, {trial.model}, seed {trial.seed}: {printable(' '.join(reason.split()))}"
 
 
 def describe_leaks(leaks: Sequence[tuple[Trial, str]]) -> Iterator[str]:
-    """The first trials that saw a hidden skill."""
     yield from (describe_leak(*leak) for leak in leaks[:MAX_LEAKS])
     if len(leaks) > MAX_LEAKS:
         yield f"… and {len(leaks) - MAX_LEAKS} more"
@@ -336,7 +328,6 @@ def _cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str
 
 
 def _choices(evaluation: Evaluation) -> Iterator[str]:
-    """Which model and arm to use, where there is a choice."""
     target, several = evaluation.target, len(evaluation.plan.models) > 1
     if not several and target is None:
         return
@@ -373,7 +364,6 @@ def _price(choice: Choice) -> str:
 
 
 def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
-    """Cases that cannot show a lift, by kind."""
     for address in evaluation.plan.models:
         name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
         by_kind: dict[CaseProblem, list[str]] = {}

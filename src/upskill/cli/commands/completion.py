@@ -128,5 +128,4 @@ _BY_FLAG: dict[str, Completer] = {
 
 
 def completer(flags: Sequence[str]) -> Completer | None:
-    """What can be typed after an option, where we know."""
     return next((_BY_FLAG[flag] for flag in flags if flag in _BY_FLAG), None)

@@ -126,7 +126,6 @@ def _to_json(run: Run, verdict: Document) -> dict[str, object]:
 
 
 def _tokens(arm: Document) -> float:
-    """Tokens per task."""
     scored = arm["passed"] + arm["failed"]
     return (arm["input_tokens"] + arm["output_tokens"]) / scored if scored else 0.0
 

@@ -32,7 +32,6 @@ MAX_LISTED = 20  # runs
 
 
 def _age(text: str) -> timedelta:
-    """A time span such as 12h, 90d or 8w."""
     if not (parsed := re.fullmatch(r"(\d{1,6})([hdw])", text.strip().lower())):
         raise click.BadParameter(f"{text!r} is not an age; give hours, days or weeks, such as 12h, 90d or 8w.")
     return timedelta(**{UNITS[parsed[2]]: int(parsed[1])})

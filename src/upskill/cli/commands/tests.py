@@ -74,7 +74,6 @@ def command(**given: Any) -> None:
 
 
 def _generate(skill: Skill, options: _Options) -> Suite:
-    """The existing cases with --add, and newly written ones."""
     settings = options.settings
     name = options.test_writer or settings.test_writer or settings.teacher
     if not name:

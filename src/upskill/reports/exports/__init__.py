@@ -46,14 +46,11 @@ MARKER = ".upskill-export"  # in a folder that was exported, so that it may be r
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run in a store, as exports read it."""
-
     store: Store
     run: Run
 
     @property
     def cases(self) -> Mapping[str, StoredCase]:
-        """The cases of its suite by their ids, in their order."""
         return self.run.plan.suite.by_id
 
     @property
@@ -67,8 +64,6 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class FileExport:
-    """A run as one file."""
-
     write: Callable[[StoredRun, BinaryIO], None]
     ending: str
     is_text: bool = True  # and may go to standard output
@@ -80,8 +75,6 @@ class FileExport:
 
 @dataclass(frozen=True)
 class FolderExport:
-    """A run as a folder of files."""
-
     write: Callable[[StoredRun, Path], None]
     ending: str = ""
     is_text: bool = False

@@ -37,14 +37,15 @@ def write(source: StoredRun, folder: Path) -> None:
 
 
 class _Log:
-    """The trials of one model and arm."""
-
     def __init__(self, source: StoredRun, model: str, arm: str) -> None:
         self.source, self.model, self.arm = source, model, arm
         self.scored: dict[str, list[int]] = {}  # by score: how many are right, and how many there are
         self.usage: dict[str, dict[str, Any]] = {}
         self.samples = self.errored = 0
-        self.plan = {"name": "upskill", "steps": [{"solver": f"upskill/{source.run.plan.agent}", "params": {}}]}
+        self.plan: dict[str, Any] = {
+            "name": "upskill",
+            "steps": [{"solver": f"upskill/{source.run.plan.agent}", "params": {}}],
+        }
 
     def write(self, path: Path) -> None:
         spec = self._spec()
@@ -201,7 +202,6 @@ def sample_id(source: StoredRun, case: str) -> str:
 
 
 def summarize(written: Mapping[str, Any]) -> dict[str, Any]:
-    """A sample as the list of a log shows it."""
     full: dict[str, Any] = written["scores"] or {}
     scores = {
         name: {**score, "answer": _cut(score["answer"]), "explanation": _cut(score["explanation"])}

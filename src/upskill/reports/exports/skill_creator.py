@@ -60,8 +60,6 @@ EXPORT = FolderExport(write)
 
 
 class _Workspace:
-    """The trials of one model."""
-
     def __init__(self, source: StoredRun, model: str, folder: Path) -> None:
         self.source, self.model, self.folder = source, model, folder
         self.arms = source.run.plan.arms

@@ -124,7 +124,6 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[FiringMetr
 
 
 def _conclude_firing(metrics: FiringMetrics, skill: str) -> str:
-    """How a skill fires with one model."""
     kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
     shares = [f"{percent(found.value)} of the runs where a query {needs} it" for needs, found in kinds if found]
     return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
@@ -140,7 +139,6 @@ def _firing_metrics(evaluation: Evaluation) -> tuple[FiringMetrics, ...]:
 
 
 def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """How the trials of each control ended, model by model."""
     arms = [arm for arm in evaluation.run.plan.arms if arm not in ("baseline", "skill")]
     found: list[dict[str, Any]] = []
     for model, arm in product(evaluation.run.models, arms):
@@ -220,7 +218,6 @@ def _skill(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def trial_row(outcome: Outcome) -> dict[str, Any]:
-    """One line of the list of trials."""
     row = outcome_row(outcome)
     row |= {"seed": page_seed(outcome.seed), "seconds": round(outcome.seconds, 3)}
     return {name: row[name] for name in COLUMNS}

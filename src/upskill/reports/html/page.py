@@ -63,7 +63,6 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
 
 
 def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:
-    """The summary, with the texts of cases as long as they fit."""
     text = ""
 
     def make(most: int) -> bool:
@@ -98,7 +97,6 @@ def style() -> str:
 
 @cache
 def script() -> str:
-    """All scripts in one, with the characters that are shown as escapes."""
     ranges = f"const CONTROL_RANGES = {json.dumps(CONTROL_RANGES)};"
     return "\n".join(['"use strict";', ranges, *(_asset(f"{name}.js") for name in SCRIPTS)])
 

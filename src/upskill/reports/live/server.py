@@ -60,8 +60,6 @@ SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the re
 
 
 class LivePage:
-    """The pages of one store."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
         self.token = token_urlsafe(24)
@@ -200,8 +198,6 @@ class LivePage:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the page of a run shows besides its trials."""
-
     revision: int  # of the run, when it was read
     document: bytes
     expires: float  # not to be computed again before this time, while the run is in progress

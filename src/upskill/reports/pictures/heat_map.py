@@ -138,7 +138,6 @@ class _Map:
             self.drawing.height += 10
 
     def _heads(self, panel: list[str]) -> None:
-        """The names of the models and arms above their columns."""
         drawing, width = self.drawing, self.span / len(self.arms)
         for index, model in enumerate(panel):
             x = self.left + index * self.span
@@ -166,7 +165,6 @@ class _Map:
 
 
 def _look(counts: Counts) -> tuple[str, str]:
-    """The class of a cell and what stands in it."""
     passed, failed, errored = counts
     scored = passed + failed
     if not scored:

@@ -184,7 +184,6 @@ def _dash(x: float, y: float) -> str:
 
 
 def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: Unit) -> None:
-    """Every value in words."""
     drawing.height += 8
     for number, model in enumerate(models, 1):
         arms = [_value(arm, by) for arm in (model["baseline"], model["skill"])]

@@ -72,8 +72,6 @@ class PictureOptions:
 
 @dataclass
 class Drawing:
-    """An SVG that grows downwards as things are drawn."""
-
     kind: str
     title: str
     options: PictureOptions
@@ -236,7 +234,6 @@ def dot(classes: str) -> Sign:
 
 
 def legend(drawing: Drawing, entries: Sequence[tuple[str, Sign]]) -> None:
-    """What each mark means, in as many lines as it takes."""
     x = 0.0
     drawing.height += 8
     for words, draw in entries:
@@ -255,8 +252,6 @@ def legend(drawing: Drawing, entries: Sequence[tuple[str, Sign]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values onto pixels, linear or by logarithm."""
-
     low: float
     high: float
     start: float
@@ -268,7 +263,6 @@ class Scale:
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Round values on the scale."""
         if self.log:
             powers = range(math.floor(math.log10(self.low)) - 1, math.ceil(math.log10(self.high)) + 1)
             for steps in ((1, 2, 5), (1, 3), (1,)):
@@ -307,7 +301,6 @@ def _with_few_marks(cluster: str) -> str:
 
 
 def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """How wide a text is at most, in px."""
     clusters = text if text.isascii() else regex.findall(r"\X", text)  # an emoji may be a sequence of several
     return sum(max(map(_width, cluster)) for cluster in clusters) / 100 * size * (_BOLD if bold else 1)
 
@@ -379,7 +372,6 @@ def break_anywhere(text: object, width: float, size: float = TEXT) -> list[str]:
 
 
 def wrap(text: str, width: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """The lines of a text, none wider than this."""
     lines: list[str] = []
     for word in clean(text).split(" "):
         joined = f"{lines[-1]} {word}" if lines else ""
