@@ -162,6 +162,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttling, "INITIAL_BACKOFF", 0.001)
 
 
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; perhaps nobody has asked yet how."""
+    try:
+        os.kill(pid, 0)
+        status = Path(f"/proc/{pid}/stat")
+        return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+
+
 def start(*argv: object, **options: Any) -> subprocess.Popen[str]:
     """The command line as a process of its own."""
     given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

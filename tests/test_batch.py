@@ -441,22 +441,24 @@ def test_trouble_while_waiting_heals(bench: Bench) -> None:
         assert "trying again" in done.err
 
 
-def test_a_batch_that_is_gone_is_submitted_anew_by_the_next_command(bench: Bench) -> None:
-    with serving(answer, desk_troubles=[("poll", refuse(404, "No such batch."))]) as server:
+@pytest.mark.parametrize(
+    ("desk", "trouble", "submitted"),
+    [
+        ("poll", refuse(404, "No such batch."), [8, 8]),
+        ("poll", refuse(403, "Not allowed."), [8]),  # the batch is still there
+        ("create", refuse(500, "Oops."), [8]),  # it never arrived
+    ],
+)
+def test_after_trouble_the_next_command_submits_only_what_is_not_there(
+    bench: Bench, desk: Desk, trouble: Trouble, submitted: list[int]
+) -> None:
+    with serving(answer, desk_troubles=[(desk, trouble)]) as server:
         bench.point_at(server)
-        gone = bench.batch(STUDENT, "--json")
-        assert gone.code == 3
-        assert "No such batch." in gone.json["stopped"][0]["message"]
+        failed = bench.batch(STUDENT, "--json")
+        assert failed.code == 3
+        assert trouble.words in failed.json["stopped"][0]["message"]
         assert bench.batch(STUDENT).code == 0
-        assert sizes(server) == [8, 8]
-
-
-def test_a_key_that_is_refused_while_waiting_leaves_the_batch_open(bench: Bench) -> None:
-    with serving(answer, desk_troubles=[("poll", refuse(403, "Not allowed."))]) as server:
-        bench.point_at(server)
-        assert bench.batch(STUDENT).code == 3
-        assert bench.batch(STUDENT).code == 0
-        assert sizes(server) == [8]
+        assert sizes(server) == submitted
 
 
 def test_a_batch_whose_acceptance_was_not_heard_is_found_by_its_note(bench: Bench) -> None:
@@ -485,15 +487,6 @@ def test_a_batch_that_nobody_can_look_for_is_told_of_and_sent_again(bench: Bench
         done = bench.batch(STUDENTS["anthropic"])
         assert (done.code, sizes(server)) == (0, [8, 8])
         assert "Its console shows whether there are two." in done.err
-
-
-def test_a_submission_that_never_arrived_is_simply_made(bench: Bench) -> None:
-    with serving(answer, desk_troubles=[("create", refuse(500, "Oops."))]) as server:
-        bench.point_at(server)
-        assert bench.batch(STUDENT).code == 3
-        assert not server.batches
-        assert bench.batch(STUDENT).code == 0
-        assert (sizes(server), server.desk["list"]) == ([8], 1)
 
 
 async def test_the_estimate_of_students_is_halved_and_that_of_a_judge_is_not(home: Path) -> None:

@@ -128,13 +128,6 @@ async def test_what_is_no_answer_is_an_error_in_the_providers_words(
 
 
 @needs_it
-async def test_a_limit_used_up_by_thinking_is_an_error(keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ModelError) as caught:
-        await ask(monkeypatch, Say("", thoughts="Hm", stop="length"), "pydantic-ai:openai-chat:gpt-4.1", HELLO)
-    assert "used up" in caught.value.message
-
-
-@needs_it
 async def test_what_a_student_does_instead_of_answering_is_its_reply(
     keys: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from agent_server import agent_server
+from conftest import is_gone
 from upskill.errors import ModelError, UsageError
 from upskill.models import Message, ModelContext, Reply, Request, Tool
 from upskill.models.addresses import resolve
@@ -297,7 +298,8 @@ async def test_a_command_that_takes_too_long_is_killed_with_everything_it_starte
         patch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + 300)
         error = await call
     assert "had not answered after 300 s" in error.message
-    assert not await alive(int(pid.read_text(encoding="utf-8")))
+    while not is_gone(int(pid.read_text(encoding="utf-8"))):
+        await asyncio.sleep(0.01)
 
 
 async def test_a_cancelled_call_kills_its_command(path: Path) -> None:
@@ -309,20 +311,8 @@ async def test_a_cancelled_call_kills_its_command(path: Path) -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert not await alive(int(pid.read_text(encoding="utf-8")))
-
-
-async def alive(pid: int) -> bool:
-    """Whether a process still runs; one that was just killed is given a moment to be gone."""
-    for _ in range(6000):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split(")")[1].split()[0] == "Z":
-                return False
-            os.kill(pid, 0)
-        except (ProcessLookupError, FileNotFoundError):
-            return False
+    while not is_gone(int(pid.read_text(encoding="utf-8"))):
         await asyncio.sleep(0.01)
-    return True
 
 
 async def test_tools_are_not_for_a_plain_command(path: Path) -> None:

