@@ -103,13 +103,6 @@ def move_into_place(download: Path, path: Path, expected: str | None, origin: st
     _write_stamp(path, actual)
 
 
-def discard_damaged(path: Path) -> None:
-    if path.is_symlink() or not path.is_file():
-        raise UsageError(f"{path} is damaged, and it is not a plain file", "Remove it, then try again.")
-    path.unlink()
-    sibling(path, "verified").unlink(missing_ok=True)
-
-
 def _is_intact(model: LocalModel, path: Path) -> bool:
     stamp = read_json(sibling(path, "verified"))  # of the file when its SHA-256 was last computed
     expected = model.sha256 or stamp.get("sha256")

@@ -36,7 +36,6 @@ from upskill.models import ModelContext
 from upskill.models.embedded.local_models import HubFile, LocalModel, Origin, Package, Packages
 from upskill.models.embedded.weight_files import (
     bytes_on_disk,
-    discard_damaged,
     move_into_place,
     remove,
     sibling,
@@ -76,7 +75,10 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
             if state == "ready":
                 return path
             if state == "damaged":
-                discard_damaged(path)
+                if path.is_symlink() or not path.is_file():
+                    raise UsageError(f"{path} is damaged, and it is not a plain file", "Remove it, then try again.")
+                path.unlink()
+                sibling(path, "verified").unlink(missing_ok=True)
                 context.tell(f"{path} is damaged: its SHA-256 is not that of the weights. Fetching it again")
             await _fetch_from_first(model, path, context)
     return path

@@ -55,14 +55,8 @@ class AnthropicModel(HttpModel):
         super().__init__(address, f"{root}/v1/messages", key, context)
         self.price = price_for(address, context.prices)
 
-    def build_headers(self, key: str) -> dict[str, str]:
-        return {
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-            "User-Agent": "upskill",
-            "anthropic-version": VERSION,
-            "x-api-key": key,
-        }
+    def auth_headers(self, key: str) -> dict[str, str]:
+        return {"anthropic-version": VERSION, "x-api-key": key}
 
     def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -230,8 +224,8 @@ def _write_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 def _blocks(message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.call_id, "content": message.text}
-        return [result | {"is_error": True} if message.is_error else result]
+        error = {"is_error": True} if message.is_error else {}
+        return [{"type": "tool_result", "tool_use_id": message.call_id, "content": message.text, **error}]
     text = [{"type": "text", "text": message.text}] if message.text.strip() else []
     calls = [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)} for call in message.calls

@@ -49,6 +49,7 @@ UNSUPPORTED_PARAM = (
     r"(?i)unsupported|n[o']t support|unknown|unrecogni[sz]ed|unexpected|unavailable|not (permitted|allowed|available)|"
     r"extra_forbidden|deprecated|only the default|may only be|does not match any|too complex"
 )
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "upskill"}
 MIN_UPLOAD_RATE = 250_000  # bytes per second; a slower upload times out
 DOWNLOAD_TIMEOUT = 3600.0  # seconds
 logger = logging.getLogger(__name__)
@@ -76,12 +77,12 @@ class HttpModel(ABC):
         self.transport = transport or acquire_transport()
         self._limiter = limiter_for(_origin(url), context.connections)
         self.breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
-        self._headers = self.build_headers(key)
+        self._headers = HEADERS | self.auth_headers(key)
         self._secrets = collect_secrets(key, context.keys)
         self._lines_shown: set[str] = set()
 
     @abstractmethod
-    def build_headers(self, key: str) -> dict[str, str]: ...
+    def auth_headers(self, key: str) -> dict[str, str]: ...
 
     @abstractmethod
     def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:

@@ -77,9 +77,8 @@ class ChatCompletionsModel(HttpModel):
         if endpoint.limit_field == "auto":
             self._limit_field = LIMIT_FIELDS[bool(NEEDS_COMPLETION_TOKENS.match(address.model))]
 
-    def build_headers(self, key: str) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "upskill"}
-        return headers | {"Authorization": f"Bearer {key}"} if key else headers
+    def auth_headers(self, key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         messages = [_write_message(message) for message in request.messages]
@@ -200,18 +199,17 @@ def _write_message(message: Message) -> dict[str, Any]:
         for thinking in message.thinking:
             written |= {field: thinking[field] for field in RESENT_FIELDS if field in thinking}
             extras |= dict_or_empty(thinking.get("extra_content"))
-        written["tool_calls"] = [_write_call(call, extras.get(call.id)) for call in message.calls]
+        written["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
+                **({"extra_content": extras[call.id]} if extras.get(call.id) else {}),
+            }
+            for call in message.calls
+        ]
         written["content"] = message.text or None
     return written
-
-
-def _write_call(call: ToolCall, extra: object) -> dict[str, Any]:
-    written: dict[str, Any] = {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
-    }
-    return written | {"extra_content": extra} if extra else written
 
 
 def _read_call(value: object) -> ToolCall:
