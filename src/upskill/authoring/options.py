@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from upskill.agents import Bounds
 from upskill.authoring.lesson.lesson import TEACHER_BOUNDS
-from upskill.authoring.writing.skill_files import FILE_TOKENS
 from upskill.options import option
 from upskill.runs.planning.options import StudentOptions, model_option
 from upskill.skills.agent_specs import REAL_AGENTS
@@ -69,7 +68,7 @@ class GenerateOptions(StudentOptions):
     )
     file_tokens: int = option(
         "--file-tokens",
-        default=FILE_TOKENS,
+        default=2_000,
         help="How long its scripts and references may be, together.",
         metavar="N",
         minimum=0,

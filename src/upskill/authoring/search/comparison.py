@@ -6,7 +6,7 @@ it is wrong in at most ALPHA of all searches (`docs/statistics.md`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, comb
 from typing import Literal
@@ -64,20 +64,12 @@ class Comparison:
     @property
     def p_value(self) -> float:
         """One-sided, of being no better than before."""
-        return _sign_test(self._better, self._worse)
+        return _sign_test(self.differences)
 
     @property
     def p_worse(self) -> float:
         """One-sided, of being no worse than before."""
-        return _sign_test(self._worse, self._better)
-
-    @property
-    def _better(self) -> int:
-        return sum(value > 0 for value in self.differences)
-
-    @property
-    def _worse(self) -> int:
-        return sum(value < 0 for value in self.differences)
+        return _sign_test([-difference for difference in self.differences])
 
     def is_not_worse(self, level: float) -> bool:
         """Whether the pass rate is shown not to have fallen by MARGIN, at this one-sided level."""
@@ -195,7 +187,8 @@ def failures_needed(cases: int) -> int:
     return needed
 
 
-def _sign_test(plus: int, minus: int) -> float:
-    """How likely at least so many of these are pluses, when either sign is as likely."""
-    total = plus + minus
+def _sign_test(differences: Sequence[float]) -> float:
+    """How likely at least so many are above zero, when either sign is as likely."""
+    plus = sum(difference > 0 for difference in differences)
+    total = sum(difference != 0 for difference in differences)
     return sum(comb(total, count) for count in range(plus, total + 1)) / 2**total

@@ -135,13 +135,13 @@ def check_parts(queries: Queries) -> None:
     """UsageError where the queries do not suffice to choose by and to report on."""
     for part in PARTS:
         here = queries.part(part)
-        kinds = (("should trigger", here.should_trigger), ("should not trigger", here.should_not_trigger))
-        lacking = [kind for kind, queries_of_kind in kinds if not queries_of_kind]
+        lacking = "" if here.should_not_trigger else "should not trigger"
+        lacking = lacking if here.should_trigger else "should trigger"
         if part == "train":
-            lacking = [] if len(here) else ["should trigger or should not"]
+            lacking = "" if len(here) else "should trigger or should not"
         if lacking:
             raise UsageError(
-                f"{queries.source}: none of the {part} queries {lacking[0]}",
+                f"{queries.source}: none of the {part} queries {lacking}",
                 "Add queries of that kind: the words of a query decide its part, and ten of each kind usually suffice.",
             )
 

@@ -17,7 +17,6 @@ from upskill.models.pool import Models
 from upskill.models.servers import find_servers
 from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
-from upskill.traces import Trace
 
 KEYS = {"anthropic": ("ANTHROPIC_API_KEY",)} | {
     name: row.key_variables for name, row in ENDPOINTS.items() if row.key_required
@@ -31,6 +30,7 @@ NEEDED = (
 
 EXTRACT = "extract"  # quotes traces, without a model
 Choice = tuple[str, str]  # what to type, and why it works
+EXTRACT_TRACE: Choice = ("-m extract --from TRACE", "quotes an agent's session (`upskill trace list` names those here)")
 HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files that you or any agent answer")
 HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
 
@@ -94,16 +94,8 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
         )
     if not (options.teacher or options.handoff or options.settings.teacher):
         keys = models.context.keys if models else find_keys()
-        raise await asyncio.to_thread(NoTeacher, keys, [*_extract(options), HANDOFF])
+        # Quoting traces makes a new page, and changes no older skill.
+        is_new = not any(isinstance(read_source(source), Skill) for source in options.sources)
+        extract = [EXTRACT_TRACE] if options.can_extract and is_new else []
+        raise await asyncio.to_thread(NoTeacher, keys, [*extract, HANDOFF])
     return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]
-
-
-def _extract(options: GenerateOptions) -> Iterator[Choice]:
-    """Quoting traces makes a new page, and changes no older skill."""
-    sources = [read_source(source) for source in options.sources]
-    if not options.can_extract or any(isinstance(source, Skill) for source in sources):
-        return
-    if any(isinstance(source, Trace) for source in sources):
-        yield "-m extract", "quotes the trace, without a model"
-    else:
-        yield "-m extract --from TRACE", "quotes an agent's session (`upskill trace list` names those here)"

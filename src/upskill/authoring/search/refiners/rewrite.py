@@ -14,7 +14,7 @@ from upskill.authoring.saving.provenance import Provenance
 from upskill.authoring.search.refiners import Edit, EditKind, Failure, LineEdit, Proposal, Refiner, TriedEdits
 from upskill.authoring.writing.grounding import uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.skill_files import file_problems
+from upskill.authoring.writing.skill_writer import file_problems
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
     NoUsableAnswer,
