@@ -13,7 +13,7 @@ from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence.extract import extract
-from upskill.authoring.material.material import Material, ToolSchema, gather
+from upskill.authoring.material.material import Material, ToolSchema, gather, no_task
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
 from upskill.authoring.saving.provenance import DRAFT, UNPROVEN, Provenance, SearchCost, add_suite, own_lines
@@ -46,7 +46,7 @@ from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
-from upskill.traces import FORMATS, NO_USAGE, Trace, Usage
+from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redaction.redact import describe_counts
 
 ONLY_A_SENTENCE = (
@@ -273,11 +273,7 @@ class Generation:
             mend = ": mend what people found wrong with its answers" if options.feedback else ""
             goal = goal or (f"Improve the skill {material.skill.name}{mend}." if material.skill else "")
             if not goal:
-                raise UsageError(
-                    "there is no task, and no trace that one could be taken from",
-                    'Say what the skill is for: upskill generate "…" --from TRACE. Traces are known in these formats:'
-                    f" {', '.join(FORMATS.names())}.",
-                )
+                raise no_task(material, options.sources)
             material = replace(material, task=" ".join(goal.split())[:2000])
         material = add_stored_evidence(material, material_budget(self.teacher) // 2)
         if material.redacted:

@@ -23,7 +23,7 @@ from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.skills.markdown import read_fences
-from upskill.traces import Trace
+from upskill.traces import FORMATS, Trace
 from upskill.traces.formats import detect_format, read_trace
 from upskill.traces.redaction.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
@@ -211,6 +211,22 @@ def _as_trace(path: Path, prefer_traces: bool) -> Trace | None:
     if spoken or trace.agent not in ("", "markdown") or (prefer_traces and trace.calls):
         return trace
     return None
+
+
+def no_task(material: Material, sources: Sequence[str]) -> UsageError:
+    """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
+    why = ""
+    if sources and not material.traces:
+        why = f": {sources[0]}: has commands, but nothing that somebody said"
+        try:
+            read_trace(Path(sources[0].removeprefix("doc:")))
+        except UsageError as error:
+            why = f": {error.message}"
+    return UsageError(
+        f"there is no task, and no trace that one could be taken from{why}",
+        'Say what the skill is for: upskill generate "…" --from TRACE. Traces are known in these formats:'
+        f" {', '.join(FORMATS.names())}.",
+    )
 
 
 def _as_document(path: Path) -> str:
