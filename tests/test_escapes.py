@@ -431,18 +431,11 @@ async def two_students(kind: SandboxBackend, world: World) -> str:
 
 
 Deed = Callable[[SandboxBackend, World], Awaitable[str]]
-DEEDS: dict[str, Deed] = {
-    "plants a link as its answer": link_as_answer,
-    "swaps a folder and a link while it is read": link_swapped_while_read,
-    "tricks write_file with paths": path_tricks,
-    "leaves strange files as its answer": strange_files,
-    "drops a fork bomb": fork_bomb,
-    "writes ten gigabytes": ten_gigabytes,
-    "makes a million files": a_million_files,
-    "drops memory bombs": memory_bombs,
-    "forges the answer of a check": forged_answer,
-    "reaches into another sandbox": two_students,
-}
+ALL_DEEDS: tuple[Deed, ...] = (
+    *(link_as_answer, link_swapped_while_read, path_tricks, strange_files),
+    *(fork_bomb, ten_gigabytes, a_million_files, memory_bombs, forged_answer, two_students),
+)
+DEEDS = {deed.__name__: deed for deed in ALL_DEEDS}
 NAMES = [*ATTEMPTS, *DEEDS]
 
 

@@ -10,16 +10,18 @@ import asyncio
 import os
 import secrets
 import shutil
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from upskill.errors import SandboxError
 from upskill.sandboxes import ENVIRONMENT, Capture, Entry, MiB, PreparedCommand, Sandbox, SandboxBackend, Setup
 from upskill.sandboxes.files import Folder
-from upskill.sandboxes.processes import supervise
+from upskill.sandboxes.processes import PIPES, supervise
 
-ENGINES = ("docker", "podman")
+ENGINES = {  # with how to ask for their version
+    "docker": ("version", "--format", "{{.Server.Version}}"),
+    "podman": ("info", "--format", "{{.Version}}"),
+}
 IMAGE = "python:3.12-slim"
 WORKSPACE, HOME = "/workspace", "/home/student"
 ENGINE_TIMEOUT = 30.0  # seconds for one request to the engine
@@ -59,14 +61,12 @@ class Container(SandboxBackend):
 async def _engine() -> tuple[str, str]:
     """The first engine that answers, with its version. A client on the PATH is no proof of that."""
     problem = "neither docker nor podman is installed"
-    for name in ENGINES:
+    for name, arguments in ENGINES.items():
         program = shutil.which(name)
         if program is None:
             continue
-        form = "{{.Server.Version}}" if name == "docker" else "{{.Version}}"
-        command = [program, "version", "--format", form] if name == "docker" else [program, "info", "--format", form]
         try:
-            code, output, error = await _ask(command, 10.0)
+            code, output, error = await _ask([program, *arguments], 10.0)
         except (OSError, TimeoutError) as failure:
             problem = f"{name} does not answer: {failure or 'no answer within 10 s'}"
             continue
@@ -117,10 +117,7 @@ class ContainerSandbox(Sandbox):
     async def start(self) -> None:
         self._client = await asyncio.create_subprocess_exec(
             *(self._engine, "run", *run_arguments(self._name, self._setup, self._engine)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            **PIPES,
         )
         assert self._client.stdout is not None
         assert self._client.stderr is not None
@@ -143,11 +140,8 @@ class ContainerSandbox(Sandbox):
         named = [word for name in command.environment for word in ("--env", name)]
         process = await asyncio.create_subprocess_exec(
             *(self._engine, "exec", "--interactive", "--workdir", WORKSPACE, *named, self._name, *command.argv),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            **PIPES,
             env={**os.environ, **command.environment},
-            start_new_session=True,
         )
         return await supervise(process, command, capture, lambda: "", self._end)
 
@@ -235,9 +229,7 @@ class ContainerSandbox(Sandbox):
 
 
 async def _ask(line: list[str], patience: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-    process = await asyncio.create_subprocess_exec(
-        *line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(*line, **PIPES)
     try:
         output, error = await asyncio.wait_for(process.communicate(stdin), patience)
     except TimeoutError:

@@ -36,6 +36,7 @@ from upskill.sandboxes import (
 from upskill.sandboxes.files import Folder, FolderSandbox, folder_size
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"start_new_session": True}
 HAS_PROC = Path("/proc/self/stat").exists()
 
 
@@ -120,11 +121,10 @@ def wrap_in_shell(argv: list[str], limits: Limits) -> WrappedCommand:
 
 def _threads_of(user: int) -> int:
     total = 0
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            with suppress(OSError):
-                if os.stat(f"/proc/{name}").st_uid == user:  # noqa: PTH116
-                    total += len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if folder.stat().st_uid == user:
+                total += len(list((folder / "task").iterdir()))
     return total
 
 
@@ -139,9 +139,9 @@ def children(process: int) -> list[int]:
     """The processes whose parent is this one."""
     processes: list[int] = []
     with suppress(OSError):
-        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+        for thread in Path(f"/proc/{process}/task").iterdir():
             with suppress(OSError):
-                processes += map(int, _read(f"/proc/{process}/task/{thread}/children").split())
+                processes += map(int, _read(f"{thread}/children").split())
     return processes
 
 
@@ -185,8 +185,7 @@ def exceeded_limit(root: int, limits: Limits, cpu_before: float) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - some thousand times a second
-        return file.read()
+    return Path(path).read_text(encoding="utf-8", errors="replace")
 
 
 def _anonymous_memory(process: int) -> int:
@@ -276,11 +275,11 @@ async def supervise(
 
 
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
-    if stdin is not None:
-        with suppress(BrokenPipeError, ConnectionResetError):
-            stdin.write(data)
-            await stdin.drain()
-        stdin.close()
+    assert stdin is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        stdin.write(data)
+        await stdin.drain()
+    stdin.close()
 
 
 class ProcessSandbox(FolderSandbox):
@@ -320,12 +319,9 @@ class ProcessSandbox(FolderSandbox):
         try:
             process = await asyncio.create_subprocess_exec(
                 *wrapped.argv,
-                stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                **PIPES,
                 env=variables,
                 cwd=self.workspace,
-                start_new_session=True,
                 pass_fds=wrapped.pass_fds,
             )
             exceeded = partial(self._exceeded_limit, process.pid, command.limits)

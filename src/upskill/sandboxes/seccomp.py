@@ -74,9 +74,6 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "init_module": (175, 105),
     "finit_module": (313, 273),
     "delete_module": (176, 106),
-    "create_module": (174, None),
-    "get_kernel_syms": (177, None),
-    "query_module": (178, None),
     "kexec_load": (246, 104),
     "kexec_file_load": (320, 294),
     "reboot": (169, 142),
@@ -97,7 +94,6 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ustat": (136, None),
     "sysfs": (139, None),
     "lookup_dcookie": (212, 18),
-    "nfsservctl": (180, 42),
 }
 ABSENT: dict[str, tuple[int | None, int | None]] = {
     "clone3": (435, 435),  # its flags lie in memory, where a filter cannot look; libraries fall back to clone
