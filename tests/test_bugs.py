@@ -59,16 +59,8 @@ def test_a_bug_comes_first_in_the_report_and_ends_the_run_with_3(environment: di
 
 
 def test_every_report_counts_bugs_apart_from_errors(environment: dict[str, str]) -> None:
-    done = run(
-        environment,
-        "--json",
-        "--report",
-        "junit=tests.xml",
-        "--report",
-        "markdown=summary.md",
-        "--report",
-        "csv=rows.csv",
-    )
+    reports = ("junit=tests.xml", "markdown=summary.md", "csv=rows.csv")
+    done = run(environment, "--json", *(f"--report={report}" for report in reports))
     assert done.code == 3
     (message,) = done.json["bugs"]["messages"]
     assert (done.json["bugs"]["trials"], message["trials"]) == (4, 4)
@@ -93,9 +85,7 @@ def test_show_prints_the_tracebacks_without_secrets(environment: dict[str, str])
     assert "greet-0, skill, scripted:model.yaml, seed 0: checking broken of greet-0: KeyError: " in shown.out
     assert "Ab3Ab3" not in shown.out
     assert len(spawn("show", "last", "--bugs", "--json", env=environment).json["bugs"]) == 4
-    write_script(Path("model.yaml"))  # answers that hit no bug
-    assert run(environment, "--fresh", "--no-baseline", "--set", "cache=false").code == 3
-    write_script(Path("model.yaml"), [{"answer": "hello"}])
+    write_script(Path("model.yaml"), [{"answer": "hello"}])  # which hits no bug
     assert run(environment, "--fresh", "--no-baseline", "--set", "cache=false").code == 0
     assert "hit a bug in upskill" in spawn("show", "last", "--bugs", env=environment).err
 
@@ -123,9 +113,6 @@ def test_a_bug_while_queries_are_run_is_shown_too(home: Path, tmp_path: Path) ->
         tmp_path / "site", "broken_agent", BROKEN_AGENT, {"upskill.agents:broken": "BrokenAgent"}
     )
     common = ("trigger", "greeter", "-m", "scripted:model.yaml", "--agent", "broken", "--repeats", 1)
-    done = spawn(*common, env=environment)
-    assert done.code == 3
-    assert "20 trials hit a bug in upskill" in done.out
     done = spawn(*common, "--json", env=environment)
     assert done.code == 3
     assert done.json["bugs"]["trials"] == 20
@@ -150,7 +137,6 @@ def test_a_bug_in_a_search_is_shown_and_ends_it_with_3(environment: dict[str, st
     done = spawn(*common, env=environment)
     assert done.code == 3, done.err
     assert "1 trial hit a bug in upskill" in done.out
-    assert spawn(*common, "--json", env=environment).json["bugs"]["trials"] == 1
     (home / "suite.json").write_text(json.dumps({"cases": cases, "checks": broken}))
     done = spawn(*common, env=environment)
     assert done.code == 3

@@ -16,26 +16,6 @@ def told(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_refusals_with_the_skill_do_not_make_a_skill_that_does_nothing_look_helpful(
-    upskill: Upskill, home: Path
-) -> None:
-    """8 of 40 cases are won with the skill and 8 are refused with it: scored as missing, that was +25 (9 to 42)."""
-    won, refused = range(1, 9), range(9, 17)
-    rules: list[dict[str, Any]] = [
-        *({"when": f"guest {number}.", "not_system": "house", "answer": "hello"} for number in won),
-        *({"when": f"guest {number}.", "system": "house", "stop": "refusal"} for number in refused),
-        {"answer": "ahoy"},
-    ]
-    write_skill(home / "greeter", cases=40)
-    done = upskill("eval", "greeter", "-m", write_script(home / "model.yaml", rules), "--json")
-    assert done.code == 0, done.err
-    (verdict,) = done.json["models"]
-    assert verdict["decision"] != "helps"
-    assert verdict["lift"] == 0
-    assert verdict["skill"] | {"causes": {"refusal": 8}, "errored": 0, "failed": 8} == verdict["skill"]
-    assert verdict["baseline"]["causes"] == {}
-
-
 def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: Upskill, home: Path) -> None:
     causes = {1: "length", 2: "repetition", 3: "context", 4: "refusal", 5: "empty"}
     rules: list[dict[str, Any]] = [

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from upskill import plain
-from upskill.checks import texts
 from upskill.models import Address, Message, Reply, ToolCall
 from upskill.models.cache import write_reply
 from upskill.models.cassette import read_reply
@@ -85,10 +84,3 @@ def test_libyaml_reads_a_file_as_the_parser_that_explains_errors(text: str, monk
     fast = read()
     monkeypatch.setattr(plain, "_fast_loader", lambda: None)
     assert fast == read()
-
-
-def test_a_pattern_of_a_suite_is_compiled_once_for_reading_and_for_searching() -> None:
-    texts._compile.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    texts.compiles("^ahoy$")
-    assert asyncio.run(texts.find("^ahoy$", "hello\nahoy\n")) == "ahoy"
-    assert texts._compile.cache_info().misses == 1  # pyright: ignore[reportPrivateUsage]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,6 @@ from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Job, Session
 from upskill.runs.running.executors.local import Local
-from upskill.runs.stores import Run, Store
-from upskill.runs.stores.sqlite import SqliteDatabase
 from upskill.suites import Case
 from upskill.traces import Usage
 from upskill.verdicts.outcome import Outcome
@@ -140,15 +138,6 @@ async def test_a_trial_passes_fails_or_errors(home: Path) -> None:
     errored = next(result for result in results if result.passed is None)
     assert errored.error == "asking scripted:model.yaml: the line is dead"
     assert (errored.trace, errored.judgements, errored.usage.total_tokens) == (None, (), 0)
-
-
-async def test_an_error_is_never_scored(home: Path) -> None:
-    rules = [{"not_system": "ahoy", "error": "the line is dead"}, *HELPFUL]
-    plan = make_plan(Skill.load(write_skill(home / "greeter")), models=[write_script(home / "model.yaml", rules)])
-    (verdict,) = (await evaluate(plan)).verdicts
-    assert (verdict.baseline.passed, verdict.baseline.failed, verdict.baseline.errored) == (0, 0, 4)
-    assert (verdict.pairs, verdict.lift, verdict.interval, verdict.token_savings) == (0, None, None, None)
-    assert (verdict.decision, verdict.reason) == ("undecided", "errors")
 
 
 async def test_a_broken_model_is_an_error_not_a_failure() -> None:
@@ -286,15 +275,6 @@ async def test_a_resumed_run_asks_for_what_is_missing_or_errored_and_for_nothing
     assert (evaluation.errors, evaluation.run.finished) == ([], True)
 
 
-async def test_a_plan_that_differs_in_anything_is_a_run_of_its_own(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        first = await evaluate(plan_of(), store=store, models=Told(helpful))
-        models = Told(helpful)
-        second = await evaluate(plan_of(temperature=0.5), store=store, models=models)
-    assert len(models.asked) == 8
-    assert first.run.id != second.run.id
-
-
 async def test_a_fresh_run_asks_everything_again_and_keeps_the_old_one(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         first = await evaluate(plan_of(), store=store, models=Told(helpful))
@@ -303,15 +283,6 @@ async def test_a_fresh_run_asks_everything_again_and_keeps_the_old_one(tmp_path:
         assert [run.id for run in store.runs()] == [first.run.id, second.run.id]
         assert all(run.finished for run in store.runs())
     assert len(models.asked) == 8
-
-
-async def test_a_run_that_another_process_carries_is_left_to_it(tmp_path: Path) -> None:
-    models = Told(helpful)
-    with open_store(tmp_path) as store, open_store(tmp_path) as other:
-        run, _ = other.start_run(plan_of(), "0")
-        with other.claim(run), pytest.raises(UsageError, match="another process is already working on the run"):
-            await evaluate(plan_of(), store=store, models=models)
-    assert models.asked == []
 
 
 # Answers that were cut off.
@@ -676,22 +647,6 @@ async def test_until_decided_each_model_stops_on_its_own_after_whole_rounds() ->
     assert rounds["learns"] == {(0, arm): 12 for arm in arms}
     assert rounds["does not"] == {(seed, arm): 12 for seed in range(3) for arm in arms}
     assert (len(models.asked_of("learns")), len(models.asked_of("does not"))) == (24, 72)
-
-
-async def test_rounds_are_decided_without_reading_all_outcomes_again(home: Path) -> None:
-    class Counting(Store):
-        read = 0
-
-        def outcomes(self, run: Run, *given: Any, **named: Any) -> Iterator[Outcome]:
-            self.read += 1
-            return super().outcomes(run, *given, **named)
-
-    plan = plan_of("one", "two", "three", cases=3, runs=5, temperature=0.7)
-    with Counting(SqliteDatabase(home / "runs")) as store:
-        models = Told(_friend)
-        evaluation = await evaluate(plan, store=store, models=models, options=RunOptions(until_decided="cases"))
-        assert len(evaluation.outcomes) == len(plan)
-        assert store.read == 2  # before the first round, and for the report
 
 
 async def test_the_last_look_is_taken_once_when_every_round_is_scored() -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import math
 import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -23,16 +20,13 @@ from urllib.parse import quote
 
 import pytest
 
-from conftest import Done, Upskill, serving, spawn, start, write_script, write_skill
-from live_server import add_runs, served
-from loopback import Gate, hashed_answer
+from conftest import Done, Upskill, write_script, write_skill
 from postgres_server import PASSWORD, QUOTED_PASSWORD
 from postgres_server import Server as PostgresServer
 from test_store import PLAN, TRIALS, add_all, begin, result_of
 from upskill import UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.stores import find_store
-from upskill.runs.stores.maintenance import copy_store
 
 psycopg = pytest.importorskip("psycopg")
 from upskill.runs.stores import postgres as postgres_store  # noqa: E402 - it needs psycopg
@@ -430,56 +424,3 @@ def _written(home: Path) -> list[bytes]:
 def _holds_no_password(done: Done) -> None:
     for secret in (PASSWORD, QUOTED_PASSWORD):
         assert secret not in done.out + done.err
-
-
-def test_a_killed_eval_resumes_from_the_server_and_asks_nothing_twice(home: Path, place: str) -> None:
-    skill = write_skill(home / "greeter", cases=20)
-    gate = Gate(hashed_answer, 20)
-    with serving(gate) as server:
-        command = ("eval", skill, "-m", "student", "--base-url", server.url, "--concurrency", 4, "--json")
-        with start(*command, "--store", place, "--set", "cache=false") as process:
-            while gate.left > -4:  # until all of the four that may wait do, and so no other call is on its way
-                assert process.poll() is None
-                time.sleep(0.01)
-            process.kill()
-        with open_store(place) as store:
-            (run,) = store.runs()
-            kept = set(store.scored(run))
-            assert kept
-        asked, gate.left = len(server.requests), math.inf
-        done = spawn(*command, "--store", place, "--set", "cache=false")
-        assert done.code == 0
-        with open_store(place) as store:
-            (run,) = store.runs()
-            assert (run.finished, run.trials) == (True, 40)
-            assert kept <= set(store.scored(run))
-        assert len(server.requests) - asked == 40 - len(kept)
-        _holds_no_password(done)
-
-
-def _without_places(document: Any) -> list[str]:
-    """Line by line, without what a store says of itself."""
-    lines = json.dumps(document, indent=1).splitlines()
-    return [line for line in lines if not line.strip().startswith(('"location":', '"revision":'))]
-
-
-def test_the_live_page_shows_the_same_from_either_kind_of_store(home: Path, place: str) -> None:
-    runs = add_runs(home)
-    with open_store(home / "runs") as source, open_store(place) as target:
-        copy_store(source, target)
-    asked: list[tuple[str, dict[str, Any]]] = [
-        ("overview", {}),
-        ("run", {"run": runs["first"]}),
-        ("summary", {"run": runs["first"]}),
-        ("trials", {"run": runs["first"], "outcome": "failed"}),
-        ("compare", {"before": runs["first"], "after": runs["second"]}),
-        ("skill", {"skill": "greeter", "width": 500}),
-    ]
-    with served(home / "runs") as ours, served(place) as theirs:
-        for path, query in asked:
-            first, second = (_without_places(live.api(path, **query)) for live in (ours, theirs))
-            assert first == second, path
-        said = {"case": "greet-1", "model": "clumsy", "arm": "skill", "seed": 0, "verdict": "wrong", "feedback": "no\0"}
-        statuses = [live.mark(runs["first"], said).status for live in (ours, theirs)]
-        assert statuses[0] == statuses[1]
-        assert PASSWORD not in theirs.ask("api/overview").text

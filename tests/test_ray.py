@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from conftest import Done, Upskill, greetings, serving, spawn, start, write_script, write_skill
-from loopback import Call, Gate, Loopback, Spoken, refuse
+from loopback import Call, Gate, Loopback, refuse
 from postgres_server import PASSWORD, QUOTED_PASSWORD, Server
 from upskill import open_store
 from upskill.models.throttling import MAX_FAILURES
@@ -26,7 +26,7 @@ from upskill.runs.running.executors.chunks import UNSAVED
 from upskill.runs.running.executors.ray import NAME, import_ray, start_ray
 from upskill.runs.stores.sqlite import FILE
 
-CASES = 40
+CASES = 24
 CONCURRENCY = 4
 KEY = "sk-a-secret-that-nobody-may-read"
 TRIALS = CASES * 2 * 2
@@ -125,7 +125,7 @@ def test_it_ends_as_the_local_executor_does_and_either_goes_on_where_the_other_s
         assert set(asked(server).values()) == {1}
         assert stored(home / "ray") == TRIALS
         ended: list[Any] = []
-        for first, second in (("local", "local"), ("ray", "local"), ("local", "ray")):
+        for first, second in (("ray", "local"), ("local", "ray")):
             server.requests.clear()
             place = f"{first}-{second}"
             part = upskill(*command(skill, server, place), "--executor", first, "--set", "max_calls=50")
@@ -135,7 +135,7 @@ def test_it_ends_as_the_local_executor_does_and_either_goes_on_where_the_other_s
             assert rest.code == 0, rest.err
             assert set(asked(server).values()) == {1}
             ended.append(rest.json["models"][0]["skill"] | rest.json["models"][0]["baseline"])
-        assert ended[0] == ended[1] == ended[2]
+        assert ended[0] == ended[1]
 
 
 @pytest.mark.usefixtures("ray")
@@ -144,7 +144,7 @@ def test_workers_that_are_killed_lose_nothing_and_change_nothing(upskill: Upskil
     with serving(killer, latency=0.02) as server:
         whole = upskill(*command(skill, server, "whole"))
         server.requests.clear()
-        killer.at = [TRIALS + 10, TRIALS + 60, TRIALS + 110]
+        killer.at = [TRIALS + 10, TRIALS + 35, TRIALS + 60]
         done = upskill(*command(skill, server, "broken", "--executor", "ray"))
         assert (done.code, killer.killed) == (0, 3), done.err
         assert done.out == whole.out
@@ -178,25 +178,6 @@ def test_a_model_that_only_fails_is_given_up_by_all_workers_together(upskill: Up
         done = upskill(*command(skill, server, "ray", "--executor", "ray"))
         assert (done.code, len(server.requests) <= MAX_FAILURES + 2 * CONCURRENCY) == (local.code, True), done.err
         assert done.json["stopped"] == local.json["stopped"] != {}
-
-
-@pytest.mark.usefixtures("ray")
-def test_a_server_that_asks_for_patience_gets_it(upskill: Upskill, home: Path, skill: Path) -> None:
-    count, refused = 0, set[tuple[str, str, int | None]]()
-
-    def every_seventh_is_refused(call: Call) -> Spoken:
-        """But no call more than once, or one of them might be out of luck until it is given up."""
-        nonlocal count
-        count += 1
-        asked = call.system, call.prompt, call.seed
-        if count % 7 or asked in refused:
-            return answer(call)
-        refused.add(asked)
-        return refuse(429, "Slow down.", retry_after="0.05")
-
-    with serving(every_seventh_is_refused) as server:
-        done = upskill(*command(skill, server, "ray", "--executor", "ray"))
-    assert (done.code, stored(home / "ray")) == (0, TRIALS), done.err
 
 
 class Node:
@@ -244,7 +225,7 @@ def test_a_node_that_dies_and_a_database_that_restarts_cost_nothing_but_time(
             time.sleep(0.05)
         node.kill()
 
-    troubles = [(TRIALS + 10, kill_node), (TRIALS + 90, restart)]  # the first as many calls are those of `whole`
+    troubles = [(TRIALS + 10, kill_node), (TRIALS + 50, restart)]  # the first as many calls are those of `whole`
     count = 0
 
     def disturbed(call: Call) -> str:
@@ -322,29 +303,25 @@ def test_ctrl_c_leaves_what_is_stored_and_can_be_resumed(ray: Any, home: Path, s
 
 
 def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
-    ray: Any, upskill: Upskill, home: Path, skill: Path
+    upskill: Upskill, home: Path, skill: Path
 ) -> None:
-    address = ray.get_runtime_context().gcs_address
-    for executor in (("local",), ("ray", "--set", f"ray_address={address}")):
-        gate = Gate(answer, 40)
-        with serving(gate, latency=0.05) as server:
-            given = command(skill, server, executor[0], "--set", "max_calls=60", "--executor", executor[0])
-            process = start(*given, *executor[1:])
-            while len(server.requests) < 30:
-                assert process.poll() is None, process.communicate()
-                time.sleep(0.01)
-            process.kill()
-            process.communicate()
-            while workers():  # of a driver that is gone; Ray ends them
-                time.sleep(0.01)
-            free = unused_replies(home / executor[0])
-            gate.left = math.inf
-            rest = upskill(*given)
-            assert rest.json["halted"] == "the ceiling of 60 calls is reached"
-            assert 60 <= stored(home / executor[0]) <= 60 + free
-            assert 60 <= len(server.requests) <= 60 + UNSAVED * CONCURRENCY  # what was in flight is not in the store
-            again = upskill(*given)  # the last one has ended by itself, so this one may spend as much again
-            assert 120 <= stored(home / executor[0]) <= 120 + free, again.err
+    gate = Gate(answer, 30)
+    with serving(gate, latency=0.05) as server:
+        arguments = command(skill, server, "runs", "--set", "max_calls=40")
+        process = start(*arguments)
+        while len(server.requests) < 20:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        free = unused_replies(home / "runs")
+        gate.left = math.inf
+        rest = upskill(*arguments)
+        assert rest.json["halted"] == "the ceiling of 40 calls is reached"
+        assert 40 <= stored(home / "runs") <= 40 + free
+        assert 40 <= len(server.requests) <= 40 + UNSAVED * CONCURRENCY  # what was in flight is not in the store
+        again = upskill(*arguments)  # the last one has ended by itself, so this one may spend as much again
+        assert 80 <= stored(home / "runs") <= 80 + free, again.err
 
 
 @pytest.mark.usefixtures("ray")

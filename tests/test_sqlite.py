@@ -11,10 +11,9 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -301,40 +300,6 @@ async def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path, monkeyp
         assert store.run(run.id).id == run.id
 
 
-async def test_progress_is_read_without_looking_at_results(tmp_path: Path) -> None:
-    with Store(traced := Traced(tmp_path)) as store:
-        run = begin(store)
-        await store.add_result(run, result_of(TRIALS[0]))
-        traced.queries.clear()
-        store.run(run.id)
-        list(store.runs())
-        store.latest_runs(10)
-        for read in (store.progress, store.revision, store.reviews):
-            read(run)
-        store.changed_runs(0)
-        assert len(traced.queries) > 5
-        assert not [query for query in traced.queries if "results" in query]
-        store.latest_looks("greeter", 3)
-        for query, steps in traced.plans("looks").items():
-            assert not [step for step in steps if "SCAN looks" in step or "TEMP B-TREE" in step], (query, steps)
-        list(store.runs("greeter", newest_first=True))
-        for query, steps in traced.plans("progress").items():
-            assert not [step for step in steps if step.startswith("SCAN progress")], (query, steps)
-
-
-async def test_no_row_is_read_that_is_on_no_page(tmp_path: Path) -> None:
-    plan = replace(PLAN, runs=20)
-    with Store(traced := Traced(tmp_path)) as store:
-        run = begin(store, plan)
-        await add_all(store, run, [result_of(trial, plan=plan) for trial in plan.trials()])
-        traced.queries.clear()
-        for start in (0, 50, 100, 150):
-            list(store.results(run, page=Page(50, start)))
-        fetched = [query.count("'") // 2 for query in traced.queries if "detail" in query]
-        assert max(fetched) <= 64
-        assert sum(fetched) == 120
-
-
 def test_a_file_in_the_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("", encoding="utf-8")
     with pytest.raises(UsageError, match="runs: is not a folder"):
@@ -405,21 +370,3 @@ def _as_somebody() -> Generator[None]:
         yield
     finally:
         os.seteuid(0)
-
-
-def test_a_store_is_opened_as_soon_as_another_process_lets_go_of_a_new_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-
-        def wait(seconds: float) -> None:
-            waits.append(seconds)
-            if len(waits) == 500:  # a slow one
-                other.execute("COMMIT")
-
-        monkeypatch.setattr(sqlite, "time", SimpleNamespace(sleep=wait, monotonic=lambda: sum(waits)))
-        with open_store(tmp_path) as store:
-            begin(store)
-    assert len(waits) == 500

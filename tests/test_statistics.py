@@ -90,11 +90,6 @@ def test_the_same_result_on_four_times_as_many_cases_is_surer(suite: list[list[i
     assert lift(suite * 4).high - lift(suite * 4).low <= lift(suite).high - lift(suite).low + 1e-9
 
 
-def test_the_same_rows_give_the_same_interval_every_time() -> None:
-    suite = [[1, 0, 1], [0, 0, -1], [1, 1, 0], [0, 0, 0], [1, 0, 0]] * 3
-    assert lift(suite) == lift(suite)
-
-
 def test_repeating_a_case_does_not_make_it_more_cases() -> None:
     once = lift([[1], [0], [1], [0], [1], [0], [1], [1]])
     often = lift([[1] * 50, [0] * 50, [1] * 50, [0] * 50, [1] * 50, [0] * 50, [1] * 50, [1] * 50])
@@ -144,11 +139,6 @@ def test_cases_with_many_different_means_are_bounded_like_those_with_few() -> No
     means = np.random.default_rng(3).uniform(-0.2, 0.8, size=600)
     few = np.round(means, 1)
     assert unseen_bound(means, 5, 0.025) == pytest.approx(unseen_bound(few, 5, 0.025), abs=0.01)
-
-
-def test_five_wins_in_five_are_not_enough_and_six_in_six_are() -> None:
-    assert lift([[1]] * 5).low < 0 < lift([[1]] * 6).low
-    assert statistics.sign_flip_p_value(*flat([[1]] * 5)) > 0.05 > statistics.sign_flip_p_value(*flat([[1]] * 6))
 
 
 def test_nothing_at_all_is_bounded_by_what_is_possible() -> None:
@@ -259,10 +249,6 @@ def test_wilsons_interval_holds_the_rate_and_rises_with_it(passed: int, trials: 
         more = statistics.wilson_interval(passed + 1, trials, level=level)
         assert more[0] >= low
         assert more[1] >= high
-
-
-def test_without_trials_any_rate_is_possible() -> None:
-    assert statistics.wilson_interval(0, 0) == (0, 1)
 
 
 def test_runs_that_always_agree_are_worth_one_trial_a_case() -> None:
@@ -395,32 +381,6 @@ def test_by_case_the_rounds_are_averaged_before_the_bet() -> None:
     assert log_wealth(*running.looks[-1]) == pytest.approx(np.log((up + down) / 2))
 
 
-def decision(running: Sequential, margin: float = 0.05) -> str | None:
-    low, high = running.interval()
-    if low > 0 or high < 0:
-        return "helps" if low > 0 else "hurts"
-    return "no effect" if -margin <= low and high <= margin else None
-
-
-def test_eight_wins_in_eight_decide_and_seven_do_not() -> None:
-    for wins, expected in ((7, None), (8, "helps")):
-        running = Sequential()
-        running.update({str(i): 1 for i in range(wins)})
-        assert decision(running) == expected
-        running = Sequential()
-        running.update({str(i): -1 for i in range(wins)})
-        assert decision(running) == (expected and "hurts")
-
-
-def test_rounds_without_a_difference_end_in_no_effect_for_the_suite_but_not_for_other_cases() -> None:
-    suite, cases = Sequential("suite"), Sequential("cases")
-    for _ in range(3):
-        for running in (suite, cases):
-            running.update({str(i): 0 for i in range(40)})
-    assert decision(suite) == "no effect"
-    assert decision(cases) is None
-
-
 @pytest.mark.parametrize(("scope", "expected"), [("cases", 0.0), ("suite", 1 / 3)])
 def test_a_case_that_comes_late_is_left_out_by_case_and_counted_in_the_suite(scope: Scope, expected: float) -> None:
     running = Sequential(scope)
@@ -530,10 +490,6 @@ def test_where_cases_disagree_only_more_cases_help() -> None:
     assert more.runs is None
     assert more.pairs == 2 * more.cases > 12
     assert planning.evidence_needed(values, labels, anytime="suite").runs is not None
-
-
-def test_one_more_win_settles_five_of_five() -> None:
-    assert planning.evidence_needed(*flat([[1]] * 5)) == EvidenceNeeded(pairs=1, runs=None, cases=1)
 
 
 def test_after_nothing_everything_is_still_to_be_done() -> None:

@@ -150,15 +150,6 @@ async def test_a_scored_result_never_changes_and_an_errored_one_gives_way(store:
         assert list(store.results(run)) == [expected]
 
 
-async def test_results_can_be_asked_for_by_case_and_model(store: Store) -> None:
-    two = replace(PLAN, models=(*PLAN.models, Address("two", "scripted", "two")))
-    run = begin(store, two)
-    await add_all(store, run, [result_of(trial, plan=two) for trial in two.trials()])
-    found = [result.trial for result in store.results(run, "greet-2", "two")]
-    assert found == [Trial("two", "greet-2", "baseline", 0), Trial("two", "greet-2", "skill", 0)]
-    assert len(list(store.results(run))) == len(two)
-
-
 async def test_a_page_is_so_many_results_in_their_order(store: Store) -> None:
     plan = replace(
         PLAN, runs=20, models=(*PLAN.models, Address("Zwei", "scripted", "two"), Address("é", "scripted", "e"))
@@ -559,14 +550,6 @@ def _claim_elsewhere(place: str, run: str) -> str:
     """
     argv = [sys.executable, "-c", textwrap.dedent(program), place, run]
     return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout.strip()
-
-
-def test_a_claim_ends_with_an_error_too(store: Store) -> None:
-    run = begin(store)
-    with pytest.raises(ZeroDivisionError), store.claim(run):
-        raise ZeroDivisionError
-    with store.claim(run):
-        pass
 
 
 def test_of_many_who_claim_a_run_at_once_only_one_has_it_at_a_time(place: str) -> None:

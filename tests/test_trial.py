@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from upskill.agents.chat import chat_request
 from upskill.plain import digest
 from upskill.runs.planning.plan import GENERATION, Judgement
 from upskill.runs.planning.stored_plan import StoredPlan
-from upskill.traces import Step, Trace, Usage
+from upskill.traces import Usage
 
 ONE = Address("one", "openai", "one", "generic", "http://127.0.0.1:1/v1")
 TWO = Address("two", "openai", "two", "generic", "http://127.0.0.1:1/v1")
@@ -56,15 +55,6 @@ def test_the_arms_of_a_case_go_together_elsewhere_so_that_a_run_cut_short_has_pa
     for before, after in zip(trials[::2], trials[1::2], strict=True):
         assert (before.arm, after.arm) == ("baseline", "skill")
         assert (before.model, before.case, before.seed) == (after.model, after.case, after.seed)
-
-
-def test_seeds_count_up_from_the_first_one() -> None:
-    assert list(plan_of(seed=7, runs=3).seeds) == [7, 8, 9]
-
-
-def test_every_trial_has_a_key_of_its_own() -> None:
-    plan = plan_of()
-    assert len({plan.key(trial) for trial in plan.trials()}) == len(plan)
 
 
 def test_an_equal_plan_has_equal_keys_and_the_same_fingerprint() -> None:
@@ -151,23 +141,6 @@ def test_what_the_chat_agent_sends_belongs_to_the_generation_in_the_key() -> Non
     sent = chat_request(Task("Greet.", {"a.txt": "Ann\n"}, Skill.new("greeter", "Greets.", "Say ahoy."), 1, 0.0, 64))
     told = digest([[message.role, message.text] for message in sent.messages])
     assert (GENERATION, told) == (2, "422ce279127f12ff")
-
-
-def test_a_plan_and_its_trials_can_be_carried_to_another_process() -> None:
-    plan = plan_of(judge=JUDGE)
-    fingerprint = plan.fingerprint
-    copy: Plan = pickle.loads(pickle.dumps(plan))
-    assert copy.fingerprint == fingerprint
-    assert list(copy.trials()) == list(plan.trials())
-    trial = next(plan.trials())
-    assert pickle.loads(pickle.dumps(trial)) == trial
-
-
-def test_a_result_can_be_carried_to_another_process() -> None:
-    trial = next(plan_of().trials())
-    trace = Trace((Step("tool", tool="ls", arguments={"path": "."}, output="a"), Step("assistant", "ahoy")))
-    result = Result(trial, "key", True, trace=trace, judgements=(Judgement("contains", True, "there"),))
-    assert pickle.loads(pickle.dumps(result)) == result
 
 
 def test_what_the_store_keeps_of_a_plan_is_plain_json() -> None:

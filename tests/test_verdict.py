@@ -47,6 +47,10 @@ def both(cases: Mapping[str, tuple[str, str]], **more: Any) -> list[Outcome]:
     return one + arm("skill", {case: pair[1] for case, pair in cases.items()}, **more)
 
 
+def swapped_arms(rows: list[Outcome]) -> list[Outcome]:
+    return [replace(row, arm="baseline" if row.arm == "skill" else "skill") for row in rows]
+
+
 def alike(count: int, before: str, after: str) -> dict[str, tuple[str, str]]:
     return {f"case-{number:02d}": (before, after) for number in range(count)}
 
@@ -157,12 +161,6 @@ def test_nothing_at_all_is_undecided() -> None:
     )
 
 
-def test_all_errored_is_undecided_by_errors() -> None:
-    found = compute_verdict(both(alike(4, "E", "E")))
-    assert (found.decision, found.reason) == ("undecided", "errors")
-    assert found.skill.pass_rate is None
-
-
 def test_a_trial_tried_again_counts_by_its_scored_row() -> None:
     rows = both(alike(8, "F", "P"))
     errored = [replace(row, passed=None) for row in rows]
@@ -200,7 +198,7 @@ LETTERS = st.text("PFE", min_size=1, max_size=3)
 SUITES = st.dictionaries(st.sampled_from("abcdefghij"), st.tuples(LETTERS, LETTERS), min_size=1, max_size=10)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(SUITES, st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_does_not_matter(cases: dict[str, tuple[str, str]], random: Any) -> None:
     rows = both(cases)
@@ -215,10 +213,7 @@ def test_the_order_of_the_rows_does_not_matter(cases: dict[str, tuple[str, str]]
 @given(SUITES)
 def test_swapping_the_arms_swaps_the_verdict(cases: dict[str, tuple[str, str]]) -> None:
     rows = both(cases)
-    there, back = (
-        compute_verdict(rows),
-        compute_verdict(rows, VerdictOptions(baseline_arm="skill", skill_arm="baseline")),
-    )
+    there, back = compute_verdict(rows), compute_verdict(swapped_arms(rows))
     swapped = {"helps": "hurts", "hurts": "helps"}
     assert back.decision == swapped.get(there.decision, there.decision)
     if there.interval is None or there.lift is None:
@@ -288,23 +283,7 @@ def test_break_even_is_the_making_cost_over_what_a_pass_saves() -> None:
     assert found.skill.cost_per_pass == pytest.approx(0.01)
     assert found.break_even == pytest.approx(100)
     assert compute_verdict(rows).break_even is None
-    assert (
-        compute_verdict(rows, VerdictOptions(baseline_arm="skill", skill_arm="baseline", making_cost=3.0)).break_even
-        is None
-    )
-
-
-def test_upstreams_names_are_kept() -> None:
-    found = compute_verdict(both(alike(10, "F", "P")))
-    assert found.skill_lift == found.lift == 1
-    assert found.is_beneficial
-    assert not compute_verdict(both(alike(10, "P", "F"))).is_beneficial
-
-
-def test_an_older_version_can_be_the_baseline() -> None:
-    rows = arm("old", {f"{i}": "F" for i in range(8)}) + arm("new", {f"{i}": "P" for i in range(8)})
-    found = compute_verdict(rows, VerdictOptions(baseline_arm="old", skill_arm="new"))
-    assert (found.decision, found.baseline.arm, found.skill.arm) == ("helps", "old", "new")
+    assert compute_verdict(swapped_arms(rows), VerdictOptions(making_cost=3.0)).break_even is None
 
 
 # ---------------------------------------------------------------------------------------------------- decisions
@@ -409,12 +388,6 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
 )
 def test_against_a_reference_skill_the_recommendation_speaks_of_it(rows: list[Outcome], said: str) -> None:
     assert compute_verdict(rows, VerdictOptions(has_reference=True)).recommendation == said
-
-
-def test_a_lower_level_decides_sooner() -> None:
-    rows = both(alike(5, "F", "P"))
-    assert compute_verdict(rows).decision == "undecided"
-    assert compute_verdict(rows, VerdictOptions(level=0.9)).decision == "helps"
 
 
 # ---------------------------------------------------------------------------------------------------- peeking
@@ -700,10 +673,7 @@ def test_the_cheapest_that_reaches_the_target_is_the_small_model_with_the_skill(
     found = cheapest(list_choices(several()), 0.8)
     assert found is not None
     assert (found.model, found.arm, found.cost_per_task) == ("small", "skill", pytest.approx(0.02))
-    proven = cheapest(list_choices(several()), 0.7, proven=True)
-    assert proven is not None
-    assert (proven.model, proven.arm) == ("large", "skill")
-    assert cheapest(list_choices(several()), 0.95, proven=True) is None
+    assert cheapest(list_choices(several()), 1.1) is None
 
 
 # ---------------------------------------------------------------------------------------------------- requirements

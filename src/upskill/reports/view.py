@@ -348,7 +348,7 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
         yield f"Worth their price: {' · '.join(parts)}."
     if target is not None:
         best = cheapest(choices, target)
-        unpriced = [choice for choice in choices if choice.cost_per_task is None and choice.reaches(target)]
+        unpriced = [choice for choice in choices if choice.cost_per_task is None and choice.pass_rate >= target]
         if best is not None:
             low, high = (percent(bound) for bound in best.interval)
             rate = f"{percent(best.pass_rate)}, {low} to {high}, {_price(best)}"

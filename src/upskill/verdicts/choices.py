@@ -22,10 +22,6 @@ class Choice:
     cost_per_task: float | None  # None: a price is missing
     cost_per_pass: float | None
 
-    def reaches(self, target: float, *, proven: bool = False) -> bool:
-        """Whether the pass rate, or (`proven`) the lower bound of its interval, is at least this."""
-        return (self.interval[0] if proven else self.pass_rate) >= target
-
 
 def list_choices(
     outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill"), level: float = 0.95
@@ -35,15 +31,15 @@ def list_choices(
     for outcome in outcomes:
         if outcome.arm in arms:
             by_model.setdefault(outcome.model, []).append(outcome)
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for model, rows in by_model.items():
         for arm in by_arm(rows).values():
             summary = summarize_arm(arm, level)
             if summary.pass_rate is not None:
                 cost = None if summary.cost_usd is None else summary.cost_usd / summary.scored
                 rate, interval = summary.pass_rate, summary.interval
-                found.append(Choice(model, arm.name, summary.scored, rate, interval, cost, summary.cost_per_pass))
-    return tuple(sorted(found, key=_cheapest_first))
+                choices.append(Choice(model, arm.name, summary.scored, rate, interval, cost, summary.cost_per_pass))
+    return tuple(sorted(choices, key=_cheapest_first))
 
 
 def _cheapest_first(choice: Choice) -> tuple[float, float, str, str]:
@@ -60,7 +56,7 @@ def pareto(choices: Iterable[Choice]) -> tuple[Choice, ...]:
     return tuple(front)
 
 
-def cheapest(choices: Iterable[Choice], target: float, *, proven: bool = False) -> Choice | None:
+def cheapest(choices: Iterable[Choice], target: float) -> Choice | None:
     """The cheapest with a price that reaches a target pass rate; None if none does."""
-    able = [c for c in choices if c.cost_per_task is not None and c.reaches(target, proven=proven)]
+    able = [choice for choice in choices if choice.cost_per_task is not None and choice.pass_rate >= target]
     return min(able, key=_cheapest_first, default=None)

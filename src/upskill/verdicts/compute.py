@@ -51,18 +51,14 @@ EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the l
 
 
 def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None = None) -> Verdict:
-    """The verdict on one model, from the outcomes of its arms.
-
-    One trial that saw a skill that was kept from it invalidates them all: the decision is then `undecided`.
-    """
+    """The verdict on one model, from the outcomes of its arms."""
     options = options or VerdictOptions()
     rows = list(outcomes)
     models = sorted({row.model for row in rows})
     if len(models) > 1:
         raise ValueError(f"one verdict is about one model, these outcomes are of {', '.join(models)}")
     by_name = by_arm(rows)
-    baseline = by_name.get(options.baseline_arm, ArmOutcomes(options.baseline_arm, {}))
-    skill = by_name.get(options.skill_arm, ArmOutcomes(options.skill_arm, {}))
+    baseline, skill = (by_name.get(name, ArmOutcomes(name, {})) for name in ("baseline", "skill"))
     pairs = pair_arms(baseline, skill, options.twins)
     baseline_summary, skill_summary = (summarize_arm(arm, options.level, options.twins) for arm in (baseline, skill))
     level = level_of_look(options.level, 1 + options.earlier_looks)
@@ -253,8 +249,7 @@ def _controls(by_name: Mapping[str, ArmOutcomes], options: VerdictOptions) -> Co
 
     if not {"placebo", "baseline_repeat"} & by_name.keys():
         return None
-    baseline, skill = options.baseline_arm, options.skill_arm
-    return Controls(lift(skill, "placebo"), lift("placebo", baseline), lift("baseline_repeat", baseline))
+    return Controls(lift("skill", "placebo"), lift("placebo", "baseline"), lift("baseline_repeat", "baseline"))
 
 
 def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:

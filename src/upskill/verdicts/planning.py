@@ -33,10 +33,7 @@ class VarianceComponents:
     def assumed(
         cls, baseline: float, lift: float, *, between_sd: float = 0.25, correlation: float = 0.3
     ) -> VarianceComponents:
-        """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair.
-
-        Assumes yes-or-no outcomes: a pair's difference then varies by p(1-p) of both arms less what they share.
-        """
+        """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair."""
         skill = min(1.0, max(0.0, baseline + lift))
         one, two = baseline * (1.0 - baseline), skill * (1.0 - skill)
         whole = max(0.0, one + two - 2.0 * correlation * math.sqrt(one * two))
@@ -72,10 +69,7 @@ def _components(values: Floats, groups: CaseGroups) -> tuple[float, float]:
 
 
 def power(lift: float, cases: int, runs: int, variance: VarianceComponents, *, level: float = 0.95) -> float:
-    """Chance that the interval of `paired_lift` excludes zero on the right side, if the lift is really this.
-
-    Assumes a nearly normal mean over cases; checked by simulation to be right to a few points from ten cases on.
-    """
+    """Chance that the interval of `paired_lift` excludes zero on the right side, if the lift is really this."""
     if cases < 2:
         return 0.0
     error = variance.error(cases, runs)
@@ -135,12 +129,7 @@ def evidence_needed(
     level: float = 0.95,
     anytime: Scope | None = None,
 ) -> EvidenceNeeded:
-    """How much more evidence would settle it, if what was seen so far is typical.
-
-    Assumes that the estimate and its spread stay as they are; then the interval has to shrink until it excludes zero
-    or fits within the margin, whichever is nearer. It is a forecast with an even chance, not a promise. `anytime` is
-    the scope of the running interval where one is used, which is wider by roughly a factor of 1.6.
-    """
+    """How much more evidence would settle it, if what was seen so far is typical."""
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     groups = CaseGroups.of(cases)
     count, runs = max(1, len(groups)), max(1.0, groups.runs)

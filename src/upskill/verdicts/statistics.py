@@ -160,12 +160,7 @@ def _grid() -> Floats:
 
 
 def unseen_weight(runs: float) -> float:
-    """How much of a case stands for those not seen.
-
-    The more runs, the closer together the means of the cases seen may lie, and the less their spread says about what
-    is missing. With one run a case is all or nothing, and a few wins look like more than they are. Chosen by
-    simulation: in no world of docs/statistics.md is more than 4 % called wrongly on either side.
-    """
+    """How much of a case stands for those not seen: chosen by simulation (docs/statistics.md)."""
     return max(0.5, 0.7 / runs, runs / (runs + 10.0))
 
 
@@ -231,10 +226,7 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
 def lift_excludes(
     means: Floats, runs: int, value: float, *, level: float = 0.95, resamples: int = RESAMPLES
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether the interval of `paired_lift` lies above a value, and whether below it, for many data sets at once.
-
-    `means` has one row a data set and one column a case, each a mean over so many runs.
-    """
+    """Whether the interval of `paired_lift` lies above a value, and whether below it, for many data sets at once."""
     low, high = studentized_bounds(means, runs, level=level, resamples=resamples)
     support = np.arange(-runs, runs + 1) / runs
     counts = np.stack([(np.abs(means - at) < 1e-9).sum(axis=1) for at in support], axis=1).astype(np.float64)
@@ -452,10 +444,7 @@ def _log_ratio(
     *,
     with_passes: bool = False,
 ) -> Estimate:
-    """A product of sums over a product of as many sums, studentized on the scale of logarithms.
-
-    `with_passes`: the last factor above and below is a number of passes, which can be zero.
-    """
+    """A product of sums over a product of as many sums, studentized on the scale of logarithms."""
     count = len(top[0])
     above, below = math.prod(float(x.sum()) for x in top), math.prod(float(x.sum()) for x in bottom)
     if count == 0 or above == below == 0.0:

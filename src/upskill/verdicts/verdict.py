@@ -29,8 +29,6 @@ PART = "part of the suite"  # somebody chose the cases
 class VerdictOptions:
     """How outcomes are weighed."""
 
-    baseline_arm: str = "baseline"
-    skill_arm: str = "skill"
     level: float = 0.95
     margin: float = 0.05  # a lift within it counts as none
     # An interval that stays valid after every round: for the tasks the cases stand for, or for these very cases.

@@ -147,10 +147,7 @@ def estimate_search(
     known_prices: KnownPrices,
     size: SearchSize,
 ) -> CostEstimate:
-    """What writing a skill and its tests, and looking for a better one, will use: roughly, before any of it is known.
-
-    The low end is one draft that needs no improvement, the high end every attempt with every answer asked for again.
-    """
+    """What writing a skill and its tests, and looking for a better one, will use: roughly."""
     sums = _Sums((teacher, writer, student), known_prices)
 
     def add(address: Address, least: int, most: int, input_size: int, output_size: int) -> None:

@@ -176,10 +176,7 @@ class MeasureOptions(StudentOptions):
 def choose_students(
     named: Sequence[str], settings: Settings, tell: Callable[[str], None], flag: str = "-m"
 ) -> tuple[str, ...]:
-    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so.
-
-    `flag` is what names a student on the command line of the verb.
-    """
+    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so."""
     if named:
         return tuple(named)
     if settings.student:

@@ -190,10 +190,7 @@ class Imported:
 
 
 def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -> Imported:
-    """Store the reviews of a file with the run they are about; `model`: whose answers those mean that do not say.
-
-    The latest word on an answer counts: a file that was kept for a while does not undo what was said since.
-    """
+    """Store the reviews of a file with the run they are about; `model`: whose answers those mean that do not say."""
     if model and model not in run.models:
         raise UsageError(f"{run.id}: no model is called {model!r}", f"It has {', '.join(run.models)}.")
     imported = Imported()

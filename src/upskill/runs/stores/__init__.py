@@ -6,8 +6,8 @@ folder, a URL whose scheme is the name of a kind, or None for memory. A kind is 
 - `store`: the Store, in SQL for every kind; `rows`: Run, Progress, Page, Look, Review, Batch, Candidate, and a result
   as a row
 - `tables`: the description of all tables, from which the schemas of both kinds follow
-- `database`: what SQL runs on; `sqlite`, `postgres`: the kinds, with how older tables are brought up to date
-- `group_writer`: many writes in one commit
+- `database`: what SQL runs on, and many writes in one commit; `sqlite`, `postgres`: the kinds, with how older tables
+  are brought up to date
 - `addresses`: folders and URLs, and how to show them without a password
 - `maintenance`: copying, checking and pruning, as `upskill store` does
 """

@@ -5,16 +5,20 @@ Queries have `?` for values, and are written in the SQL that all kinds understan
 
 from __future__ import annotations
 
+import asyncio
+import queue
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from upskill.errors import StoreError
-from upskill.runs.stores.group_writer import GroupWriter, Write, by_statement
 
 T = TypeVar("T")
+MAX_COMMIT = 1000  # rows
 ROWS_AT_ONCE = 100  # that are read, where there may be many
 
 
@@ -73,18 +77,25 @@ class Database(ABC):
 
     def write(self, statement: str, values: tuple[Any, ...]) -> Awaitable[None]:
         """Done when it is committed, together with what others write."""
-        return self._writer.write(statement, values)
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._writer.put(Write(statement, values, committed.get_loop(), committed))
+        return committed
 
     def write_later(self, statement: str, values: tuple[Any, ...]) -> None:
         """The same without waiting: it is committed with the next write that somebody waits for, at the latest."""
-        self._writer.write_later(statement, values)
+        self._writer.put(Write(statement, values, asyncio.get_running_loop(), None))
 
     def _commit(self, writes: list[Write]) -> None:
         """All of these or none. What is written twice, because nobody knows whether it was, is there once."""
 
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        for write in writes:
+            rows.setdefault(write.statement, []).append(write.values)
+
         def write_all(db: Transaction) -> None:
-            for statement, rows in by_statement(writes):
-                db.executemany(statement, rows)
+            # Deletes come last: they may be of a row that was added a moment ago without waiting for it.
+            for statement in sorted(rows, key=lambda statement: statement.startswith("DELETE")):
+                db.executemany(statement, rows[statement])
 
         self.transact(write_all)
 
@@ -113,3 +124,81 @@ def chunks(values: Iterable[T], size: int = 500) -> Iterator[list[T]]:
 def marks(values: Sequence[object]) -> str:
     """A question mark for each value."""
     return ", ".join("?" * len(values))
+
+
+# Group commit: one thread commits together whatever has arrived since its last commit.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Write:
+    statement: str
+    values: tuple[Any, ...]
+    loop: asyncio.AbstractEventLoop
+    committed: asyncio.Future[None] | None  # None: nobody waits for it
+
+
+class GroupWriter:
+    """Hands writes to `commit`, from one thread; what it raises is raised where they are waited for."""
+
+    def __init__(self, commit: Callable[[list[Write]], None], location: str) -> None:
+        self._commit = commit
+        self._location = location
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()  # None: stop
+        self._thread: threading.Thread | None = None
+
+    def put(self, write: Write) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+            self._thread.start()
+        self._queue.put(write)
+
+    def close(self) -> None:
+        """Write what is waiting, then stop."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        write = self._queue.get()
+        while write:
+            writes: list[Write] = []
+            while write:
+                writes.append(write)
+                if len(writes) == MAX_COMMIT or self._queue.empty():
+                    break
+                write = self._queue.get()
+            _notify(writes, self._try_commit(writes))
+            write = write and self._queue.get()
+
+    def _try_commit(self, writes: list[Write]) -> StoreError | None:
+        try:
+            self._commit(writes)
+        except StoreError as error:
+            return error
+        except Exception as error:  # an error that ended this thread would leave everyone waiting for ever
+            return StoreError(f"{self._location}: results cannot be saved: {type(error).__name__}: {error}")
+        return None
+
+
+def _notify(writes: Sequence[Write], failure: StoreError | None) -> None:
+    """Wake every waiting task: one call into its event loop for all of them."""
+
+    def wake(waiting: list[asyncio.Future[None]]) -> None:
+        for committed in waiting:
+            if committed.done():
+                continue
+            if failure:
+                committed.set_exception(failure)
+            else:
+                committed.set_result(None)
+
+    waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for write in writes:
+        if write.committed:
+            waiting.setdefault(write.loop, []).append(write.committed)
+    for loop, futures in waiting.items():
+        try:
+            loop.call_soon_threadsafe(wake, futures)
+        except RuntimeError:  # the loop was closed by an interrupt; the rows are on disk all the same
+            continue

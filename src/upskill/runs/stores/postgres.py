@@ -1,6 +1,6 @@
 """The `postgresql` store: a schema in a database on a server, for many processes and machines that write at once.
 
-One thread of each process writes and commits in groups (`group_writer`). A run is claimed by an advisory lock, which
+One thread of each process writes and commits in groups (`database`). A run is claimed by an advisory lock, which
 the server gives up when the connection of its holder ends. A server that was away is waited for.
 """
 
@@ -84,7 +84,6 @@ class PostgresDatabase(Database):
         self._has_reconnected = False  # since the claims were last known to be ours
         db = self._retry("cannot be reached", self._connect, opening=True)
         try:
-            self.location = _location_of(db, self.schema, self._parameters)
             self.exists = self._prepare(db, create=create)
         except psycopg.Error as error:
             db.close()
@@ -384,15 +383,6 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
         ) from None
     usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
     return {**usual, **{name: value for name, value in parameters.items() if value is not None}}, schema
-
-
-def _location_of(db: Connection, schema: str, parameters: dict[str, Any]) -> str:
-    info = db.info
-    host = parameters.get("host") or info.host  # several, where several were named
-    is_socket = host.startswith("/")
-    address = f"postgresql://{info.user}@{'' if is_socket else f'{host}:{info.port}'}/{info.dbname}"
-    query = {**({"host": host} if is_socket else {}), **({"schema": schema} if schema != DEFAULT_SCHEMA else {})}
-    return f"{address}?{urlencode(query, safe='/')}" if query else address
 
 
 # Errors.

@@ -1,6 +1,6 @@
 """The `sqlite` store: one file in a folder, or memory.
 
-One thread writes and commits in groups (`group_writer`), and each caller waits for the commit that has its own row.
+One thread writes and commits in groups (`database`), and each caller waits for the commit that has its own row.
 Readers never wait for the writer (WAL).
 """
 

@@ -294,10 +294,7 @@ class Store:
     def outcomes(
         self, run: Run, case: str | None = None, *, after: Trial | None = None, limit: int = -1
     ) -> Iterator[Outcome]:
-        """The numbers of every result, without its trace, in the order of `results`; far faster than that.
-
-        Of one case; those that come after a trial; so many at most: a page of them costs the same wherever it begins.
-        """
+        """The numbers of every result, without its trace, in the order of `results`; far faster than that."""
         where, values = "run = ?", [run.number]
         if case is not None:
             where, values = f"{where} AND case_id = ?", [*values, case]
