@@ -32,6 +32,10 @@ from upskill import (
     open_store,
 )
 from upskill.errors import StoreError
+from upskill.models import Reply, ToolCall
+from upskill.models.cache import write_reply
+from upskill.models.cassette import read_reply
+from upskill.plain import compact
 from upskill.runs.planning.plan import Arm, Judgement
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import STORES, Look, Page, Review, Run, find_store, without_password
@@ -591,6 +595,35 @@ async def test_requests_are_listed_with_their_role_where_they_were_given(store: 
     await store.add_reply("a", "one", "no request")
     await store.add_reply("b", "one", "yes", "teacher", "may I?")
     assert list(store.requests()) == [("teacher", "may I?", "yes")]
+
+
+def test_a_reply_is_stored_with_all_its_fields() -> None:
+    call = ToolCall("1", "run", {"command": ["ls"]})
+    reply = Reply(
+        "a \ud83d\ude00", Usage(1, 2, 3, 4, 0.5), "tools", (call,), ({"t": 1},), "hm", "m-1", 0.25, 2, "no", "f"
+    )
+    for one in (reply, Reply("half \ud800"), Reply("")):
+        assert write_reply(one) == compact(one)
+        assert read_reply(write_reply(one)) == one
+
+
+def test_what_nobody_waited_for_is_stored_though_the_loop_was_stopped(tmp_path: Path) -> None:
+    async def add(count: int) -> None:
+        for number in range(count):
+            await store.add_reply(f"key-{number}", "m", "{}", wait=False)
+        asyncio.get_running_loop().stop()  # before anything is handed over
+
+    with open_store(str(tmp_path)) as store:
+        loop = asyncio.new_event_loop()
+        coroutine = add(3)
+        asyncio.set_event_loop(loop)
+        task = loop.create_task(coroutine)
+        loop.run_forever()
+        assert task.done()
+        loop.close()
+        asyncio.set_event_loop(None)
+    with open_store(str(tmp_path)) as store:
+        assert [store.reply(f"key-{number}") for number in range(4)] == ["{}", "{}", "{}", None]
 
 
 def test_a_batch_is_pending_until_all_of_its_requests_are_settled(store: Store) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from upskill.models import Address
 from upskill.models.embedded.capacity import usable_cores
-from upskill.models.prices import Prices
-from upskill.runs.planning.estimate import CostEstimate, estimate
+from upskill.runs.planning.estimate import CostEstimate, KnownPrices, estimate
 from upskill.runs.planning.plan import Plan
 from upskill.runs.stores import Store
 from upskill.verdicts.outcome import Outcome
@@ -57,11 +56,7 @@ class SampleSizes:
 
 
 def sample_sizes(
-    plan: Plan,
-    target: LiftToDetect,
-    store: Store | None,
-    prices: Prices | Mapping[str, Mapping[str, float]],
-    concurrency: int,
+    plan: Plan, target: LiftToDetect, store: Store | None, prices: KnownPrices, concurrency: int
 ) -> Iterator[SampleSizes]:
     """For each model of a plan, from its latest stored run of the skill, or from assumptions."""
     for address in plan.models:
@@ -105,7 +100,10 @@ def _sizes(
         variance = VarianceComponents.measured(differences, cases)
     else:
         variance = VarianceComponents.assumed(target.baseline, target.lift)
-    seconds = _seconds_per_trial(address, outcomes)
+    seconds = EMBEDDED_TRIAL if address.provider == "local" else REMOTE_TRIAL
+    if outcomes:
+        mean = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+        seconds = mean, mean
     lanes = usable_cores() if address.provider == "local" else concurrency
     sizes: list[SampleSize] = []
     for runs in RUNS:
@@ -123,14 +121,6 @@ def _sizes(
         sizes.append(SampleSize(runs, needed, trials, cost, (least, most), chance))
     at_hand = suite[1] if suite else None
     return SampleSizes(address.name, variance, is_measured, at_hand, lanes, seconds, bool(outcomes), tuple(sizes))
-
-
-def _seconds_per_trial(address: Address, outcomes: Sequence[Outcome]) -> Range:
-    """The mean of a stored run, or a guess."""
-    if not outcomes:
-        return EMBEDDED_TRIAL if address.provider == "local" else REMOTE_TRIAL
-    mean = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
-    return mean, mean
 
 
 def _differences(outcomes: Sequence[Outcome]) -> tuple[list[float], list[str]]:

@@ -71,14 +71,11 @@ class BatchExecutor(Executor):
     store: Store
     models: Models
     message: Callable[[str], None]
-    pending: list[_PendingBatch] = field(
-        default_factory=list[_PendingBatch]
-    )  # they go on at the provider when we are interrupted
+    # They go on at the provider when we are interrupted.
+    pending: list[_PendingBatch] = field(default_factory=list[_PendingBatch])
     _errors: dict[str, UpskillError] = field(default_factory=dict[str, UpskillError])  # by request
     _delivered: set[str] = field(default_factory=set[str])
-    _unsupported_params: dict[Address, frozenset[str]] = field(
-        default_factory=dict[Address, frozenset[str]]
-    )  # of earlier rounds
+    _unsupported_params: dict[Address, frozenset[str]] = field(default_factory=dict[Address, frozenset[str]])
 
     async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         plan = job.plan
@@ -171,17 +168,18 @@ class BatchExecutor(Executor):
         """The first requests that are not pending yet, as many as the ceilings allow at their worst."""
         pending = {key for waiting in self.pending for key in waiting.requests}
         ledger = self.models.ledger or Ledger()
-        prices = {one.address: price_for(one.address, self.models.context.prices) for one in requests.values()}
-        reserved = NO_USAGE
-        for waiting in self.pending:
-            for one in waiting.requests.values():
-                reserved = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
+
+        def worst_case(one: _PendingRequest) -> Usage:
+            price = price_for(one.address, self.models.context.prices)
+            return _at_half_price(worst_case_usage(one.request, price))
+
+        reserved = sum((worst_case(one) for each in self.pending for one in each.requests.values()), NO_USAGE)
         within: dict[str, _PendingRequest] = {}
         reached = ""
         for key, one in requests.items():
             if key in pending or key in self._errors:
                 continue
-            after = reserved + _at_half_price(worst_case_usage(one.request, prices[one.address]))
+            after = reserved + worst_case(one)
             reached = reached or _ceiling_reached(ledger, len(within) + 1, after)
             if reached:
                 self._errors[key] = CeilingReached(reached)

@@ -206,7 +206,7 @@ def _detail(result: Result) -> dict[str, Any]:
         ],
     }
     if result.asked:
-        detail["asked"] = [asked if asked.role else asked[:2] for asked in result.asked]
+        detail["asked"] = [request if request.role else request[:2] for request in result.asked]
     if result.earlier != NO_USAGE:
         detail["earlier"] = result.earlier
     if result.traceback:
@@ -236,12 +236,12 @@ def files_to_json(files: Iterable[SkillFile]) -> str:
     """The files of a skill, as `Candidate.files` has them."""
     rows: list[dict[str, Any]] = []
     for file in files:
-        row: dict[str, Any] = {"path": file.path}
+        row: dict[str, Any] = {"path": file.path, **({"executable": True} if file.executable else {})}
         try:
             row |= {"link": file.link} if file.link else {"text": file.data.decode()}
         except UnicodeDecodeError:
             row["base64"] = b64encode(file.data).decode()
-        rows.append(row | ({"executable": True} if file.executable else {}))
+        rows.append(row)
     return to_json(rows)
 
 

@@ -159,12 +159,10 @@ class _Tasks:
         try:
             done = future.result()
         except exceptions.RayTaskError as error:
-            if "No module named 'upskill" in str(error):
-                raise UsageError(
-                    "the workers of this Ray cluster do not have upskill",
-                    "Install the same version on every node.",
-                ) from None
-            raise
+            if "No module named 'upskill" not in str(error):
+                raise
+            hint = "Install the same version on every node."
+            raise UsageError("the workers of this Ray cluster do not have upskill", hint) from None
         except exceptions.RayError as error:
             return self._requeue_lost(assignment, type(error).__name__)
         self._crashes = 0
