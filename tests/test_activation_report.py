@@ -175,9 +175,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
         first = suite[0]
         assert (first.get("classname"), first[0].tag, suite.get("errors")) == ("isolation", "error", "1")
         assert "greet-2, baseline" in (first[0].get("message") or "")
-
-
-def test_the_json_of_an_invalid_run_decides_nothing(upskill: Upskill, skill: Path) -> None:
+    # The JSON decides nothing.
     decided = ("--set", "target_pass_rate=50", "--require", "decision=undecided")
     done = run(upskill, skill, "-m", "scripted:leaky.json", "--json", *decided)
     assert done.code == 3

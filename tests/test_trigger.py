@@ -25,8 +25,8 @@ from upskill.reports.trigger import improvement_to_json, triggered_to_json
 from upskill.runs.planning.plan import PlanOptions
 from upskill.skills import load_skills
 from upskill.suites.queries import PARTS, Queries, Query, part_of
-from upskill.verdicts.firing import compute_firing_metrics, paired_change
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.trigger_metrics import compute_trigger_metrics, paired_change
 
 GREETER, SAILOR = "house-greeter", "house-sailor"
 ACTIVATE = {"name": "activate_skill", "arguments": {"name": GREETER}}
@@ -233,16 +233,16 @@ def test_precision_recall_and_rates_are_those_worked_by_hand() -> None:
         "e": (YES, NO, NO),
         **dict.fromkeys("dfgh", (NO, NO, NO)),
     }
-    firing = compute_firing_metrics("m", EIGHT, outcomes(fired, EIGHT))
-    estimates = [firing.recall, firing.false_triggers, firing.precision, firing.accuracy]
+    metrics = compute_trigger_metrics("m", EIGHT, outcomes(fired, EIGHT))
+    estimates = [metrics.recall, metrics.false_triggers, metrics.precision, metrics.accuracy]
     values = [estimate.value for estimate in estimates if estimate]
     assert values == pytest.approx([8 / 12, 1 / 12, 8 / 9, 19 / 24])
-    assert firing.score == pytest.approx(0.5 * (8 / 12 + 11 / 12))
-    assert [rate.as_expected for rate in firing.rates] == [True, True, True, False, True, True, True, True]
-    assert firing.as_expected == 7
+    assert metrics.score == pytest.approx(0.5 * (8 / 12 + 11 / 12))
+    assert [rate.as_expected for rate in metrics.rates] == [True, True, True, False, True, True, True, True]
+    assert metrics.as_expected == 7
     # Wilson's interval for two of three, from the textbook formula with z = 1.96.
-    assert firing.rates[2].interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
-    assert firing.rates[0].interval == pytest.approx((0.4385, 1.0), abs=1e-4)
+    assert metrics.rates[2].interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
+    assert metrics.rates[0].interval == pytest.approx((0.4385, 1.0), abs=1e-4)
     for estimate in filter(None, estimates):
         assert 0.0 <= estimate.low < estimate.value < estimate.high <= 1.0
 
@@ -251,7 +251,7 @@ def test_runs_of_one_query_are_not_taken_for_as_many_queries() -> None:
     def width(runs: int, queries: int) -> float:
         due = Queries(tuple(Query(f"q{number}", should_trigger=True) for number in range(queries)))
         fired = {one.text: [number % 2 == 0] * runs for number, one in enumerate(due)}
-        recall = compute_firing_metrics("m", due, outcomes(fired, due)).recall
+        recall = compute_trigger_metrics("m", due, outcomes(fired, due)).recall
         assert recall is not None
         return recall.high - recall.low
 
@@ -267,39 +267,39 @@ def test_an_errored_run_counts_for_nothing_and_a_half_is_on_neither_side() -> No
         "e": (YES, NO),
         "f": (NO, NO),
     }
-    firing = compute_firing_metrics("m", EIGHT, outcomes(fired, EIGHT))
-    rates = {rate.query.text: rate for rate in firing.rates}
+    metrics = compute_trigger_metrics("m", EIGHT, outcomes(fired, EIGHT))
+    rates = {rate.query.text: rate for rate in metrics.rates}
     assert (rates["a"].value, rates["a"].as_expected, rates["a"].errored) == (1.0, True, 2)
     assert (rates["b"].value, rates["b"].as_expected) == (None, None)
     assert (rates["c"].as_expected, rates["e"].as_expected) == (False, False)
     assert rates["d"].scored == rates["d"].errored == 0
-    assert firing.recall is not None
-    assert firing.recall.value == 0.75
-    assert firing.precision is not None
-    assert firing.precision.value == pytest.approx(1.5 / 2.0)
-    assert (firing.scored, firing.errored, firing.too_many_errors) == (7, 6, True)
+    assert metrics.recall is not None
+    assert metrics.recall.value == 0.75
+    assert metrics.precision is not None
+    assert metrics.precision.value == pytest.approx(1.5 / 2.0)
+    assert (metrics.scored, metrics.errored, metrics.too_many_errors) == (7, 6, True)
 
 
 def test_what_was_not_seen_is_not_known() -> None:
-    silent = compute_firing_metrics("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
+    silent = compute_trigger_metrics("m", EIGHT, outcomes(dict.fromkeys("abcdefgh", (NO, NO)), EIGHT))
     assert silent.precision is None  # it never fired
     assert silent.recall is not None
     assert (silent.recall.value, silent.recall.low) == (0.0, 0.0)
     assert silent.recall.high > 0.2
-    perfect = compute_firing_metrics("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
+    perfect = compute_trigger_metrics("m", EIGHT, outcomes({text: [text < "e"] * 3 for text in "abcdefgh"}, EIGHT))
     assert perfect.precision is not None
     assert (perfect.precision.value, perfect.precision.high) == (1.0, 1.0)
     assert perfect.precision.low < 0.8  # four queries prove little
     one_kind = Queries(EIGHT.should_trigger)
-    due = compute_firing_metrics("m", one_kind, outcomes({"a": (YES,), "b": (NO,)}, one_kind))
+    due = compute_trigger_metrics("m", one_kind, outcomes({"a": (YES,), "b": (NO,)}, one_kind))
     assert due.precision is None
     assert due.score is None
     assert due.accuracy == due.recall
     other_kind = Queries(EIGHT.should_not_trigger)
-    not_due = compute_firing_metrics("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
+    not_due = compute_trigger_metrics("m", other_kind, outcomes({"e": (YES,), "f": (NO,)}, other_kind))
     assert not_due.accuracy is not None
     assert not_due.accuracy.value == 0.5
-    nothing = compute_firing_metrics("m", EIGHT, [])
+    nothing = compute_trigger_metrics("m", EIGHT, [])
     assert nothing.accuracy is None
     assert nothing.too_many_errors
 
@@ -315,10 +315,10 @@ def test_the_intervals_hold_what_they_should_about_as_often_as_they_say() -> Non
         for one in queries:
             rate = rng.betavariate(3, 1) if one.should_trigger else rng.betavariate(1, 4)
             fired[one.text] = [rng.random() < rate for _ in range(3)]
-        firing = compute_firing_metrics("m", queries, outcomes(fired, queries))
+        metrics = compute_trigger_metrics("m", queries, outcomes(fired, queries))
         truth = {"recall": 0.75, "precision": 0.75 / (0.75 + 0.2), "accuracy": 0.5 * (0.75 + 0.8)}
         for name, value in truth.items():
-            estimate = firing.estimate(name)
+            estimate = metrics.estimate(name)
             held[name] += estimate is not None and estimate.low <= value <= estimate.high
     assert all(0.90 <= count / times <= 0.99 for count in held.values()), held
 

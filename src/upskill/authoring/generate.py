@@ -520,7 +520,6 @@ class Generation:
     # What is kept with it.
 
     def _cost(self, used: Iterable[tuple[str, Usage]], refinement: Refinement | None, store: Store) -> SearchCost:
-        """What it cost by role: teacher and test writer by their replies, students and judge by the stored trials."""
         by_role = {"teacher": self.recorded, "test writer": NO_USAGE}
         for role, usage in used:
             if role in by_role:

@@ -35,7 +35,6 @@ async def generate_skill(
     models: Models | None = None,
     tokens: int = 800,
 ) -> Skill:
-    """A skill for a task, unproven, by the model named here or in the config."""
     settings = config or Settings.load()
     material = gather(task, examples=examples)
     async with _open_model(model or settings.teacher, settings, models) as (address, teacher):
@@ -52,7 +51,6 @@ async def generate_tests(
     models: Models | None = None,
     count: int = 12,
 ) -> Suite:
-    """Test cases for a task, or for a skill that was made for it."""
     settings = config or Settings.load()
     name = model or settings.test_writer or settings.teacher
     subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)

@@ -19,8 +19,8 @@ from upskill.reports.terminal import bug_panel
 from upskill.reports.view import problems
 from upskill.runs.planning.plan import Plan
 from upskill.suites.queries import PARTS, Queries
-from upskill.verdicts.firing import QUANTITIES, FiringMetrics
 from upskill.verdicts.statistics import rounded
+from upskill.verdicts.trigger_metrics import QUANTITIES, TriggerMetrics
 
 TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
 
@@ -88,7 +88,7 @@ def _heading(plan: Plan, queries: Queries) -> RenderableType:
     return indented(Text.from_markup("\n".join(lines)))
 
 
-def _rate_table(metrics: FiringMetrics) -> Table:
+def _rate_table(metrics: TriggerMetrics) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Query", max_width=64)  # the only column that may become narrower
     for column in ("Should", "Fired", "Rate", "95% interval", ""):
@@ -106,7 +106,7 @@ def _rate_table(metrics: FiringMetrics) -> Table:
     return table
 
 
-def _metric_lines(metrics: FiringMetrics) -> Iterator[str]:
+def _metric_lines(metrics: TriggerMetrics) -> Iterator[str]:
     for quantity in QUANTITIES:
         value, share = UNKNOWN, metrics.estimate(quantity)
         if share is not None:

@@ -7,5 +7,5 @@
 - `diagnosis`: what each case can still show; `choices`: which model is worth its price
 - `requirements`: conditions that CI holds a skill to
 - `agreement`: how well checks agree with people
-- `firing`: how readily a model activates a skill
+- `trigger_metrics`: how readily a model activates a skill
 """

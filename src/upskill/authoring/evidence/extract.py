@@ -199,7 +199,6 @@ class _Call:
     outcome: Outcome
 
     def quote(self) -> list[Quotation]:
-        """Its command, or the files that it changed."""
         if self.command:
             return [] if only_looks(self.command) else [Quotation(self.command, self.number)]
         return [Quotation(path, self.number) for path in _changed_files(self.step.arguments)]

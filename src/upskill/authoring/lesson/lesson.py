@@ -76,12 +76,10 @@ class Recording:
 
     @property
     def bound(self) -> str:
-        """The bound that ended the work; empty where the teacher finished by itself."""
         return self.trace.stop if self.trace.stop in BOUND_STOPS else ""
 
 
 def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozenset[str], list[str]]:
-    """The files of a workspace, which of them are executable, and what was left out."""
     files: dict[str, bytes] = {}
     runnable: set[str] = set()
     left_out: list[str] = []

@@ -183,7 +183,6 @@ def record_version(skill: Skill) -> Skill:
 
 
 def edited_by_hand(skill: Skill) -> bool:
-    """Whether it is not, or not any more, what upskill wrote."""
     return _metadata(skill).get(RECORD) != skill.visible_hash
 
 

@@ -54,14 +54,12 @@ class SourceFile:
         return Path(self.path).name
 
     def places(self, skill_folder: Path | None) -> Iterator[Path]:
-        """Where it may lie: below this folder, or one that the skill lies in."""
         path = Path(self.path).expanduser()
         yield path
         if not path.is_absolute() and skill_folder is not None:
             yield from (parent / path for parent in skill_folder.absolute().parents)
 
     def find(self, skill_folder: Path | None) -> Path | None:
-        """The file, if it is still what it was."""
         return next((path for path in self.places(skill_folder) if _file_digest(path) == self.digest), None)
 
 

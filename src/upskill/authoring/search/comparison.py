@@ -121,8 +121,6 @@ class Confirmation:
 
 @dataclass
 class Attempt:
-    """One candidate of a search: the skill, its result on train cases, and what was decided."""
-
     number: int
     skill: Skill
     evaluation: Evaluation | None  # None: it was not worth evaluating

@@ -28,8 +28,6 @@ MAX_FORBIDDEN = 600  # characters of an answer that a check forbids word for wor
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A review, with the answer that it is about as far as that is known."""
-
     remark: Remark
     case: str = ""  # its id
     prompt: str = ""

@@ -109,7 +109,6 @@ def _long_words(text: str) -> set[str]:
 def store_unproven(
     store: Store, search: str, skill: Skill, proposal: Proposal | None = None, request: str = ""
 ) -> None:
-    """Store a draft that nobody evaluates, or an older skill and what was made of it."""
     decision = {"search_decision": "unproven" if proposal is None else "first draft"}
     first = store.add_candidate(search, skill, None, None, "not evaluated: --no-eval", decision)
     if proposal is not None:

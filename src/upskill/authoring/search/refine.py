@@ -187,7 +187,6 @@ class _Search(SearchLoop[Attempt]):
         return self.keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
 
     async def try_skill(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
-        """Evaluate a candidate on train cases, and keep it if it looks better than the best so far."""
         number, edits = len(self.attempts) + 1, proposal.edits if proposal else ()
         if self.was_tried(skill):
             note = "the same as one that was tried before"

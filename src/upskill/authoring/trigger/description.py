@@ -32,8 +32,8 @@ from upskill.runs.stores import Store
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites.queries import PARTS, Part, Queries
 from upskill.traces.redaction.redact import redact
-from upskill.verdicts.firing import FiringMetrics, QueryRate, compute_firing_metrics, paired_change
 from upskill.verdicts.statistics import Estimate
+from upskill.verdicts.trigger_metrics import QueryRate, TriggerMetrics, compute_trigger_metrics, paired_change
 
 MAX_DESCRIPTION = 1024  # characters
 
@@ -42,8 +42,8 @@ MAX_DESCRIPTION = 1024  # characters
 class DescriptionAttempt:
     number: int  # 0: the description that was there
     skill: Skill
-    train: FiringMetrics | None = None  # None: it was not worth running
-    validation: FiringMetrics | None = None
+    train: TriggerMetrics | None = None  # None: it was not worth running
+    validation: TriggerMetrics | None = None
     accepted: bool | None = None  # None: undecided, or nothing to compare with
     note: str = ""
     run: str = ""
@@ -54,8 +54,8 @@ class DescriptionAttempt:
 class DescriptionComparison:
     """Both descriptions on the queries that nothing has seen before."""
 
-    before: FiringMetrics
-    after: FiringMetrics
+    before: TriggerMetrics
+    after: TriggerMetrics
     change: Estimate | None  # in the share of runs that did what they should, paired by query and seed
     p_value: float | None
 
@@ -251,8 +251,8 @@ class _Search(SearchLoop[DescriptionAttempt]):
         self.halted = self.halted or evaluation.halted
         return evaluation
 
-    def _metrics(self, evaluation: Evaluation, part: Part) -> FiringMetrics:
-        return compute_firing_metrics(evaluation.plan.models[0].name, self.queries.part(part), evaluation.outcomes)
+    def _metrics(self, evaluation: Evaluation, part: Part) -> TriggerMetrics:
+        return compute_trigger_metrics(evaluation.plan.models[0].name, self.queries.part(part), evaluation.outcomes)
 
     def _cannot_measure(self, evaluation: Evaluation) -> UpskillError:
         return evaluation_error("the current description cannot be measured", evaluation, trial="run")
@@ -260,16 +260,13 @@ class _Search(SearchLoop[DescriptionAttempt]):
     async def _propose(self, number: int, best: DescriptionAttempt) -> tuple[str, str] | None:
         """Another description and a note on it, made from train failures; None where no answer can be used."""
         failures = self._failures(best)
-        worst = sorted(failures, key=lambda rate: (rate.accuracy or 0.0, rate.query.text))
-        rows = [
-            (rate.query.should_trigger, redact(rate.query.text), f"{rate.triggered} of {rate.scored} times")
-            for rate in worst
-        ]
+        requests: dict[bool, list[dict[str, str]]] = {True: [], False: []}
+        for rate in sorted(failures, key=lambda rate: (rate.accuracy or 0.0, rate.query.text)):
+            row = {"request": redact(rate.query.text), "opened": f"{rate.triggered} of {rate.scored} times"}
+            requests[rate.query.should_trigger].append(row)
         material = describe_skill(best.skill, self.session.distractors) | {
-            "should_have_opened_it": [{"request": text, "opened": times} for should, text, times in rows if should],
-            "should_not_have_opened_it": [
-                {"request": text, "opened": times} for should, text, times in rows if not should
-            ],
+            "should_have_opened_it": requests[True],
+            "should_not_have_opened_it": requests[False],
             "tried_before": [
                 {"description": attempt.skill.description, "on_these_requests": _describe_metrics(attempt.train)}
                 for attempt in self.attempts
@@ -324,7 +321,7 @@ def _read_description(answer: object, queries: Iterable[str]) -> str:
     return text
 
 
-def _describe_metrics(metrics: FiringMetrics) -> str:
+def _describe_metrics(metrics: TriggerMetrics) -> str:
     shares = [f"opened on {metrics.recall.value:.0%} of those that need it"] if metrics.recall else []
     shares += [f"on {metrics.false_triggers.value:.0%} of those that do not"] if metrics.false_triggers else []
     return ", ".join(shares)

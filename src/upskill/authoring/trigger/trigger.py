@@ -42,8 +42,8 @@ from upskill.skills import Skill, estimate_tokens, load_skills
 from upskill.suites import Case, Suite
 from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query
 from upskill.traces.redaction.redact import redact
-from upskill.verdicts.firing import FIRES, QUANTITIES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
+from upskill.verdicts.trigger_metrics import FIRES, QUANTITIES, TriggerMetrics, compute_trigger_metrics
 
 MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
 PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
@@ -53,8 +53,6 @@ MAX_BODY = 6_000  # characters of the body that a model is shown
 
 @dataclass(kw_only=True)
 class TriggerOptions(MeasureOptions):
-    """Which skill is put to which students, on which queries, and how its description is improved."""
-
     default_bounds: ClassVar[Bounds] = Bounds(MAX_TURNS)
     default_repeats: ClassVar[int] = 3
 
@@ -103,7 +101,7 @@ class TriggerOptions(MeasureOptions):
 class TriggerResult:
     queries: Queries
     evaluation: Evaluation
-    metrics: tuple[FiringMetrics, ...]  # of each student
+    metrics: tuple[TriggerMetrics, ...]  # of each student
     rulings: tuple[tuple[str, Ruling], ...]  # a student, and how it met a requirement
     spent: Mapping[str, tuple[int, float | None]]  # tokens and dollars by role
 
@@ -127,14 +125,14 @@ async def trigger(
         queries = await session.find_queries()
         evaluation = await session.evaluate(session.plan(session.skill, queries))
     students = evaluation.plan.models
-    metrics = tuple(compute_firing_metrics(student.name, queries, evaluation.outcomes) for student in students)
+    metrics = tuple(compute_trigger_metrics(student.name, queries, evaluation.outcomes) for student in students)
     rulings = tuple(
         (student.model, _rule(requirement, student, evaluation)) for student in metrics for requirement in requirements
     )
     return TriggerResult(queries, evaluation, metrics, rulings, session.spent)
 
 
-def _rule(requirement: Requirement, metrics: FiringMetrics, evaluation: Evaluation) -> Ruling:
+def _rule(requirement: Requirement, metrics: TriggerMetrics, evaluation: Evaluation) -> Ruling:
     if evaluation.halted:
         return Ruling(requirement, held=False, reason="the run was stopped before its end")
     estimate = metrics.estimate(requirement.quantity)

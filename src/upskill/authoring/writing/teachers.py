@@ -50,7 +50,6 @@ class NoTeacher(UsageError):
 
 
 def _find_choices(keys: Mapping[str, str]) -> Iterator[Choice]:
-    """Installed agents, keys that are set, and servers that answer on this machine; no other machine is asked."""
     for spec in AGENTS:
         if shutil.which(spec.program):
             yield f"-m {spec.name}", f"`{spec.program}` is installed"

@@ -24,8 +24,8 @@ from upskill.runs.planning.stored_plan import StoredCase, StoredSuite
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import Queries, Query
 from upskill.traces import Step
-from upskill.verdicts.firing import FIRES, FiringMetrics, compute_firing_metrics
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.trigger_metrics import FIRES, TriggerMetrics, compute_trigger_metrics
 from upskill.version import __version__
 
 MAX_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
@@ -104,7 +104,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[FiringMetrics]) -> str:
+def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[TriggerMetrics]) -> str:
     """Whether the skill helps, in one line: the sentence of the only model, or how many models it does what to.
 
     Of a run of queries, how the skill fires.
@@ -123,19 +123,19 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[FiringMetr
     return f"{skill} {first} {most} of {len(verdicts)} models{more}."
 
 
-def _conclude_firing(metrics: FiringMetrics, skill: str) -> str:
+def _conclude_firing(metrics: TriggerMetrics, skill: str) -> str:
     kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
     shares = [f"{percent(found.value)} of the runs where a query {needs} it" for needs, found in kinds if found]
     return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
 
 
-def _firing_metrics(evaluation: Evaluation) -> tuple[FiringMetrics, ...]:
+def _firing_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
     """The metrics of each model in a run of queries; none in a run of anything else."""
     cases = evaluation.run.plan.suite.cases
     if not cases or any(case.check_names != (FIRES,) for case in cases):
         return ()
     queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
-    return tuple(compute_firing_metrics(model, queries, evaluation.outcomes) for model in evaluation.run.models)
+    return tuple(compute_trigger_metrics(model, queries, evaluation.outcomes) for model in evaluation.run.models)
 
 
 def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Firing metrics: how readily a model opens a skill, query by query and as precision and recall; arithmetic only.
+"""Trigger metrics: how readily a model opens a skill, query by query and as precision and recall; arithmetic only.
 
 A query's trigger rate is the share of its runs in which the skill was opened; errored runs are left out. Every query
 weighs the same, however many of its runs were scored. Queries of each kind are taken for a random sample of what people
@@ -73,7 +73,7 @@ class QueryRate:
 
 
 @dataclass(frozen=True)
-class FiringMetrics:
+class TriggerMetrics:
     """All queries of one model. An estimate is None where none of the runs that it needs was scored."""
 
     model: str
@@ -128,7 +128,7 @@ class FiringMetrics:
         }
 
 
-def compute_firing_metrics(model: str, queries: Queries, outcomes: Iterable[Outcome]) -> FiringMetrics:
+def compute_trigger_metrics(model: str, queries: Queries, outcomes: Iterable[Outcome]) -> TriggerMetrics:
     """The metrics of one model over these queries."""
     triggered, scored_runs, errored = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes:
@@ -145,7 +145,7 @@ def compute_firing_metrics(model: str, queries: Queries, outcomes: Iterable[Outc
     scored = [rate for rate in rates if rate.scored]
     positives = sum(rate.query.should_trigger for rate in scored)
     negatives = len(scored) - positives
-    return FiringMetrics(
+    return TriggerMetrics(
         model,
         rates,
         recall,
