@@ -1,14 +1,9 @@
-"""Tiers 4 and 5 of the `kernel` check on a real GPU: right kernels pass, hostile ones fail, nothing stays behind."""
+"""Tiers 4 and 5 of the `kernel` check on a real GPU: right kernels pass, and hostile ones fail."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import tempfile
-import time
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,40 +76,3 @@ async def test_an_access_outside_that_changes_nothing_is_seen_by_the_sanitizer(s
     assert not finding.passed
     assert "under compute-sanitizer: Invalid __global__ read" in finding.reason
     assert (await look("kernel_correct", code, sandbox, task="affine_on_gpu.py", sanitize=False)).passed
-
-
-def memory_used() -> int:
-    said = subprocess.run(
-        ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return int(said.stdout.split()[0])
-
-
-def left_behind() -> set[str]:
-    """Processes of ours, and files where they could be left."""
-    found = {f"file {path.name}" for path in Path(tempfile.gettempdir()).iterdir()}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "upskill.checks.kernel" in line or "compute-sanitizer" in line or "bwrap" in line:
-                found.add(f"process {folder.name} {line[:80]}")
-    return found
-
-
-async def test_many_trials_leave_nothing_behind(sandbox: Sandbox) -> None:
-    count = int(os.environ.get("UPSKILL_GPU_TRIALS", "200"))
-    bad = (FIXTURES / "hostile_kernels" / "touches_an_illegal_address.cu").read_text(encoding="utf-8")
-    await look("kernel_correct", beside("affine.cu"), sandbox, task="affine_on_gpu.py")
-    memory, before, began = memory_used(), left_behind(), time.perf_counter()
-    for number in range(count):
-        code, sanitize = bad if number % 10 == 9 else beside("affine.cu"), number % 20 == 0
-        finding = await look("kernel_correct", code, sandbox, task="affine_on_gpu.py", sanitize=sanitize)
-        assert finding.passed is (number % 10 != 9)
-        if number % 50 == 49:
-            print(f"{number + 1} trials after {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"{count} trials took {time.perf_counter() - began:.0f} s; memory {memory} -> {memory_used()} MiB")
-    assert left_behind() - before == set()
-    assert memory_used() <= memory + 8

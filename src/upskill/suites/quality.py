@@ -32,29 +32,22 @@ from upskill.traces import Step, Trace
 SCRIPT_SECONDS = 60.0
 
 
-class NoSandbox(Exception):
-    """Something has to be run, and there is nowhere to run it."""
-
-
 class SandboxOpener:
     """Where checks run what they have to run; found once, when first needed."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self._found: SandboxBackend | NoSandbox | None = None
+        self._backend: SandboxBackend | None = None
         self._lock = asyncio.Lock()
 
     async def open(self, files: Mapping[str, str]) -> Sandbox:
         async with self._lock:
-            if self._found is None:
-                try:
-                    self._found = (await choose_sandbox(self.name or None)).backend
-                except UsageError as error:
-                    self._found = NoSandbox(error.message)
-        if isinstance(self._found, NoSandbox):
-            raise self._found
-        with wrap_trial_errors(SandboxError, f"opening a sandbox ({self._found.name})"):
-            return await self._found.open(Setup(files=files))
+            try:
+                self._backend = self._backend or (await choose_sandbox(self.name or None)).backend
+            except UsageError as error:
+                raise SandboxError(error.message) from error
+        with wrap_trial_errors(SandboxError, f"opening a sandbox ({self._backend.name})"):
+            return await self._backend.open(Setup(files=files))
 
 
 @dataclass
@@ -297,8 +290,9 @@ async def probe_case(
                 add(probe, held)
                 if probe == "empty":  # whatever else passes tells no more
                     break
-        except (NoSandbox, SandboxError) as missing:
+        except SandboxError as missing:
             add("untried", str(missing))
+            break
     try:
         if case.reference and (failed := await case_probe.failure(case.reference, _within_reach(case))):
             add("reference", failed)
@@ -310,7 +304,7 @@ async def probe_case(
                 add("wrong", _excerpt(answer))
         if broke := await case_probe.broken():
             add("breaks", broke)
-    except (NoSandbox, SandboxError) as missing:
+    except SandboxError as missing:
         add("untried", str(missing))
     return list(weak.values())
 

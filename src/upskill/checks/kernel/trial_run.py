@@ -34,7 +34,6 @@ STREAM = 0x5712EA3000  # stands for the stream that the launcher is given
 MAX_STEPS = 256  # of one call
 RECORD_SECONDS = 20.0
 
-_linked: dict[str, bytes] = {}  # launchers
 _UNDEFINED = re.compile(r"undefined reference to `([^'`]+)'")
 
 
@@ -44,10 +43,7 @@ class BadLauncher(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What is to be run: shapes, how often each, and what to time against; nothing there for a check of outputs.
-
-    `watched_by` is a program that one small launch is run under as well.
-    """
+    """What is to be run: shapes, how often each, what to time against, and a program to watch one small launch."""
 
     shapes: Sequence[Shape]
     repeat: int = 3
@@ -219,8 +215,7 @@ async def record(evidence: Evidence, build: Build, header: TaskHeader, device: M
         plans: list[LaunchPlan] = []
         for entry in dict.fromkeys(call["entry"] for call in device["calls"]):
             calls = [call["words"] for call in device["calls"] if call["entry"] == entry]
-            linked = await _link(sandbox, build, header, entry, toolchain.include)
-            await sandbox.write(f"{entry}.recorder", linked, executable=True)
+            await _link(sandbox, build, header, entry, toolchain.include)
             limits = Limits(wall=RECORD_SECONDS, cpu=RECORD_SECONDS, memory=1024 * MiB, output=32 * MiB)
             lines = "".join(_recorder_input(build, header, calls, device))
             done = await sandbox.run([f"./{entry}.recorder"], limits, stdin=lines.encode())
@@ -229,24 +224,16 @@ async def record(evidence: Evidence, build: Build, header: TaskHeader, device: M
     return plans
 
 
-async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, include: str) -> bytes:
-    """The program that has a launcher recorded. The same one is linked once, though each tier that runs wants it."""
-    called = call_in_c(entry, header.arguments)
-    key = digest([build.host_object.hex(), called])
-    if key not in _linked:
-        await sandbox.write("kernel.o", build.host_object)
-        await sandbox.write("recorder.c", RECORDER.read_bytes())
-        await sandbox.write("call.c", called)
-        done = await sandbox.run(
-            [
-                *("gcc", "-O1", f"-I{include}", "recorder.c", "call.c", "kernel.o", "-lstdc++", "-lm"),
-                *("-Wl,--gc-sections", "-o", f"{entry}.linked"),
-            ]
-        )
-        if done.code:
-            raise _not_linked(printable(done.error), header, entry)
-        keep(_linked, key, await sandbox.read(f"{entry}.linked", 64 * MiB))
-    return _linked[key]
+async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, include: str) -> None:
+    """Make the program that has a launcher recorded."""
+    await sandbox.write("kernel.o", build.host_object)
+    await sandbox.write("recorder.c", RECORDER.read_bytes())
+    await sandbox.write("call.c", call_in_c(entry, header.arguments))
+    options = ("-O1", f"-I{include}", "-lstdc++", "-lm", "-Wl,--gc-sections")
+    sources = ("recorder.c", "call.c", "kernel.o")
+    done = await sandbox.run(["gcc", *sources, *options, "-o", f"{entry}.recorder"])
+    if done.code:
+        raise _not_linked(printable(done.error), header, entry)
 
 
 def _not_linked(error: str, header: TaskHeader, entry: str) -> Exception:
