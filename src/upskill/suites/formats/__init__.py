@@ -43,10 +43,9 @@ FORMATS = Registry(
 
 
 class Notes:
-    """Filled while a file is read. `format` is empty where it was a suite of ours all along."""
+    """What became of a file of another tool, filled while it is read."""
 
     def __init__(self) -> None:
-        self.format = ""
         self.title = ""
         self.cases_read = 0
         self.cases_kept = 0
@@ -205,7 +204,7 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     """A suite of ours, as plain data. What is wrong with a case leaves it out; where none remains, it is an error."""
     form: Format = FORMATS.load(name)
     notes = source.notes
-    notes.format, notes.title = name, form.title
+    notes.title = form.title
     cases: list[dict[str, Any]] = []
     problems: list[UsageError] = []
     ids: dict[str, int] = {}
