@@ -517,7 +517,6 @@ class Loopback:
         app = web.Application(client_max_size=512 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/messages", self._messages)
-        app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/files", self._upload)
         app.router.add_get("/v1/files/{id}/content", self._download)
         for path, create in (("/v1/batches", self._create_of_file), ("/v1/messages/batches", self._create_of_messages)):
@@ -550,11 +549,6 @@ class Loopback:
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, "anthropic")
-
-    async def _models(self, request: web.Request) -> web.StreamResponse:
-        del request
-        names = sorted(self.calls) or ["loopback"]
-        return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
     async def _serve(self, request: web.Request, format_: Format) -> web.StreamResponse:
         self.at_once += 1

@@ -13,7 +13,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 
 from loopback import Answer, Call, Loopback, Say, Spoken, Trouble, refuse
 from upskill.errors import ModelError, UsageError
@@ -254,14 +254,21 @@ async def test_the_limit_of_output_is_named_as_the_model_wants_it(name: str, fie
     assert it.bodies[0].get("reasoning_effort") == ("low" if name.endswith(".low") else None)
 
 
-@pytest.mark.parametrize("field", ["max_tokens", "temperature", "seed", "reasoning_effort"])
-async def test_a_complaint_about_a_parameter_is_learned_from_once(field: str) -> None:
-    request = replace(HELLO, temperature=0.5, seed=7, effort="low")
-    async with opened("openai", rejects=[field]) as it:
+@pytest.mark.parametrize(
+    ("format_", "field"),
+    [
+        ("anthropic", "temperature"),
+        *(("openai", field) for field in ("max_tokens", "temperature", "seed", "reasoning_effort")),
+    ],
+)
+async def test_a_complaint_about_a_parameter_is_learned_from_once(format_: str, field: str) -> None:
+    request = replace(HELLO, temperature=0.5, seed=7, effort="low" if format_ == "openai" else "")
+    async with opened(format_, rejects=[field]) as it:
         replies = [await it.model.reply(request) for _ in range(3)]
     assert [reply.attempts for reply in replies] == [2, 1, 1]
     assert [field in body for body in it.bodies] == [True, False, False, False]
-    assert it.told == [f"openai:gpt-4.1: the server does not support {field}; continuing without it"]
+    (line,) = it.told
+    assert line.endswith(f": the server does not support {field}; continuing without it")
     if field == "max_tokens":
         assert it.bodies[-1]["max_completion_tokens"] == 64
 
@@ -279,13 +286,6 @@ async def test_calls_in_flight_together_all_survive_the_same_complaint() -> None
         answers = await asyncio.gather(*(it.ask(request) for _ in range(20)))
     assert set(answers) == {"Hello!"}
     assert len(it.told) == 2
-
-
-async def test_claude_goes_on_without_a_temperature_it_does_not_take() -> None:
-    async with opened("anthropic", rejects=["temperature"]) as it:
-        await it.ask(replace(HELLO, temperature=0.5))
-        await it.ask(replace(HELLO, temperature=0.5))
-    assert ["temperature" in body for body in it.bodies] == [True, False, False]
 
 
 async def test_effort_is_adaptive_thinking_and_a_budget_on_older_models() -> None:
@@ -473,16 +473,6 @@ async def test_a_proxy_of_the_environment_carries_calls_to_other_machines(monkey
     assert asked == ["http://far.example/v1/chat/completions"]
 
 
-async def test_the_loopback_does_not_let_a_wrong_shape_pass() -> None:
-    server = Loopback("Hello!")
-    await server.start()
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_token": 3}
-    async with ClientSession() as session, session.post(server.url + "/chat/completions", json=body) as response:
-        assert response.status == 400
-    with pytest.raises(AssertionError, match="published shape"):
-        await server.__aexit__(None)
-
-
 # Manners.
 
 
@@ -531,12 +521,6 @@ def test_waiting_grows_twofold_with_jitter_up_to_a_bound(monkeypatch: pytest.Mon
     for attempt, longest in ((2, 0.5), (3, 1.0), (4, 2.0), (5, 4.0), (20, 30.0)):
         waits = [backoff(attempt) for _ in range(200)]
         assert longest / 2 <= min(waits) < max(waits) <= longest
-
-
-async def test_no_more_calls_are_in_flight_than_allowed() -> None:
-    async with opened("openai", latency=0.005, together=4, connections=4) as it:
-        await asyncio.gather(*(it.ask() for _ in range(40)))
-    assert it.server.most_at_once == 4
 
 
 async def test_a_busy_server_gets_half_as_many_calls_and_slowly_more_again() -> None:

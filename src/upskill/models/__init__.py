@@ -71,17 +71,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn. `calls` are an assistant's tool calls; a `tool` turn answers the call named by `call_id`.
-
-    `thinking` holds what a provider wants to see again when its own turn is sent back, in its own form.
-    """
+    """One turn of a conversation."""
 
     role: Speaker
     text: str
-    calls: tuple[ToolCall, ...] = ()
-    call_id: str = ""
+    calls: tuple[ToolCall, ...] = ()  # of an assistant
+    call_id: str = ""  # of the call that a tool's turn answers
     is_error: bool = False
-    thinking: tuple[Mapping[str, Any], ...] = ()
+    thinking: tuple[Mapping[str, Any], ...] = ()  # what a provider wants to see again, in its own form
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +110,7 @@ class Reply:
 
 
 class Unanswered(ModelError):
-    """The model was reached and gave no answer: it refused, or the prompt or the answer had no room.
-
-    For a teacher or a judge that is an error. For a student it is what it did, and its reply (see `StudentModel`).
-    """
+    """The model refused, or the prompt or the answer had no room. For a student that is its reply, and no error."""
 
     def __init__(self, message: str, hint: str = "", *, stop: Stop, text: str = "", status: int | None = None) -> None:
         super().__init__(message, hint, status=status)
@@ -217,11 +211,8 @@ class StudentModel:
 
 
 class RequestHash(NamedTuple):
-    """The hashes of a request: `key` is of the request and of what answers here, `request` of the request alone,
-    which is the same on every machine."""
-
-    key: str
-    request: str
+    key: str  # hash of the request and of what answers here
+    request: str  # hash of the request alone, which is the same on every machine
     role: str = ""  # empty: the student
 
 

@@ -114,10 +114,7 @@ def _split(text: str) -> tuple[str, str, str]:
 
 
 def identity_of(address: Address) -> list[object]:
-    """The hash of a model's weights or of its script, or the version of its program.
-
-    Empty where only a provider knows what answers; it may say so in its reply (`Reply.model`).
-    """
+    """Hash of a model's weights or script, or its program's version; empty where only a provider knows what answers."""
     if address.provider == "local":
         from upskill.models.embedded.weight_files import weights_identity  # noqa: PLC0415 - only for embedded models
 

@@ -35,8 +35,7 @@ def _tracked(variable: ContextVar[T | None], collected: T) -> Generator[T]:
 
 
 def track_requests() -> AbstractContextManager[list[RequestHash]]:
-    """Collects the hashes of all requests inside: the replies of an errored trial are forgotten, those of others can
-    be exported."""
+    """Collects the hashes of all requests inside, whose replies are forgotten or exported later."""
     return _tracked(_REQUESTS, list[RequestHash]())
 
 
@@ -46,10 +45,7 @@ def track_reused() -> AbstractContextManager[list[Usage]]:
 
 
 def track_usage() -> AbstractContextManager[dict[str, tuple[str, Usage]]]:
-    """Collects what all roles but the student used inside: role and usage by request key.
-
-    A cached reply counts once, at the price that was paid for it.
-    """
+    """Collects role and usage by request key, of all but students; a cached reply counts once, as it was paid for."""
     return _tracked(_USAGE, dict[str, tuple[str, Usage]]())
 
 
@@ -63,10 +59,7 @@ class NotRecorded(ModelError):
 
 
 class CachedModel:
-    """Looks a reply up before asking. `refresh` only stores; `replay` only looks up, and a miss is an error.
-
-    With a cassette, replies are looked up there and nowhere else.
-    """
+    """Looks a reply up before asking. `refresh` only stores; `replay` only looks up, in a cassette if there is one."""
 
     def __init__(
         self,

@@ -37,8 +37,6 @@ BLIND = (
 
 
 class WrongAnswer(UsageError):
-    """An answer in a file cannot be used."""
-
     def __init__(self, file: str | Path, why: str) -> None:
         super().__init__(
             f"{file}: this answer cannot be used: {why}", "Mend the file, then run the same command again."

@@ -25,10 +25,7 @@ CONTENT_FILTER = (
 
 
 def unanswered_stop(error: str, status: int | None = None) -> Literal["context", "refusal"] | None:
-    """Why a provider turned a prompt away, by its error and status: it was too long, or a filter refused it.
-
-    None for every other error. A key or an account that is blocked is not refused by what was asked.
-    """
+    """Why a provider turned a prompt away: it was too long, or a filter refused it. None for every other error."""
     if re.search(CONTEXT_OVERFLOW, error) and status in (None, 200, 400, 413, 422, 500):
         return "context"
     return "refusal" if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451) else None

@@ -1,8 +1,4 @@
-"""How to treat a server under load: how many calls at once, when to retry, and when to give up.
-
-An `AdaptiveLimiter` is shared by all models of one endpoint, a `CircuitBreaker` belongs to one model; `backoff` and
-`parse_retry_after` say how long to wait before a retry.
-"""
+"""How to treat a server under load: how many calls at once, when to retry, and when to give up."""
 
 from __future__ import annotations
 
@@ -55,10 +51,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class AdaptiveLimiter:
-    """Limits concurrent calls to one endpoint: the limit halves when the server is overloaded, then slowly recovers.
-
-    A `Retry-After` from the server pauses everyone until then.
-    """
+    """Limits concurrent calls to one endpoint: halved when it is overloaded, paused when it asks for that."""
 
     def __init__(self, max_concurrency: int) -> None:
         self.max_concurrency = max_concurrency

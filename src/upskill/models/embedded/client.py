@@ -152,10 +152,8 @@ class EmbeddedServer:
         )
 
     def _log_excerpt(self, was_ready: bool) -> str:
-        """What its log says about the end: the first errors where it never got ready, otherwise the last.
-
-        The engine writes its errors from a thread, before or after the traceback that they end in.
-        """
+        """What its log says about the end: the first errors where it never got ready, otherwise the last."""
+        # The engine writes its errors from a thread, before or after the traceback that they end in.
         lines = [line for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
         if not was_ready:
             lines.sort(key=lambda line: not re.match(r"[\d.]+ E ", line))

@@ -41,10 +41,7 @@ TOO_LONG_HINT = "Shorten the skill or the case, or take a model with a longer co
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
-    """Start the embedded model: the default one for an empty name, a row of the table, or a GGUF file.
-
-    Downloads missing weights, unless offline.
-    """
+    """Start the default model for an empty name, a row of the table, or a GGUF file. Downloads missing weights."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(
             f"{address.name!r} needs the package xllamacpp, which is not installed",

@@ -12,10 +12,7 @@ NO_FORECAST = "It does not forecast the lift of a larger model: measure the one 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that contains the weights, or a part of them.
-
-    Packages are only data: one file is read out of each, and nothing else of it is used.
-    """
+    """A package with the weights or a part of them, of which one file is read and nothing else used."""
 
     name: str
     version: str

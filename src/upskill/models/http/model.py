@@ -143,10 +143,7 @@ class HttpModel(ABC):
         return self._parse_paid_reply(self._decode(response), request)
 
     def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
-        """Learn from an error which parameter is unsupported; True when sending the request again may help.
-
-        `unsupported_params` are those that the request was built without.
-        """
+        """Learn which parameter is unsupported, beside those that the request lacked; True when a retry may help."""
         text = _error_text(response.body, with_fields=True)
         if not re.search(UNSUPPORTED_PARAM, text):
             return False
