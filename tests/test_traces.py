@@ -497,7 +497,7 @@ def test_the_items_of_the_responses_api_and_streams_of_vercel_are_messages(tmp_p
 
 
 def test_a_long_session_is_read_whole_with_little_memory(tmp_path: Path) -> None:
-    output = "x" * 4500
+    output = "x" * 5500
     history: list[Event] = [
         ("call", "Bash", {"command": f"step {number}"}, f"{number} {output}", "ok") for number in range(1000)
     ]

@@ -234,11 +234,8 @@ class _PlainLoader(yaml.SafeLoader):
         raise refused_yaml(f"the tag {node.tag.rpartition(':')[2]!r} is not known here", node.start_mark)
 
 
-_FAST_LOADER: type[Any] | None = None
-if yaml.__with_libyaml__:
-    _FAST_LOADER = type(
-        "_FastLoader", (yaml.CSafeLoader,), {"yaml_implicit_resolvers": _PlainLoader.yaml_implicit_resolvers}
-    )
+_RESOLVERS = {"yaml_implicit_resolvers": _PlainLoader.yaml_implicit_resolvers}
+_FAST_LOADER: Any = type("_FastLoader", (yaml.CSafeLoader,), _RESOLVERS) if yaml.__with_libyaml__ else None
 
 
 def _compose_fast(text: str) -> yaml.Node | None:
