@@ -155,21 +155,10 @@ class Settings(BaseModel):
 class Config(Settings):
     """The settings, under the names that upstream's users know."""
 
-    @property
-    def skill_generation_model(self) -> str | None:
-        return self.teacher
-
-    @property
-    def eval_model(self) -> str | None:
-        return self.student
-
-    @property
-    def test_gen_model(self) -> str | None:
-        return self.test_writer
-
-    @property
-    def runs_dir(self) -> str:
-        return self.store
+    def __getattr__(self, name: str) -> Any:
+        if name not in OLDER_NAMES:
+            raise AttributeError(f"no setting is called {name!r}")
+        return getattr(self, OLDER_NAMES[name])
 
 
 def _is_file(path: Path) -> bool:

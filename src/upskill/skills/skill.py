@@ -163,27 +163,24 @@ class Skill:
 
     def with_body(self, body: str) -> Skill:
         """The same skill with other instructions; the frontmatter stays as it was written."""
-        head, _ = self._split_manifest()
-        return self._with_manifest(head, body.strip())
+        return self._with_manifest(body.strip())
 
     def with_description(self, description: str) -> Skill:
         """The same skill with another description; everything else stays as it was written."""
-        head, body = self._split_manifest()
-        return self._with_manifest(frontmatter.replace_value(head, "description", description.strip()), body)
+        return self._with_manifest(description=description.strip())
 
     def with_name(self, name: str) -> Skill:
         """The same skill under another name; everything else stays as it was written. It has no folder yet."""
-        head, body = self._split_manifest()
-        return replace(self, folder=None)._with_manifest(frontmatter.replace_value(head, "name", name), body)
+        return replace(self, folder=None)._with_manifest(name=name)
 
-    def _split_manifest(self) -> tuple[str, str]:
+    def _with_manifest(self, new_body: str | None = None, **fields: str) -> Skill:
         manifest = find_manifest(self.files, self.name)
         head, body = frontmatter.split(decode_text(manifest, manifest.path), manifest.path)
-        return head.strip("\n"), body
-
-    def _with_manifest(self, head: str, body: str) -> Skill:
-        data = _encode("---\n" + head.strip("\n") + f"\n---\n\n{body}\n")
-        return self.with_file(find_manifest(self.files, self.name).path, data)
+        for name, value in fields.items():
+            head = frontmatter.replace_value(head.strip("\n"), name, value)
+        stripped = head.strip("\n")
+        text = f"---\n{stripped}\n---\n\n{body if new_body is None else new_body}\n"
+        return self.with_file(manifest.path, _encode(text))
 
     def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
         """The same skill with this file added or replaced."""

@@ -44,18 +44,14 @@ def read(builder: TraceBuilder) -> None:
     rows = builder.read_values()
     tasks = [as_row(row) for row in rows if is_object(row) and not _is_event(row)]
     if tasks:
-        rows = [_choose(builder, tasks)]
+        names = [task.text("instance_id") for task in tasks]
+        builder.session = builder.choose_session(names, "tasks")
+        task = tasks[names.index(builder.session)]
+        builder.model = task.child("metadata").child("llm_config").text("model")
+        _read_usage(builder, task.child("metrics"))
+        rows = [task]
     for event in (event for row in rows for event in _events_in(row)):
         _read_event(builder, as_row(event))
-
-
-def _choose(builder: TraceBuilder, tasks: list[Row]) -> Row:
-    names = [task.text("instance_id") for task in tasks]
-    task = tasks[names.index(builder.choose_session(names, "tasks"))]
-    builder.session = task.text("instance_id")
-    builder.model = task.child("metadata").child("llm_config").text("model")
-    _read_usage(builder, task.child("metrics"))
-    return task
 
 
 def _read_usage(builder: TraceBuilder, metrics: Row) -> None:

@@ -271,9 +271,7 @@ COMMAND_LINES = (
     _flag("twine", r"twine\s+upload", r"-p\s*"),
     _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
     _secret(
-        "configure",
-        r"\bconfigure\s+set\s+\S*(?:secret|token)(?:_access)?(?:_key)?\s+(?P<value>\S{8,})",
-        _is_random,
+        "configure", r"\bconfigure\s+set\s+\S*(?:secret|token)(?:_access)?(?:_key)?\s+(?P<value>\S{8,})", _is_random
     ),
     _rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
     _password("sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@"),
@@ -318,11 +316,7 @@ COMMAND_LINES = (
         rf"\bsecrets?[ :](?:set|put|add|create)\b[^\n|;]{{0,200}}?\s(?:--body|-b|--value|--data)[ =]{_VALUE}",
         _is_password,
     ),
-    _secret(
-        "secret",
-        rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
-        _is_password,
-    ),
+    _secret("secret", rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}", _is_password),
     _password("http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", _is_mixed),
@@ -387,11 +381,7 @@ FILES = (
     _password("pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})"),
     _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed),
     _password("pass pw", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
-    _secret(
-        _HINTS,
-        rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})",
-        _is_random,
-    ),
+    _secret(_HINTS, rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})", _is_random),
 )
 
 _WORD = r"(?P<quote>[\"'`«])?(?P<value>(?(quote)[^\"'`»\n]{4,}|[^\s\"',;`«»]{4,200}?(?=[.,;:!?)]*(?:\s|$))))"
