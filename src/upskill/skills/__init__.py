@@ -2,8 +2,7 @@
 
 skill         Skill, and finding skills in a folder
 files         SkillFile: reading, hashing and writing the folder
-frontmatter   the YAML at the top of SKILL.md
-validation    what is wrong with a skill by the specification
+frontmatter   the YAML at the top of SKILL.md, and what is wrong with it by the specification
 markdown      blocks of code in a text, and what a model reads there and a person does not see
 placebo       a skill of the same form and length that says nothing
 starter/      the files of a new skill, for `upskill init`
@@ -12,8 +11,8 @@ agent_specs   AGENT_SPECS: one row per real agent, which everything about that a
 """
 
 from upskill.skills.files import MANIFEST, SkillFile
+from upskill.skills.frontmatter import Profile
 from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill, estimate_tokens, find_skills, load_skills
-from upskill.skills.validation import Profile
 
 __all__ = [
     "HIDDEN_FROM_STUDENTS",

@@ -28,16 +28,8 @@ from upskill.skills.files import (
     read_folder,
     write_folder,
 )
-from upskill.skills.frontmatter import Problem
+from upskill.skills.frontmatter import Problem, Profile
 from upskill.skills.markdown import blank_code, hidden_comments, invisible_characters
-from upskill.skills.validation import (
-    Profile,
-    description_problems,
-    field_problems,
-    manifest_problems,
-    name_problems,
-    read_fields,
-)
 
 # In the folders of the specification: what is named there is meant to be in the skill, inside a command, too.
 _NAMED = re.compile(
@@ -214,14 +206,14 @@ class Skill:
         """
         manifest = find_manifest(self.files, self.name)
         text = decode_text(manifest, manifest.path)
-        problems = [*manifest_problems(manifest)]
-        fields, syntax, is_ambiguous = read_fields(text, manifest.path, profile)
+        problems = [*frontmatter.manifest_problems(manifest)]
+        fields, syntax, is_ambiguous = frontmatter.read_fields(text, manifest.path, profile)
         if is_ambiguous:
             problems.append(Problem("warning", "there is a --- inside the frontmatter, where some readers end it"))
         problems += [problem.for_clients() for problem in syntax] if profile == "clients" else syntax
-        problems += field_problems(fields, profile)
-        problems += name_problems(fields.get("name"), self.folder.name if self.folder else None)
-        problems += description_problems(fields.get("description"))
+        problems += frontmatter.field_problems(fields, profile)
+        problems += frontmatter.name_problems(fields.get("name"), self.folder.name if self.folder else None)
+        problems += frontmatter.description_problems(fields.get("description"))
         warnings: list[str] = []
         if not self.body:
             warnings.append("the body is empty: there is nothing to learn")
