@@ -35,36 +35,35 @@ _PATTERNS = {what: re.compile(pattern) for what, pattern in INVISIBLE.items()}
 def invisible_characters(text: str) -> Iterator[str]:
     """Each kind of invisible character in a text: how many, where the first is, and what tag characters spell."""
     for what, pattern in _PATTERNS.items():
-        found = list(pattern.finditer(text))
-        if found:
-            letters = "".join(each[0] for each in found)
+        if matches := list(pattern.finditer(text)):
+            letters = "".join(match[0] for match in matches)
             codes = ", ".join(f"{count} × U+{ord(letter):04X}" for letter, count in Counter(letters).most_common(3))
             spelt = "".join(chr(ord(letter) & 0x7F) for letter in letters) if "tag" in what else ""
-            shown = f"that spell {_shown(spelt)}" if spelt.isprintable() and spelt else f"({codes})"
-            yield f"line {_line(text, found[0].start())}: {what} {shown}"
+            detail = f"that spell {_shorten(spelt)}" if spelt.isprintable() and spelt else f"({codes})"
+            yield f"line {_line(text, matches[0].start())}: {what} {detail}"
 
 
 def hidden_comments(text: str) -> Iterator[str]:
     """Comments and hidden elements outside of code: a rendered page does not show them, a model reads them."""
     text = blank_code(text)
     for pattern in HIDDEN:
-        for found in pattern.finditer(text):
-            if words := " ".join(found["text"].split()):
-                yield f"line {_line(text, found.start())}: text that a rendered page does not show: {_shown(words)}"
+        for match in pattern.finditer(text):
+            if hidden := " ".join(match["text"].split()):
+                yield f"line {_line(text, match.start())}: text that a rendered page does not show: {_shorten(hidden)}"
 
 
 def blank_code(text: str) -> str:
     """The text with spaces in place of all code, so that every line stays where it is."""
     lines = read_fences(text.split("\n"), deepest=3)  # what is further in may be shown as something else than code
-    kept = (line if kind == "text" else " " * len(line) for line, kind in lines)
-    return _CODE.sub(lambda found: " " * len(found[0]), "\n".join(kept))
+    visible = (line if kind == "text" else " " * len(line) for line, kind in lines)
+    return _CODE.sub(lambda code: " " * len(code[0]), "\n".join(visible))
 
 
 def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…")
 
 
@@ -81,15 +80,15 @@ def read_fences(lines: Iterable[str], *, deepest: int = 1000) -> Iterator[tuple[
     """
     fence = ""
     for line in lines:
-        found = _FENCE.fullmatch(line.rstrip())
-        if found and len(found["indent"].expandtabs(4)) > deepest:
-            found = None
+        fence_line = _FENCE.fullmatch(line.rstrip())
+        if fence_line and len(fence_line["indent"].expandtabs(4)) > deepest:
+            fence_line = None
         if fence:
-            is_end = found is not None and found["mark"].startswith(fence) and not found["rest"]
+            is_end = fence_line is not None and fence_line["mark"].startswith(fence) and not fence_line["rest"]
             yield line, "fence" if is_end else "code"
             fence = "" if is_end else fence
-        elif found and not (found["mark"][0] == "`" and "`" in found["rest"]):
-            fence = found["mark"]
+        elif fence_line and not (fence_line["mark"][0] == "`" and "`" in fence_line["rest"]):
+            fence = fence_line["mark"]
             yield line, "fence"
         else:
             yield line, "text"

@@ -95,8 +95,8 @@ class _Reader(TraceBuilder):
         code = metadata.get("exit")
         output, status = "", STATUSES.get(state.text("status"), "unknown")
         if status != "unknown":
-            told = content_text(state.get("output" if status == "ok" else "error"))
-            output = max(told, metadata.text("output"), key=len)
+            result = content_text(state.get("output" if status == "ok" else "error"))
+            output = max(result, metadata.text("output"), key=len)
             if isinstance(code, int) and code != 0:  # the call succeeded, but its command failed
                 status = "error"
         self.at, end = iso_time(time.get("start")), iso_time(time.get("end"))

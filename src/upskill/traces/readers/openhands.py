@@ -90,8 +90,8 @@ def _read_action(builder: TraceBuilder, event: Row) -> None:
         builder.add_text("thinking", arguments.text("thought"))
     elif name not in NOTES and event.get("source") != "environment":
         builder.add_text("assistant", arguments.text("thought"))
-        given = {key: value for key, value in arguments.items() if key != "thought" and value not in ("", None)}
-        builder.add_call(_id_of(event.get("id")), called.text("function_name") or name, given)
+        others = {key: value for key, value in arguments.items() if key != "thought" and value not in ("", None)}
+        builder.add_call(_id_of(event.get("id")), called.text("function_name") or name, others)
 
 
 def _read_observation(builder: TraceBuilder, event: Row) -> None:
@@ -129,9 +129,9 @@ def _read_present(builder: TraceBuilder, event: Row) -> None:
         builder.add_text("thinking", event.text("reasoning_content"))
         _read_present_action(builder, event, call)
     elif kind in ("ObservationEvent", "UserRejectObservation") and tool not in ("finish", "think"):
-        seen = event.child("observation")
-        output = content_text(seen.get("content", seen.get("output"))) or event.text("rejection_reason")
-        code, failed = seen.get("exit_code"), seen.get("is_error", seen.get("error"))
+        observation = event.child("observation")
+        output = content_text(observation.get("content", observation.get("output"))) or event.text("rejection_reason")
+        code, failed = observation.get("exit_code"), observation.get("is_error", observation.get("error"))
         status: Status = "error" if failed or kind != "ObservationEvent" else "ok" if failed is False else "unknown"
         if isinstance(code, int) and code != -1:
             status = status_of(code)

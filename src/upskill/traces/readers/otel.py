@@ -226,8 +226,8 @@ class _Reader(TraceBuilder):
                 output = next((part[key] for key in ("response", "result", "content") if key in part), "")
                 self.result(part.text("id", "tool_use_id"), content_text(output))
             else:
-                shown = "thinking" if name in ("reasoning", "thinking") else kind
-                self.add_text(shown, content_text(_contents([item])))
+                part_kind = "thinking" if name in ("reasoning", "thinking") else kind
+                self.add_text(part_kind, content_text(_contents([item])))
         for call in message.children("tool_calls"):
             function = call.child("function") or call
             self.call(call.text("id"), function.text("name"), function.get("arguments"))
@@ -269,17 +269,17 @@ class _Reader(TraceBuilder):
 
 def _messages(span: _Span, side: str) -> list[Any]:
     """The messages that went to the model or came from it, in any of the ways in which they are told."""
-    given = _parsed(span.first(f"gen_ai.{side}.messages"))
-    if (listed := as_list(given)) is not None:
+    messages = _parsed(span.first(f"gen_ai.{side}.messages"))
+    if (listed := as_list(messages)) is not None:
         return listed
-    if isinstance(given, str):
-        return [{"role": "user" if side == "input" else "assistant", "content": given}]
+    if isinstance(messages, str):
+        return [{"role": "user" if side == "input" else "assistant", "content": messages}]
     numbered: dict[int, dict[str, Any]] = {}
     for name, value in span.attributes.items():
-        if found := _NUMBERED.fullmatch(name):
-            of = "input" if (found[1] or found[2]) in ("prompt", "input") else "output"
-            if of == side:
-                numbered.setdefault(int(found[3]), {})[found[4]] = _parsed(value) if found[4] == "content" else value
+        match = _NUMBERED.fullmatch(name)
+        if match and ((match[1] or match[2]) in ("prompt", "input")) == (side == "input"):
+            field = match[4]
+            numbered.setdefault(int(match[3]), {})[field] = _parsed(value) if field == "content" else value
     if numbered:
         default = {"role": "user" if side == "input" else "assistant"}
         return [default | numbered[number] for number in sorted(numbered)]

@@ -83,7 +83,7 @@ def render(line: str) -> str:
     if not re.search(r"[\x1b\b\r]", line):
         return line
     line = line[-MAX_LINE:]  # a progress bar can go on for long
-    shown: list[str] = []
+    screen: list[str] = []
     at = 0
     for match in _CODES.finditer(line.rstrip("\r")):
         piece, number, code = match[0], match[1], match[2]
@@ -95,26 +95,26 @@ def render(line: str) -> str:
         elif code == "C":
             at += count
         elif code == "K":
-            _erase(shown, at, number)
+            _erase(screen, at, number)
         elif code == "P":
-            del shown[at : at + count]
+            del screen[at : at + count]
         elif code == "@":
-            shown[at:at] = [" "] * count
+            screen[at:at] = [" "] * count
         elif not piece.startswith("\x1b"):
             text = [letter for letter in piece if letter >= " " or letter == "\t"]
-            shown += [" "] * (at - len(shown))
-            shown[at : at + len(text)] = text
+            screen += [" "] * (at - len(screen))
+            screen[at : at + len(text)] = text
             at += len(text)
-    return "".join(shown).rstrip()
+    return "".join(screen).rstrip()
 
 
-def _erase(shown: list[str], at: int, what: str) -> None:
+def _erase(screen: list[str], at: int, what: str) -> None:
     if what in ("", "0"):
-        del shown[at:]
+        del screen[at:]
     elif what == "2":
-        shown.clear()
+        screen.clear()
     else:
-        shown[: at + 1] = [" "] * min(at + 1, len(shown))
+        screen[: at + 1] = [" "] * min(at + 1, len(screen))
 
 
 FORMAT = Format("terminal", "terminal transcript", read, detects)
