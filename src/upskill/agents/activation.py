@@ -32,7 +32,6 @@ MAX_CANARIES = 10_000
 
 
 def activated(trace: Trace, skill: str, canary: str = "") -> bool:
-    """Whether the skill of this name was opened."""
     return any(_opens(step, skill) or (canary and canary in step.output) for step in trace.calls)
 
 
@@ -59,7 +58,6 @@ def _opens(step: Step, skill: str) -> bool:
 
 
 def _arguments_text(step: Step) -> str:
-    """The arguments of a call as one text, with unescaped paths."""
     return json.dumps(dict(step.arguments), ensure_ascii=False).replace("\\/", "/") if step.arguments else ""
 
 
@@ -69,7 +67,6 @@ def canary_for(key: str) -> str:
 
 
 def plant_canary(skill: Skill, canary: str) -> Skill:
-    """The skill with this canary at the end of its body."""
     return skill.with_body(f"{skill.body.rstrip()}\n\n<!-- {canary} -->\n")
 
 

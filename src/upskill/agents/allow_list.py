@@ -150,7 +150,6 @@ class RequestFilter:
             self.dropped.setdefault(f"{what} {str(name)[:60]!r}")
 
     def body(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A request with nothing in it that is not listed."""
         request = self._known(body, {*self.allowed.fields, *self.allowed.fixed}, "field")
         for name in CONTENT_FIELDS:
             if name in request:
@@ -229,7 +228,6 @@ class RequestFilter:
         return allowed
 
     def _is_choice(self, choice: Any, tools: Any) -> bool:
-        """Whether it chooses among the tools that were kept."""
         fields = dict_or_empty(choice)
         names = {"", *(_tool_name(dict_or_empty(tool)) for tool in list_or_empty(tools))}
         kind = fields.get("type") if fields else choice

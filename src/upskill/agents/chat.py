@@ -11,8 +11,6 @@ from upskill.traces import Step, Trace
 
 
 class Chat:
-    """Asks once. The requests of the two arms differ in the skill's body and nothing else."""
-
     needs_sandbox: ClassVar[bool] = False
 
     def setup(self, task: Task) -> Setup:

@@ -77,8 +77,7 @@ class ProgramAgent(ABC):
         """The API that this program would use with a model; UsageError if there is none that both have."""
 
     @abstractmethod
-    def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
-        """The API with the person's own login in this program."""
+    def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream: ...
 
     def settings(self, url: str) -> dict[str, str]:
         """Files of the home folder that turn off its updates and its questions."""
@@ -89,7 +88,6 @@ class ProgramAgent(ABC):
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation: ...
 
     def extra_mounts(self) -> Mapping[str, Path]:
-        """Other files that the program needs."""
         return {}
 
     # The interface of an agent.
@@ -162,7 +160,6 @@ class ProgramAgent(ABC):
         return find_program(self.spec.program, self.spec.install)
 
     def read(self, output: str) -> Trace:
-        """The trace in the program's events."""
         with tempfile.TemporaryDirectory(prefix="upskill-") as folder:
             path = Path(folder) / "events.jsonl"
             lines = [line for line in output.splitlines() if line.lstrip().startswith("{")]
@@ -229,7 +226,6 @@ def readonly_mount(path: Path) -> dict[str, Path]:
 
 
 def _last_error(trace: Trace) -> str:
-    """The last error among a program's events."""
     errors = [step.text for step in trace.steps if step.kind == "system" and step.text.startswith("error: ")]
     message = errors[-1].removeprefix("error: ") if errors else ""
     try:

@@ -121,7 +121,6 @@ class Proxy:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A note for each thing that a request had and the model did not get."""
         return tuple(f"not sent to the model, because no student may: {what}" for what in self.filter.dropped)
 
     @asynccontextmanager
@@ -191,7 +190,6 @@ class Proxy:
                     self.ledger.record(self.role, usage)
 
     def _limit_reached(self) -> str:
-        """Why no further request is let through; empty if one is."""
         if self.turns + self._pending >= self.bounds.turns:
             self.stop = self.stop or "turns"
         elif self.bounds.tokens is not None and self.usage.total_tokens >= self.bounds.tokens:
@@ -311,7 +309,6 @@ def _error_message(text: str) -> str:
 
 
 def _error_in(data: Mapping[str, Any]) -> str:
-    """The message of an error in any of the three APIs; empty if this is no error."""
     error = data.get("error") or dict_or_empty(data.get("response")).get("error")
     if isinstance(error, str):
         return error
@@ -319,7 +316,6 @@ def _error_in(data: Mapping[str, Any]) -> str:
 
 
 def _is_refusal(data: Mapping[str, Any]) -> bool:
-    """Whether the model or the provider's filter ended its answer, in any of the three APIs."""
     choice = dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
     incomplete = dict_or_empty(dict_or_empty(data.get("response") or data).get("incomplete_details"))
     ended = data.get("stop_reason") or dict_or_empty(data.get("delta")).get("stop_reason")

@@ -71,7 +71,6 @@ TOOLS = (
 
 
 def catalog_prompt(skills: Iterable[Skill], folder: str) -> str:
-    """The part of the system prompt about these skills, which are in `folder`."""
     rows = [
         f"<skill><name>{escape(skill.name)}</name><description>{escape(skill.description)}</description>"
         f"<location>{escape(f'{folder}/{skill.name}/{MANIFEST}')}</location></skill>"
@@ -81,7 +80,6 @@ def catalog_prompt(skills: Iterable[Skill], folder: str) -> str:
 
 
 def activation_text(skill: Skill, folder: str) -> str:
-    """What opening a skill shows: its body, its folder, and the names of its other files."""
     parts = [f"<skill_content name={quoteattr(skill.name)}>", skill.body.strip(), ""]
     parts.append(f"Folder of this skill: {folder}/{skill.name}")
     if skill.resources:
@@ -212,7 +210,6 @@ class Toolbox:
         return activation_text(self.skills[name], self.folder)
 
     def _sandbox_path(self, path: str) -> str:
-        """A path as the sandbox expects it."""
         if path == "~" or path.startswith("~/"):
             path = self.sandbox.home + path[1:]
         return f"{path}/" if path == self.sandbox.home else path
@@ -237,7 +234,6 @@ class Toolbox:
 
 
 def shorten_middle(text: str, max_length: int) -> str:
-    """A text of about that length at most: the middle is left out."""
     if len(text) <= max_length:
         return text
     half = max_length // 2

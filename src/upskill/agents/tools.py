@@ -177,7 +177,6 @@ class _Loop:
         return self.deadline - time.monotonic()
 
     def _bound_reached(self) -> str:
-        """The bound that is reached; empty if none is."""
         bounds, skill = self.task.bounds, self.task.skill
         if bounds.until_activated and skill and activated(Trace(tuple(self.steps)), skill.name):
             return "activated"
@@ -198,7 +197,6 @@ class Turn:
 
 
 def has_native_tools(address: Address) -> bool:
-    """Whether this model has tool calls, in its API or in the chat template of its weights."""
     if address.provider == "local":
         row = LOCAL_MODELS.get(address.model or DEFAULT_LOCAL_MODEL)
         return row is not None and row.tools
@@ -241,7 +239,6 @@ class ToolCalling:
         return [Message("assistant", turn.text, turn.calls, thinking=reply.thinking), *results]
 
     def fit(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation as it is sent, shortened if it would be too long."""
         return tuple(messages)
 
 

@@ -57,7 +57,6 @@ MAX_ARGUMENT_BYTES = 128 * 1024 - 1  # one argument of a program, as Linux has i
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {"USER": "student", "LOGNAME": "student", "LANG": "C.UTF-8", "TERM": "dumb"}
 GPU_MEMORY, GPU_PROCESSES = 16 * 1024 * MiB, 1024  # at least, where there is a GPU
-LOGGED_CHARACTERS = 200  # of a command
 log = logging.getLogger(__name__)
 Stream = Literal["output", "error"]
 OnOutput = Callable[[Stream, bytes], None]
@@ -149,7 +148,6 @@ class Capture:
             self._on_output(stream, data)
 
     async def read_from(self, stream: Stream, reader: asyncio.StreamReader) -> None:
-        """Everything that comes from a pipe, until it is closed."""
         while data := await reader.read(65536):
             self.add(stream, data)
 
@@ -219,10 +217,8 @@ class Sandbox(ABC):
         if broken_limit := broken_limit or capture.broken_limit:
             code = 137
         code = code if code >= 0 else 128 - code  # ended by a signal
-        if log.isEnabledFor(logging.DEBUG):
-            line, why = shlex.join(argv), f" ({broken_limit})" if broken_limit else ""
-            line = line if len(line) <= LOGGED_CHARACTERS else line[: LOGGED_CHARACTERS - 1] + "…"
-            log.debug("%s: %s: exit code %d after %.2f s%s", self.kind, line, code, seconds, why)
+        why = f" ({broken_limit})" if broken_limit else ""
+        log.debug("%s: %.200s: exit code %d after %.2f s%s", self.kind, shlex.join(argv), code, seconds, why)
         return CommandResult(
             code=code,
             output=capture.text("output"),
@@ -346,7 +342,6 @@ class SandboxChoice:
         return f"the sandbox {self.name!r} is a reduced one: {self.reduced}" if self.reduced else ""
 
     def record(self) -> dict[str, Any]:
-        """As plain data, to be stored with a run."""
         return {**asdict(self), "passed": list(self.passed), "refused": dict(self.refused)}
 
 

@@ -67,7 +67,6 @@ def system_call_filter() -> bytes:
 
 @cache
 def _system_mounts() -> tuple[str, ...]:
-    """The read-only system: /usr, the links into it, and a few files of /etc."""
     arguments = [BIND, "/usr", "/usr", "--perms", "0755", "--dir", "/etc"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/") / name
@@ -139,7 +138,6 @@ def _start_bubblewrap(
     with ExitStack() as cleanup:
 
         def data(content: bytes) -> str:
-            """A descriptor from which bubblewrap reads this."""
             reader, writer = os.pipe()
             cleanup.callback(os.close, reader)
             os.write(writer, content)  # small enough to fit
@@ -312,7 +310,6 @@ class BubblewrapSandbox(FolderSandbox):
             self.proxy_socket = await open_proxy_socket(self._process_1, self._setup.proxy_port, self._user)
 
     def _spawn(self) -> None:
-        """Start bubblewrap, and keep our ends of its pipes."""
         with ExitStack() as cleanup:
 
             def pipe(name: str, *, reads: bool) -> int:
@@ -382,7 +379,6 @@ class BubblewrapSandbox(FolderSandbox):
             raise SandboxError("the sandbox has ended, so nothing can be run in it")
 
     async def _wait_until_empty(self) -> None:
-        """Wait for killed processes to disappear."""
         until = self._loop.time() + GRACE_SECONDS
         while children(self._process_1) and self._loop.time() < until:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.001)
@@ -441,7 +437,6 @@ class BubblewrapSandbox(FolderSandbox):
             signal.pidfd_send_signal(self._descriptors["process 1"], signal.SIGUSR1)
 
     def _bytes_written(self) -> int:
-        """Bytes in all folders that can be written to."""
         used = 0
         for folder in self._folders.values():
             room = os.fstatvfs(folder.descriptor)

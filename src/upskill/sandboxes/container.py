@@ -77,7 +77,6 @@ async def _engine() -> tuple[str, str]:
 
 
 def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
-    """Everything after `docker run`."""
     limits = setup.limits
     user = 1000
     line = [

@@ -136,7 +136,6 @@ class ProcessUsage:
 
 
 def children(process: int) -> list[int]:
-    """The processes whose parent is this one."""
     processes: list[int] = []
     with suppress(OSError):
         for thread in Path(f"/proc/{process}/task").iterdir():
@@ -146,7 +145,6 @@ def children(process: int) -> list[int]:
 
 
 def process_tree(root: int) -> Iterator[int]:
-    """A process and all its descendants."""
     waiting, seen = [root], {root}
     while waiting:
         process = waiting.pop()
@@ -239,7 +237,6 @@ Wrap = Callable[[list[str], dict[str, str], Limits, Path], WrappedCommand]
 
 
 def check_setup(kind: str, setup: Setup) -> None:
-    """SandboxError where a kind without namespaces cannot do what a setup asks for."""
     if setup.gpu:
         raise SandboxError(f"{kind} cannot show a GPU", "Use bubblewrap or a container.")
     if any(target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()):
@@ -340,7 +337,6 @@ class ProcessSandbox(FolderSandbox):
         return exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
-        """Ask the program around the command to end everything, and then do it ourselves."""
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         await asyncio.wait([ended], timeout=GRACE_SECONDS if HAS_PROC else 0.2)
