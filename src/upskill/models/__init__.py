@@ -78,12 +78,12 @@ class Message:
     calls: tuple[ToolCall, ...] = ()  # of an assistant
     call_id: str = ""  # of the call that a tool's turn answers
     is_error: bool = False
-    thinking: tuple[Mapping[str, Any], ...] = ()  # what a provider wants to see again, in its own form
+    thinking: tuple[Mapping[str, Any], ...] = ()  # in the provider's form, to be sent back
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Everything that decides an answer. Two equal requests to one address may share a stored reply."""
+    """Everything that decides an answer: equal requests may share a stored reply."""
 
     messages: tuple[Message, ...]
     max_output_tokens: int = 1024
@@ -110,7 +110,7 @@ class Reply:
 
 
 class Unanswered(ModelError):
-    """The model refused, or the prompt or the answer had no room. For a student that is its reply, and no error."""
+    """The model refused, or the prompt or the answer had no room."""
 
     def __init__(self, message: str, hint: str = "", *, stop: Stop, text: str = "", status: int | None = None) -> None:
         super().__init__(message, hint, status=status)
@@ -118,7 +118,7 @@ class Unanswered(ModelError):
         self.text = text
 
     def as_reply(self, request: Request) -> Reply:
-        # A prompt that was turned away costs nothing, but must not look as if it had taken no tokens.
+        # A prompt that was turned away is free, but it had tokens.
         sent = sum(len(message.text) for message in request.messages) // 4
         return Reply(self.text, self.usage or Usage(sent, cost_usd=0.0), self.stop, stop_details=self.message)
 
@@ -153,7 +153,7 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModelContext:
-    """What models are opened with: plain values but for the functions, which stay in this process."""
+    """What models are opened with. The functions stay in this process."""
 
     # API keys and base URLs by variable name
     keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -163,15 +163,15 @@ class ModelContext:
     retries: int = 4  # further tries for what can heal
     servers: int = 0  # of each embedded model; 0: one for each core
     prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])  # given ones
-    # By name of a model: how many permanent errors in a row it had elsewhere, just before it was opened here.
+    # Permanent errors in a row that a model had elsewhere, by its name.
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
     tell: Callable[[str], None] = _ignore  # a line for the person
-    progress: Callable[[str, int, int], None] = _ignore  # what, bytes done, bytes in all (1: has no size)
-    reading: Callable[[str, int, int], None] = _ignore  # embedded model, tokens of its prompt read, in all
+    progress: Callable[[str, int, int], None] = _ignore  # what, bytes done, in all
+    reading: Callable[[str, int, int], None] = _ignore  # model, tokens read, in all
 
     @classmethod
     def load(cls, settings: Settings | None = None, **changes: Any) -> ModelContext:
-        """The context of this process: exported keys and those of `.env`, and what the settings say."""
+        """The context of this process: its keys and settings."""
         settings = settings or Settings.load()
         prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
         return replace(cls(keys=find_keys(), timeout=settings.timeout, prices=prices), **changes)
@@ -182,7 +182,7 @@ class ModelContext:
 
 
 async def open_model(address: Address, context: ModelContext) -> OpenModel:
-    """Open the model at this address; UsageError when something it needs (a key, weights) is missing."""
+    """Open the model at this address; UsageError when a key or weights are missing."""
     opener: Callable[[Address, ModelContext], Any] = PROVIDERS.load(address.provider)
     return await opener(address, context)
 
@@ -195,7 +195,7 @@ class Failures(NamedTuple):
 
 
 class StudentModel:
-    """A model under test: a refusal, or a prompt that does not fit, is its reply and not an error."""
+    """A model under test: a refusal, or a prompt that does not fit, is its reply."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -205,7 +205,7 @@ class StudentModel:
             reply = await self.model.reply(request)
         except Unanswered as unanswered:
             return unanswered.as_reply(request)
-        if reply.file and not reply.usage.cost_usd:  # nothing was paid here, and nobody says what was elsewhere
+        if reply.file and not reply.usage.cost_usd:  # paid elsewhere, if at all
             return replace(reply, usage=replace(reply.usage, cost_usd=None))
         return reply
 

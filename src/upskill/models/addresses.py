@@ -1,4 +1,4 @@
-"""Resolves a model's name as users type it to its Address, and says what stands behind an address."""
+"""Resolves a model's name to its Address, and says what stands behind it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _base_url_in(keys: Mapping[str, str] | None, variables: tuple[str, ...]) -> 
 
 
 def _guess(text: str) -> str:
-    """A hint for a name without a provider: who most likely serves it, or the nearest alias."""
+    """A hint: who most likely serves a name without a provider, or the nearest alias."""
     provider, _, model = text.partition("/")
     provider = SPELLINGS.get(provider, provider)
     if model and (provider in ENDPOINTS or provider == "anthropic") and not model.startswith("gpt-oss"):
@@ -103,7 +103,7 @@ def _guess(text: str) -> str:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """`provider:model`, or the dotted form when what stands before the first dot is a known provider."""
+    """`provider:model`, or the dotted form after a known provider."""
     for name in ENDPOINTS:  # `llama.cpp:x` has a dot in its provider
         if text.startswith((f"{name}:", f"{name}.")):
             return name, text[len(name)], text[len(name) + 1 :]
@@ -114,9 +114,9 @@ def _split(text: str) -> tuple[str, str, str]:
 
 
 def identity_of(address: Address) -> list[object]:
-    """Hash of a model's weights or script, or its program's version; empty where only a provider knows what answers."""
+    """Hash of weights or script, or a program's version; empty where only a provider knows."""
     if address.provider == "local":
-        from upskill.models.embedded.weight_files import weights_identity  # noqa: PLC0415 - only for embedded models
+        from upskill.models.embedded.weight_files import weights_identity  # noqa: PLC0415 - not for others
 
         return weights_identity(address)
     if address.provider == "scripted":

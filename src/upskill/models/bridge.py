@@ -162,7 +162,7 @@ class BridgedModel:
 
 
 def _write_messages(messages: Iterable[Message]) -> list[Any]:
-    """Our turns as those of pydantic-ai, where all that lies between two answers is one request."""
+    """Our turns as pydantic-ai's, where all between two answers is one request."""
     its = import_module("pydantic_ai.messages")
     names = {call.id: call.name for message in messages for call in message.calls}
 

@@ -35,17 +35,17 @@ def _tracked(variable: ContextVar[T | None], collected: T) -> Generator[T]:
 
 
 def track_requests() -> AbstractContextManager[list[RequestHash]]:
-    """Collects the hashes of all requests inside, whose replies are forgotten or exported later."""
+    """Collects the hashes of all requests inside."""
     return _tracked(_REQUESTS, list[RequestHash]())
 
 
 def track_reused() -> AbstractContextManager[list[Usage]]:
-    """Collects the usage of all replies to students inside that were stored before, and so were not paid for again."""
+    """Collects the usage of stored replies to students, which were not paid for again."""
     return _tracked(_REUSED, list[Usage]())
 
 
 def track_usage() -> AbstractContextManager[dict[str, tuple[str, Usage]]]:
-    """Collects role and usage by request key, of all but students; a cached reply counts once, as it was paid for."""
+    """Collects role and usage by request key, of all but students."""
     return _tracked(_USAGE, dict[str, tuple[str, Usage]]())
 
 
@@ -59,7 +59,7 @@ class NotRecorded(ModelError):
 
 
 class CachedModel:
-    """Looks a reply up before asking. `refresh` only stores; `replay` only looks up, in a cassette if there is one."""
+    """Looks a reply up before asking. `refresh` only stores; `replay` only looks up."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class CachedModel:
         self.hits = 0
         self._opener = opener
         self._model: Model | None = None
-        self._model_key = _model_key(address)  # of what it is now: a script may be edited while its model is open
+        self._model_key = _model_key(address)  # a script may be edited later
 
     async def open(self) -> None:
         if self._model is None and self.mode != "replay":
@@ -102,7 +102,7 @@ class CachedModel:
         assert self._model is not None
         reply = await self._model.reply(request)
         written = compact(request) if self.role else ""
-        # A student's trial waits for its result to be on disk, and the reply was handed to the store before it.
+        # A student's trial waits for its result, which is stored after the reply.
         await self.replies.add_reply(
             key, self.address.name, write_reply(reply), self.role, written, wait=bool(self.role)
         )
@@ -121,7 +121,7 @@ class CachedModel:
 
 
 class BatchReplies:
-    """Answers with the stored replies of a batch, and asks no model; a request without a reply has an error."""
+    """Answers with the stored replies of a batch, and asks no model."""
 
     def __init__(self, address: Address, replies: ReplyStore, errors: Mapping[str, UpskillError]) -> None:
         self.address = address

@@ -50,7 +50,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the run was made that was recorded. What decides a request has to be the same to find its reply."""
+    """How the recorded run was made."""
 
     run: str  # its id
     created: str
@@ -71,7 +71,7 @@ class Cassette:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._db = sqlite3.connect("", check_same_thread=False)  # a file without a name: gone when it is closed
+        self._db = sqlite3.connect("", check_same_thread=False)  # gone when it is closed
         self._db.execute(_TABLE)
         self._trials: dict[tuple[int, str, str, int], Recorded] = {}  # by model, case, arm and seed
         self._content = hashlib.sha256()
@@ -154,7 +154,7 @@ class Cassette:
         elif reply := as_mapping(line.get("reply")):
             model, request = self._model(reply["by"]), _text(reply["request"])
             read_recorded(reply)  # whatever is wrong with it is said now
-            row = (model, json.dumps(request), json.dumps(reply))  # half a surrogate pair cannot be stored as it is
+            row = (model, json.dumps(request), json.dumps(reply))  # for surrogates
             self._db.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", row)
             self.replies += 1
         elif end := as_mapping(line.get("end")):
@@ -209,7 +209,7 @@ class Cassette:
 
     @property
     def warnings(self) -> list[str]:
-        """What makes a run that is played from this cassette another one than the one that was recorded."""
+        """How a replayed run differs from the recorded one."""
         cases = sorted({case for (_, case, _, _), trial in self._trials.items() if trial.redacted})
         if not cases:
             return []

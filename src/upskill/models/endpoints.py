@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server that speaks chat completions. `base_url` may be replaced by one of `url_variables`."""
+    """A server that speaks chat completions."""
 
     name: str
     base_url: str
-    key_variables: tuple[str, ...] = ()  # the first that is set is used; none listed: no key is sent
+    key_variables: tuple[str, ...] = ()  # the first that is set is used
     url_variables: tuple[str, ...] = ()
     key_required: bool = True
     prices: str = ""  # the provider's id in the price list; "free" on this machine

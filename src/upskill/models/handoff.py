@@ -44,7 +44,7 @@ class WrongAnswer(UsageError):
 
 
 class HandoffModel:
-    """A folder of prompts and answers: a teacher's, in the order of its requests, or a blind one."""
+    """A folder of prompts and answers: a teacher's, or a blind one."""
 
     def __init__(self, name: str, folder: Path, price: Price, *, blind: bool = False) -> None:
         self.name = name
@@ -77,7 +77,7 @@ class HandoffModel:
         return reply
 
     async def close(self) -> None:
-        """Remove the prompts that have no answer and were not asked this time: something before them has changed."""
+        """Remove prompts without an answer that were not asked this time."""
         if self._asked:
             for file in self._unanswered():
                 if _stem_of(file) not in self._asked:
@@ -103,7 +103,7 @@ class HandoffModel:
         """The answer to a request, if there is one."""
         for ending in ENDINGS:
             file = self.folder / f"{stem}{ending}"
-            if file.is_symlink() or (file.exists() and not file.is_file()):  # whose text nobody wrote as an answer
+            if file.is_symlink() or (file.exists() and not file.is_file()):
                 raise WrongAnswer(file, "it is a link or a folder, not a file with the answer in it")
         if (file := self._answer(stem)) is None:
             return None
@@ -113,7 +113,7 @@ class HandoffModel:
         return Reply(text, model=self.name, file=str(file))
 
     def _answer(self, stem: str) -> Path | None:
-        """The file of an answer. An empty one is none yet: whoever made it has still to write it."""
+        """The file of an answer. An empty one is none yet."""
         files = (self.folder / f"{stem}{ending}" for ending in ENDINGS)
         return next((file for file in files if file.is_file() and file.stat().st_size), None)
 
@@ -155,14 +155,14 @@ def _check_form(file: Path, text: str, request: Request) -> None:
     if errors:
         wrong = _nearest(min(errors, key=lambda error: len(error.absolute_path)))
         message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
-        if limit := SIZE_LIMITS.get(str(wrong.validator)):  # the validator would repeat all of the value
+        if limit := SIZE_LIMITS.get(str(wrong.validator)):  # not the whole value
             size = counted(len(cast("Sequence[object]", wrong.instance)), limit[0])
             message = f"has {size}, and {limit[1]} {wrong.validator_value} are wanted"
         raise WrongAnswer(file, f"{wrong.json_path}: {message}")
 
 
 def _nearest(error: ValidationError) -> ValidationError:
-    """What is wrong with the form that was meant, where there are several: the one whose fixed words are all there."""
+    """What is wrong with the form that was meant: the one whose fixed words are all there."""
     forms: dict[Any, list[ValidationError]] = {}
     for inner in error.context or ():
         forms.setdefault(inner.relative_schema_path[0], []).append(inner)

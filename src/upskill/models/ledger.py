@@ -31,7 +31,7 @@ class Ledger:
         return sum(self.spent.values(), NO_USAGE)
 
     def count_call(self) -> None:
-        """Count one more call, or raise which ceiling is reached. Calls in flight are not cancelled."""
+        """Count one more call, or raise which ceiling is reached."""
         self.check()
         self.calls += 1
 

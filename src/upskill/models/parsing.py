@@ -1,4 +1,4 @@
-"""Reading JSON from other programs, in which anything may be missing or of the wrong type, and quoting their errors."""
+"""Reads JSON of other programs, in which anything may be wrong, and quotes their errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from upskill.plain import is_deep
 
 MAX_EXCERPT = 300  # characters of a provider's text in a message
-INVALID_ARGUMENTS = "invalid_json"  # the one argument of a tool call whose arguments were not a JSON object
+INVALID_ARGUMENTS = "invalid_json"  # holds arguments that were no JSON object
 
 
 CONTEXT_OVERFLOW = (
@@ -25,7 +25,7 @@ CONTENT_FILTER = (
 
 
 def unanswered_stop(error: str, status: int | None = None) -> Literal["context", "refusal"] | None:
-    """Why a provider turned a prompt away: it was too long, or a filter refused it. None for every other error."""
+    """Why a prompt was turned away: too long, or refused by a filter; None for other errors."""
     if re.search(CONTEXT_OVERFLOW, error) and status in (None, 200, 400, 413, 422, 500):
         return "context"
     return "refusal" if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451) else None
@@ -52,7 +52,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def parse_arguments(text: object) -> Mapping[str, Any]:
-    """The arguments of a tool call. Anything but a JSON object is the model's mistake, kept so that it can be told."""
+    """The arguments of a tool call. What is no JSON object is kept, so that it can be told."""
     parsed: Any = text
     try:
         if not isinstance(text, dict):
@@ -68,7 +68,7 @@ _FENCED = r"(?is)\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*"
 
 
 def parse_json_answer(text: str) -> Any:
-    """The value of an answer that was to be JSON, with or without a code fence around it; ValueError if it is none."""
+    """The value of a JSON answer, with or without a code fence; ValueError if it is none."""
     fenced = re.fullmatch(_FENCED, text)
     try:
         return json.loads(fenced[1] if fenced else text)
@@ -81,6 +81,6 @@ def estimate_tokens(text: str) -> int:
 
 
 def collect_secrets(key: str, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """What must never show up in a message: the key in use and all others we were given, longest first."""
+    """What must never show up in a message, longest first."""
     others = (value for name, value in keys.items() if not name.endswith(("_URL", "_BASE")))
     return tuple(sorted({secret for secret in (key, *others) if len(secret) >= 6}, key=len, reverse=True))

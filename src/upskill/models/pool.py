@@ -24,7 +24,7 @@ from upskill.models.ledger import Ledger, MeteredModel
 
 
 class Models:
-    """The models this process has open: each address is opened once, and all are closed together.
+    """The models this process has open: each address once, all closed together.
 
     With a reply store, identical requests share a reply; with a ledger, calls are counted by role and end at its
     ceilings. In `replay` nothing is opened at all; with a cassette, replies come from there.
@@ -126,7 +126,7 @@ class Models:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Closed by the last who leaves: a search evaluates many times and keeps its models open all the while."""
+        """Closed by the last who leaves: a search evaluates many times with the same models."""
         self._users -= 1
         if not self._users:
             await self.close()

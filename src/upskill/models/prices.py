@@ -14,19 +14,19 @@ from upskill.models import Address
 from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.skills.agent_specs import AGENT_SPECS
 
-Prices = Mapping[str, Mapping[str, float]]  # model name -> input, output, cached, written: USD per million tokens
+Prices = Mapping[str, Mapping[str, float]]  # by model name: USD per million tokens
 BATCH_SHARE = 0.5  # of the list price, at every provider that has a batch API
 # opencode's names of providers that have another name in our table of endpoints.
 OPENCODE_ENDPOINTS = {"togetherai": "together", "fireworks-ai": "fireworks", "huggingface": "hf", "google": "gemini"}
 FREE = "free"  # the price list id of this machine
-HF_ROUTER = "huggingface"  # costs what the host of the model costs, known where the name says it: MODEL:HOST
+HF_ROUTER = "huggingface"  # costs what the host costs: MODEL:HOST
 PROBE_TOKENS = 1_000  # far below the first tier of any price list
 FLAT_RATE_TOKENS = 100_000  # of input; above, some models cost more per token
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars per million tokens. `cached` are read from a cache, `written` into one; both are part of the input."""
+    """Dollars per million tokens; those read from or written into a cache are input too."""
 
     input: float
     output: float
@@ -52,7 +52,7 @@ UNKNOWN_PRICE = Price(0.0, 0.0, 0.0, 0.0, is_known=False)
 
 
 def price_for(address: Address, prices: Prices | None = None) -> Price:
-    """The price of the model at an address: the user's own, or that of the price list. Estimates and bills use it."""
+    """The price of a model: the user's own, or that of the price list."""
     for name in (address.name, address.model):
         if prices and name in prices:
             return _configured_price(name, prices[name])
@@ -66,12 +66,12 @@ def price_for(address: Address, prices: Prices | None = None) -> Price:
 
 
 def _price_list_entry(address: Address) -> tuple[str, str]:
-    """The provider and the model under which a price list has this address; an empty provider: under none."""
+    """Provider and model in the price list; an empty provider: in none."""
     model = address.model
-    if address.provider in ("local", "scripted", "handoff"):  # whoever answers a handoff is paid elsewhere, if at all
+    if address.provider in ("local", "scripted", "handoff"):
         return FREE, model
     if address.provider == "openai":
-        # An endpoint that has a list keeps it on this machine: what answers there is a proxy, and the bill still comes.
+        # One that has a list keeps it on this machine: what answers there is a proxy.
         prices = ENDPOINTS[address.endpoint or "openai"].prices
         return prices or (FREE if is_loopback(address.base_url) else ""), model
     if address.provider == "command" and (spec := AGENT_SPECS.get(address.endpoint)):
@@ -106,7 +106,7 @@ def _listed_price(provider: str, model: str) -> Price:
 
 
 def _look_up(provider: str, model: str, tokens: tuple[int, int, int, int]) -> float | None:
-    from genai_prices import Usage, calc_price  # noqa: PLC0415  half a second of imports, only for models that cost
+    from genai_prices import Usage, calc_price  # noqa: PLC0415  half a second of imports
 
     total, output, cached, written = tokens
     usage = Usage(input_tokens=total, output_tokens=output, cache_read_tokens=cached, cache_write_tokens=written)

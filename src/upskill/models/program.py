@@ -1,4 +1,4 @@
-"""An installed program: which version it is, how it is started, and what it prints until its end."""
+"""An installed program: its version, how it is started, and what it prints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_OUTPUT = 32 * 1024 * 1024  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """How a program is started: its arguments, and environment variables beyond the usual ones."""
+    """Arguments of a program, and environment variables beyond the usual ones."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -38,7 +38,7 @@ class ProcessResult:
 async def run_process(
     command: tuple[str, ...], stdin: str, environment: Mapping[str, str], folder: Path, seconds: float
 ) -> ProcessResult:
-    """Run a program to its end. However this ends, nothing that the program started is left running."""
+    """Run a program to its end. Nothing that it started is left running."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -66,7 +66,7 @@ async def run_process(
 
 async def _write(stream: asyncio.StreamWriter | None, data: bytes) -> None:
     assert stream is not None
-    with suppress(ConnectionError):  # a program that fails at once has closed its end; its own message says more
+    with suppress(ConnectionError):  # it failed at once, and says why
         stream.write(data)
         await stream.drain()
     stream.close()
@@ -93,7 +93,7 @@ def json_events(output: str) -> Iterator[dict[str, Any]]:
 
 
 def program_version(name: str) -> str:
-    """The version of the program of this name on the PATH, or the SHA-256 of its file; empty if it is not installed."""
+    """The version of a program on the PATH, or its SHA-256; empty if it is not installed."""
     if (program := shutil.which(name)) is None:
         return ""
     path = Path(program).resolve()

@@ -15,7 +15,7 @@ from upskill.errors import ModelError
 
 OVERLOADED = frozenset({429, 503, 529})  # the server wants fewer calls
 RETRYABLE = frozenset({408, 409, 425, 429}) | frozenset(range(500, 600))
-PERMANENT = frozenset({400, 401, 402, 403, 404, 405, 413, 422})  # a retry would most likely fail the same way
+PERMANENT = frozenset({400, 401, 402, 403, 404, 405, 413, 422})  # a retry would fail too
 INITIAL_BACKOFF = 0.5  # seconds
 MAX_BACKOFF = 30.0
 MAX_RETRY_AFTER = 120.0  # a longer wait is reported to the user instead
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 
 def backoff(attempt: int) -> float:
-    """Seconds to wait before this attempt (the first retry is 2): exponential, with jitter in the upper half."""
+    """Seconds to wait before this attempt (the first retry is 2), with jitter."""
     longest = min(MAX_BACKOFF, INITIAL_BACKOFF * 2 ** (attempt - 2))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311  only spreads calls out
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds a server asks to wait: `Retry-After` in seconds or as a date, or `retry-after-ms`."""
+    """The seconds a server asks to wait, in whichever form."""
     milliseconds = headers.get("retry-after-ms")
     text = (headers.get("Retry-After") or "").strip()
     try:
@@ -51,7 +51,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class AdaptiveLimiter:
-    """Limits concurrent calls to one endpoint: halved when it is overloaded, paused when it asks for that."""
+    """Limits calls to one endpoint: halved when it is overloaded, paused on request."""
 
     def __init__(self, max_concurrency: int) -> None:
         self.max_concurrency = max_concurrency
@@ -85,7 +85,7 @@ class AdaptiveLimiter:
             self._admit_waiting()
 
     def record_overload(self, since: float, wait: float | None = None) -> None:
-        """A call that got its slot at `since` met an overloaded server. Only the first of a wave halves the limit."""
+        """A call with a slot since then was turned away. The first of a wave halves the limit."""
         now = time.monotonic()
         if since >= self._halved_at:
             self._halved_at = now
@@ -147,13 +147,13 @@ def forget_limiters() -> None:
 
 
 def overload() -> float | None:
-    """Whether a server of the running event loop wants fewer calls, and the seconds that it asked to wait; or None."""
+    """Seconds to wait where a server of this event loop wants fewer calls; or None."""
     limiters = _limiters.get(asyncio.get_running_loop(), {}).values()
     return max((limiter.pause for limiter in limiters if limiter.was_overloaded), default=None)
 
 
 class CircuitBreaker:
-    """Stops calling a model that has failed MAX_FAILURES times in a row with errors that a retry cannot fix."""
+    """Stops calling a model after MAX_FAILURES permanent errors in a row."""
 
     def __init__(self, name: str, failures: int = 0) -> None:
         self.name = name
@@ -171,7 +171,7 @@ class CircuitBreaker:
         self.answered = True
 
     def record_failure(self, error: ModelError) -> None:
-        """Count a permanent error. The last one allowed opens the breaker and raises the error that says so."""
+        """Count a permanent error. The last one allowed raises the error that says so."""
         self.failures += 1
         if self.failures >= MAX_FAILURES and self._stopped is None:
             message = f"{self.name} was stopped after {MAX_FAILURES} errors in a row, the last: {error.message}"

@@ -37,7 +37,7 @@ COMMON_VARIABLES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
 )
-DEFAULT_SYSTEM = "You answer questions."  # without a system prompt the program would use its own
+DEFAULT_SYSTEM = "You answer questions."  # instead of the program's own
 LOGIN_ERROR = re.compile(
     r"log ?in|logged (in|out)|unauthori[sz]ed|api key|credential|\b40[134]\b|model.*not (found|exist)", re.I
 )
@@ -87,7 +87,7 @@ class CommandModel:
         self.program = program
         self.context = context
         self.price = price_for(address, context.prices)
-        # Such a program takes a whole core for its first second, so more than a few at once only slow each other down.
+        # Each takes a whole core for its first second.
         self._slots = asyncio.Semaphore(max(1, min(context.connections, 2 * (os.cpu_count() or 1))))
         self.breaker = CircuitBreaker(address.name, context.failures.get(address.name, 0))
 

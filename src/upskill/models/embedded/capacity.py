@@ -1,4 +1,4 @@
-"""What this machine can do: how many embedded servers it has room for, and how fast its models are."""
+"""How many embedded servers this machine has room for, and how fast they are."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def usable_cores() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that are free or can be freed at once; half of the memory where the system does not say."""
-    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # of which other programs have the rest
+    """Bytes that are free or can be freed at once."""
+    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # a guess
     with suppress(OSError, ValueError):
         words = _read_words("/proc/meminfo")
         free = int(words[words.index("MemAvailable:") + 1]) << 10
@@ -79,7 +79,7 @@ def _read_words(path: str) -> list[str]:
 
 
 def larger_model(name: str) -> LocalModel | None:
-    """The next larger embedded model that this machine has the memory for; None where there is none."""
+    """The next larger embedded model that fits into memory, if any."""
     if (name or DEFAULT_LOCAL_MODEL) not in LOCAL_MODELS:
         return None
     room, enough = SHARE * available_memory(), 1.5 * find_local_model(name).parameters
@@ -97,10 +97,10 @@ class Speed:
 
 
 def record_speed(file_name: str, read: float, write: float) -> None:
-    """Keep the speed of the model in this file. A folder that cannot be written to keeps nothing."""
+    """Keep the speed of the model in this file, if the folder can be written to."""
     if not all(math.isfinite(rate) and rate > 0 for rate in (read, write)):
         return
-    best = measured_speed(file_name) or Speed(0, 0)  # a busy machine must not make a model look slow
+    best = measured_speed(file_name) or Speed(0, 0)  # not that of a busy machine
     speed = Speed(max(best.read, round(read, 1)), max(best.write, round(write, 1)))
     speeds = read_json(_speed_file()) | {file_name: asdict(speed)}
     with suppress(UsageError), whole_file(_speed_file()) as file:

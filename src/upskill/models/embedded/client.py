@@ -39,11 +39,11 @@ MIN_REPEATS = 6
 MIN_SPAN = 240  # of the repetition in all: a row of zeros or dashes in an answer is shorter
 BLANK_SPAN = 120  # spaces and empty lines
 ENDPOINT = Endpoint("local", "", (), key_required=False, prices="free")
-OnProgress = Callable[[int, int], None]  # tokens of a prompt that have been read, and all of them
+OnProgress = Callable[[int, int], None]  # tokens of a prompt read, in all
 
 
 class EmbeddedServer:
-    """One server: its process, which ends with this one, however that ends, and what is sent to it.
+    """One server: its process, which ends with ours, and what is sent to it.
 
     `holds` names the state of its slot, where that is a state which others may need.
     """
@@ -66,7 +66,7 @@ class EmbeddedServer:
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start it unless it runs. Only before a request: what a server that died knew cannot be gone on with."""
+        """Start it unless it runs. Only before a request: a new one knows nothing."""
         if self.model is not None and self.is_running:
             return
         await self.stop()
@@ -77,7 +77,7 @@ class EmbeddedServer:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=os.environ | {"OMP_WAIT_POLICY": "passive"},
-            start_new_session=True,  # Ctrl-C must not reach the server: we stop it when we are done
+            start_new_session=True,  # Ctrl-C is not for the server
         )
         logger.info("local model server starting: %s, pid %d", self.weights, process.pid)
         self._log.clear()
@@ -98,7 +98,7 @@ class EmbeddedServer:
         )
 
     async def reply(self, request: Request, *, from_state: bool) -> Reply:
-        """The answer to a prompt, which is read from the state in the slot or from its beginning."""
+        """The answer to a prompt, read from the state in the slot or from its beginning."""
         model, process = await self._alive()
         self.holds = ""
         model.from_state = from_state
@@ -110,7 +110,7 @@ class EmbeddedServer:
             raise
 
     async def save(self, file: str) -> bool:
-        """Save the state of the slot in this file; False where that cannot be done, as on a full disk."""
+        """Save the state of the slot in this file; False if that fails, as on a full disk."""
         done = await self._post("/slots/0?action=save", {"filename": file})
         if not done:
             (self.states / file).unlink(missing_ok=True)
@@ -120,7 +120,7 @@ class EmbeddedServer:
         return await self._post("/slots/0?action=restore", {"filename": file})
 
     async def takes_system_alone(self) -> bool:
-        """Whether the model's chat template can write a system message without a question after it."""
+        """Whether the chat template takes a system message without a question."""
         return await self._post("/apply-template", {"messages": [{"role": "system", "content": "Be brief."}]})
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> bool:
@@ -152,8 +152,8 @@ class EmbeddedServer:
         )
 
     def _log_excerpt(self, was_ready: bool) -> str:
-        """What its log says about the end: the first errors where it never got ready, otherwise the last."""
-        # The engine writes its errors from a thread, before or after the traceback that they end in.
+        """The first errors of its log where it never got ready, otherwise the last."""
+        # The engine writes errors from a thread, before or after the traceback.
         lines = [line for line in self._log if not re.match(r"[\d.]+ [WI] ", line)]
         if not was_ready:
             lines.sort(key=lambda line: not re.match(r"[\d.]+ E ", line))
@@ -164,7 +164,7 @@ class EmbeddedServer:
     async def _read_log(self, process: Process) -> None:
         assert process.stderr is not None
         partial = b""
-        while chunk := await process.stderr.read(65_536):  # not by line: one may be longer than a stream takes
+        while chunk := await process.stderr.read(65_536):  # a line may be too long
             *lines, partial = (partial + chunk).split(b"\n")
             self._log.extend(line.decode("utf-8", "replace").rstrip() for line in lines)
 
@@ -198,13 +198,13 @@ class StreamedModel(ChatCompletionsModel):
     """The chat completions of llama.cpp, with what only a server of our own is asked for."""
 
     from_state = False  # whether the next prompt continues the state of the slot
-    empty_is_an_error = False  # a small model that writes nothing but blanks has answered all the same
+    empty_is_an_error = False  # blanks of a small model are an answer
     timings: Mapping[str, Any] = {}  # of the last answer
 
     def build_body(self, request: Request, unsupported_params: frozenset[str]) -> dict[str, Any]:
         body = super().build_body(request, unsupported_params)
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body = {"temperature": 0.0, "seed": 0} | body  # llama.cpp would draw by chance where nobody says how
+        body = {"temperature": 0.0, "seed": 0} | body  # nothing is left to chance
         return body | {"cache_prompt": self.from_state, "return_progress": True, "timings_per_token": True}
 
     def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
@@ -219,7 +219,7 @@ class StreamedModel(ChatCompletionsModel):
 
 
 def written_calls(text: str) -> tuple[ToolCall, ...]:
-    """Calls that were written as JSON, often in a code block, instead of in the form of the model's own template.
+    """Calls written as JSON, often in a code block, instead of in the template's form.
 
     A tool that does not exist is called all the same: whoever runs it says so, and the model can do better.
     """
@@ -253,7 +253,7 @@ class StreamedTransport(Transport):
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # A new connection for each request: the server drops idle ones, and a write to such a one is lost.
+            # A new connection for each request: the server drops idle ones.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=None)
             )

@@ -34,14 +34,14 @@ from upskill.plain import compact, counted, digest_text
 
 MAX_STATE_BYTES = 1 << 30  # of saved states in all
 STATES_PREFIX = "upskill-states-"
-DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table; at most what the model was trained with
+DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table
 DEFAULT_TOKEN_BYTES = 64 << 10  # of context, for a file that is not in the table
 OVERFLOW = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
 TOO_LONG_HINT = "Shorten the skill or the case, or take a model with a longer context (`upskill models`)."
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
-    """Start the default model for an empty name, a row of the table, or a GGUF file. Downloads missing weights."""
+    """Start a row of the table, the default one, or a GGUF file; may download weights."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(
             f"{address.name!r} needs the package xllamacpp, which is not installed",
@@ -139,7 +139,7 @@ class EmbeddedModel:
                 self._idle.append(server)
 
     async def _read_steps(self, server: EmbeddedServer, request: Request) -> bool:
-        """Have a server read the beginning of a prompt, as far as it was not read before; whether there is one."""
+        """Have a server read what is new of a prompt's beginning; whether there is one."""
         steps = steps_to(request) if self._in_steps else []
         names = [state_name(step) for step in steps]
         done = len(steps)
@@ -147,7 +147,7 @@ class EmbeddedModel:
             done -= 1
         for number in range(done, len(steps)):
             name = names[number]
-            async with self.states.being_read(name):  # others that need it wait, and get it from a file
+            async with self.states.being_read(name):  # others wait for the file
                 if not await self._restore(server, name):
                     await server.reply(steps[number], from_state=number > 0)
                     self._note_speed(server)
@@ -191,7 +191,7 @@ class EmbeddedModel:
 
 
 def steps_to(request: Request) -> list[Request]:
-    """The beginnings of a request's prompt that are read one after the other, each with no answer."""
+    """The beginnings of a prompt that are read one after the other."""
     messages = request.messages
     ends = [1] if len(messages) > 1 and messages[0].role == "system" else []
     ends += [number for number, message in enumerate(messages) if message.role == "assistant" and number > 1]
@@ -205,7 +205,7 @@ def state_name(step: Request) -> str:
 
 
 class SavedStates:
-    """The saved states of one model, in a temporary folder. The least used go when there are too many."""
+    """The saved states of one model, in a temporary folder. The least used go first."""
 
     def __init__(self) -> None:
         _remove_leftovers()
@@ -238,7 +238,7 @@ class SavedStates:
 
 
 def _remove_leftovers() -> None:
-    """Remove what processes that were killed have left. A state that is missed is only read again."""
+    """Remove what processes that were killed have left."""
     for folder in Path(tempfile.gettempdir()).glob(f"{STATES_PREFIX}*"):
         with suppress(ValueError, OSError):  # also that of somebody else's process
             try:

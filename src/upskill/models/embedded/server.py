@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PR_SET_PDEATHSIG = 1
-BATCH = 256  # tokens that are read at a time: after each, the client learns how far the prompt has been read
+BATCH = 256  # tokens between two reports of progress
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
         import ctypes  # noqa: PLC0415  only here
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    ready_line = os.dup(1)  # standard output is for that line alone; what native code prints goes to standard error
+    ready_line = os.dup(1)  # native code prints to standard error
     os.dup2(2, 1)
     os.environ["OMP_WAIT_POLICY"] = "passive"  # spinning threads starve a small machine
     _server, ready = serve(arguments.model, arguments.context, arguments.states)
@@ -54,16 +54,16 @@ def serve(model: str, context: int, states: str) -> tuple[object, dict[str, Any]
     settings.n_parallel = 1
     settings.n_batch = settings.n_ubatch = BATCH
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
-    settings.no_extra_bufts = True  # weights stay as they are in the file, so all servers share one copy in memory
+    settings.no_extra_bufts = True  # all servers share one copy in memory
     settings.use_jinja = True
-    settings.enable_reasoning = 0  # small models think at length and rarely finish within their limit
+    settings.enable_reasoning = 0  # small models rarely finish thinking
     settings.cache_ram_mib = 0
     settings.slot_save_path = f"{states}{os.sep}"  # it is put in front of a file name
     settings.port = 0  # any free one
     settings.verbosity = 2  # warnings and errors
     settings.endpoint_slots = False
     key = secrets.token_urlsafe(24)
-    settings.api_keys = [key]  # every user and every web page on this machine can reach loopback
+    settings.api_keys = [key]  # any web page can reach loopback
     server: Any = native.Server(settings)
     return server, {"port": urlsplit(server.listening_address).port, "key": key}
 

@@ -1,4 +1,4 @@
-"""Where weights lie on this machine, whether they are intact, and which ones a name stands for."""
+"""Where weights lie, whether they are intact, and which ones a name means."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sibling(path: Path, ending: str) -> Path:
 
 
 def find_gguf(name: str) -> Path:
-    """The file of a person's own weights; UsageError unless it is a GGUF file of a plausible size."""
+    """A person's own weights; UsageError unless they are a GGUF file."""
     path = Path(name).expanduser()
     hint = "local:/path/to/model.gguf takes a GGUF file; `upskill models` lists the models that have a name."
     with open_input(path, most=MAX_WEIGHTS_BYTES, hint=hint) as file:
@@ -57,7 +57,7 @@ def find_gguf(name: str) -> Path:
 
 
 def weights_state(model: LocalModel) -> WeightsState:
-    """Whether the weights are here and intact. The SHA-256 is computed only for a file that has changed."""
+    """Whether the weights are here and intact. Only a file that has changed is hashed."""
     path = weights_path(model)
     try:
         return "ready" if _is_intact(model, path) else "damaged"
@@ -91,7 +91,7 @@ def remove(path: Path) -> None:
 
 
 def move_into_place(download: Path, path: Path, expected: str | None, origin: str) -> None:
-    """Verify a complete download and move it into place, atomically. What is wrong is deleted."""
+    """Verify a download and move it into place. What is wrong is deleted."""
     actual = sha256_of(download)
     if expected not in (None, actual):
         download.unlink()
@@ -104,7 +104,7 @@ def move_into_place(download: Path, path: Path, expected: str | None, origin: st
 
 
 def _is_intact(model: LocalModel, path: Path) -> bool:
-    stamp = read_json(sibling(path, "verified"))  # of the file when its SHA-256 was last computed
+    stamp = read_json(sibling(path, "verified"))  # of the last check
     expected = model.sha256 or stamp.get("sha256")
     if stamp == _file_stamp(path) | {"sha256": expected}:
         return True
@@ -145,11 +145,11 @@ def _sha256_at(path: Path, _size: int, _changed: int) -> str:
 
 
 def weights_identity(address: Address) -> list[object]:
-    """What the name at this address means here: the SHA-256 of its weights, or the file that the hub has under it."""
+    """The SHA-256 of the weights at this address, or their name at the hub."""
     name = address.model or DEFAULT_LOCAL_MODEL
     if row := LOCAL_MODELS.get(name):
         return [GENERATION, row.sha256 or row.file]
     try:
         return [GENERATION, known_sha256(find_gguf(name))]
-    except (OSError, UsageError):  # the model cannot be opened either, and whoever opens it says why
+    except (OSError, UsageError):  # whoever opens it says why
         return [GENERATION, name]

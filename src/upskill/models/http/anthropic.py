@@ -107,7 +107,7 @@ class AnthropicModel(HttpModel):
         elif "thinking enabled" not in unsupported_params:
             budget = THINKING_BUDGETS.get(effort, THINKING_BUDGETS["medium"])
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
-            body["max_tokens"] += budget  # there, thinking counts as output, and the limit is meant for the answer
+            body["max_tokens"] += budget  # the limit is meant for the answer
 
     def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
         output, thinking = dict_or_empty(body.get("output_config")), dict_or_empty(body.get("thinking"))
@@ -167,7 +167,7 @@ class AnthropicModel(HttpModel):
 
 
 def close_schema(schema: object) -> Any:
-    """The schema as structured output takes it: closed objects, and keywords it cannot enforce in the description."""
+    """The schema with closed objects; keywords that cannot be enforced are in the description."""
     if isinstance(schema, list):
         return [close_schema(item) for item in cast("list[object]", schema)]
     if not isinstance(schema, dict):
@@ -202,13 +202,13 @@ def _write_system(messages: Iterable[Message]) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = [
         {"type": "text", "text": message.text} for message in messages if message.role == "system" and message.text
     ]
-    if blocks:  # the same for every case of an arm; a prefix too short to be cached costs nothing extra
+    if blocks:  # the same for every case of an arm
         blocks[-1]["cache_control"] = {"type": "ephemeral"}
     return blocks
 
 
 def _write_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The turns, with all that lies between two assistant turns in one: results of parallel calls belong together."""
+    """The turns; all that lies between two assistant turns is one."""
     written: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "system":

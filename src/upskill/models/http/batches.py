@@ -70,7 +70,7 @@ class BatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of one request: a response as of a live call, or the error that there is none."""
+    """A response as of a live call, or the error that there is none."""
 
     key: str
     response: Response | None
@@ -78,7 +78,7 @@ class BatchResult:
 
 
 class Batches(ABC):
-    """The batch API for one model. Every method raises ModelError with the provider's message."""
+    """The batch API for one model. Methods raise ModelError."""
 
     max_requests: ClassVar[int]
     max_bytes: ClassVar[int]
@@ -91,11 +91,11 @@ class Batches(ABC):
 
     @abstractmethod
     def encode_request(self, key: str, body: Mapping[str, Any]) -> bytes:
-        """One request of a batch: the body of a live call, with the key that its result will have."""
+        """One request of a batch, with the key that its result will have."""
 
     @abstractmethod
     async def submit(self, requests: Iterable[bytes], note: str) -> str:
-        """Submit requests from `encode_request`; returns the provider's id. Never retried: see `find`."""
+        """Submit encoded requests; returns the provider's id. Never retried: see `find`."""
 
     async def poll(self, batch: str) -> BatchStatus:
         return self._status(await self.request_json(f"{self.url}/{batch}"))
@@ -108,12 +108,12 @@ class Batches(ABC):
         """One line of the results."""
 
     async def find(self, note: str) -> str | None:
-        """The id of the batch that was submitted with this note, where the provider has notes."""
+        """The id of the batch with this note, where the provider has notes."""
         del note
         return None
 
     async def results(self, progress: BatchStatus) -> AsyncGenerator[BatchResult]:
-        """The result of each request, in no order; through a file, because it may be very large."""
+        """The result of each request, in no order. They may be very large."""
         for url in progress.result_urls:
             with TemporaryFile() as file:
                 await self.model.send(url, into=file)
@@ -245,14 +245,14 @@ class AnthropicBatches(Batches):
         )
 
     def _results_url(self, batch: Mapping[str, Any]) -> str:
-        """The URL that the provider gives, unless it is on another server, which must not get the key."""
+        """The provider's URL, unless it is on another server, which must not get the key."""
         stated = str(batch.get("results_url") or "")
         same_server = urlsplit(self.url)[:2] == urlsplit(stated)[:2]
         return stated if same_server else f"{self.url}/{_batch_id(batch)}/results"
 
 
 def supports_batches(address: Address) -> bool:
-    """Whether a model has a batch API: that of its provider, or maybe that of a server the user gave."""
+    """Whether a model has a batch API, or its server may have one."""
     if address.provider == "openai":
         return address.endpoint in ("", "openai", "generic") or bool(address.base_url)
     return address.provider in BATCHES

@@ -90,11 +90,11 @@ class HttpModel(ABC):
 
     @abstractmethod
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
-        """The reply in the body of a 200; ModelError when there is no answer that could be scored."""
+        """The reply in the body of a 200; ModelError when there is no answer."""
 
     @abstractmethod
     def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
-        """The parameter of this body that a server's error text rejects and that we can do without; or nothing."""
+        """The parameter that an error rejects and that we can do without; or nothing."""
 
     async def reply(self, request: Request) -> Reply:
         self.breaker.check()
@@ -137,13 +137,13 @@ class HttpModel(ABC):
         return (await self._send_with_retries(url, headers, timeouts, body, into=into, once=once))[0]
 
     def parse_response(self, response: Response, request: Request) -> Reply:
-        """The reply in a response that came by other means than `reply`: in the results of a batch."""
+        """The reply in a response of a batch."""
         if response.status != 200:
             raise self._status_error(response.status, _error_text(response.body))
         return self._parse_paid_reply(self._decode(response), request)
 
     def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
-        """Learn which parameter is unsupported, beside those that the request lacked; True when a retry may help."""
+        """Learn which other parameter is unsupported; True when a retry may help."""
         text = _error_text(response.body, with_fields=True)
         if not re.search(UNSUPPORTED_PARAM, text):
             return False
@@ -155,7 +155,7 @@ class HttpModel(ABC):
         return True
 
     async def _reply_with_retries(self, request: Request) -> tuple[Reply, int]:
-        """The reply and how many HTTP calls it took: retries, and one more for each unsupported parameter."""
+        """The reply, and how many HTTP calls it took."""
         unsupported_params = self.unsupported_params
 
         def encoded() -> bytes:
@@ -184,7 +184,7 @@ class HttpModel(ABC):
         once: bool = False,
         rewrite: Callable[[Response], bytes | None] | None = None,
     ) -> tuple[Response, int]:
-        """The 200, and how many HTTP calls it took. `rewrite` may give another body to send after an error."""
+        """The 200, and how many HTTP calls it took. `rewrite` may change the body after an error."""
         attempts = tries = 0
         while True:
             attempts += 1
@@ -224,7 +224,7 @@ class HttpModel(ABC):
             logger.debug("%s: sent %s, received %s", self.address.name, sent or "nothing", received or "nothing")
 
     def _parse_paid_reply(self, answer: dict[str, Any], request: Request) -> Reply:
-        """The reply; where there is none that could be scored, the error says what was paid for it all the same."""
+        """The reply; an error says what was paid all the same."""
         try:
             return self.parse_reply(answer, request)
         except ModelError as error:
@@ -234,10 +234,10 @@ class HttpModel(ABC):
 
     @abstractmethod
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
-        """The tokens used, as the response states them; estimated from `output` where it does not."""
+        """The tokens used, estimated from `output` where the response does not say."""
 
     def estimate_usage(self, input_tokens: int, output_tokens: int, request: Request, output: str) -> tuple[int, int]:
-        """Input and output tokens, estimated where a server says nothing: no prompt has none, and no text either."""
+        """Input and output tokens, estimated where a server says nothing."""
         if input_tokens and (output_tokens or not output):
             return input_tokens, output_tokens
         self.tell_once(
@@ -253,7 +253,7 @@ class HttpModel(ABC):
         if error.kind == "too large" or (error.kind == "connect" and is_loopback(self.url)):
             allowed = 0
         elif error.kind == "timeout":
-            allowed = min(allowed, 1)  # the server may still be busy with the first, and each attempt takes long
+            allowed = min(allowed, 1)  # the server may still be busy with it
         if tries > allowed:
             raise self._unreachable(error) from error
         return self._log_retry(self.excerpt(error.message), backoff(tries + 1))
@@ -266,14 +266,14 @@ class HttpModel(ABC):
         return ModelError(self.excerpt(error.message), hint)
 
     def _delay_after_response(self, response: Response, tries: int, started: float) -> float:
-        """Seconds until the next attempt after an error status; raises the ModelError when there is none."""
+        """Seconds until the next attempt; raises the ModelError when there is none."""
         status = response.status
         text = _error_text(response.body)
         wait = parse_retry_after(response.headers)
         overloaded = status in OVERLOADED
         if overloaded:
             self._limiter.record_overload(started, wait if wait is not None and wait <= MAX_RETRY_AFTER else None)
-        # An overloaded server gets twice the retries: the limiter has to find the right number of calls first.
+        # Twice the retries: the limiter has to find the right number of calls first.
         allowed = self.context.retries * (2 if overloaded else 1)
         retryable = _is_retryable(status, text) and response.headers.get("x-should-retry") != "false"
         if not retryable or tries > allowed or (wait or 0.0) > MAX_RETRY_AFTER:
@@ -318,7 +318,7 @@ class HttpModel(ABC):
         return answer
 
     def output_limit_error(self, reason: str, stop: Stop = "length") -> Unanswered:
-        """For a model that reached its limit of output tokens before the first word of the answer."""
+        """For a model that reached its limit before the first word of the answer."""
         return Unanswered(
             f"the model used up its output tokens before it answered (stop reason {reason!r})",
             "Allow more with --set max_output_tokens=N.",

@@ -32,7 +32,7 @@ NEEDS_COMPLETION_TOKENS = re.compile(r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)")
 FILTERED = frozenset(("content_filter", "safety", "sensitive", "prohibited_content", "recitation", "blocklist"))
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 REASONING_FIELDS = ("reasoning_content", "reasoning")  # depending on the server
-RESENT_FIELDS = (*REASONING_FIELDS, "reasoning_details")  # some servers require them with the tool calls
+RESENT_FIELDS = (*REASONING_FIELDS, "reasoning_details")  # required by some servers
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
@@ -102,7 +102,7 @@ class ChatCompletionsModel(HttpModel):
                 for tool in request.tools
             ]
         if request.schema is not None:
-            if "response_format" in unsupported_params:  # the server only knows "any JSON", so the prompt says which
+            if "response_format" in unsupported_params:  # so the prompt says which JSON
                 body["response_format"] = {"type": "json_object"}
                 instruction = "Answer with JSON of this schema: " + json.dumps(request.schema)
                 messages.insert(0, {"role": "system", "content": instruction})
@@ -112,7 +112,7 @@ class ChatCompletionsModel(HttpModel):
         return body
 
     def rejected_param(self, error: str, body: Mapping[str, Any]) -> str:
-        # An error about "max_tokens" may recommend "max_completion_tokens", so only parameters in the body count.
+        # Only parameters in the body count: an error may recommend another.
         named = re.search(r'"param": ?"(\w+)', error)
         suspects = [named.group(1)] if named else []
         known = (*LIMIT_FIELDS, "temperature", self.endpoint.seed_field, "reasoning_effort", "response_format")
@@ -173,7 +173,7 @@ class ChatCompletionsModel(HttpModel):
 
 
 def is_strict_schema(schema: object) -> bool:
-    """Whether a schema fits strict decoding: every property required, and no others allowed."""
+    """Whether every property is required, and no others are allowed."""
     if isinstance(schema, list):
         return all(is_strict_schema(item) for item in cast("list[object]", schema))
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Sends one HTTP request and returns its response. All models of an event loop share one pool of connections."""
+"""Sends an HTTP request, over connections that all models of an event loop share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import aiohttp
 from upskill.errors import UpskillError
 from upskill.models.endpoints import is_loopback
 
-MAX_CONNECTIONS = 1024  # sockets in total; an endpoint's limiter decides how many of them it gets
+MAX_CONNECTIONS = 1024  # sockets in total
 CONNECT_TIMEOUT = 15.0  # seconds
 MAX_BODY = 32 * 1024 * 1024  # bytes; no model's response comes near it
 
@@ -40,7 +40,7 @@ class Timeouts:
 
 
 class TransportError(UpskillError):
-    """No complete response: not connected, disconnected after the request was sent, timed out, or too large."""
+    """There is no complete response."""
 
     def __init__(self, message: str, kind: Literal["connect", "disconnect", "timeout", "too large"]) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class TransportError(UpskillError):
 
 
 class Transport:
-    """The connections of one event loop, with a count of their users: the last to release them closes them."""
+    """The connections of one event loop. The last to release them closes them."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -115,7 +115,7 @@ class Transport:
 
 
 def _transport_error(error: Exception) -> TransportError:
-    """The error in words of ours: those of aiohttp can hold the URL, and so the password of a proxy."""
+    """The error in our words: those of aiohttp can hold the password of a proxy."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             cause = "the server's certificate is not trusted (SSL_CERT_FILE can name a file of others)"
@@ -127,7 +127,7 @@ def _transport_error(error: Exception) -> TransportError:
             cause = f"the proxy answered {error.status}"
         case aiohttp.InvalidURL():
             cause = "not a URL that can be asked"
-        case ValueError():  # another malformed URL, or a line break in a header, which is not quoted
+        case ValueError():  # of a URL or a header, which is not quoted
             cause = str(error)
         case aiohttp.ClientResponseError():
             return TransportError(f"the connection was cut before the answer ended: {error.message}", "disconnect")
@@ -157,7 +157,7 @@ def trusted_certificates() -> ssl.SSLContext:
             raise TransportError(f"no connection: SSL_CERT_FILE is {named}: {error.strerror}", "connect") from None
     context = ssl.create_default_context()
     if bundle := next((path for path in BUNDLES if Path(path).is_file()), None):
-        context.load_verify_locations(bundle)  # a Python from elsewhere may look for them in another place
+        context.load_verify_locations(bundle)  # a Python from elsewhere may miss it
     return context
 
 
