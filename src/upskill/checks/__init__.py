@@ -1,19 +1,12 @@
 """A Check looks at the evidence of one trial and returns a Finding: passed or failed, with a reason.
 
 A check's fields are what a suite file may say; its first field is the short form: `- contains: hello`. Checks are made
-in the order of the suite, so that `extract` can put code into a file for those that follow. Kinds:
+in the order of the suite, so that `extract` can put code into a file for those that follow.
 
-- of the answer: `contains`, `contains_any`, `not_contains`, `equals`, `starts_with`, `regex`, `not_regex`,
-  `min_length`, `max_length`, `json_schema`, `judge` (a model grades it)
-- of the files that were left: `file_exists`, `file_contains`, `file_matches`, `file_json_schema`, `extract`,
-  `compiles`, `command`, `python`
-- of a CUDA kernel (`kernel`, all of them in one): `kernel_compiles`, `kernel_resources`, `kernel_project`,
-  `kernel_correct`, `kernel_faster`
-- of what was done: `tool_called`, `tool_not_called`, `max_turns`, `skill_activated`, `resource_read`
-
-`answer`, `judge`, `json_schema`, `files`, `extract`, `tools` (what was done), `programs` and `kernel` hold them. They
-share `texts` (texts and patterns, as a suite writes them), `denial` (mentions that an answer denies) and `workspace`
-(the files an agent left, and where a check works in the sandbox).
+Kinds: `answer` (its text), `json_schema`, `judge` (a model grades it), `files` (that were left), `extract` (code into
+a file), `programs` (run on what was left), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts` (as a
+suite writes them), `denial` (mentions that an answer denies) and `workspace` (what an agent left, and a folder for
+checks).
 """
 
 from __future__ import annotations

@@ -40,10 +40,35 @@ def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"not a JSON schema: {error.message}") from error
     except RecursionError as error:
         raise ValueError("not a JSON schema: it is nested too deeply") from error
-    if (lost := _lost_reference(schema)) is not None:
-        raise ValueError(f"not a JSON schema: {lost!r} leads nowhere")
-    _check_patterns(schema)
+    resolver = Registry[Any]().with_resource("", DRAFT202012.create_resource(schema)).resolver()
+    for part in _mappings(schema, skip_ids=True):
+        if isinstance(part.get("$ref"), str):
+            try:
+                resolver.lookup(part["$ref"])
+            except Unresolvable as error:
+                raise ValueError(f"not a JSON schema: {part['$ref']!r} leads nowhere") from error
+    keywords: set[str] = set()
+    for part in _mappings(schema):
+        keywords |= set(part)
+        own = [part["pattern"]] if isinstance(part.get("pattern"), str) else []
+        for pattern in [*own, *(as_mapping(part.get("patternProperties")) or {})]:
+            compiles(pattern)
+    if {"patternProperties", "unevaluatedProperties"} <= keywords:
+        raise ValueError("patternProperties with unevaluatedProperties may take for ever; use additionalProperties")
     return schema
+
+
+def _mappings(schema: object, *, skip_ids: bool = False) -> Iterator[dict[str, Any]]:
+    """Every object in a schema; `skip_ids` leaves out those that have an address of their own."""
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        mapping = as_mapping(value)
+        if mapping and "$id" in mapping and skip_ids:  # references below count from there; jsonschema follows them
+            continue
+        if mapping:
+            yield mapping
+        waiting += mapping.values() if mapping else as_list(value) or []
 
 
 Schema = Annotated[dict[str, Any], AfterValidator(_is_a_schema)]
@@ -85,46 +110,6 @@ async def _compare(what: str, text: str, schema: dict[str, Any]) -> Finding:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a value that JSON has")
-
-
-# Schemas as a suite writes them.
-
-
-def _lost_reference(schema: dict[str, Any]) -> str | None:
-    """The first `$ref` that leads out of the schema or to nothing in it."""
-    resolver = Registry[Any]().with_resource("", DRAFT202012.create_resource(schema)).resolver()
-    for part in _mappings(schema, skip_ids=True):
-        if isinstance(part.get("$ref"), str):
-            try:
-                resolver.lookup(part["$ref"])
-            except Unresolvable:
-                return part["$ref"]
-    return None
-
-
-def _check_patterns(schema: dict[str, Any]) -> None:
-    """Refuse patterns that cannot be looked for within a time limit."""
-    parts = list(_mappings(schema))
-    for part in parts:
-        if isinstance(part.get("pattern"), str):
-            compiles(part["pattern"])
-        for pattern in as_mapping(part.get("patternProperties")) or {}:
-            compiles(pattern)
-    if {"patternProperties", "unevaluatedProperties"} <= {name for part in parts for name in part}:
-        raise ValueError("patternProperties with unevaluatedProperties may take for ever; use additionalProperties")
-
-
-def _mappings(schema: object, *, skip_ids: bool = False) -> Iterator[dict[str, Any]]:
-    """Every object in a schema; `skip_ids` leaves out those that have an address of their own."""
-    waiting = [schema]
-    while waiting:
-        value = waiting.pop()
-        mapping = as_mapping(value)
-        if mapping and "$id" in mapping and skip_ids:  # references below count from there; jsonschema follows them
-            continue
-        if mapping:
-            yield mapping
-        waiting += mapping.values() if mapping else as_list(value) or []
 
 
 # Validation within a time limit.

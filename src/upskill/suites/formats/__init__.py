@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from itertools import count
 from typing import Any
 
 from upskill.checks import read_checks
@@ -207,7 +208,7 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     notes.title = form.title
     cases: list[dict[str, Any]] = []
     problems: list[UsageError] = []
-    ids: dict[str, int] = {}
+    ids: set[str] = set()
     hashes: set[str] = set()
     for draft in form.cases(source):
         notes.cases_read += 1
@@ -225,9 +226,9 @@ def convert(name: str, source: Source) -> dict[str, Any]:
             continue
         hashes.add(hashed)
         if draft.id is not None and draft.id in ids:
-            case["id"] = _next_id(draft.id, ids)
+            case["id"] = next(name for number in count(2) if (name := f"{draft.id}-{number}") not in ids)
             notes.change(f"id {draft.id!r} is there more than once: numbered")
-        ids[str(case.get("id"))] = 1
+        ids.add(str(case.get("id")))
         cases.append(case)
         notes.keep(draft.metadata)
         notes.carried.update(next(iter(check)) for check in case["checks"])
@@ -279,13 +280,6 @@ def _usable_id(value: object) -> str | None:
         return None
     text = " ".join(str(value).split())[:MAX_ID]
     return text if text.isprintable() and text else None
-
-
-def _next_id(text: str, ids: dict[str, int]) -> str:
-    while f"{text}-{ids[text] + 1}" in ids:
-        ids[text] += 1
-    ids[text] += 1
-    return f"{text}-{ids[text]}"
 
 
 def place_of(number: int, case: dict[str, Any]) -> str:
