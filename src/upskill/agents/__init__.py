@@ -42,12 +42,12 @@ SYSTEM = "You are a helpful assistant. Do exactly what the user asks."
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """When an agent in a sandbox is stopped: turns of the model, tokens in all, seconds in all."""
+    """When an agent in a sandbox is stopped."""
 
     turns: int = 20
     tokens: int | None = None
     seconds: float = 600.0
-    until_activated: bool = False  # or when the skill under test is opened, if the agent can be stopped there
+    until_activated: bool = False  # or when the skill under test is opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Task:
 
     @property
     def offered_skills(self) -> tuple[Skill, ...]:
-        """Every skill of the catalog, sorted by name, so that its position gives nothing away."""
+        """Sorted by name, so that a position gives nothing away."""
         return tuple(sorted((*self.distractors, *((self.skill,) if self.skill else ())), key=lambda skill: skill.name))
 
 
@@ -101,7 +101,7 @@ class Agent(Protocol):
 
 @runtime_checkable
 class ExternalAgent(Protocol):
-    """A program of its own. It asks its model itself, so replies are neither cached nor taken from the cache."""
+    """A program that asks its model itself, so its replies are not cached."""
 
     @property
     def version(self) -> str:
@@ -114,7 +114,7 @@ class ExternalAgent(Protocol):
 
 
 def skill_files(skills: Iterable[Skill], folder: str) -> tuple[dict[str, bytes], frozenset[str]]:
-    """The files of these skills that a student may see, by their path in `folder`, and which of them are executable."""
+    """The files that a student may see, by their path in `folder`, and which of them are executable."""
     files: dict[str, bytes] = {}
     runnable: set[str] = set()
     for skill in skills:

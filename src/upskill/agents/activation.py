@@ -1,4 +1,4 @@
-"""Which skills an agent saw: whether it opened one that it was offered, and whether it saw one that it must not see.
+"""Which skills an agent saw: one that it was offered, or one that it must not see.
 
 In a sandbox, every trial with a skill gets a copy of it with a canary of its own: a word that is nowhere else. The
 canary of another trial, or a tool that shows the folder of the skill under test in an arm without it, means that the
@@ -36,12 +36,12 @@ def activated(trace: Trace, skill: str, canary: str = "") -> bool:
 
 
 def without_openings(steps: Iterable[Step], skill: str) -> list[Step]:
-    """Steps without those that open a skill, which only one arm can take: what is left can decide an outcome."""
+    """Steps that both arms can take, so that they can decide an outcome."""
     return [step for step in steps if step.tool not in SKILL_TOOLS and not (skill and _opens(step, skill))]
 
 
 def resources_read(trace: Trace, skill: str) -> list[str]:
-    """The files of the skill, other than SKILL.md, that successful tool calls named, in order."""
+    """Files other than SKILL.md that successful tool calls named."""
     path = re.compile(rf"skills/{re.escape(skill)}/([\w./-]*\w)")
     texts = [_arguments_text(step) for step in trace.calls if step.status != "error"]
     names = dict.fromkeys(name for text in texts for name in path.findall(text))
@@ -62,7 +62,7 @@ def _arguments_text(step: Step) -> str:
 
 
 def canary_for(key: str) -> str:
-    """The canary of the trial with this key: always the same one, so that a resumed run sends the same requests."""
+    """Always the same for a trial, so that a resumed run sends the same requests."""
     return CANARY + digest_text(f"canary of {key}")[:CANARY_DIGITS]
 
 

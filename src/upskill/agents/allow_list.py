@@ -24,7 +24,7 @@ def _names(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """What passes in one wire format. `tools` has the fields of each type of tool; the first is the default type."""
+    """What passes in one wire format. `tools` has the fields of each type; the first is the default."""
 
     fields: frozenset[str]
     tools: Mapping[str, frozenset[str]]
@@ -197,7 +197,7 @@ class RequestFilter:
         return [value for value in values if isinstance(value, str) and value in known]
 
     def _content(self, value: Any) -> Any:
-        """Messages, and the blocks of their content and of results in it, but not the arguments of tools."""
+        """Messages and the blocks in them, but not the arguments of tools."""
         if (items := as_list(value)) is not None:
             return [self._content(item) for item in items if self._is_content(item)]
         if (block := as_mapping(value)) is None:
@@ -239,7 +239,7 @@ def _tool_name(tool: Mapping[str, Any]) -> str:
 
 
 def points_outside(value: object) -> bool:
-    """Whether the provider would fetch a part of this content from elsewhere: a URL, or a file that it keeps."""
+    """Whether the provider would fetch a part of this content: from a URL, or a file that it keeps."""
     if (items := as_list(value)) is not None:
         return any(map(points_outside, items))
     if (block := as_mapping(value)) is None:

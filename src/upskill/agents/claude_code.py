@@ -1,4 +1,4 @@
-"""`claude-code`: Anthropic's Claude Code as a student, through `claude --print`. It only speaks the messages API."""
+"""`claude-code`: through `claude --print`. It only speaks the messages API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClaudeCode(ProgramAgent):
         return "messages"
 
     def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
-        """The person's own login, in the files of Claude Code 2.1; never tried with a real account."""
+        """In the files of Claude Code 2.1; never tried with a real account."""
         stored = read_json(self.spec.folder_in() / ".credentials.json")
         token = os.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or str(
             dict_or_empty(stored.get("claudeAiOauth")).get("accessToken") or ""

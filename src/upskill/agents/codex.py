@@ -1,4 +1,4 @@
-"""`codex`: OpenAI's Codex CLI as a student, through `codex exec --json`. It only speaks the Responses API."""
+"""`codex`: through `codex exec --json`. It only speaks the Responses API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 OPENAI, CHATGPT = "https://api.openai.com/v1", "https://chatgpt.com/backend-api/codex"
 # Endpoints that only have chat completions.
 CHAT_ONLY = ("together", "mistral", "deepseek", "gemini")
-# The sandbox is ours, so that of Codex is off, and so are its own skills and everything that uses the network.
+# Its own sandbox and skills are off, and so is everything that uses the network.
 SETTINGS = """\
 model_provider = "upskill"
 approval_policy = "never"
@@ -66,7 +66,7 @@ class Codex(ProgramAgent):
         return "responses"
 
     def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
-        """The person's own login, with the files and headers of Codex 0.166; never tried with a real account."""
+        """With the files and headers of Codex 0.166; never tried with a real account."""
         login = read_json(self.spec.folder_in() / "auth.json")
         tokens = dict_or_empty(login.get("tokens"))
         key = os.environ.get("CODEX_API_KEY") or str(login.get("OPENAI_API_KEY") or "")

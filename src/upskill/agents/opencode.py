@@ -1,4 +1,4 @@
-"""`opencode`: opencode as a student, through `opencode run --format json`, with any model that has an API."""
+"""`opencode`: through `opencode run --format json`, with any model that has an API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real agent program as a student: found on this machine, mounted read-only in the sandbox, and run to its end there.
+"""A real agent program as a student: mounted read-only in the sandbox, and run to its end there.
 
 Its home folder has the skills on offer and settings of ours, nothing of the person's. Its only way out is the proxy.
 """
@@ -35,7 +35,7 @@ STOP_REASONS: dict[str, Stop] = {  # in the words of the programs
     "model_context_window_exceeded": "context",
     "content-filter": "refusal",
 }
-PLACEHOLDER_KEY = "upskill-has-the-key"  # programs refuse to start without a key; this one is good for nothing
+PLACEHOLDER_KEY = "upskill-has-the-key"  # programs refuse to start without a key
 EXECUTABLE_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, macOS, macOS for both processors
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")  # in every sandbox
 CPU_PER_SECOND = 4  # seconds of processor time for each second that a trial may take
@@ -61,7 +61,7 @@ class Program:
 
 
 class ProgramAgent(ABC):
-    """What all programs share. A kind knows the API of its model, its settings, and its command line."""
+    """What all programs share."""
 
     needs_sandbox: ClassVar[bool] = True
     spec: ClassVar[AgentSpec]
@@ -74,7 +74,7 @@ class ProgramAgent(ABC):
 
     @abstractmethod
     def wire_for(self, address: Address) -> Wire:
-        """The API that this program would use with a model; UsageError if there is none that both have."""
+        """The API that both have; UsageError if there is none."""
 
     @abstractmethod
     def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream: ...
@@ -102,7 +102,7 @@ class ProgramAgent(ABC):
         self.extra_mounts()
 
     def setup(self, task: Task) -> Setup:
-        with create_server(("127.0.0.1", 0)) as probe:  # free on the host, too: not every sandbox has its own loopback
+        with create_server(("127.0.0.1", 0)) as probe:  # some sandboxes share our loopback
             port = probe.getsockname()[1]
         files, runnable = skill_files(task.offered_skills, self.spec.user_skills)
         return Setup(
@@ -191,7 +191,7 @@ class ProgramAgent(ABC):
 
 
 def find_program(name: str, install: str) -> Program:
-    """The program of this name on the PATH: an executable, or a script for node with the packages around it."""
+    """An executable on the PATH, or a script for node with the packages around it."""
     program = shutil.which(name)
     if program is None:
         raise UsageError(

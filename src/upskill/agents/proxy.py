@@ -1,4 +1,4 @@
-"""The proxy is an agent program's only way out of its sandbox: to the API of the model under test, and nowhere else.
+"""The proxy is a program's only way out of its sandbox: to the API of the model under test.
 
 Requests are forwarded with the real key, which never enters the sandbox; answers are streamed back, metered and
 entered in the ledger. The bounds of the trial are enforced here.
@@ -50,9 +50,9 @@ MAX_BODY_BYTES = 16 * 1024 * 1024  # bytes
 MAX_CONCURRENT = 16  # requests; each is held in memory, and a student may send any number
 READ_TIMEOUT = 600.0  # seconds between two chunks of an answer
 FATAL_STATUSES = (401, 403, 404)
-# What the request is to blame for. The agent's own pass once its first has; the student's commands can send others.
+# The request is to blame. After the first answer it is not the agent's own, but one of the student's commands.
 REQUEST_STATUSES = (400, 404, 405, 406, 411, 413, 414, 415, 422, 431)
-READ_EVENTS = (b'"usage"', b'"error"', b'"refusal"', b'"content_filter"')  # what the events that are read contain
+READ_EVENTS = (b'"usage"', b'"error"', b'"refusal"', b'"content_filter"')  # other events are not read
 MAX_PLAIN_BYTES = 16 * 1024 * 1024  # of an answer that is not a stream
 
 
@@ -71,7 +71,7 @@ class Upstream:
 
 
 def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-    """The API of a model with a key or a base URL. A missing key is reported when the model is opened."""
+    """A missing key is reported when the model is opened."""
     if address.provider == "anthropic":
         name, key = "ANTHROPIC_API_KEY", keys.get("ANTHROPIC_API_KEY", "").strip()
         base_url = messages_url(address.base_url or keys.get("ANTHROPIC_BASE_URL", "") or ANTHROPIC)
@@ -324,7 +324,7 @@ def _is_refusal(data: Mapping[str, Any]) -> bool:
 
 
 class UsageMeter:
-    """What became of one request; reads the usage from its answer, as one document or as a stream of events."""
+    """What became of one request, and its usage, from a document or a stream of events."""
 
     def __init__(self, wire: Wire, price: Price, body: Mapping[str, Any]) -> None:
         self.wire = wire

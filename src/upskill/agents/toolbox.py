@@ -1,4 +1,4 @@
-"""The toolbox: the catalog of skills that our own agent is offered, the tools it has in its sandbox, and their results.
+"""The toolbox: the catalog of skills that our own agent is offered, and its tools.
 
 Progressive disclosure, as in the Agent Skills guidance: name and description always, the body when the skill is
 activated, its other files only when they are read. A student's mistakes are results for the student.
@@ -93,7 +93,7 @@ class _ToolError(Exception):
 
 
 class Toolbox:
-    """The tools of one trial, each carried out by the method of its name; `skills` are in `folder` of the sandbox."""
+    """The tools of one trial, each carried out by the method of its name."""
 
     def __init__(self, sandbox: Sandbox, skills: Sequence[Skill], folder: str, max_result: int = MAX_RESULT) -> None:
         self.sandbox = sandbox

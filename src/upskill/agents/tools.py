@@ -39,7 +39,7 @@ CHARACTERS_PER_TOKEN = 2.5  # a safe lower estimate
 # Characters of the texts in a call, and tokens of the JSON around them. A model of 135M rambles on until it is stopped,
 # and a call that is cut off cannot be run.
 MAX_TEXT, MIN_TEXT, CALL_TOKENS = 600, 48, 40
-LOCAL_RESULT = 3_000  # characters of a result for a local model with tool calls of its own: reading takes it a while
+LOCAL_RESULT = 3_000  # characters, for a local model with tool calls: reading takes it a while
 OLD_RESULT = 160  # characters that are kept of an older result when the context is short
 INSTRUCTIONS = "Every turn is one call of one of these tools, as JSON:"
 
@@ -215,7 +215,7 @@ def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: i
 
 
 class ToolCalling:
-    """With the tool calls of the model's API. `max_result` is in characters; None means the usual number."""
+    """With the tool calls of the model's API."""
 
     def __init__(self, tools: tuple[Tool, ...], *, max_result: int | None = None) -> None:
         self.tools = tools
@@ -231,7 +231,7 @@ class ToolCalling:
         return Turn(reply.text, calls, reply.stop)
 
     def next_messages(self, reply: Reply, turn: Turn, steps: Sequence[Step]) -> list[Message]:
-        """The messages that continue the conversation: the model's turn, and the results of its calls."""
+        """The model's turn, and the results of its calls."""
         results = [
             Message("tool", step.output, call_id=call.id, is_error=step.status == "error")
             for call, step in zip(turn.calls, steps, strict=True)

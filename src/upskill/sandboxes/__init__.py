@@ -1,4 +1,4 @@
-"""A Sandbox is where the commands and files of one trial live. Nothing in it reaches out, and nothing outlives it.
+"""A Sandbox has the commands and files of one trial. Nothing reaches out, and nothing outlives it.
 
 Commands have no network, no home folder and no environment of the host, a read-only system and a private /tmp.
 
@@ -129,7 +129,7 @@ def format_size(count: float) -> str:
 
 
 class Capture:
-    """The output of a command: two streams under one limit, which is broken when more has come than is kept."""
+    """The output of a command: two streams under one limit."""
 
     def __init__(self, max_bytes: int, on_output: OnOutput | None = None) -> None:
         self.max_bytes = max_bytes
@@ -157,7 +157,7 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommand:
-    """A command as a sandbox starts it: `environment` has the variables of the sandbox and of this command."""
+    """A command as a sandbox starts it."""
 
     argv: list[str]
     limits: Limits
@@ -177,7 +177,7 @@ class Sandbox(ABC):
     shell: Sequence[str] = ("/bin/bash", "-c")  # runs a line of shell
 
     def __init__(self, setup: Setup) -> None:
-        self.proxy_socket: socket | None = None  # listens on the sandbox's loopback, if the setup asked for it
+        self.proxy_socket: socket | None = None  # on the sandbox's loopback
         self._setup = setup
         self._lock = asyncio.Lock()
         for target in setup.readonly_mounts:
@@ -245,7 +245,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def kill_processes(self) -> None:
-        """End every process that commands left behind, so that none can tamper with what follows."""
+        """End what commands left behind, so that none can tamper with what follows."""
 
     @abstractmethod
     async def stop(self) -> None: ...
@@ -345,7 +345,7 @@ class SandboxChoice:
         return {**asdict(self), "passed": list(self.passed), "refused": dict(self.refused)}
 
 
-# What every kind has to provide, each as a shell test. One command runs them all and prints the names of what holds.
+# What every kind has to provide, each as a shell test.
 PROPERTIES = {
     "system is read-only": "! touch /usr/.upskill /etc/.upskill 2>/dev/null",
     "home is hidden": '! { read -r _ <"$UPSKILL_HOST_FILE"; } 2>/dev/null',
@@ -366,7 +366,7 @@ OWN_VARIABLES = {
 
 
 async def probe(kind: SandboxBackend) -> tuple[str, ...]:
-    """Open a sandbox of this kind and test from inside what it protects; the properties that hold."""
+    """Test from inside what a kind protects; the properties that hold."""
     home = Path.home()
     foreign = "\n".join(sorted(set(os.environ) - OWN_VARIABLES)) or "UPSKILL"
     script = "".join(f"if {test}; then echo '{name}'; fi\n" for name, test in PROPERTIES.items())
@@ -395,7 +395,7 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
 
 
 def _start_time() -> str:
-    """When this process was started, according to /proc; without /proc a space, which matches anything."""
+    """When this process was started; without /proc a space, which matches anything."""
     with suppress(OSError):
         return Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     return " "
@@ -449,5 +449,5 @@ _CONTROLS = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last i
 
 
 def printable(text: str) -> str:
-    """Text that is safe to print: what a student wrote must not move the cursor or control the terminal."""
+    """Text that cannot move the cursor or control the terminal."""
     return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))

@@ -1,4 +1,4 @@
-"""Bubblewrap: a trial in namespaces of its own, on Linux, without being root and without a daemon.
+"""Bubblewrap: a trial in namespaces of its own, on Linux, without root or a daemon.
 
 One sandbox stays open for all commands of a trial, with a small supervisor (supervisor.sh) as its process 1. Workspace,
 home and /tmp are in memory and are reached through /proc: nothing of a trial is ever on the disk of the host.
@@ -168,7 +168,7 @@ def _start_bubblewrap(
 
 
 def shell_line(command: PreparedCommand, stdin: str = "") -> str:
-    """The command as the supervisor takes it: a line of shell that sets limits and becomes the command."""
+    """A line of shell for the supervisor that sets limits and becomes the command."""
     limits = command.limits
     kernel = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2] if part.isdigit())
     sizes = {
@@ -279,7 +279,7 @@ class BubblewrapSandbox(FolderSandbox):
         super().__init__(setup)
         self._user = unused_user()
         self._loop = asyncio.get_running_loop()
-        self._descriptors: dict[str, int] = {}  # pipes (control, status, output, error, info) and both processes
+        self._descriptors: dict[str, int] = {}  # pipes and both processes
         self._bwrap: subprocess.Popen[bytes] | None = None
         self._process_1 = 0  # its id on the host
         self._ended: asyncio.Future[None] = self._loop.create_future()  # once all processes are gone
@@ -384,7 +384,6 @@ class BubblewrapSandbox(FolderSandbox):
             await asyncio.sleep(0.001)
 
     async def _supervise(self, task: str, limits: Limits, capture: Capture) -> tuple[int, str]:
-        """Have the supervisor run it, under these limits. Its exit code, and which limit it broke, if any."""
         exit_code = self._exit_code = self._loop.create_future()
         self._capture = capture
         data = task.encode("utf-8", "surrogateescape")
@@ -413,7 +412,7 @@ class BubblewrapSandbox(FolderSandbox):
             self._kill()
             raise
         finally:
-            if exit_code.done():  # after Ctrl-C nobody asks for its exception, and asyncio would complain at exit
+            if exit_code.done():  # or asyncio complains at exit
                 exit_code.exception()
             self._capture = self._exit_code = None
             self._check_background()
@@ -445,7 +444,7 @@ class BubblewrapSandbox(FolderSandbox):
         return used
 
     def _exceeded_disk(self, before: int = 0) -> str:
-        """What was there before a command does not count against it: it may be the one that makes room again."""
+        """What was there before a command does not count: it may make room again."""
         limit = self._setup.limits.disk
         over = self._bytes_written() > max(limit, before)
         return f"wrote more than {format_size(limit)} in all" if over else ""

@@ -1,4 +1,4 @@
-"""Runs one command without namespaces, and leaves nothing of it behind. A program of its own, started by path.
+"""Runs one command without namespaces, and leaves nothing of it behind.
 
 `confine.py DESCRIPTOR` reads its task as JSON from there. It adopts the processes that the command leaves behind and
 kills them when the command ends, on SIGTERM, and when its parent dies. It is started without upskill's packages.
@@ -128,7 +128,7 @@ def descendants() -> list[int]:
 
 
 def kill_all(user: int | None) -> None:
-    """Kill until nothing is left. With a user of their own all are killed at once, so that no fork gets away."""
+    """With a user of their own all are killed at once, so that no fork gets away."""
     while True:
         if user is not None:
             helper = os.fork()

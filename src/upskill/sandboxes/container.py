@@ -1,4 +1,4 @@
-"""Container: a trial in a container of docker or podman. Experimental: its tests speak to a stand-in for the engine.
+"""Container: docker or podman. Experimental: its tests speak to a stand-in for the engine.
 
 One container stays open for all commands of a trial, and each command is an `exec` in it. Its process 1 ends with the
 client that we started, so no container outlives us; to end it early, the container is removed and not only the client.
@@ -135,7 +135,7 @@ class ContainerSandbox(Sandbox):
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if self._client is None or self._client.returncode is not None:
             raise SandboxError("the container has ended, so nothing can be run in it")
-        # By name only: the client reads the values from its environment, where no list of processes shows them.
+        # By name only: no list of processes shows the values in the client's environment.
         named = [word for name in command.environment for word in ("--env", name)]
         process = await asyncio.create_subprocess_exec(
             *(self._engine, "exec", "--interactive", "--workdir", WORKSPACE, *named, self._name, *command.argv),

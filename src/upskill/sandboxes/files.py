@@ -1,4 +1,4 @@
-"""A workspace from outside: the student's files, opened without falling for anything the student planted.
+"""A workspace from outside, opened without falling for anything the student planted.
 
 Each part of a path is opened on its own, relative to the folder before it and never through a link, and `..` is
 refused. So whatever is renamed or swapped meanwhile, no step can lead out.
@@ -23,7 +23,7 @@ from upskill.sandboxes import Entry, MiB, Sandbox, Setup
 
 
 def unused_user() -> int | None:
-    """A user id that nobody has, a different one each time. None if we are not root and remain who we are."""
+    """A user id that nobody has, a different one each time; None if we are not root."""
     if os.geteuid() != 0:
         return None
     first, _, count = (int(word) for word in Path("/proc/self/uid_map").read_text(encoding="utf-8").split()[:3])
@@ -43,7 +43,7 @@ MAX_DEPTH = 64
 
 
 class Folder:
-    """A folder held open. `root` is its path inside the sandbox; `owner` is the student's user id, if we are root."""
+    """A folder held open. `root` is its path inside; `owner` is the student's user id, if we are root."""
 
     def __init__(self, descriptor: int, root: str, owner: int | None = None) -> None:
         self.descriptor = descriptor
@@ -100,7 +100,7 @@ class Folder:
                 os.close(file)
 
     def write(self, path: str, content: str | bytes, *, executable: bool = False) -> None:
-        """Written under a temporary name and moved into place: what was there is replaced, never written into."""
+        """What was there is replaced, never written into."""
         data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         *folders, name = self._named(path)
         fresh = f".{secrets.token_hex(8)}.new"
@@ -207,7 +207,7 @@ def folder_size(path: Path) -> int:
 
 
 class FolderSandbox(Sandbox):
-    """A sandbox whose folders we hold open from outside, until it is stopped."""
+    """A sandbox whose folders we hold open from outside."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -244,7 +244,7 @@ class FolderSandbox(Sandbox):
 
 
 async def copy_in(sandbox: Sandbox, folder: Path, to: str = "") -> list[str]:
-    """Copy a folder of the host into the workspace, or to a path in there; the links and so on that were left out."""
+    """Copy a folder of the host in; the links and so on that were left out."""
     left_out: list[str] = []
     for path in sorted(folder.rglob("*")):  # noqa: ASYNC240 - a case brings a few small files
         name = path.relative_to(folder).as_posix()

@@ -1,4 +1,4 @@
-"""Landlock: a process gives up rights of its own, where there are no namespaces, as inside most containers.
+"""Landlock: a process gives up rights, where there are no namespaces, as inside most containers.
 
 Landlock protects files, the network and signals, and seccomp what Landlock does not cover. Each command is run by
 `confine.py`, which also ends what it leaves behind. The same without Landlock is `none`.

@@ -107,7 +107,7 @@ def wrap_in_confine(
 
 
 def wrap_in_shell(argv: list[str], limits: Limits) -> WrappedCommand:
-    """Run it under a shell that sets limits and kills the group, where there is no /proc and no prctl."""
+    """Under a shell that sets limits and kills the group, where there is no /proc and no prctl."""
     theirs, ours = os.pipe()
     script = SHELL.format(
         alive=theirs,
@@ -155,7 +155,7 @@ def process_tree(root: int) -> Iterator[int]:
 
 
 def usage_of(root: int) -> ProcessUsage:
-    """What a process and its descendants use. `cpu` includes ended processes once their parent has collected them."""
+    """`cpu` includes ended processes once their parent has collected them."""
     if not HAS_PROC:
         return _usage_from_ps(root)
     processes = memory = ticks = 0
@@ -187,7 +187,7 @@ def _read(path: str) -> str:
 
 
 def _anonymous_memory(process: int) -> int:
-    """Memory of a process that no file backs. Shared pages count for every process that has them."""
+    """Shared pages count for every process that has them."""
     total = 0
     for line in _read(f"/proc/{process}/status").splitlines():
         if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")):
@@ -196,7 +196,7 @@ def _anonymous_memory(process: int) -> int:
 
 
 def _proportional_memory(root: int) -> int:
-    """The same with shared pages divided up: exact but slow, so only computed if the sum is too large."""
+    """With shared pages divided up: exact but slow."""
     total = 0
     for process in process_tree(root):
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The system calls that a student does not get, as a seccomp filter: a small program that the kernel runs on each call.
+"""The system calls that a student does not get, as a seccomp filter.
 
 It is classic BPF: each instruction has eight bytes, jumps only go forward and count the instructions they skip. It sees
 the number of the call, the architecture, and the arguments as pairs of 32-bit halves, low half first.
