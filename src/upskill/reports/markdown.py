@@ -40,7 +40,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     for verdict in view.verdicts:
         yield _row(verdict)
     yield ""
-    if not evaluation.leaked and any(verdict.activity for verdict in view.verdicts):
+    if not evaluation.leaked and any(verdict.activated for verdict in view.verdicts):
         yield from _activity(view)
     for line in (*view.uneven_errors, *view.looks):
         yield f"> {_escape(line)}"
@@ -77,9 +77,9 @@ def _activity(view: RunView) -> Iterator[str]:
     yield f"| {' | '.join(heads)} | turns | tool calls | tool errors |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for verdict in view.verdicts:
-        if activity := verdict.activity:
-            lifts = (activity.offered_lift, activity.activated_lift, activity.not_activated_lift)
-            cells = [activity.activated, *lifts, verdict.turns, verdict.tool_calls, verdict.tool_errors]
+        if verdict.activated:
+            lifts = verdict.lifts.values()
+            cells = [verdict.activated, *lifts, verdict.turns, verdict.tool_calls, verdict.tool_errors]
             yield f"| {_escape(verdict.model)} | {' | '.join(cells)} |"
     yield ""
     yield ACTIVATION_CAVEAT

@@ -113,8 +113,8 @@ def bars(view: VerdictView, arms: dict[str, str]) -> RenderableType:
 def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[str, str]]:
     """What an agent that acts did: whether it activated the skill, what that was worth, turns and tool calls."""
     baseline, skill = view.verdict.baseline, view.verdict.skill
-    activation, activity = view.verdict.activation, view.activity
-    if activation is not None and activity is not None:
+    activation = view.verdict.activation
+    if activation is not None:
         low, high = (percent(bound) for bound in activation.interval)
         trials = counted(activation.trials, "trial")
         line = f"in {activation.activated} of {trials} ({percent(activation.rate)}, {low} to {high})"
@@ -122,11 +122,9 @@ def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[st
             line += f"; the {arms['baseline']} in {baseline.activated} of {baseline.scored}"
         yield "activated", line
         if view.verdict.lift is not None:
-            parts = [("activated", activity.activated_lift), ("not activated", activity.not_activated_lift)]
-            lifts = [f"{name} {lift}" for name, lift in parts if lift != UNKNOWN]
-            yield "lift", " · ".join([f"offered {activity.offered_lift}", *lifts])
+            yield "lift", " · ".join(f"{name} {lift}" for name, lift in view.lifts.items() if lift != UNKNOWN)
             yield "", ACTIVATION_CAVEAT
-    if activity is not None or baseline.tool_calls or skill.tool_calls:
+    if activation is not None or baseline.tool_calls or skill.tool_calls:
         yield "turns", f"{view.turns} per task · tool calls {view.tool_calls} · tool errors {view.tool_errors}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -18,6 +18,7 @@ from upskill.reports.numbers import UNKNOWN, percent
 from upskill.reports.terminal import bug_panel
 from upskill.reports.view import problems
 from upskill.runs.planning.plan import Plan
+from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.statistics import rounded
 from upskill.verdicts.trigger_metrics import QUANTITIES, TriggerMetrics
@@ -150,32 +151,20 @@ def _test_line(found: Improvement) -> str:
 
 def triggered_to_json(found: TriggerResult) -> dict[str, Any]:
     evaluation = found.evaluation
-    return _head_to_json(evaluation.plan, found.queries) | {
+    return _to_json(evaluation.plan, found.queries, [evaluation], found.spent) | {
         "run": evaluation.run.id,
         "models": [metrics.to_dict() for metrics in found.metrics],
         "requirements": json.requirements(found.rulings),
-        "errors": json.errors([evaluation]),
-        "bugs": json.bugs([evaluation]),
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
         "halted": evaluation.halted,
-        "warnings": evaluation.warnings,
-        "spent": _spent_to_json(found.spent),
-        "improvement": None,
     }
 
 
 def improvement_to_json(found: Improvement) -> dict[str, Any]:
     test = found.test
-    return _head_to_json(found.plan, found.queries) | {
+    return _to_json(found.plan, found.queries, found.evaluations, found.spent) | {
         "run": found.best.run,
-        "models": [],
-        "requirements": [],
-        "errors": json.errors(found.evaluations),
-        "bugs": json.bugs(found.evaluations),
-        "stopped": [],
         "halted": found.halted,
-        "warnings": list(dict.fromkeys(line for evaluation in found.evaluations for line in evaluation.warnings)),
-        "spent": _spent_to_json(found.spent),
         "improvement": {
             "improved": found.improved,
             "description": found.skill.description,
@@ -193,10 +182,11 @@ def improvement_to_json(found: Improvement) -> dict[str, Any]:
     }
 
 
-def _head_to_json(plan: Plan, queries: Queries) -> dict[str, Any]:
-    skill = plan.skill
+def _to_json(
+    plan: Plan, queries: Queries, evaluations: Sequence[Evaluation], spent: Mapping[str, tuple[int, float | None]]
+) -> dict[str, Any]:
     return {
-        "skill": {"name": skill.name, "description": skill.description, "fingerprint": skill.fingerprint},
+        "skill": {name: getattr(plan.skill, name) for name in ("name", "description", "fingerprint")},
         "agent": plan.agent,
         "with_skills": [other.name for other in plan.distractors],
         "queries": {
@@ -206,6 +196,14 @@ def _head_to_json(plan: Plan, queries: Queries) -> dict[str, Any]:
             **{part: len(queries.part(part)) for part in PARTS},
         },
         "runs": plan.runs,
+        "models": [],
+        "requirements": [],
+        "stopped": [],
+        "improvement": None,
+        "errors": json.errors(evaluations),
+        "bugs": json.bugs(evaluations),
+        "warnings": list(dict.fromkeys(line for evaluation in evaluations for line in evaluation.warnings)),
+        "spent": {role: {"tokens": tokens, "cost_usd": cost} for role, (tokens, cost) in spent.items()},
     }
 
 
@@ -219,7 +217,3 @@ def _attempt_to_json(attempt: DescriptionAttempt) -> dict[str, Any]:
         "train": attempt.train.to_dict() if attempt.train else None,
         "validation": attempt.validation.to_dict() if attempt.validation else None,
     }
-
-
-def _spent_to_json(spent: Mapping[str, tuple[int, float | None]]) -> dict[str, Any]:
-    return {role: {"tokens": tokens, "cost_usd": cost} for role, (tokens, cost) in spent.items()}

@@ -61,14 +61,6 @@ def arm_names(*, has_reference: bool) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ActivityView:
-    activated: str  # 3/5 (60%)
-    offered_lift: str
-    activated_lift: str
-    not_activated_lift: str
-
-
-@dataclass(frozen=True, slots=True)
 class VerdictView:
     """The verdict on one model as reports write it; a dash stands where a number does not exist."""
 
@@ -87,7 +79,8 @@ class VerdictView:
     turns: str
     tool_calls: str
     tool_errors: str
-    activity: ActivityView | None
+    activated: str  # 3/5 (60%); empty: nothing could be activated
+    lifts: dict[str, str]  # offered, activated, not activated
     causes: tuple[str, ...]  # why answers could not pass
     findings: tuple[str, ...]  # costs, controls, causes and advice
 
@@ -139,7 +132,7 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     costs = [arm.cost_usd for arm in both if arm.scored]
     known = [cost for cost in costs if cost is not None]
     has_reference = evaluation.plan.reference_skill is not None
-    causes = tuple(_causes(verdict, evaluation))
+    causes, activation = tuple(_causes(verdict, evaluation)), verdict.activation
     decision = LOOK_UP if verdict.reason == LOOK_UP else decision_in_words(verdict.decision, verdict.reason)
     return VerdictView(
         verdict=verdict,
@@ -157,24 +150,23 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
         turns=before_after(*(decimal(arm.turns) for arm in both)),
         tool_calls=before_after(*(decimal(arm.tool_calls) for arm in both)),
         tool_errors=before_after(*(percent(arm.tool_errors) for arm in both)),
-        activity=_view_activity(verdict),
+        activated=f"{activation.activated}/{activation.trials} ({percent(activation.rate)})" if activation else "",
+        lifts=_lifts(verdict),
         causes=causes,
         findings=(*_cost_and_controls(verdict, evaluation), *causes, *filter(None, [verdict.advice])),
     )
 
 
-def _view_activity(verdict: Verdict) -> ActivityView | None:
-    activation = verdict.activation
-    if activation is None:
-        return None
-    parts = (activation.where_activated, activation.where_not_activated)
-    activated_lift, not_activated_lift = (lift_in_points(part.lift, part.interval, part.pairs) for part in parts)
-    return ActivityView(
-        activated=f"{activation.activated}/{activation.trials} ({percent(activation.rate)})",
-        offered_lift=lift_in_points(verdict.lift, verdict.interval, verdict.pairs),
-        activated_lift=activated_lift,
-        not_activated_lift=not_activated_lift,
-    )
+def _lifts(verdict: Verdict) -> dict[str, str]:
+    """The lift of all who were offered the skill, and of those who activated it or did not."""
+    lifts = {"offered": lift_in_points(verdict.lift, verdict.interval, verdict.pairs)}
+    if activation := verdict.activation:
+        for name, part in (
+            ("activated", activation.where_activated),
+            ("not activated", activation.where_not_activated),
+        ):
+            lifts[name] = lift_in_points(part.lift, part.interval, part.pairs)
+    return lifts
 
 
 def describe_leak(trial: Trial, reason: str) -> str:

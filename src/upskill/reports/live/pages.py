@@ -146,7 +146,6 @@ def _stored(store: Store, run: str) -> Run | None:
 def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:
     """The versions of the latest runs, oldest first, with what was last reported of each model; None: no such skill."""
     versions: dict[str, dict[str, Any]] = {}
-    reported: dict[tuple[str, str], Mapping[str, Any]] = {}
     known: dict[str, tuple[dict[str, Any], Run]] = {}
     latest = list(islice(store.runs(name, newest_first=True), MAX_RUNS))
     for run in reversed(latest):
@@ -160,6 +159,8 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         known[run.id] = (version, run)
     if not versions:
         return None
+    numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
+    lifts: dict[tuple[str, int], Mapping[str, Any]] = {}  # by model and then by version, to be read downwards
     for look in reversed(store.latest_looks(name, MAX_LOOKS)):
         if look.run not in known or not look.verdict:
             continue
@@ -169,17 +170,10 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
             continue  # what was said of all of a suite stands
         source = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
         version["verdicts"][look.model] = verdict_row(look.verdict) | source
-        reported[version["hash"], look.model] = look.verdict
-    numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
-    by_hash = {version["hash"]: version for version in versions.values()}
-    # By model, and then by version: what became of it is read downwards.
-    rows = sorted(reported.items(), key=lambda row: (row[0][1], numbers[row[0][0]]))
-    lifts = [
-        dict(verdict) | {"model": f"v{numbers[version]} {model}"}
-        for (version, model), verdict in rows
-        if not by_hash[version]["verdicts"][model]["of"]  # over a reference skill, or on a part, it is another thing
-    ]
-    document = {"skill": {"name": name}, "models": lifts[-MAX_IN_PICTURE:]}
+        if not limits:  # over a reference skill, or on a part, a lift is another thing
+            number = numbers[version["hash"]]
+            lifts[look.model, number] = {**look.verdict, "model": f"v{number} {look.model}"}
+    document = {"skill": {"name": name}, "models": [lifts[key] for key in sorted(lifts)][-MAX_IN_PICTURE:]}
     options = PictureOptions(style=False, heading=False, width=max(WIDTHS[0], min(width, WIDTHS[1])))
     return {
         "name": name,
