@@ -1,7 +1,4 @@
-"""`upskill completion`: a script for the shell, and what can be typed after an option.
-
-What a command needs to know for that is imported when the person asks: completing has to be quick.
-"""
+"""`upskill completion`: a script for the shell, and what can be typed after an option."""
 
 from __future__ import annotations
 
@@ -14,6 +11,15 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from upskill.cli.help import Command
 from upskill.installation import DISTRIBUTION
+from upskill.models.addresses import ALIASES
+from upskill.models.addresses import COMMANDS as AGENT_COMMANDS
+from upskill.models.endpoints import ENDPOINTS
+from upskill.runs.stores import find_store
+from upskill.settings import Settings
+from upskill.skills import Skill
+from upskill.skills.agent_specs import REAL_AGENTS
+from upskill.skills.install import TARGETS
+from upskill.suites import Suite
 
 if TYPE_CHECKING:
     from upskill.runs.planning.stored_plan import StoredCase
@@ -61,31 +67,13 @@ def _completer(values: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 
 def _models(_: click.Context) -> Iterable[str]:
-    from upskill.models.addresses import ALIASES  # noqa: PLC0415
-    from upskill.models.addresses import COMMANDS as AGENT_COMMANDS  # noqa: PLC0415
     from upskill.models.embedded.local_models import LOCAL_MODELS  # noqa: PLC0415
-    from upskill.models.endpoints import ENDPOINTS  # noqa: PLC0415
 
     embedded = (f"local:{name}" for name in LOCAL_MODELS)
     return ("local", *embedded, *ALIASES, *AGENT_COMMANDS, "anthropic:", *(f"{name}:" for name in ENDPOINTS))
 
 
-def _targets(_: click.Context) -> Iterable[str]:
-    from upskill.skills.install import TARGETS  # noqa: PLC0415
-
-    return TARGETS
-
-
-def _agents(_: click.Context) -> Iterable[str]:
-    from upskill.skills.agent_specs import REAL_AGENTS  # noqa: PLC0415
-
-    return ("chat", "tools", *REAL_AGENTS.split(", "))
-
-
 def _runs(context: click.Context) -> Iterable[str]:
-    from upskill.runs.stores import find_store  # noqa: PLC0415
-    from upskill.settings import Settings  # noqa: PLC0415
-
     yield "last"
     if store := find_store(context.params.get("store") or Settings.load().store):
         with store:
@@ -94,9 +82,6 @@ def _runs(context: click.Context) -> Iterable[str]:
 
 def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
     """Of the run, or of the suite, that stands earlier on the line."""
-    from upskill.runs.stores import find_store  # noqa: PLC0415
-    from upskill.settings import Settings  # noqa: PLC0415
-
     values = context.params
     arguments = {each.name or "" for each in context.command.params if isinstance(each, click.Argument)}
     # With an option whose value is still to be typed, click has not told the words of the line apart yet.
@@ -107,14 +92,13 @@ def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
             return []
         with store:
             return store.run(first).plan.suite.cases
-    from upskill.skills import Skill  # noqa: PLC0415
-    from upskill.suites import Suite  # noqa: PLC0415
-
     suite = Suite.load(values["tests"]) if values.get("tests") else Suite.of(Skill.load(first))
     return suite.cases if suite else []
 
 
-complete_models, complete_targets, complete_agents, complete_runs = map(_completer, (_models, _targets, _agents, _runs))
+complete_models, complete_runs = _completer(_models), _completer(_runs)
+complete_targets = _completer(lambda _: TARGETS)
+complete_agents = _completer(lambda _: ("chat", "tools", *REAL_AGENTS.split(", ")))
 complete_cases = _completer(lambda context: (case.id for case in _known_cases(context)))
 complete_tags = _completer(lambda context: (tag for case in _known_cases(context) for tag in case.tags))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
@@ -17,11 +17,11 @@ from upskill.cli.options import click_options, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.options import option
 from upskill.plain import counted
+from upskill.reports import pictures
+from upskill.reports.json import to_dict
+from upskill.reports.pictures import PictureOptions, Unit
+from upskill.runs.results.evaluation import Evaluation, evaluation_of
 from upskill.runs.stores import Run
-
-if TYPE_CHECKING:
-    from upskill.reports.pictures import PictureOptions, Unit
-    from upskill.runs.results.evaluation import Evaluation
 
 # kind -> words in the name of a file that ask for it
 KINDS = {
@@ -118,10 +118,6 @@ def command(context: click.Context, **values: Any) -> None:
 
 
 def _draw(options: _Options) -> None:
-    from upskill.reports.json import to_dict  # noqa: PLC0415 - numpy comes with it
-    from upskill.reports.pictures import PictureOptions  # noqa: PLC0415
-    from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
-
     with open_run(options.store, options.run or "last") as (store, run):
         for model in options.models:
             if model not in run.models:
@@ -165,8 +161,6 @@ def _draw(options: _Options) -> None:
 def _picture(
     kind: str, document: Mapping[str, Any], evaluation: Evaluation, options: PictureOptions, by: Unit | None
 ) -> str:
-    from upskill.reports import pictures  # noqa: PLC0415
-
     if kind == "heat-map":
         models = {model["model"] for model in document["models"]}
         cells = pictures.cells_of(outcome for outcome in evaluation.outcomes if outcome.model in models)

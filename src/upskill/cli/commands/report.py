@@ -10,6 +10,9 @@ from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import open_run, store_option
+from upskill.reports import ReportContext
+from upskill.reports.html.page import render
+from upskill.runs.results.evaluation import evaluation_of, first_results
 
 
 @click.command("report", cls=Command)
@@ -26,10 +29,6 @@ def command(run: str, output: str | None, store: str | None) -> None:
     The file needs no network and no server, and can be sent to anybody. Answers can be marked right, wrong or odd in
     it. RUN is an id, the start of one, `last`, or `last~1` for the one before it.
     """
-    from upskill.reports import ReportContext  # noqa: PLC0415 - numpy comes with the rest
-    from upskill.reports.html.page import render  # noqa: PLC0415
-    from upskill.runs.results.evaluation import evaluation_of, first_results  # noqa: PLC0415
-
     with open_run(store, run) as (opened, found):
         file = output or re.sub(r"[^\w.-]+", "-", found.id) + ".html"
         if file != "-":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
+from rich.console import RenderableType
 from rich.text import Text
 
 from upskill.cli.console import note, show, show_json, write_file
@@ -14,12 +15,15 @@ from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError
 from upskill.plain import counted
+from upskill.reports.csv import render_rows
+from upskill.reports.layout import FittedTable
+from upskill.reports.numbers import before_after, percent, points
+from upskill.reports.terminal import bar
+from upskill.reports.view import arm_names
+from upskill.runs.results.evaluation import evaluation_of
+from upskill.runs.results.looks import limits_of, reported_verdicts
 from upskill.runs.stores import Run, Store
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.advice import INVALID, decision_in_words
 
 Metric = Literal["success", "tokens"]
 Document = Mapping[str, Any]  # a verdict as JSON has it
@@ -87,24 +91,14 @@ def command(
         show(*_bars(rows, metric))
 
 
-def _verdicts(store: Store, run: Run) -> list[Verdict]:
-    from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415
-
-    return evaluation_of(store, run).verdicts
-
-
 def _verdict_documents(store: Store, run: Run) -> list[Document]:
     """As they were reported; computed from every outcome only where that is not stored, or would be another today."""
-    from upskill.runs.results.looks import reported_verdicts  # noqa: PLC0415
-
     reported = reported_verdicts(store, run)
-    return [verdict.to_dict() for verdict in _verdicts(store, run)] if reported is None else reported
+    return [verdict.to_dict() for verdict in evaluation_of(store, run).verdicts] if reported is None else reported
 
 
 def _write_csv(store: Store, runs: Iterable[Run], models: Sequence[str], file: str) -> None:
-    from upskill.reports.csv import render_rows  # noqa: PLC0415 - numpy comes with it
-
-    every = ((run, verdict) for run in list(runs)[::-1] for verdict in _verdicts(store, run))
+    every = ((run, verdict) for run in list(runs)[::-1] for verdict in evaluation_of(store, run).verdicts)
     rows = [(run, verdict) for run, verdict in every if not models or verdict.model in models]
     if file == "-":
         click.echo(render_rows(rows), nl=False)
@@ -135,11 +129,6 @@ def _arms(verdict: Document) -> tuple[Document, Document]:
 
 
 def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
-    from upskill.reports.numbers import percent, points  # noqa: PLC0415
-    from upskill.reports.terminal import bar  # noqa: PLC0415
-    from upskill.reports.view import arm_names  # noqa: PLC0415
-    from upskill.verdicts.advice import INVALID, decision_in_words  # noqa: PLC0415
-
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     shown: list[Text] = []
     for run, verdict in rows:
@@ -171,10 +160,8 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     """Skills by models; a line for each pair of them where there are too many models for that."""
-    from upskill.reports.layout import FittedTable  # noqa: PLC0415
-
     # Later runs replace earlier ones, and those without limits what was run in part, or not with and without a skill.
-    by_part = sorted(rows, key=lambda row: not _limits(*row))
+    by_part = sorted(rows, key=lambda row: not limits_of(row[0], row[1]["decision"]))
     latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_part}
     skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
     cells = {pair: _cell(run, verdict, metric) for pair, (run, verdict) in latest.items()}
@@ -192,18 +179,10 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     return FittedTable(matrix, left=["Skill", *models], indent=0, narrow=narrow)
 
 
-def _limits(run: Run, verdict: Document) -> str:
-    from upskill.runs.results.looks import limits_of  # noqa: PLC0415
-
-    return limits_of(run, verdict["decision"])
-
-
 def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
-    from upskill.reports.numbers import before_after, percent, points  # noqa: PLC0415
-
     if verdict["reason"] == "isolation":
         return Text("INVALID", style="bold red")
-    limits = f", {limits}" if (limits := _limits(run, verdict)) else ""
+    limits = f", {limits}" if (limits := limits_of(run, verdict["decision"])) else ""
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
     lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""

@@ -16,8 +16,10 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Group
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
+from upskill.reports.trials import render_step
 from upskill.traces import Step
 from upskill.traces.formats import read_trace
+from upskill.traces.redaction.redact import redact, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_sessions, find_trace
 
 if TYPE_CHECKING:
@@ -47,8 +49,6 @@ def command() -> None:
 @json_option
 def list_command(agent: str, limit: int, as_json: bool) -> None:
     """List recent sessions of the agents installed here, latest first."""
-    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
-
     sessions = find_sessions(agent)
     rows: list[dict[str, Any]] = []
     for session in sessions[:limit]:
@@ -95,8 +95,6 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
 @json_option
 def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
     """Show what happened in a session, step by step, with secrets redacted."""
-    from upskill.traces.redaction.redact import redact_trace  # noqa: PLC0415
-
     redaction = redact_trace(read_trace(find_trace(source), format_))
     if as_json:
         show_json(to_dict(redaction))
@@ -138,8 +136,6 @@ def _plain_step(number: int, step: Step) -> dict[str, Any]:
 
 
 def _timeline(redaction: Redaction, max_lines: int | None) -> Iterator[RenderableType]:
-    from upskill.reports.trials import render_step  # noqa: PLC0415 - numpy comes with it
-
     trace = redaction.trace
     usage = trace.usage
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
