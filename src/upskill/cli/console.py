@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from upskill.errors import UsageError
+from upskill.sandboxes import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -55,8 +56,6 @@ class _Printable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         from rich.segment import Segment  # noqa: PLC0415
 
-        from upskill.sandboxes import printable  # noqa: PLC0415
-
         for text, style, control in console.render(self.part, options):
             yield Segment(text if control else printable(text), style, control)
 
@@ -92,8 +91,6 @@ def redirect_notes(writer: Callable[[str], None] | None) -> None:
 
 
 def note(text: str) -> None:
-    from upskill.sandboxes import printable  # noqa: PLC0415 - not needed to print help
-
     if _note_writers:
         _note_writers[-1](printable(text))
     else:

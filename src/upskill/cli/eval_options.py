@@ -148,7 +148,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
         return files if any(not file for _, file in files) else [("terminal", ""), *files]
 
     def check(self) -> None:
-        """Refuse what nobody could carry out, and what contradicts itself."""
         self.parse_requirements()
         self.open_executor()
         if self.resume and (flag := first_given({"--fresh": self.fresh, "log_runs=false": not self.keeps_runs})):
@@ -170,7 +169,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     @property
     def part_flag(self) -> str:
-        """The first of the flags given that choose cases."""
         flags = {"--case": self.cases, "--tag": self.tags, "--failed": self.failed, "--limit": self.limit}
         return first_given(flags)
 
@@ -207,7 +205,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     @property
     def watched(self) -> Watched:
-        """What a person edits, without what we write."""
         paths = [self.skill, self.tests, self.against, *self.with_skills]
         ours = [self.runs_folder, *(file for _, file in self.report_files if file)]
         return Watched(filter(None, paths), ours)

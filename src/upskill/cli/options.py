@@ -39,8 +39,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(kw_only=True)
 class OutputOptions:
-    """How a command talks to the person who runs it."""
-
     yes: bool = option(
         "-y", "--yes", default=False, help="Do not ask before spending more than confirm_above of the settings."
     )
@@ -80,12 +78,10 @@ class CommandOptions(CommonOptions, OutputOptions):
 
     @property
     def show_flags(self) -> str:
-        """What `upskill show` needs besides the id of a run."""
         return f" --store {shlex.quote(without_password(self.store))}" if self.store else ""
 
 
 def confirm_cost(options: CommandOptions, expected: CostEstimate, description: str = "") -> None:
-    """Say what is going to be spent, and ask before much is spent where a person can answer."""
     if options.max_cost is not None:
         expected.check_prices()
     high = expected.cost_usd[1]
@@ -196,7 +192,6 @@ def say_nothing_yet(what: str, next_step: str) -> None:
 
 @contextmanager
 def open_run(location: str | None, name: str) -> Generator[tuple[Store, Run]]:
-    """The store there (or of the settings), and its run of this name."""
     with open_existing_store(location) as store:
         yield store, find_run(store, name)
 

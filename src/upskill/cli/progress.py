@@ -97,7 +97,6 @@ class Display:
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """While a person is asked something, nothing is drawn over the question."""
         with self._lock:
             self._erase()
             yield

@@ -113,7 +113,6 @@ def _interval(verdict: Verdict) -> str:
 
 
 def attempt_line(attempt: Attempt) -> str:
-    """How a candidate fared on train cases, and whether it is kept."""
     if attempt.evaluation is None:
         return f"  (attempt {attempt.number}) {attempt.decision}: {attempt.note}"
     verdict = attempt.evaluation.verdicts[0]
@@ -125,7 +124,6 @@ def attempt_line(attempt: Attempt) -> str:
 
 
 def confirmation_line(found: Confirmation) -> str:
-    """What the one test at the end of a search says of all that was kept provisionally."""
     before = "older version" if found.only_not_worse or found.older_cases else "first draft"
     if found.decision == "confirmed":
         return f"  confirmed, {'not worse' if found.only_not_worse else 'better'} than the {before}: {found.summary}"

@@ -17,7 +17,6 @@ _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF],
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
-    """One suite per model: a test for every requirement, and one for every case in the skill arm."""
     root = ET.Element("testsuites", name=_clean(f"upskill {evaluation.plan.skill.name}"))
     for verdict in evaluation.verdicts:
         suite = ET.SubElement(root, "testsuite", name=_clean(verdict.model))

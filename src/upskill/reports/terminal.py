@@ -67,7 +67,6 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
 
 
 def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:
-    """That the arms of a run were not isolated, what shows it, and what to do."""
     trials, them = counted(len(leaks), "trial"), "it" if len(leaks) == 1 else "them"
     lines = [NOT_ISOLATED, f"{trials} saw or reached for a skill that was hidden from {them}:"]
     lines += [f"  {line}" for line in describe_leaks(leaks)]
@@ -111,7 +110,6 @@ def bars(view: VerdictView, arms: dict[str, str]) -> RenderableType:
 
 
 def _activity_rows(view: VerdictView, arms: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """What an agent that acts did: whether it activated the skill, what that was worth, turns and tool calls."""
     baseline, skill = view.verdict.baseline, view.verdict.skill
     activation = view.verdict.activation
     if activation is not None:
@@ -145,7 +143,6 @@ def _row(view: VerdictView) -> Iterator[Text]:
 
 
 def _cases(evaluation: Evaluation, names: dict[str, str], results: Iterable[Result]) -> Iterator[RenderableType]:
-    """Every case: how each arm did, run by run, and the last thing that was wrong with the skill."""
     arms, several = evaluation.plan.arms, len(evaluation.verdicts) > 1
     widths = {arm: max(len(names[arm]), evaluation.plan.runs) for arm in arms}
     yield Paragraph("  ".join([*(f"{names[arm]:<{widths[arm]}}" for arm in arms), "case"]), "bold")

@@ -59,7 +59,6 @@ def render_heading(
 
 
 def _sandbox(record: Mapping[str, Any]) -> str:
-    """Where the agents of a run acted, and what trying it out showed."""
     name, version = record["name"], record["version"]
     line = f"sandbox {version}" if version.startswith(name) else f"sandbox {name} ({version})"
     if not record.get("isolated", True):

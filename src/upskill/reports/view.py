@@ -184,7 +184,6 @@ def bug_heading(trials: int) -> str:
 
 
 def describe_bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
-    """That upskill has a bug, what shows it, and how to report it."""
     yield bug_heading(evaluation.bug_count)
     for message, trials in evaluation.bug_messages[:MAX_BUGS]:
         yield f"{printable(message)} ({counted(trials, 'trial')})"
@@ -197,7 +196,6 @@ def describe_bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
 
 
 def problems(evaluation: Evaluation) -> Iterator[str]:
-    """Arms that errored differently, models that were given up, errors, and trials that were not run."""
     yield from _uneven_errors(evaluation)
     for model, message in evaluation.stopped.items():
         yield f"{model} was given up: {message}"
@@ -248,7 +246,6 @@ def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
 
 
 def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
-    """That one arm errored more often than the other, and what the errors could hide."""
     for verdict in evaluation.verdicts:
         missing = verdict.missing
         if missing is None:
@@ -271,7 +268,6 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _looks(evaluation: Evaluation) -> Iterator[str]:
-    """Whether the run follows a registered plan, how often its cases were looked at before, and what was edited."""
     if plan := evaluation.registration:
         late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
         yield f"Follows the plan in {plan.path}, registered {plan.registered}{late}"
@@ -290,7 +286,6 @@ def _looks(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
-    """What a decision needs beyond the lift: money, and what the controls show."""
     has_reference = evaluation.plan.reference_skill is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
         names = ("in the baseline", "with the skill")
@@ -368,7 +363,6 @@ def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _splits(evaluation: Evaluation) -> Iterator[str]:
-    """The lift on the cases that nothing was tuned to, and on those that a search may have seen."""
     tuned_to, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     for model, verdict in held_out.items():
         if verdict.lift is None or tuned_to[model].lift is None:

@@ -78,7 +78,6 @@ def _run_before_last(store: Store) -> Run:
 
 
 def _sides(one: Run, two: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:
-    """What is compared with what: each model with itself, or the two that are named."""
     if len(models) > 2:
         raise UsageError(f"{len(models)} models cannot be compared with each other", "Name one or two with -m.")
     for run, named in ((one, models[:1]), (two, models[-1:])):

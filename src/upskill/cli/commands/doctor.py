@@ -262,7 +262,6 @@ def _look() -> Iterator[Row]:
 def _answers(
     local: list[Row], servers: list[Server], keys: list[Row], agents: list[Row], sandbox: Row
 ) -> Iterator[Row]:
-    """One line for each thing that a person wants to run."""
     runtime, weights = local[0], local[1:]
     embedded = ["local"] if runtime.state == "ok" and any(row.state == "ok" for row in weights) else []
     if runtime.state == "ok" and not embedded:

@@ -108,7 +108,6 @@ def _evaluate_loaded(
 
 
 def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledger: Ledger, seen: Seen) -> None:
-    """Evaluate again whenever a file is saved that makes other trials, until Ctrl-C."""
     from upskill.reports.comparison import summarize  # noqa: PLC0415 - rich, only where something is compared
     from upskill.runs.results.comparison import Side, compare  # noqa: PLC0415
 

@@ -16,6 +16,7 @@ from upskill.plain import counted
 from upskill.reports.exports import EXPORTS, Export, FileExport, StoredRun, file_name
 from upskill.runs.replay.replies import export_replies
 from upskill.runs.stores import Run, Store
+from upskill.traces.redaction.redact import describe_counts
 
 
 @click.command("export", cls=Command)
@@ -75,8 +76,6 @@ def _export(export: Export, run: StoredRun, place: str, *, quiet: bool) -> None:
 
 
 def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:
-    from upskill.traces.redaction.redact import describe_counts  # noqa: PLC0415 - compiles many patterns
-
     done = export_replies(store, run, file)
     if done.redacted:
         cases = ", ".join(list(done.redacted_cases)[:5]) + (", …" if len(done.redacted_cases) > 5 else "")

@@ -68,7 +68,6 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
 
 
 def _state(skill: Skill) -> str:
-    """That a generated skill is a draft or unproven; empty for every other."""
     try:
         return str(Provenance.of(skill).metadata.get("state", ""))
     except UsageError:  # someone else's file

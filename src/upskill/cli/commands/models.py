@@ -138,7 +138,6 @@ def remove_command(name: str) -> None:
 
 
 def _find(name: str) -> LocalModel:
-    """The row that a name means, with `local:` before it or not."""
     if not name.strip():
         raise UsageError("no model was named", "See the names with `upskill models`.")
     return find_local_model("" if name == "local" else name.removeprefix("local:"))

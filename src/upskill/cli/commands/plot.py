@@ -69,7 +69,6 @@ class _Options:
         return named[:1] or ["forest" if "baseline" in run.plan.arms else "bars"]
 
     def files(self, run: Run, kinds: Sequence[str]) -> list[str]:
-        """Where each kind goes; UsageError where it cannot be written, before anything is computed."""
         if self.output == "-":
             if len(kinds) > 1:
                 raise UsageError(f"{len(kinds)} pictures cannot all go to standard output", "Name a folder with -o.")

@@ -26,6 +26,7 @@ from upskill.runs.results.feedback import agreement_with_people
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill
+from upskill.traces.redaction.redact import redact
 from upskill.version import __version__
 
 PAGE = 40  # trials that are shown at a time
@@ -90,7 +91,6 @@ class _Options:
     as_json: bool
 
     def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
-        """The results that were asked for; UsageError for a case or a model that the run does not have."""
         for what, name, known in (("case", self.case, run.plan.suite.by_id), ("model", self.model, run.models)):
             if name is not None and name not in known:
                 raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
@@ -142,9 +142,6 @@ def _show_checks(store: Store, run: Run, options: _Options) -> None:
 
 
 def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:
-    """Everything that a report of a bug needs, and no secret."""
-    from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
-
     versions = f"upskill {__version__}, Python {platform.python_version()}, {platform.platform()}"
     bugs = [(trial, redact(error), redact(traceback)) for trial, error, traceback in store.bugs(run)]
     if as_json:

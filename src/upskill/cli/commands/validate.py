@@ -17,8 +17,6 @@ from upskill.skills.frontmatter import Problem
 
 @dataclass
 class Checked:
-    """A skill with what is wrong with it, and with its suite."""
-
     path: str
     problems: list[Problem]
     suite: list[Problem] = field(default_factory=list[Problem])

@@ -66,7 +66,6 @@ async def _serve(store: Store, port: int | None, run: str, *, browser: bool) -> 
 
 
 def _has_browser() -> bool:
-    """Whether somebody sits in front of this machine with a screen."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY") or not sys.stdout.isatty():
         return False
     if sys.platform == "darwin":

@@ -55,7 +55,6 @@ class StoredRun:
 
     @property
     def baseline(self) -> str:
-        """What the arm `baseline` is called: with `--against` it has the reference skill."""
         return "reference skill" if self.run.plan.reference_skill else "baseline"
 
     def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:

@@ -56,7 +56,6 @@ class _Log:
             _add(log, "header.json", self._header(spec))
 
     def _write_sample(self, log: ZipFile, result: Result) -> dict[str, Any]:
-        """Its summary, which the list of a log shows."""
         written = sample(self.source, result)
         self.samples += 1
         self.errored += result.passed is None
@@ -246,7 +245,6 @@ def add_usage(total: dict[str, dict[str, Any]], model: str, used: Mapping[str, A
 
 
 def _prompt_messages(source: StoredRun, result: Result, case: StoredCase) -> Iterator[dict[str, Any]]:
-    """What the student was told: the skill where it is in the prompt, and the task with its files."""
     plan = source.run.plan
     if plan.agent == "chat" and result.trial.arm == "skill":
         yield {"role": "system", "content": plan.skill.body}

@@ -25,8 +25,6 @@ METRICS = {"pass_rate": "+.2f", "time_seconds": "+.1f", "tokens": "+.0f"}  # how
 
 @dataclass
 class _Configuration:
-    """The scored trials with the skill, or without it."""
-
     metrics: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in METRICS})
     most_runs: int = 0
     passed: int = 0  # trials in which every expectation holds
@@ -181,7 +179,6 @@ def _write_run(folder: Path, source: StoredRun, result: Result) -> None:
 
 
 def _graded(result: Result) -> dict[str, Any]:
-    """A scored trial, as `benchmark.json` and `grading.json` have it."""
     passed, total = result.checks_passed
     return {
         "result": {

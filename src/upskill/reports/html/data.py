@@ -130,7 +130,6 @@ def _conclude_firing(metrics: TriggerMetrics, skill: str) -> str:
 
 
 def _firing_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
-    """The metrics of each model in a run of queries; none in a run of anything else."""
     cases = evaluation.run.plan.suite.cases
     if not cases or any(case.check_names != (FIRES,) for case in cases):
         return ()
@@ -199,7 +198,6 @@ def _activity(outcomes: Iterable[Outcome]) -> dict[str, int] | None:
 
 
 def _skill(evaluation: Evaluation) -> dict[str, Any]:
-    """The skill's text, each line with the evidence behind it; `recorded` says whether that is known at all."""
     skill = evaluation.plan.skill
     try:
         meta = Provenance.of(skill)

@@ -158,7 +158,6 @@ class Blocks:
 
     @property
     def index(self) -> dict[str, Any]:
-        """What the page has to know of all trials: their columns, and how many lie in each block."""
         columns: dict[str, Any] = {}
         for name, values in self.columns.items():
             if name in ("case", "model", "arm", "outcome", "cause"):

@@ -79,7 +79,6 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
 
 
 def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
-    """The verdicts that were last reported of a run, and whether they are what its trials say today."""
     looks = {look.model: look for look in store.looks_at(run.id)}
     current = {model: verdict for model, verdict in current_verdicts(store, run).items() if verdict}
     through = run.passed + run.failed + run.errored == run.trials

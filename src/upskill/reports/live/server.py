@@ -319,7 +319,6 @@ class Watcher:
         self._running = {run.id for run in self._store.latest_runs(MAX_RUNS) if self._store.is_claimed(run)}
 
     def _look(self) -> list[dict[str, Any]]:
-        """The runs that have changed, as the list of runs has them."""
         revision = self._store.revision()
         names = self._store.changed_runs(self._seen) if revision != self._seen else []
         gone = revision != self._seen and not names

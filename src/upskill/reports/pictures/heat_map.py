@@ -107,8 +107,6 @@ def _rate(row: _Row) -> float:
 
 
 class _Map:
-    """The rows of all models side by side, or, where that is too wide, of some models below those of others."""
-
     def __init__(self, drawing: Drawing, cases: list[str], models: list[str], arms: list[str], cells: Cells) -> None:
         self.drawing, self.cases, self.models, self.arms, self.cells = drawing, cases, models, arms, cells
         names = max((text_width(clean(case[:60]), SMALL) for case in cases), default=0)

@@ -18,7 +18,6 @@ Model = Mapping[str, Any]  # as `--json` has it under `models`
 
 
 def lift_forest(document: Mapping[str, Any], options: PictureOptions | None = None) -> str:
-    """The lift of every model with its interval and decision. A model without a pair has none, and says so."""
     return lift_by_group(f"Lift of {document['skill']['name']}", [("", document["models"])], options)
 
 

@@ -85,7 +85,6 @@ class Drawing:
         return self.options.width
 
     def heading(self, document: Mapping[str, Any], subtitle: str) -> None:
-        """The title, where the page has none of its own, what is shown, and whether none of it means anything."""
         if self.options.heading:
             for line in wrap(self.title, self.width, 15, bold=True)[:MAX_LINES]:
                 self.text(0, self.height + 16, line, size=15, bold=True)
@@ -152,7 +151,6 @@ class Drawing:
         self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **given)
 
     def _notes(self) -> None:
-        """What stands below the picture: names that did not fit into it, and what the options say."""
         for label, name in self.numbered.items():
             for line in break_anywhere(f"{label.partition(' ')[0]}: {name}", self.width, SMALL)[:MAX_LINES_OF_NAME]:
                 self.height += 15
