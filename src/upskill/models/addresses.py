@@ -42,11 +42,9 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None) -> Address:
-    """The address behind a name.
+    """The address behind a name: with a base URL, that server's name for the model.
 
-    With a base URL the whole string is that server's name for the model. Otherwise it is an alias, `local`, a
-    command-line agent, `provider:model`, or the older dotted form `provider.model[.effort]`. A base URL among the keys
-    becomes part of the address, so that results of one server are never taken for those of another.
+    A base URL among the keys becomes part of it: results of one server are never taken for another's.
     """
     name = name.strip()
     if not name:

@@ -1,7 +1,6 @@
 """The bridge to pydantic-ai: `pydantic-ai:PROVIDER:MODEL` reaches every provider that it supports.
 
-A call takes about forty times the CPU of one through our own wire formats. Keys come from the environment, under the
-names that pydantic-ai documents for each provider.
+Keys come from the environment, under the names that pydantic-ai documents for each provider.
 """
 
 from __future__ import annotations

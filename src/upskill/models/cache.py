@@ -1,7 +1,4 @@
-"""The cache answers an identical request with the stored reply, at no cost.
-
-The key covers everything that decides an answer, the seed included, so repeats with different seeds never share one.
-"""
+"""The cache answers an identical request, with the same seed, with the stored reply, at no cost."""
 
 from __future__ import annotations
 

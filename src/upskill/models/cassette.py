@@ -1,10 +1,7 @@
 """A cassette: a file of recorded replies, from which a run is played again on any machine.
 
-It is gzipped JSON lines: what was run, then every trial with the hashes of what was asked in it, each followed by the
-replies, then how many there were. Requests are there as hashes only, of the request alone: nothing in them depends on
-where a skill, a script or a model lies. `upskill export --replies` writes one, `eval --replay FILE` reads it.
-
-It comes from somebody else: everything in it is checked, and replies are not kept in memory.
+It is gzipped JSON lines: what was run, then every trial, each followed by its replies, then how many there were.
+Requests are there as hashes only. It comes from somebody else, so everything in it is checked.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """`handoff:FOLDER`: requests are written to files, which a person or any agent answers.
 
-Each request of a teacher becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` (or
-`.answer.md`). While an answer is missing the command pauses and says which; run again, it continues with the answers.
-An answer that does not have the form that was asked for is refused at once. Prompts that nobody has answered and that
-are no longer asked are removed.
+Each request of a teacher becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` or `.md`. While
+an answer is missing the command pauses and says which; run again, it continues.
 
 Students and judges must not learn from a file which arm it belongs to. Theirs are called `HASH.prompt.md` and are
-written at the end, in the order of their names, so that neither name, nor order, nor time says more than the text does.
+written at the end, in the order of their names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The API keys and base URLs that models may use, from the environment and from a `.env` file.
 
-Models get them as a plain mapping. They are never put into the environment, so no process we start inherits a key from
-the file; other variables of the file are ignored.
+They are never put into the environment, so no process we start inherits a key from the file.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ from upskill.models.ledger import Ledger, MeteredModel
 class Models:
     """The models this process has open: each address once, all closed together.
 
-    With a reply store, identical requests share a reply; with a ledger, calls are counted by role and end at its
-    ceilings. In `replay` nothing is opened at all; with a cassette, replies come from there.
+    Identical requests share a stored reply, and a ledger counts calls. In `replay` nothing is opened.
     """
 
     def __init__(

@@ -1,11 +1,8 @@
 """A subscription agent as a plain model: the installed program answers one request, with its own login and no tools.
 
-Each call is one process in an empty folder, with a minimal environment: the agent sees its own login and none of the
-API keys that this process may hold. The person's own settings (memory files, skills, hooks, servers) are left out as
-far as the program allows. Output limits, temperature and seeds are the agent's own.
-
-Which agents there are is in `skills/agent_specs.py`. `claude_code`, `codex` and `opencode` each have a `Command`: how
-the program is asked, and how its output is read.
+Each call is one process in an empty folder, which sees its own login and none of our API keys. The person's settings
+are left out as far as the program allows. `claude_code`, `codex` and `opencode` each have a `Command`: how the program
+is asked, and how its output is read.
 """
 
 from __future__ import annotations

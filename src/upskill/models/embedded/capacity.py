@@ -33,11 +33,7 @@ class Capacity:
 
 
 def capacity_for(weights: int, bytes_per_token: int, context: int, servers: int = 0) -> Capacity:
-    """As many servers as there are cores, or as are asked for, as far as memory allows.
-
-    The weights are in memory once. Where there is not enough for every server's whole context, contexts get shorter
-    first, down to a quarter or 4,096 tokens; then there are fewer servers.
-    """
+    """As many servers as there are cores, or as are asked for; where memory is short, contexts shrink first."""
     room = SHARE * available_memory() - weights
     for count in range(servers or usable_cores(), 1, -1):
         fits = int((room / count - RUNTIME_MEMORY) / bytes_per_token)

@@ -1,7 +1,4 @@
-"""One embedded server: starts, watches and stops its process, and talks to it.
-
-Answers come as they are written, and the state of the server's slot is saved and restored.
-"""
+"""One embedded server: starts, watches and stops its process, and talks to it."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ OnProgress = Callable[[int, int], None]  # tokens of a prompt read, in all
 
 
 class EmbeddedServer:
-    """One server: its process, which ends with ours, and what is sent to it.
-
-    `holds` names the state of its slot, where that is a state which others may need.
-    """
+    """One server: its process, which ends with ours, and what is sent to it."""
 
     def __init__(self, address: Address, weights: Path, context_size: int, states: Path, context: ModelContext) -> None:
         self.address = address
@@ -55,7 +49,7 @@ class EmbeddedServer:
         self.states = states
         # A retry cannot help a server that has died; the next call starts a new one.
         self.context = replace(context, retries=0)
-        self.holds = ""
+        self.holds = ""  # the state of its slot, where others may need it
         self.model: StreamedModel | None = None
         self.process: Process | None = None
         self._log: deque[str] = deque(maxlen=LOG_LINES)
@@ -219,10 +213,7 @@ class StreamedModel(ChatCompletionsModel):
 
 
 def written_calls(text: str) -> tuple[ToolCall, ...]:
-    """Calls written as JSON, often in a code block, instead of in the template's form.
-
-    A tool that does not exist is called all the same: whoever runs it says so, and the model can do better.
-    """
+    """Calls written as JSON, often in a code block, instead of in the template's form."""
     calls: list[ToolCall] = []
     for block in re.findall(r"```(?:json)?\s*(.*?)```", text, re.DOTALL) or [text]:
         remaining = str(block).strip()
@@ -241,11 +232,7 @@ def written_calls(text: str) -> tuple[ToolCall, ...]:
 
 
 class StreamedTransport(Transport):
-    """Reads an answer as it is written, and stops one that repeats itself.
-
-    There is no limit of time as long as the server lives: it is our own process, and its end ends the connection. Never
-    through a proxy, even where the environment sets one for everything.
-    """
+    """Reads an answer as it is written, stops one that repeats itself, and has no limit of time and no proxy."""
 
     def __init__(self, on_progress: OnProgress) -> None:
         super().__init__()

@@ -1,10 +1,9 @@
 """The embedded model: llama.cpp in processes of our own, called over loopback like any other chat completions server.
 
 There is a server for each core, with one thread and one slot. How a model rounds depends on which tokens are read
-together. So that an answer depends on its request alone, not on what was asked before, on which server or after which
-interruption, a prompt is always read in the same steps: the system message (which holds the skill) first, then, in a
-conversation, each turn that came before. After each step the state of the slot is saved, and every server continues
-from there. That is also what makes it quick: a skill is read once.
+together. So that an answer depends on its request alone, a prompt is always read in the same steps: the system message
+(which holds the skill), then each earlier turn. After each step the state of the slot is saved, and every server
+continues from there: a skill is read once.
 """
 
 from __future__ import annotations

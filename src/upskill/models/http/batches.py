@@ -1,8 +1,7 @@
 """A batch API answers many requests within a day, at half the price.
 
-Kinds, by provider: `openai` (upload a file of requests, make a batch of it, download files of results) and `anthropic`
-(submit all requests in one call). The model builds the requests and parses the replies as for live calls; a kind only
-knows how to submit a batch, poll it and unwrap its results.
+The model builds the requests and parses the replies as for live calls; a kind only knows how to submit a batch, poll
+it and unwrap its results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What models over HTTP share: sending with retries, limits and a circuit breaker, and clear errors for every failure.
-
-A wire format adds how a request is written, how a response is read, and which rejected parameters it can do without.
-"""
+"""What models over HTTP share: sending with retries, limits and a circuit breaker, and clear errors."""
 
 from __future__ import annotations
 
@@ -128,8 +125,7 @@ class HttpModel(ABC):
     ) -> Response:
         """Send another request to the same server, with the same retries: a GET, or a POST of this body.
 
-        The body of the 200 is written to `into` where it is given. `once` is for what must not happen twice: it is
-        retried only where the server has certainly not started on it.
+        `once`: it is retried only where the server has certainly not started on it.
         """
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
         timeout = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
