@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 KEY = "option"  # of a field's metadata
@@ -53,11 +53,6 @@ def options_of(cls: type[Any]) -> Iterator[tuple[str, Option, Any, Any]]:
     for base in cls.__mro__:
         for name in vars(base).get("__annotations__", {}):
             if name in declared:
-                yield name, declared.pop(name), _without_none(hints[name]), by_name[name].default
-
-
-def _without_none(hint: Any) -> Any:
-    """The type of what a person writes, which is never None."""
-    if get_origin(hint) not in (Union, UnionType):
-        return hint
-    return next(kind for kind in get_args(hint) if kind is not type(None))
+                is_union = get_origin(hints[name]) in (Union, UnionType)
+                kinds = [kind for kind in get_args(hints[name]) if kind is not NoneType] if is_union else [hints[name]]
+                yield name, declared.pop(name), kinds[0], by_name[name].default

@@ -106,7 +106,7 @@ class Settings(BaseModel):
         folders = (environment.get("XDG_CONFIG_HOME") or usual, usual)
         paths = (Path(here) / FILE, *(Path(folder) / "upskill" / "config.yaml" for folder in folders))
         named = environment.get("UPSKILL_CONFIG")
-        path = Path(named) if named else next(filter(_is_file, paths), None)
+        path = Path(named) if named else next(filter(os.path.isfile, paths), None)  # which never raises
         # The defaults: nobody has to build a validator for them.
         settings = cls.model_construct() if path is None else cls.read(path)
         location = environment.get("UPSKILL_STORE")
@@ -159,10 +159,3 @@ class Config(Settings):
         if name not in OLDER_NAMES:
             raise AttributeError(f"no setting is called {name!r}")
         return getattr(self, OLDER_NAMES[name])
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a folder above it is closed to us: no settings of ours
-        return False

@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import yaml
@@ -26,9 +26,6 @@ class Problem:
     level: Level
     message: str
     is_style: bool = False  # YAML that strict readers refuse, and every other reads
-
-    def for_clients(self) -> Problem:
-        return replace(self, level="warning") if self.is_style else self
 
 
 _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)

@@ -210,7 +210,9 @@ class Skill:
         fields, syntax, is_ambiguous = frontmatter.read_fields(text, manifest.path, profile)
         if is_ambiguous:
             problems.append(Problem("warning", "there is a --- inside the frontmatter, where some readers end it"))
-        problems += [problem.for_clients() for problem in syntax] if profile == "clients" else syntax
+        for problem in syntax:
+            is_warning = problem.is_style and profile == "clients"
+            problems.append(replace(problem, level="warning") if is_warning else problem)
         problems += frontmatter.field_problems(fields, profile)
         problems += frontmatter.name_problems(fields.get("name"), self.folder.name if self.folder else None)
         problems += frontmatter.description_problems(fields.get("description"))

@@ -10,13 +10,7 @@ from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, read_usage
 
 # What the program itself writes into the user's turns.
-BY_PROGRAM = (
-    "<local-command-",
-    "<command-name>",
-    "<command-message>",
-    "<system-reminder>",
-    "Caveat: The messages",
-)
+BY_PROGRAM = ("<local-command-", "<command-name>", "<command-message>", "<system-reminder>", "Caveat: The messages")
 IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
 
 

@@ -25,13 +25,7 @@ _BULLET = re.compile(r"^- command: `(.*?)`[ \t]*$", re.S | re.M)
 _PAIRS = re.compile(r"(\w+) `([^`]*)`")
 _FENCE_LINE = re.compile(r"(```+)[ \t]*([^`]*)$")
 SHELLS = ("bash", "sh", "shell", "zsh", "powershell")
-BY_PROGRAM = (
-    "<command-",
-    "<local-command-",
-    "<system-reminder>",
-    "<environment_context>",
-    "Caveat: The messages",
-)
+BY_PROGRAM = ("<command-", "<local-command-", "<system-reminder>", "<environment_context>", "Caveat: The messages")
 
 
 def detects(sample: Sample) -> bool:
