@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,7 +188,7 @@ async def test_a_worker_runs_what_the_store_does_not_have_and_says_how_the_rest_
         shared = Shared(plan, run, ModelContext(), store.address, "off")
 
     def run_chunk(shared: Shared, chunk: Chunk) -> Done:
-        with Worker(shared) as worker:
+        with closing(Worker(shared)) as worker:
             return worker.run(chunk)
 
     chunk = Chunk(trials[:3], 2, Ceilings())
@@ -210,7 +211,7 @@ def test_what_a_worker_sends_is_small_and_is_written_out_by_nobody(home: Path, m
         shared = Shared(plan, run, ModelContext(), store.address, "off")
     written_out: list[Done] = []
     monkeypatch.setattr(Done, "__repr__", lambda done: written_out.append(done) or "")  # pyright: ignore
-    with Worker(shared) as worker:
+    with closing(Worker(shared)) as worker:
         done = worker.run(Chunk(tuple(plan.trials()), 8, Ceilings()))
     sent = pickle.dumps(done)
     with open_store(home / "runs") as store:

@@ -709,10 +709,6 @@ async def test_what_a_student_got_wrong_is_told_of_stored_results_too(home: Path
     assert (await evaluate_skill(skill, model=name)).failures == wrong
 
 
-def _friend(*_: object) -> str:
-    return "hello, friend"
-
-
 def test_the_evaluation_of_a_stored_run_is_the_one_that_was_reported(upskill: Upskill, home: Path) -> None:
     write_script(home / "model.yaml")
     skill = write_skill(home / "greeter")

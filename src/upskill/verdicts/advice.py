@@ -128,13 +128,6 @@ def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_refer
     return replace(verdict, advice=advice, recommendation=f"{conclusion} {advice}".rstrip())
 
 
-def as_look_up(verdict: Verdict) -> Verdict:
-    """A verdict over cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet."""
-    if verdict.decision not in ("helps", "saves"):
-        return verdict
-    return with_advice(replace(verdict, decision="undecided", reason=LOOK_UP))
-
-
 def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
     """A verdict over cases that somebody chose from more: it has numbers, and decides nothing about the skill."""
     why = (

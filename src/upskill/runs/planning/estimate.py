@@ -11,7 +11,7 @@ from upskill.errors import UsageError
 from upskill.models import Address, Request
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import counted
-from upskill.runs.planning.plan import Plan, Trial, task_of
+from upskill.runs.planning.plan import Arm, Plan, Trial, task_of
 from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
@@ -98,7 +98,8 @@ def estimate(
     """
     sums = _Sums((*plan.models, plan.judge), known_prices)
     inputs: dict[tuple[str, str], int] = {}
-    for (model, case_id, arm), times in Counter((trial.model, trial.case, trial.arm) for trial in trials).items():
+    groups = Counter[tuple[str, str, Arm]]((trial.model, trial.case, trial.arm) for trial in trials)
+    for (model, case_id, arm), times in groups.items():
         case, trial, address = plan.suite.by_id[case_id], Trial(model, case_id, arm, plan.seed), plan.addresses[model]
         if (case_id, arm) not in inputs:
             inputs[case_id, arm] = input_tokens(chat_request(task_of(plan, trial)))

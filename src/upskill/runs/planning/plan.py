@@ -182,11 +182,8 @@ class Plan:
 
     @cached_property
     def _arms(self) -> dict[str, str]:
-        shown = {arm: self.skill_of(arm) for arm in self.arms}
-        return {
-            arm: canonical([_ARM_IN_KEY.get(arm, arm), skill.visible_hash if skill else ""])[1:-1]
-            for arm, skill in shown.items()
-        }
+        hashes = {arm: skill.visible_hash if (skill := self.skill_of(arm)) else "" for arm in self.arms}
+        return {arm: canonical([_ARM_IN_KEY.get(arm, arm), hashes[arm]])[1:-1] for arm in self.arms}
 
     @cached_property
     def _models(self) -> dict[str, str]:
@@ -194,13 +191,14 @@ class Plan:
 
     @cached_property
     def _cases(self) -> dict[str, str]:
-        return {case.id: canonical(self._case_identity(case))[1:-1] for case in self.suite.cases}
-
-    def _case_identity(self, case: Case) -> list[str]:
         """What decides an outcome besides the student: the case, prompts of judges, and the sandbox."""
-        prompts = [prompt for named in case.checks for prompt in named.check.prompts]
-        kind = self.sandbox if self.acts or case.needs_sandbox else ""
-        return [case.id, case.fingerprint, digest(prompts) if prompts else "", kind]
+        identities: dict[str, str] = {}
+        for case in self.suite.cases:
+            prompts = [prompt for named in case.checks for prompt in named.check.prompts]
+            sandbox = self.sandbox if self.acts or case.needs_sandbox else ""
+            identity = [case.id, case.fingerprint, digest(prompts) if prompts else "", sandbox]
+            identities[case.id] = canonical(identity)[1:-1]
+        return identities
 
     @cached_property
     def twins(self) -> dict[str, str]:
@@ -374,7 +372,11 @@ def make_plan(
     if isinstance(agent := acting(), ExternalAgent):
         for address in addresses:
             agent.check(address, keys)
-    _check_names(skill, options.distractors)
+    names = [skill.name, *(other.name for other in options.distractors)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(
+            f"{twice[0]!r} is the name of two skills on offer", "A skill is opened by its name; leave one of them out."
+        )
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
     if judged and not options.judge:
         cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
@@ -409,11 +411,3 @@ def make_plan(
 
 def _address(model: str | Address, keys: Mapping[str, str], base_url: str = "") -> Address:
     return resolve(model, base_url, keys) if isinstance(model, str) else model
-
-
-def _check_names(skill: Skill, distractors: Sequence[Skill]) -> None:
-    names = [skill.name, *(other.name for other in distractors)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(
-            f"{twice[0]!r} is the name of two skills on offer", "A skill is opened by its name; leave one of them out."
-        )

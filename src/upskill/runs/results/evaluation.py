@@ -17,11 +17,11 @@ from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
 from upskill.runs.results.looks import Looks, known_looks, looks_before, make_look
 from upskill.runs.stores import Look, Page, Run, Store
 from upskill.suites import OWN_FACTS, Suite
-from upskill.verdicts.advice import as_look_up, as_part
+from upskill.verdicts.advice import as_part, with_advice
 from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.outcome import Outcome, Scope
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
-from upskill.verdicts.verdict import NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions
+from upskill.verdicts.verdict import LOOK_UP, NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions
 
 MAX_BUGS = 1000  # that are kept with their tracebacks
 MAX_RUNS_SEARCHED = 50  # for the cases that failed last time
@@ -213,7 +213,10 @@ def verdict_so_far(
     # No decision that these cases cannot bear, however large the lift.
     if suite.part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
         return as_part(verdict, suite.part, len(suite.cases))
-    return as_look_up(verdict) if any(OWN_FACTS in case.tags for case in suite.cases) else verdict
+    # Of cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet.
+    if verdict.is_beneficial and any(OWN_FACTS in case.tags for case in suite.cases):
+        return with_advice(replace(verdict, decision="undecided", reason=LOOK_UP))
+    return verdict
 
 
 def stopping_point_of(

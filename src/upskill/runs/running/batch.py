@@ -219,7 +219,12 @@ class BatchExecutor(Executor):
             for waiting in list(self.pending):
                 try:
                     progress = await waiting.api.poll(waiting.batch.id)
-                    self._report_status(waiting, progress)
+                    if progress != waiting.last_status:
+                        waiting.last_status = progress
+                        failed = f", {progress.failed} without an answer" if progress.failed else ""
+                        answered = f"{progress.answered} of {progress.total or len(waiting.batch.keys)} answered"
+                        name = f"{waiting.batch.model}: batch {progress.id}"
+                        self.message(f"{name} is {progress.status}: {answered}{failed}.")
                     if progress.ended:
                         again |= await self._collect(waiting, progress)
                         self.pending.remove(waiting)
@@ -229,16 +234,6 @@ class BatchExecutor(Executor):
                 return again
             await asyncio.sleep(pause)
             pause = min(MAX_WAIT, pause * GROWTH)
-
-    def _report_status(self, waiting: _PendingBatch, progress: BatchStatus) -> None:
-        if progress != waiting.last_status:
-            waiting.last_status = progress
-            failed = f", {progress.failed} without an answer" if progress.failed else ""
-            total = progress.total or len(waiting.batch.keys)
-            self.message(
-                f"{waiting.batch.model}: batch {progress.id} is {progress.status}: {progress.answered} of {total}"
-                f" answered{failed}."
-            )
 
     def _handle_poll_error(self, waiting: _PendingBatch, error: ModelError) -> None:
         """Give up a batch that is lost; any other error may pass while the provider works on."""

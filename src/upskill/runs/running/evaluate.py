@@ -105,15 +105,20 @@ class _Run:
         self.executor.check(self.plan, self.models)
         sandbox = await _choose_sandbox(self.plan)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
-        if options.resume and store.find_run(self.plan) is None:
+        known = store.find_run(self.plan)
+        if options.resume and known is None:
             raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
         registration = read_registration(options.preregister) if options.preregister else None
         if registration:
             registration.check(self.plan, options.margin, options.until_decided)
         warnings = await self._warnings(sandbox)
         async with self.models:
-            reused = self._find_results()
-            await self._open_models(len(reused))
+            reused: dict[str, int] = {}  # by key: runs with results that a new one can use, as replies are used again
+            if not known and not options.fresh and self.models.cache == "use" and len(self.plan) <= MAX_REUSED:
+                reused = store.find_results(self.plan.skill.name, map(self.plan.key, self.plan.trials()))
+            is_stored = (known and known.finished and not options.fresh) or len(reused) == len(self.plan)
+            if not is_stored:  # else nobody is asked, and weights take seconds to load
+                await self._open_models()
             run, resumed = store.start_run(self.plan, __version__, fresh=options.fresh)
             with store.claim(run):
                 run = store.annotate(
@@ -194,19 +199,7 @@ class _Run:
             *filter(None, not_acting),
         ]
 
-    def _find_results(self) -> dict[str, int]:
-        """By key: the runs that have results which a new run can use again, under the conditions that replies have."""
-        if self.options.fresh or self.models.cache != "use" or len(self.plan) > MAX_REUSED:
-            return {}
-        if self.store.find_run(self.plan):
-            return {}
-        return self.store.find_results(self.plan.skill.name, (self.plan.key(trial) for trial in self.plan.trials()))
-
-    async def _open_models(self, reused: int) -> None:
-        """Open them all, unless every result is stored: then nobody is asked, and weights take seconds to load."""
-        known = None if self.options.fresh else self.store.find_run(self.plan)
-        if (known and known.finished) or reused == len(self.plan):
-            return
+    async def _open_models(self) -> None:
         for address in self.plan.models:
             await self.models.get(address)
         if self.plan.judge:

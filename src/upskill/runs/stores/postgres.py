@@ -84,15 +84,12 @@ class PostgresDatabase(Database):
         self._has_reconnected = False  # since the claims were last known to be ours
         db = self._retry("cannot be reached", self._connect, opening=True)
         try:
-            self.exists = self._prepare(db, create=create)
+            with _close_on_error(db):
+                self.exists = self._prepare(db, create=create)
         except psycopg.Error as error:
-            db.close()
             hint = f"It needs a schema of its own. Its owner can make one: CREATE SCHEMA {self.schema} AUTHORIZATION …"
             is_denied = isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction)
             raise UsageError(self._message("cannot be used as a store", error), hint if is_denied else "") from None
-        except BaseException:
-            db.close()
-            raise
         self._put(db)
 
     def _prepare(self, db: Connection, *, create: bool) -> bool:
@@ -139,15 +136,12 @@ class PostgresDatabase(Database):
     def _connect(self) -> Connection:
         db = psycopg.connect(**self._parameters, autocommit=True)
         self._has_reconnected = True
-        try:
+        with _close_on_error(db):
             # How soon the server notices that a machine is gone, and gives up its claims.
             db.execute(
                 f'SET search_path TO "{self.schema}"; SET tcp_keepalives_idle TO 30; SET tcp_keepalives_interval TO 10;'
                 "SET tcp_keepalives_count TO 3; SET idle_in_transaction_session_timeout TO 0".encode()
             )
-        except BaseException:
-            db.close()
-            raise
         return db
 
     def _take(self) -> Connection:
@@ -175,11 +169,8 @@ class PostgresDatabase(Database):
     def _connection(self) -> Generator[Connection]:
         """A connection; closed when the block fails."""
         db = self._take()
-        try:
+        with _close_on_error(db):
             yield db
-        except BaseException:
-            db.close()
-            raise
         self._put(db)
 
     def _retry(self, activity: str, work: Callable[[], T], *, opening: bool = False) -> T:
@@ -229,14 +220,10 @@ class PostgresDatabase(Database):
         def begin() -> tuple[Connection, psycopg.ServerCursor[Any], list[Any]]:
             db = self._take()
             cursor = db.cursor("rows")
-            try:
+            with _close_on_error(db, cursor):
                 db.execute("BEGIN READ ONLY")
                 cursor.execute(_sql(query), _escape_zeros(values))
                 return db, cursor, cursor.fetchmany(ROWS_AT_ONCE)
-            except BaseException:
-                db.close()
-                cursor.close()
-                raise
 
         db, cursor, rows = self._retry("cannot be read", begin)
         self._streaming.add(db)
@@ -263,29 +250,23 @@ class PostgresDatabase(Database):
     def transaction(self) -> Generator[Transaction]:
         def begin() -> Connection:
             db = self._take()
-            try:
+            with _close_on_error(db):
                 if self._has_reconnected:
                     self._renew_claims()
                     self._has_reconnected = False
                 db.execute("BEGIN")
                 db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(self.schema, "transaction"),))
-            except BaseException:
-                db.close()
-                raise
             return db
 
         db = self._retry("cannot be written", begin)
         try:
-            yield _Statements(db)
-            db.execute("COMMIT")
+            with _close_on_error(db):
+                yield _Statements(db)
+                db.execute("COMMIT")
         except psycopg.Error as error:
-            db.close()
             if _is_passing(error):
                 raise ConnectionLost(self._message("cannot be written", error)) from None
             raise self._failure("cannot be written", error) from None
-        except BaseException:
-            db.close()
-            raise
         self._put(db)
 
     # Claims.
@@ -294,12 +275,9 @@ class PostgresDatabase(Database):
     def claim(self, run: int) -> Generator[bool]:
         def take() -> Connection | None:
             db = self._take()
-            try:
+            with _close_on_error(db):
                 if self._try_claim(db, run):
                     return db
-            except BaseException:
-                db.close()
-                raise
             self._put(db)
             return None
 
@@ -344,6 +322,16 @@ class PostgresDatabase(Database):
                         f"{self.location}: another process took over the run while the connection was lost",
                         "Wait for it, then run the same command again.",
                     ) from None
+
+
+@contextmanager
+def _close_on_error(*resources: Connection | psycopg.ServerCursor[Any]) -> Generator[None]:
+    try:
+        yield
+    except BaseException:
+        for each in resources:
+            each.close()
+        raise
 
 
 class _Statements:
@@ -454,18 +442,16 @@ _ESCAPE = "\x1a"
 
 def _escape_zeros(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(
-        value.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
-        if isinstance(value, str) and ("\0" in value or _ESCAPE in value)
-        else value
+        value.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0") if isinstance(value, str) else value
         for value in values
     )
 
 
 def _unescape_rows(rows: list[Any]) -> list[Any]:
-    return [tuple(map(_unescape, row)) for row in rows]
-
-
-def _unescape(value: Any) -> Any:
-    if isinstance(value, str) and _ESCAPE in value:
-        return value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
-    return value
+    return [
+        tuple(
+            value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE) if isinstance(value, str) else value
+            for value in row
+        )
+        for row in rows
+    ]

@@ -93,18 +93,9 @@ class Worker:
         self._store: Store | None = None
         self._transport: Transport | None = None
 
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def run(self, chunk: Chunk) -> Done:
-        shared = self.shared
         try:
-            _check_machine(shared)
-            if self._store is None and shared.store is not None:
-                self._store = _open_store(shared, shared.store)
+            self._store = self._store or _open_store(self.shared)
         except UpskillError as error:
             return Done(left=chunk.trials, error=error)
         # Not `Runner.run`: it would write out the whole of what is returned, on the way to the handler of Ctrl-C.
@@ -124,18 +115,17 @@ class Worker:
             self._store.close()
 
 
-def _check_machine(shared: Shared) -> None:
-    here = socket.gethostname()
+def _open_store(shared: Shared) -> Store | None:
+    """The store that results are written to; UsageError where this machine cannot run a chunk."""
+    here, location = socket.gethostname(), shared.store
     if shared.version != __version__:
         raise UsageError(
             f"upskill is {shared.version} here and {__version__} on {here}", "Install one version on every node."
         )
     if Path(shared.folder).is_dir():
         os.chdir(shared.folder)
-
-
-def _open_store(shared: Shared, location: str) -> Store:
-    here = socket.gethostname()
+    if location is None:
+        return None
     if not is_url(location) and here != shared.host:
         raise UsageError(
             f"{location} on {shared.host} cannot be written from {here}",

@@ -72,9 +72,10 @@ class Ray(Executor):
         del plan  # workers look for the tools of checks themselves
         if self._cluster is None or not self._cluster.ray.is_initialized():
             self._cluster = Cluster(self.address, self.resources)
-        if store and not is_url(store) and (others := self._cluster.other_machines()):
+        others = {node["NodeManagerHostname"] for node in self._cluster.nodes()} - {socket.gethostname()}
+        if store and not is_url(store) and others:
             raise UsageError(
-                f"{others[0]} of this Ray cluster cannot write to {store}",
+                f"{min(others)} of this Ray cluster cannot write to {store}",
                 "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
             )
 
@@ -278,19 +279,14 @@ class Cluster:
     def workers(self) -> int:
         """How many chunks fit on the nodes there are now."""
         if time.monotonic() - self._counted_at > COUNTED_AGAIN_AFTER or not self._workers:
-            self._workers = sum(self._fit(node["Resources"]) for node in self._nodes())
+            self._workers = sum(self._fit(node["Resources"]) for node in self.nodes())
             self._counted_at = time.monotonic()
         return self._workers
 
     def recount(self) -> None:
         self._workers, self._counted_at = 0, 0.0
 
-    def other_machines(self) -> list[str]:
-        """The names of nodes that are not on the machine of this process."""
-        here = os.uname().nodename
-        return sorted({node["NodeManagerHostname"] for node in self._nodes()} - {here})
-
-    def _nodes(self) -> list[dict[str, Any]]:
+    def nodes(self) -> list[dict[str, Any]]:
         return [node for node in cast("list[dict[str, Any]]", self.ray.nodes()) if node["Alive"]]
 
     def _fit(self, node: dict[str, float]) -> int:
