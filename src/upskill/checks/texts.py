@@ -1,7 +1,7 @@
 """Texts and patterns: how a suite writes them, and how they are looked for.
 
 Python's `re` says what a pattern means, the `regex` package does the matching: it lets go of the interpreter while it
-works and stops when its time is up. A search that is not over at once goes on in a thread, so that nobody waits for it.
+works and stops when its time is up. A search runs in a thread, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from upskill.plain import as_list, quoted
 
 LIMIT = 2.0  # seconds of processor time for a search
 MULTILINE = int(regex.MULTILINE)
-AT_ONCE = 0.005  # seconds that a search may hold up everything else
 
 
 def as_list_of_texts(value: object) -> object:
@@ -120,22 +119,21 @@ async def find(
 ) -> str | None:
     """The first match, None where there is none; with `asserted` one that the text does not deny."""
     flags = int((regex.IGNORECASE if ignore_case else 0) | (MULTILINE if multiline else 0))
-    try:
-        return _first(pattern, text, flags, AT_ONCE, asserted=asserted)
-    except (TimeoutError, MemoryError):
-        return await asyncio.to_thread(search, pattern, text, flags, asserted=asserted)
+    return await asyncio.to_thread(search, pattern, text, flags, asserted=asserted)
 
 
 def search(
     pattern: str, text: str, flags: int = 0, limit: float | None = None, *, asserted: bool = False
 ) -> str | None:
     """The first match; TooLong when this thread works on it for longer than the limit."""
-    limit = LIMIT if limit is None else limit
-    timeout = limit
+    timeout = limit = LIMIT if limit is None else limit
     while True:
         began = time.thread_time()
         try:
-            return _first(pattern, text, flags, timeout, asserted=asserted)
+            matches = _compile(pattern, flags).finditer(text, timeout=timeout)
+            if asserted:
+                matches = (match for match in islice(matches, MAX_MENTIONS) if not is_denied(text, *match.span()))
+            return next((match[0] for match in matches), None)
         except TimeoutError:
             # Its clock counts what all threads use, and others may be busy.
             if time.thread_time() - began < limit:
@@ -147,11 +145,3 @@ def search(
             ) from None
         except MemoryError:
             raise TooLong(f"the pattern {quoted(pattern)} took all memory") from None
-
-
-def _first(pattern: str, text: str, flags: int, timeout: float, *, asserted: bool) -> str | None:
-    matches = _compile(pattern, flags).finditer(text, timeout=timeout)
-    if asserted:
-        matches = (match for match in islice(matches, MAX_MENTIONS) if not is_denied(text, *match.span()))
-    match = next(matches, None)
-    return match[0] if match else None

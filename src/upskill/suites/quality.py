@@ -86,15 +86,15 @@ class CaseProbe:
             checks = [named for named in self.case.checks if named.check.needs_sandbox or named.check.reads_answer]
             failed = await self._first(checks, done.output.strip(), sandbox)
         if failed is not None and done.code:
-            said = f": {error}" if (error := done.error.strip()[-200:]) else ""
-            return f"{failed}; the script ended with exit code {done.code}{said}"
+            error = done.error.strip()[-200:]
+            return f"{failed}; the script ended with exit code {done.code}" + (f": {error}" if error else "")
         return failed
 
     async def broken(self) -> str:
         """How a `python` check breaks both on the reference and where nothing was done; empty when none does."""
         for number, named in enumerate(self.case.checks):
             if named.name == "python":
-                before = [one for one in self.case.checks[:number] if one.check.needs_sandbox]
+                before = [other for other in self.case.checks[:number] if other.check.needs_sandbox]
                 errors = [await self._error(named, before, answer) for answer in {self.case.reference, ""}]
                 if all(errors):
                     return errors[0]
