@@ -13,21 +13,21 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.models.keys import find_keys
 
 LEVELS = {"warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
-SHORTEST_KEY = 6  # characters; replacing a shorter one would only garble the rest
+MIN_KEY_LENGTH = 6  # characters; replacing a shorter one would only garble the rest
 LOGGER = logging.getLogger("upskill")
 
 
-def set_up_logging(verbosity: int, wanted: str) -> None:
+def set_up_logging(verbosity: int, level_name: str) -> None:
     """Log at the level of so many `-v`, or at the one of this name where that says more."""
-    if wanted and wanted.lower() not in LEVELS:
-        raise UsageError(f"UPSKILL_LOG: no level is called {wanted!r}", did_you_mean(wanted, LEVELS))
+    if level_name and level_name.lower() not in LEVELS:
+        raise UsageError(f"UPSKILL_LOG: no level is called {level_name!r}", did_you_mean(level_name, LEVELS))
     for handler in [each for each in LOGGER.handlers if isinstance(each, _Handler)]:
         LOGGER.removeHandler(handler)
     LOGGER.setLevel(logging.NOTSET)
-    if not verbosity and not wanted:
+    if not verbosity and not level_name:
         return
     level = logging.DEBUG if verbosity > 1 else logging.INFO if verbosity else logging.WARNING
-    LOGGER.setLevel(min(level, LEVELS.get(wanted.lower(), level)))
+    LOGGER.setLevel(min(level, LEVELS.get(level_name.lower(), level)))
     handler = _Handler()
     handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     LOGGER.addHandler(handler)
@@ -45,7 +45,7 @@ class _RedactingFormatter(logging.Formatter):
 
     def __init__(self, form: str) -> None:
         super().__init__(form)
-        self.keys = [value for value in find_keys().values() if "://" not in value and len(value) >= SHORTEST_KEY]
+        self.keys = [value for value in find_keys().values() if "://" not in value and len(value) >= MIN_KEY_LENGTH]
 
     def format(self, record: logging.LogRecord) -> str:
         from upskill.traces.redaction.redact import redact  # noqa: PLC0415 - compiles many patterns
