@@ -190,7 +190,18 @@ class Verdict:
             "missing": _dict(self.missing),
             "anytime": self.anytime,
             "look": self.look,
-            "activation": self._activation_to_dict(),
+            "activation": self.activation
+            and {
+                "trials": self.activation.trials,
+                "activated": self.activation.activated,
+                "rate": rounded(self.activation.rate),
+                "interval": rounded_interval(self.activation.interval),
+                "lift": {
+                    "offered": SubsetLift(self.pairs, self.lift, self.interval).to_dict(),
+                    "activated": self.activation.where_activated.to_dict(),
+                    "not_activated": self.activation.where_not_activated.to_dict(),
+                },
+            },
             "turns": self._both_arms(lambda arm: arm.turns),
             "tool_calls": self._both_arms(lambda arm: arm.tool_calls),
             "tool_errors": self._both_arms(lambda arm: arm.tool_errors),
@@ -207,21 +218,6 @@ class Verdict:
 
     def _both_arms(self, read: Callable[[ArmSummary], float | None]) -> dict[str, Any]:
         return {"baseline": rounded(read(self.baseline)), "skill": rounded(read(self.skill))}
-
-    def _activation_to_dict(self) -> dict[str, Any] | None:
-        if self.activation is None:
-            return None
-        return {
-            "trials": self.activation.trials,
-            "activated": self.activation.activated,
-            "rate": rounded(self.activation.rate),
-            "interval": rounded_interval(self.activation.interval),
-            "lift": {
-                "offered": SubsetLift(self.pairs, self.lift, self.interval).to_dict(),
-                "activated": self.activation.where_activated.to_dict(),
-                "not_activated": self.activation.where_not_activated.to_dict(),
-            },
-        }
 
 
 def _dict(part: Estimate | Change | Controls | Missing | None) -> dict[str, Any] | None:

@@ -111,16 +111,11 @@ class Evaluation:
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
         """Whether each model's verdict meets each requirement. A run that was cut short meets none."""
-        return [
-            (
-                verdict.model,
-                Ruling(requirement, held=False, reason="the run was stopped before its end")
-                if self.halted  # what was run is whatever came first, not the suite
-                else check_requirement(requirement, verdict),
-            )
-            for verdict in self.verdicts
-            for requirement in self.requirements
-        ]
+        both = [(verdict, requirement) for verdict in self.verdicts for requirement in self.requirements]
+        if self.halted:  # what was run is whatever came first, not the suite
+            reason = "the run was stopped before its end"
+            return [(verdict.model, Ruling(requirement, held=False, reason=reason)) for verdict, requirement in both]
+        return [(verdict.model, check_requirement(requirement, verdict)) for verdict, requirement in both]
 
     # As upstream's users read a result: of the only model, or of the first.
 
@@ -166,7 +161,7 @@ class Evaluation:
 
     @property
     def too_many_errors(self) -> bool:
-        """Some model has no number that could be shown: it was given up, or over a tenth of its trials errored."""
+        """Some model has no number that could be shown."""
         return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
 
     @property
@@ -180,8 +175,7 @@ class Evaluation:
 
     @property
     def has_failed(self) -> bool:
-        """The command ends with exit code 3: the arms were not isolated, too many trials errored, or upskill has a
-        bug."""
+        """The command ends with exit code 3."""
         return self.leaked or self.too_many_errors or bool(self.bugs)
 
 
@@ -249,9 +243,8 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluatio
     # With rounds, trials that a decision has made needless are no part of the plan.
     done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None
     known = known_looks(store, run, carried_out=done and not evaluation.halted)
-    evaluation.looks = {
-        model: looks_before(known, look_at(store, evaluation, model)) for model in evaluation.plan.addresses
-    }
+    models = evaluation.plan.addresses
+    evaluation.looks = {model: looks_before(known, look_at(store, evaluation, model)) for model in models}
     return evaluation
 
 

@@ -70,6 +70,10 @@ class Index:
     covering: str = ""
     where: str = ""
 
+    def create(self, table: str, *, covering: bool = False) -> str:
+        columns = f"{self.columns}, {self.covering}" if covering and self.covering else self.columns
+        return f"CREATE INDEX {self.name} ON {table} ({columns}) {self.where and f'WHERE {self.where}'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -303,11 +307,7 @@ def create_sqlite_table(table: Table) -> str:
 
 
 def sqlite_indexes() -> Iterator[str]:
-    for table in TABLES:
-        for index in table.indexes:
-            columns = f"{index.columns}, {index.covering}" if index.covering else index.columns
-            where = f" WHERE {index.where}" if index.where else ""
-            yield f"CREATE INDEX {index.name} ON {table.name} ({columns}){where}"
+    return (index.create(table.name, covering=True) for table in TABLES for index in table.indexes)
 
 
 def sqlite_triggers() -> Iterator[str]:
@@ -351,9 +351,7 @@ def postgres_schema() -> Iterator[str]:
     for table in TABLES:
         # Room beside rows that change all the time.
         yield create_table(table, POSTGRES_TYPES) + (" WITH (fillfactor = 50)" if table is REVISIONS else "")
-        for index in table.indexes:
-            where = f" WHERE {index.where}" if index.where else ""
-            yield f"CREATE INDEX {index.name} ON {table.name} ({index.columns}){where}"
+        yield from (index.create(table.name) for index in table.indexes)
     yield "INSERT INTO revisions VALUES (0, 0)"
     # Every connection that writes has a row of its own: of one row for all, only one could write at a time.
     by_writer = replace(
