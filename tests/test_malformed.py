@@ -183,7 +183,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "text": ("s.json", '"hello"', "s.json: is not a suite"),
     "an empty file": ("s.yaml", "", "s.yaml: is not a suite"),
     "an empty list": ("s.json", [], "s.json: has no cases"),
-    "cases is a mapping": ("s.json", {"cases": {"a": CASE}}, "s.json: cases: Input should be a valid list"),
+    "cases is a mapping": ("s.json", {"cases": {"a": CASE}}, "s.json: cases is not a list of cases"),
     "a case is text": ("s.json", ["hello"], "s.json: case 1: is not a case but 'hello'"),
     "the prompt is a number": ("s.json", [CASE | {"prompt": 5}], "prompt: Input should be a valid string, not 5"),
     "the prompt is empty": ("s.json", [CASE | {"prompt": ""}], "s.json: case 1 ('one'): the prompt is empty"),
@@ -236,7 +236,7 @@ def test_a_malformed_suite_inside_a_skill_is_one_message(upskill: Upskill, skill
     one_message(upskill("eval", skill.name, "-m", model), "suite.json: line 1: not valid JSON")
     (skill / "evals" / "suite.json").unlink()
     (skill / "skill_meta.json").write_text('{"tests": "none"}')
-    one_message(upskill("eval", skill.name, "-m", model), "skill_meta.json: cases: Input should be a valid list")
+    one_message(upskill("eval", skill.name, "-m", model), "skill_meta.json: tests is not a list of cases")
 
 
 # Settings, models and options.

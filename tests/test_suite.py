@@ -349,7 +349,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: is not a suite",
         "A suite is a list of cases, or a mapping with `cases:` and a list below it.",
     ),
-    "cases a mapping": ({"cases": {"one": CASE}}, "s: cases: Input should be a valid list, not", ""),
+    "cases a mapping": ({"cases": {"one": CASE}}, "s: cases is not a list of cases", ""),
     "checks a mapping": (
         {"cases": [CASE], "checks": {"contains": "x"}},
         "s: checks: Input should be a valid list, not",

@@ -394,6 +394,8 @@ def _read_file(data: object, where: str) -> OurSuite:
             " inspect_ai, waza and skill-creator, and CSV with `prompt,expected`.",
         )
     cases = mapping.pop(keys[0])
+    if as_list(cases) is None:
+        raise UsageError(f"{where}: {keys[0]} is not a list of cases")
     return fit(OurSuite, {**mapping, "cases": cases}, where)
 
 
