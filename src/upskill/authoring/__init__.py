@@ -1,7 +1,6 @@
 """Authoring turns material (tasks, examples, documents, traces, older skills) into a proven skill.
 
-`generate` writes a skill and its tests, improves it on train cases and proves it on held-out ones. The other verbs are
-`teach` (in `lesson`), `refine` (in `search`) and `trigger`. Each has an options class (`options`) and `events`.
+Verbs: `generate`, `teach` (in `lesson`), `refine` (in `search`), `trigger`; each has `options` and `events`.
 
 - `material`: what a teacher writes from
 - `evidence`: what traces show, in pieces that a line can cite

@@ -1,7 +1,4 @@
-"""Generate: from a task and material to a skill that is tested and proven.
-
-What can be wrong is found before the first paid call. What a teacher writes is saved at once, as an unproven draft.
-"""
+"""Generate a tested, proven skill. Inputs are checked before the first paid call; drafts are saved at once."""
 
 from __future__ import annotations
 
@@ -106,7 +103,6 @@ class Generated:
 
     @property
     def student_notes(self) -> list[str]:
-        """What numbers of the embedded model do not say, and which student says more."""
         evaluation = self.held_out or self.fit
         if evaluation is None or self.student is None or self.student.provider != "local":
             return []
@@ -260,8 +256,6 @@ class Generation:
             ledger = Ledger(options.ceilings)
             yield opened, self.models or Models(options.model_context(self.events), replies=opened, ledger=ledger)
 
-    # What is given.
-
     def gather(self, *more: Trace) -> Material:
         options, tell = self.options, self.events.message
         sources = [*options.sources, *more]
@@ -299,7 +293,7 @@ class Generation:
             self.events.message(f"Feedback on {line}.")
 
     def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
-        """Save what is written so far, marked as unproven: whatever happens next, it is not lost."""
+        """Save what is written so far, marked as unproven, so that nothing later can lose it."""
         draft = self.draft or self.destination.choose_draft_folder(skill)
         provenance = self._provenance(skill, None).with_state(DRAFT)
         skill = mark_own_lines(provenance.add_to(named_after(draft, skill)), self.material)
@@ -324,8 +318,6 @@ class Generation:
                 keys=self.keys,
             ),
         )
-
-    # How it is made.
 
     async def _prepare(self, models: Models) -> None:
         await self._open_models(models)
@@ -381,7 +373,6 @@ class Generation:
         self.events.estimate(expected)
 
     async def _write(self, models: Models) -> tuple[list[Skill], Suite, Material]:
-        """The drafts, the suite, and the material as it fits into a prompt."""
         budget, tell = material_budget(self.teacher), self.events.message
         teacher = await models.get(self.teacher, "teacher")
         async with forget_unusable_answers(models):
@@ -410,7 +401,7 @@ class Generation:
 
     @property
     def _case_count(self) -> int:
-        """How many cases to write: for feedback alone, a few for each answer that somebody found fault with."""
+        """For feedback alone, a few cases for each answer that somebody found fault with."""
         if self.suite and not self.options.task.strip():
             return min(self.options.cases, max(4, 2 * len(self.feedback.usable)))
         return self.options.cases
@@ -462,7 +453,7 @@ class Generation:
     async def _edit_unproven(
         self, skill: Skill, suite: Suite, material: Material, models: Models, store: Store
     ) -> Skill:
-        """With --no-eval an older skill gets its edits without a gate, and a message says so."""
+        """With --no-eval an older skill gets its edits without a gate."""
         if self.material.skill is None:
             store_unproven(store, self._search_id(suite), skill)
             return skill
@@ -516,8 +507,6 @@ class Generation:
 
     def _known_failures(self, store: Store, skill: Skill, student: Address, suite: Suite) -> list[Failure]:
         return [*self.feedback.failures, *stored_failures(store, skill, student, suite)]
-
-    # What is kept with it.
 
     def _cost(self, used: Iterable[tuple[str, Usage]], refinement: Refinement | None, store: Store) -> SearchCost:
         by_role = {"teacher": self.recorded, "test writer": NO_USAGE}

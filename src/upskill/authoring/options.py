@@ -1,4 +1,4 @@
-"""Options of the verbs that make a skill: GenerateOptions, TeachOptions."""
+"""Options of the verbs that make a skill."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from upskill.skills.agent_specs import REAL_AGENTS
 
 @dataclass(kw_only=True)
 class GenerateOptions(StudentOptions):
-    """What a skill is made from, and how it is written, tested and improved."""
-
     task: str = ""  # what the skill is for; with a trace or an older skill it may be left out
     examples: tuple[str, ...] = option(
         "-e", "--example", default=(), help="An example; repeatable.", metavar="'IN -> OUT'"
@@ -125,14 +123,11 @@ class GenerateOptions(StudentOptions):
 
     @property
     def eval_bounds(self) -> Bounds:
-        """How far a student that acts may go."""
         return self.bounds
 
 
 @dataclass(kw_only=True)
 class TeachOptions(GenerateOptions):
-    """What a teacher does and with what, and how a skill is made from it."""
-
     default_bounds = TEACHER_BOUNDS
     can_extract = False
 

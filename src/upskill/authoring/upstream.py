@@ -68,7 +68,6 @@ async def evaluate_skill(
     store: Store | None = None,
     models: Models | None = None,
 ) -> Evaluation:
-    """One student, with `skill_lift`, `token_savings`, `is_beneficial` and `failures`."""
     suite = Suite(tuple(tests), "given") if tests is not None and not isinstance(tests, Suite) else tests
     settings = config or Settings.load()
     plan = make_plan(skill, suite, (model or settings.student or "local",), PlanOptions(runs=runs))
@@ -91,7 +90,7 @@ async def refine_skill(
     models: Models | None = None,
     tokens: int = 800,
 ) -> Skill:
-    """The skill with a few edits, or the same where none can be applied; `refine` shows whether it is any better."""
+    """The skill with a few edits, or unchanged if none can be applied; `refine` shows whether it is any better."""
     settings = config or Settings.load()
     described = [
         failure if isinstance(failure, Failure) else Failure("", failure, "", ("failed",)) for failure in failures

@@ -1,12 +1,11 @@
 """A Check looks at the evidence of one trial and returns a Finding: passed or failed, with a reason.
 
-A check's fields are what a suite file may say; its first field is the short form: `- contains: hello`. Checks are made
-in the order of the suite, so that `extract` can put code into a file for those that follow.
+A check's fields are what a suite file may say; the first is the short form: `- contains: hello`. Checks run in suite
+order, so that `extract` can put code into a file for those that follow.
 
-Kinds: `answer` (its text), `json_schema`, `judge` (a model grades it), `files` (that were left), `extract` (code into
-a file), `programs` (run on what was left), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts` (as a
-suite writes them), `denial` (mentions that an answer denies) and `workspace` (what an agent left, and a folder for
-checks).
+Kinds: `answer` (its text), `json_schema`, `judge` (a model grades it), `files`, `extract` (code into a file),
+`programs` (run on what was left), `kernel` (CUDA, in tiers), `tools` (what was done). They share `texts`, `denial`
+(mentions that an answer denies) and `workspace` (what an agent left, and a folder for checks).
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ CHECKS = Registry(
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a trial left behind for checks to look at. `ask` reaches the judge model, where one was named."""
+    """What a trial left for checks to look at. `ask` reaches the judge model, if one was named."""
 
     trace: Trace
     prompt: str = ""
@@ -83,7 +82,7 @@ class Evidence:
 
     @property
     def answer(self) -> str:
-        """What stands for the answer: the output file, where there is one, or else what was said last."""
+        """The output file if there is one, else what was said last."""
         return self.trace.answer if self.output is None else self.output
 
 
@@ -107,13 +106,11 @@ ReadText = Callable[[str], str]  # the text of a file beside the suite; UsageErr
 
 
 class SuiteLine(BaseModel, ABC):
-    """What one line of a suite's checks stands for. Its fields are what the line may say."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True)
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
-        """The fields with the text of the files that they name: that is part of the case, and is stored with it."""
+        """The fields with the text of the files that they name, which is stored as a part of the case."""
         return config
 
 
@@ -127,8 +124,6 @@ class CheckBlock(SuiteLine):
 
 
 class Check(SuiteLine):
-    """Something that can be said of a trial."""
-
     reads_answer: ClassVar[bool] = True  # False: another answer to the same case would be found the same
     revision: ClassVar[int] = 0  # raised when the same words in a suite come to mean something else; part of keys
 
@@ -185,8 +180,7 @@ def _nothing_beside(name: str) -> str:
 
 
 def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> list[SuiteCheck]:
-    """The checks that a line of a suite stands for, mostly one: `{"contains": "hello"}`, or with its fields named
-    `{"contains": {"text": "hello"}}`."""
+    """The checks that a line stands for: `{"contains": "hello"}` or `{"contains": {"text": "hello"}}`."""
     mapping = as_mapping(line)
     if mapping is None or len(mapping) != 1:
         raise UsageError(f"{where}: a check is one `name: value`, not {short(line)}", "For example: contains: hello")
@@ -218,7 +212,6 @@ def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> l
 
 
 def explain_refusal(error: ErrorDetails, where: str, separator: str, fields: Iterable[str]) -> UsageError:
-    """What is wrong with a field, in the words of a person who writes suites."""
     path = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
     if error["type"] == "extra_forbidden":
         hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")

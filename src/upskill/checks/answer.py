@@ -1,4 +1,4 @@
-"""Checks for what the answer says: texts in it, patterns, all of it, its beginning, its length."""
+"""Checks of the answer's text."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class NotRegex(Regex):
 
 
 def normalize(text: str, *, ignore_case: bool = True) -> str:
-    """A text without what says nothing: white space, code marks, emphasis, quotes around it and a period at its end."""
+    """Drops white space, code marks, emphasis, surrounding quotes and a final period."""
     plain = unicodedata.normalize("NFKC", text).strip()
     if fenced := _FENCE.match(plain):
         plain = fenced[1]

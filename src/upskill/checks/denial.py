@@ -1,7 +1,6 @@
-"""Whether a mention in an answer is denied there: "not X", "instead of X", "I cannot help with X", "X is wrong".
+"""Whether an answer denies what it mentions: "not X", "instead of X", "I cannot help with X", "X is wrong".
 
-By rules over English words, and within one clause: "Use A, not B" asserts A and denies B. Two denials cancel each
-other: "never push without A" asserts A. A question is denied by the no that follows it: "A? No, B."
+Rules over English words, within one clause. Two denials cancel out: "never push without A" asserts A.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ _WITH = r"(?i)^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?[\"'`(]
 
 
 def is_denied(text: str, start: int, end: int) -> bool:
-    """Whether what stands at this place of a text is denied by the words around it."""
     after = text[end : end + MAX_AFTER]
     clause = re.split(_BOUNDARY, re.sub(_CODE, " code ", text[max(0, start - MAX_BEFORE) : start]))[-1]
     if re.match(_DENIED_AFTER, after) or (re.search(_SUBJECT, clause) and re.match(_ENDED_AFTER, after)):
@@ -102,7 +100,6 @@ def is_denied(text: str, start: int, end: int) -> bool:
 
 
 def _is_denied_by(clause: str) -> bool:
-    """Whether what comes after this beginning of a clause is denied by it."""
     clause = re.sub(_NO_DENIAL, " ", clause)
     denials = list(re.finditer(_DENIAL, clause))
     if len(denials) % 2 == 0:

@@ -1,4 +1,4 @@
-"""A check that takes code from the answer into a file, for the checks that follow."""
+"""A check that puts code from the answer into a file, for the checks that follow."""
 
 from __future__ import annotations
 
@@ -44,11 +44,7 @@ class Extract(SandboxCheck):
 
 
 def blocks(answer: str) -> Iterator[tuple[str, str]]:
-    """Every fenced block of a Markdown text: its language in small letters, and what is in it.
-
-    As in CommonMark, a fence ends with one of its own kind that is as long, or with the text. One that stands in a list
-    is indented, and so is what it holds; elsewhere four spaces make it text.
-    """
+    """Every fenced block as in CommonMark: its language in lower case, and its text."""
     indent, fence, language, lines = "", "", "", list[str]()
     in_list = False
     for line in re.split(r"\r\n?|\n", answer.removeprefix("\ufeff")):

@@ -1,4 +1,4 @@
-"""Checks for files that the agent left: whether they are there, and what is in them."""
+"""Checks of the files that the agent left."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks that the answer, or a file, is JSON of a given shape.
 
-Whatever an answer is made of, holding it against a schema comes to an end: every keyword looks at the clock before it
-begins, patterns have the time that is left, and what `jsonschema` does in quadratic time is done here in linear.
+Validation is bounded in time: each keyword checks the clock, and what `jsonschema` does in quadratic time is linear
+here.
 """
 
 from __future__ import annotations
@@ -112,8 +112,6 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a value that JSON has")
 
 
-# Validation within a time limit.
-
 Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterable[ValidationError]]
 
 
@@ -128,7 +126,7 @@ def _time_left() -> float:
 
 
 def schema_error(schema: dict[str, Any], value: Any) -> str:
-    """Where a value does not fit a schema, and why; empty when it does. TooLong where that takes too long."""
+    """Where and why a value does not fit a schema; empty when it fits. TooLong if that takes too long."""
     _clock.until = time.thread_time() + texts.LIMIT
     # Where a schema names its draft, jsonschema would go on with a validator of its own. An empty registry: nothing is
     # fetched from the addresses that a schema names.

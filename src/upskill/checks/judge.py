@@ -1,7 +1,4 @@
-"""Checks that a model makes: of one statement, of a rubric, or which of two answers is the better one.
-
-The judge sees the task and what it is to grade, and nothing of the arm that it comes from.
-"""
+"""Checks made by a model, which sees the task and what it grades, but not which arm it comes from."""
 
 from __future__ import annotations
 
@@ -158,7 +155,7 @@ async def _prove(
     statements: Sequence[str],
     texts: Sequence[str],
 ) -> list[Grade]:
-    """The judge's grades, of which none passes without evidence: asked for once more, and then it has failed."""
+    """The judge's grades. None passes without evidence: it is asked for once more, then counts as failed."""
     held_grades: list[Grade] = []
     for _ in range(2):
         reply, grades = await ask(messages)
@@ -192,7 +189,7 @@ def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Gra
 
 
 async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Finding:
-    """Asked twice, either one first: judges lean to a position, and what hangs on it is no preference."""
+    """Asked twice, with each answer first once: judges favor a position, and such a preference does not count."""
     won, lost, reasons = 0, 0, list[str]()
     for own in ("A", "B"):
         answers = {"A": evidence.answer, "B": other} if own == "A" else {"A": other, "B": evidence.answer}
@@ -243,7 +240,7 @@ def _read_grade(answer: dict[str, Any], reply: Reply) -> Grade:
 
 
 def _occurs(quote: str, texts: Iterable[str]) -> bool:
-    """Whether these words are really there, in one of the texts; with an ellipsis, the parts around it."""
+    """Whether one of the texts has these words; with an ellipsis, the parts around it."""
     patterns: list[str] = []
     for part in filter(None, map(_plain, re.split(r"…|\.{3,}", quote))):
         # Whole words, in scripts that have spaces between them: a single letter is in every answer.
@@ -254,6 +251,6 @@ def _occurs(quote: str, texts: Iterable[str]) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The words of a text: spaces, case, Markdown and the forms of quotation marks and dashes apart."""
+    """The words of a text, without spaces, case, Markdown and variants of quotes and dashes."""
     text = _MARKDOWN.sub("", unicodedata.normalize("NFKC", text.translate(_FORMS)))
     return " ".join(text.casefold().split()).strip("\"'.,:;。、 ")

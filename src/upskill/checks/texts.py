@@ -1,8 +1,4 @@
-"""Texts and patterns: how a suite writes them, and how they are looked for.
-
-Python's `re` says what a pattern means, the `regex` package does the matching: it lets go of the interpreter while it
-works and stops when its time is up. A search runs in a thread, so that nobody waits for it.
-"""
+"""Texts and patterns in suites. `re` says what a pattern means; `regex` matches, without the GIL and with a timeout."""
 
 from __future__ import annotations
 
@@ -56,7 +52,7 @@ def enumerate_texts(texts: list[str]) -> str:
 
 
 def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False) -> list[str]:
-    """Which of these texts the content does not have; with `asserted`, or has only where it denies them."""
+    """The texts that the content lacks or, with `asserted`, only denies."""
     if asserted:
         flags = re.IGNORECASE if ignore_case else 0
         mentions = {text: islice(re.finditer(re.escape(text), content, flags), MAX_MENTIONS) for text in texts}
@@ -66,8 +62,6 @@ def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool
         return [text for text in texts if text.casefold() not in content]
     return [text for text in texts if text not in content]
 
-
-# Patterns.
 
 # What the two packages read differently: an escape, a class, a repetition, or a brace that is none.
 _PART = re.compile(r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:\d+(?:,\d*)?|,\d*)\}|\{", re.DOTALL)
@@ -117,7 +111,7 @@ def describe_match(where: str, pattern: str, match: str | None) -> Finding:
 async def find(
     pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True, asserted: bool = False
 ) -> str | None:
-    """The first match, None where there is none; with `asserted` one that the text does not deny."""
+    """The first match or None; with `asserted` one that the text does not deny."""
     flags = int((regex.IGNORECASE if ignore_case else 0) | (MULTILINE if multiline else 0))
     return await asyncio.to_thread(search, pattern, text, flags, asserted=asserted)
 

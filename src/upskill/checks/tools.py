@@ -1,4 +1,4 @@
-"""Checks for what the agent did. Only an arm with a skill can open it, so that is reported beside the outcome."""
+"""Checks of what the agent did. Only an arm with a skill can open it, so that does not change the outcome."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Where checks look and work: the workspace that an agent left, and a folder of a check's own in the same sandbox.
+"""Where checks look and work: the workspace that an agent left, and a check's own folder in the same sandbox.
 
-Nothing is followed that the agent may have planted. What a check runs has a clean environment: the sandbox's own PATH
-without any folder that the agent could write to, an empty home folder, and variables that turn off what files in the
-workspace would otherwise decide.
+No link that the agent may have planted is followed. Programs get a clean environment: a PATH without folders that the
+agent could write to, an empty home, and variables that switch off steering by files in the workspace.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ _FIND = 'for name; do command -v -- "$name" && exit; done; exit 1'
 
 
 def expect_inside(path: str) -> str:
-    """The path, where it leads to something inside the workspace; ValueError for any other."""
     parts = PurePosixPath(path.replace("\\", "/")).parts
     outside = not parts or parts[0] == "/" or ".." in parts or re.match(r"^[A-Za-z]:|~", path)
     if outside or not path.strip() or "\0" in path:
@@ -91,8 +89,6 @@ Paths = Annotated[list[Path], BeforeValidator(as_list_of_texts), AfterValidator(
 
 
 class SandboxCheck(Check):
-    """A check that is made where the agent was: in the sandbox of the trial."""
-
     reads_answer: ClassVar[bool] = False
 
     @property
@@ -107,7 +103,7 @@ def sandbox_of(evidence: Evidence) -> Sandbox:
 
 
 async def read_left(evidence: Evidence, path: str) -> str | Finding:
-    """The text of a file that the agent left, or the finding that there is none to be read."""
+    """The text of a file, or the finding that it cannot be read."""
     try:
         data = await sandbox_of(evidence).read(path, MAX_FILE_BYTES)
     except OSError as error:
@@ -116,8 +112,6 @@ async def read_left(evidence: Evidence, path: str) -> str | Finding:
 
 
 class FileCheck(SandboxCheck):
-    """A check of what is in a file that the agent left."""
-
     path: Path
 
     async def run(self, evidence: Evidence) -> Finding:
@@ -129,7 +123,6 @@ class FileCheck(SandboxCheck):
 
 
 def in_words(error: OSError) -> str:
-    """What is wrong with a file, whatever the kind of sandbox."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "is not there"
     return error.strerror or str(error)
@@ -149,7 +142,6 @@ class CheckDir:
 
     @property
     def files(self) -> str:
-        """Where the files of the check lie."""
         return f"{self.root}/files"
 
     @property
@@ -157,7 +149,6 @@ class CheckDir:
         return f"{self.root}/scratch"
 
     async def put(self, name: str, content: str) -> str:
-        """Put a file there; returns its path."""
         path = f"{self.files}/{name}"
         _expect(await _run(self.sandbox, [*_with(PATH=self.path), "/bin/sh", "-c", _PUT, "sh", path], stdin=content))
         return path
@@ -177,7 +168,6 @@ class CheckDir:
         environment: Mapping[str, str] | None = None,
         beside: Sequence[str] = (),
     ) -> CommandResult:
-        """Run a program in the workspace, under the limits of a check."""
         variables = {
             **ENVIRONMENT,
             "PYTHONPATH": f"{self.root}/python",
@@ -193,8 +183,6 @@ class CheckDir:
 
 
 class ProgramCheck(SandboxCheck):
-    """A check that runs programs, in a folder of its own."""
-
     async def run(self, evidence: Evidence) -> Finding:
         try:
             async with open_check_dir(sandbox_of(evidence)) as check_dir:

@@ -1,4 +1,4 @@
-"""The shell commands in a trace: what a tool call ran, whether it worked, and when two calls ran the same command."""
+"""Shell commands in a trace: what a tool call ran, whether it worked, and when two calls ran the same command."""
 
 from __future__ import annotations
 
@@ -69,13 +69,9 @@ def shell_command(step: Step) -> str:
 
 
 def _script_of(command: list[str]) -> str:
-    """The script in `bash -lc '…'`."""
     if len(command) == 3 and PurePosixPath(command[0]).name in ("bash", "sh", "zsh", "dash", "fish", "env"):
         return command[2].strip() if re.fullmatch(r"-[a-z]*c", command[1]) else ""
     return ""
-
-
-# Which command it is.
 
 
 def command_key(line: str) -> str:
@@ -125,11 +121,8 @@ def _simple_commands(line: str) -> list[list[str]]:
     return [command for command in commands if command]
 
 
-# Whether it worked.
-
-
 def outcome_of(step: Step) -> Outcome:
-    """What a tool call says about its command. A pipe or a `||` can hide that it failed."""
+    """What a tool call says about its command. A pipe or a `||` can hide a failure."""
     if _SAYS_NOTHING.search(step.output[:400]):
         return "unknown"
     if step_failed(step):
@@ -146,7 +139,7 @@ def step_failed(step: Step) -> bool:
 
 
 def output_lines(output: str) -> list[str]:
-    """The lines of an output, without empty ones and without those in which agents wrap it."""
+    """Without empty lines and the lines that agents wrap around an output."""
     lines = [line.strip().removeprefix("Output: ").strip()[:MAX_ERROR_LINE] for line in output.splitlines()]
     return [line for line in lines if line and not _EXIT_LINE.match(line)]
 

@@ -1,7 +1,4 @@
-"""Extract: a page of quotations from traces, without a model.
-
-Every line that is neither a heading nor in SENTENCES stands in a trace, and names its step.
-"""
+"""Extract: a page of quotations from traces, without a model. Each line but headings and SENTENCES cites its step."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ class _Entry:
 
 
 def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS) -> Extraction:
-    """A skill that quotes these traces, which have no secrets any more, in about so many tokens."""
+    """A skill of about this many tokens that quotes these traces, whose secrets are already redacted."""
     entries: dict[_Entry, None] = {}
     for number, trace in enumerate(traces):
         quotations = quote_trace(trace)
@@ -96,7 +93,7 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
 
 
 def _body(entries: list[_Entry]) -> list[tuple[str, str]]:
-    """The lines of the page, each with the id of its step; our own have that of the first step they are about."""
+    """The lines of the page, each with the id of its step; our own lines get that of the first step they are about."""
     first = next(step for _, step in entries[0].lines if step)
     lines = [(TITLE, ""), ("", ""), (INTRODUCTION, first)]
     for section, heading in HEADINGS.items():
@@ -127,7 +124,7 @@ def _quote_failure(failure: FailedCommand, prefix: str) -> Iterator[tuple[str, s
 
 
 def _quoted(quote: Quotation, prefix: str) -> Iterator[tuple[str, str]]:
-    """The lines of a quotation, indented, so that nothing in it can be read as a part of the page."""
+    """Indented, so that nothing quoted can be read as a part of the page."""
     step = f"{prefix}{quote.step}"
     lines = [line for line in quote.text.encode("utf-8", "replace").decode().splitlines() if line.strip()]
     for line in lines[:MAX_QUOTED_LINES]:
@@ -135,8 +132,6 @@ def _quoted(quote: Quotation, prefix: str) -> Iterator[tuple[str, str]]:
     if len(lines) > MAX_QUOTED_LINES:
         yield CUT, step
 
-
-# Quotations.
 
 MAX_ERROR_LINES = 5  # the last of an output
 MAX_BETWEEN = 12  # calls between a failure and the next success
@@ -220,7 +215,7 @@ def quote_trace(trace: Trace) -> Quotations:
 
 
 def _failed_commands(calls: list[_Call]) -> Iterator[FailedCommand]:
-    """Each failure once; of a command that fails several times in the same way, the last."""
+    """Each failure once; for a command that fails repeatedly in the same way, the last."""
     keys = [command_key(call.command) for call in calls]
     failures: dict[tuple[str, str], FailedCommand] = {}
     for position, call in enumerate(calls):

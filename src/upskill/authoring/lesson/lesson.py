@@ -1,7 +1,4 @@
-"""A Lesson is a task that a teacher does with tools in a sandbox. Its Recording is a Trace to make a skill from.
-
-A recording is named after everything that defines the lesson, so the same lesson is recorded once.
-"""
+"""A Lesson is a task that a teacher does in a sandbox; its Recording is named after all that defines the lesson."""
 
 from __future__ import annotations
 
@@ -130,7 +127,7 @@ async def record_lesson(
     fresh: bool = False,
     on_step: Callable[[Step], None] | None = None,
 ) -> Recording:
-    """Let the teacher do the task, and record it. What ends early is kept as NAME.part.json."""
+    """Let the teacher do the task and record it; a lesson that ends early is kept as NAME.part.json."""
     # Where answers come from files, each of them ends the command, and the next one goes on from a journal.
     by_hand = lesson.teacher.provider == "handoff"
     journal = Journal(Path(lesson.teacher.model), lesson.name) if by_hand else None
@@ -255,9 +252,6 @@ class _LessonRun:
         return Recording(clean.trace, dict(clean.counts), path)
 
 
-# Lessons by hand.
-
-
 class Diverged(UsageError):
     """A call differs from the one that was recorded: an earlier answer was changed, so the work starts over."""
 
@@ -280,7 +274,7 @@ class Journal:
         self._left = list(self.done)
 
     def replay(self, call: ToolCall) -> Step | None:
-        """The recorded result of this call; None where it was not made before."""
+        """The recorded result of this call; None if it was not made before."""
         if not self._left:
             return None
         step = self._left.pop(0)
@@ -296,7 +290,7 @@ class Journal:
         return replace(setup, files={PACKED: self.workspace.read_bytes()}) if self.done else setup
 
     async def save(self, sandbox: Sandbox) -> None:
-        """Keep what was done so far. Without `tar` in the sandbox there is nothing to go on from."""
+        """Keep what was done so far. Without `tar` in the sandbox there is nothing to resume from."""
         if self._left or not self.done:
             return
         packed = await sandbox.run(f"tar -cf /tmp/{PACKED} . && mv /tmp/{PACKED} {PACKED}")

@@ -1,4 +1,4 @@
-"""Teach: a teacher does a task with tools in a sandbox, and a skill is made from the recording."""
+"""Teach: a teacher does a task in a sandbox, and a skill is made from the recording."""
 
 from __future__ import annotations
 
@@ -50,10 +50,7 @@ async def teach(
     models: Models | None = None,
     events: AuthoringEvents | None = None,
 ) -> TeachResult:
-    """Have a teacher do the task and record it, then `generate` a skill from the recording.
-
-    LessonFailed where the check fails; without one, where the teacher did nothing or was stopped by a bound.
-    """
+    """LessonFailed if the check fails or, without a check, if the teacher did nothing or hit a limit."""
     if options.only_record and not options.keeps_runs:
         raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be left.")
     if not options.task.strip():

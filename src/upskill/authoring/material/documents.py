@@ -26,7 +26,6 @@ NOT_CONTENT = ("script", "style", "noscript", "template", "svg", "nav", "footer"
 
 
 def read_document(name: str, suffix: str, data: bytes) -> str:
-    """The text of a document of a kind in `KINDS`, as Markdown; UsageError where it cannot be read."""
     try:
         text = KINDS[suffix](data)
     except ImportError as error:
@@ -48,7 +47,7 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
 
 
 def without_comments(markdown: str) -> str:
-    """Markdown without comments in HTML, which no reader sees; in code they are text."""
+    """Markdown without HTML comments, which no reader sees; in code they are text."""
     return re.sub(
         r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`|(?P<comment><!--.{0,20000}?-->)",
         lambda match: "" if match["comment"] else match[0],

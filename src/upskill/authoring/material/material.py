@@ -1,7 +1,6 @@
-"""Material is what a teacher writes from: a task, examples, tool schemas, documents, an older skill, traces.
+"""What a teacher writes from. Every piece but the task has an id that a line of a skill can cite, and no secrets.
 
-All but the task is cut into pieces with ids (`e1` an example, `d3` a part of a document, `s12` a step of a trace), so
-that every line of a skill can name its sources. A piece has no secrets.
+Ids: `e1` an example, `d3` a part of a document, `s12` a step of a trace.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def gather(
     sources: Sequence[str | Path | Skill | Trace] = (),
     prefer_traces: bool = False,
 ) -> Material:
-    """Read everything that a person gave; UsageError for what cannot be used, before anything is paid for."""
+    """Read everything that a person gave; UsageError, before anything is paid for, if something cannot be used."""
     redactor = Redactor(Counter[str]())
     skill: Skill | None = None
     traces: list[Trace] = []
@@ -162,14 +161,8 @@ def gather(
     )
 
 
-# Reading.
-
-
 def read_source(name: str | Path, *, prefer_traces: bool = False) -> Skill | Trace | str:
-    """A skill, an agent's trace, or the text of a document.
-
-    `doc:PATH`, `trace:PATH` and `skill:PATH` say which; `claude-code:last` is the latest session of an agent.
-    """
+    """A skill, trace or document: `doc:PATH`, `trace:PATH` and `skill:PATH` say which; also `claude-code:last`."""
     kind, _, after = str(name).partition(":")
     if kind in SESSION_AGENTS and after:
         return read_trace(find_trace(str(name)))
@@ -276,7 +269,7 @@ def _tools_in(value: object) -> list[dict[str, Any]]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A document, split at headings and empty lines, but never inside a code block."""
+    """Split at headings and empty lines, but never inside a code block."""
     part: list[str] = []
     size = 0
     for line, kind in read_fences(text.splitlines()):
@@ -319,11 +312,8 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
     return [*quotations, *steps], left_out
 
 
-# Fitting it into a prompt.
-
-
 def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:
-    """The pieces in groups of at most `budget` tokens. A larger piece is cut into parts that keep its id."""
+    """Groups of at most `budget` tokens. A larger piece is cut into parts that keep its id."""
     groups: list[list[Piece]] = [[]]
     room = budget
     for part in (part for piece in pieces for part in _cut_to_fit(piece, budget)):

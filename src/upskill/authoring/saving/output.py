@@ -1,7 +1,4 @@
-"""Where a finished skill is saved: a folder with its name. What it replaces is kept in `.previous` beside it.
-
-A skill whose hash is not the one that `skill_meta.json` records was edited by a person, who has to agree.
-"""
+"""Saves a finished skill. What it replaces is kept in `.previous`; a skill that a person edited needs consent."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ def as_name(text: str) -> str:
 
 
 def check_output(folder: Path, *, may_replace: bool) -> None:
-    """UsageError when no skill can be saved in this folder. Call it before anything is paid for."""
+    """UsageError if no skill can be saved in this folder. Call it before anything is paid for."""
     if folder.name != (better := as_name(folder.name)):
         raise UsageError(
             f"{folder}: a skill's folder is named like the skill, and {folder.name!r} cannot be a skill's name",
@@ -98,7 +95,7 @@ class Destination:
         )
 
     def save(self, skill: Skill, folder: Path) -> tuple[Skill, Path | None]:
-        """Save a skill, with a record of it; returns it and where the version is kept that it replaced, if it did."""
+        """Returns the saved skill, and where the version it replaced is kept, if there was one."""
         before, previous = _load(folder), None
         is_new = before is None or before.visible_hash != skill.visible_hash
         loses_proof = before is not None and is_proven(before) and not is_proven(skill)
@@ -152,7 +149,6 @@ class Destination:
 
 
 def _numbered(first: Path) -> Iterator[Path]:
-    """The folder, then NAME-2, NAME-3, …"""
     return chain([first], (first.with_name(f"{first.name}-{number}") for number in count(2)))
 
 
@@ -161,7 +157,7 @@ def named_after(folder: Path, skill: Skill) -> Skill:
 
 
 def replace_manifest(skill: Skill, folder: Path) -> Path:
-    """Write only the skill's SKILL.md into its folder, all of it or nothing; and that it was us, if it was before."""
+    """Write only SKILL.md, all or nothing; if the folder was ours before, record that it still is."""
     name = next(file.path for file in skill.files if file.path.lower() == "skill.md")
     target = (folder / name).resolve()
     recorded = not edited_by_hand(Skill.load(folder))
@@ -172,9 +168,6 @@ def replace_manifest(skill: Skill, folder: Path) -> Path:
         with whole_file((folder / FILE).resolve()) as file:
             file.write(record)
     return folder
-
-
-# Versions.
 
 
 def record_version(skill: Skill) -> Skill:
@@ -214,7 +207,7 @@ def _is_draft(skill: Skill) -> bool:
 
 
 def _metadata(skill: Skill | None) -> dict[str, Any]:
-    """Of a skill_meta.json that can be read: another was not written by us."""
+    """Empty if skill_meta.json cannot be read: then we did not write it."""
     try:
         return dict(Provenance.of(skill).metadata) if skill else {}
     except UsageError:

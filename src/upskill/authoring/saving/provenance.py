@@ -1,6 +1,6 @@
-"""Provenance is the content of `skill_meta.json`: who made a skill, from what, at what cost.
+"""Provenance is `skill_meta.json`: who made a skill, from what, at what cost. Students never see the file.
 
-Upstream has `metadata` and `tests`, which are kept until the skill gets a suite. Students never see the file.
+Upstream's `metadata` and `tests` are kept until the skill gets a suite.
 """
 
 from __future__ import annotations
@@ -110,7 +110,6 @@ class Provenance:
 
     @classmethod
     def of(cls, skill: Skill) -> Provenance:
-        """The provenance that is stored with a skill; an empty one where there is none."""
         data = skill.read(FILE)
         if data is None:
             return cls()
@@ -191,26 +190,25 @@ class Provenance:
         return [file for file in files if file.kind in ("doc", "trace") and file.path and file.digest]
 
     def with_source_files(self, files: Iterable[SourceFile]) -> Provenance:
-        """The same with these files among the others; of one path, the latest counts."""
+        """For one path, the latest file counts."""
         by_path = {file.path: asdict(file) for file in (*self.source_files, *files)}
         metadata = {SOURCE_FILES: list(by_path.values())} if by_path else {}
         return replace(self, metadata={**self.metadata, **metadata})
 
 
 def is_fact(line: str) -> bool:
-    """Whether a line states something: it is no heading, rule or fence."""
     return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```", "~~~"))
 
 
 def own_lines(skill: Skill) -> tuple[list[str], int]:
-    """The lines that nothing which was given stands behind, and how many lines state something."""
+    """The lines that no given material supports, and how many lines state something."""
     sources = Provenance.of(skill).sources
     lines = [line.strip() for line in skill.body.splitlines() if is_fact(line)]
     return [line for line in lines if sources and OWN_KNOWLEDGE in sources.get(line, (OWN_KNOWLEDGE,))], len(lines)
 
 
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
-    """Dollars that making a skill cost, beyond what was spent on an older one already; None where it is not known."""
+    """Dollars spent on a skill beyond what an older one already cost; None if unknown."""
     try:
         before = {cost.search for cost in Provenance.of(older).costs} if older else set[str]()
         making = [cost for cost in Provenance.of(skill).costs if cost.search not in before]
@@ -247,7 +245,7 @@ def has_written_suite(skill: Skill) -> bool:
 
 
 def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:
-    """Add a written suite to the folder of a skill that has none, and nothing else; returns both as they are read."""
+    """Add a suite to the folder of a skill that has none, and nothing else; returns both as read back."""
     assert skill.folder is not None
     file = skill.folder / SUITE
     with whole_file(file) as stream:

@@ -1,7 +1,7 @@
-"""Comparing two skills: a candidate with the best so far, and at the end of a search the last with the first.
+"""Compares a candidate with the best so far, and at the end of a search the last skill with the first.
 
-What looks better on train cases is kept provisionally, which proves nothing. One confirmation on fresh seeds decides:
-it is wrong in at most ALPHA of all searches (`docs/statistics.md`).
+Gains on train cases are provisional. One confirmation on fresh seeds decides; it is wrong in at most ALPHA of all
+searches (`docs/statistics.md`).
 """
 
 from __future__ import annotations
@@ -100,8 +100,6 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The last skill that was kept provisionally against the first draft, on fresh seeds."""
-
     cases: Comparison  # where it had to get better; or not worse, where there was nothing to get better
     decision: Decision
     rounds: int
@@ -141,7 +139,7 @@ class Attempt:
 def compare(
     before: Iterable[Outcome], after: Iterable[Outcome], cases: Collection[str] | None = None, *, arm: str = "skill"
 ) -> Comparison:
-    """Pair the trials of two skills by case and seed; `arm` is where the earlier one was run."""
+    """Pair the trials of two skills by case and seed; `arm` is where the earlier one ran."""
     old, new = (
         {(row.case, row.seed): row.passed for row in rows if row.arm == name and (cases is None or row.case in cases)}
         for rows, name in ((before, arm), (after, "skill"))
@@ -186,7 +184,6 @@ def failures_needed(cases: int) -> int:
 
 
 def _sign_test(differences: Sequence[float]) -> float:
-    """How likely at least so many are above zero, when either sign is as likely."""
     plus = sum(difference > 0 for difference in differences)
     total = sum(difference != 0 for difference in differences)
     return sum(comb(total, count) for count in range(plus, total + 1)) / 2**total

@@ -1,7 +1,4 @@
-"""What people said of a skill's answers, as evidence for its teacher and as stronger cases.
-
-A note on a held-out case would tell a teacher what it is measured by, and is kept from it.
-"""
+"""What people said of a skill's answers, for its teacher. Notes on held-out cases are kept from it."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ class Feedback:
         return replace(material, pieces=(*material.pieces, *pieces))
 
     def strengthen(self, suite: Suite) -> Suite:
-        """The suite with checks that fail the answers which passed and are wrong."""
+        """Add checks that fail the answers which passed but are wrong."""
         cases = {case.id: case for case in suite.cases}
         for mark in self.usable:
             if (case := cases.get(mark.case)) and (checks := self._stronger(mark)):

@@ -1,5 +1,3 @@
-"""Improving an older skill: what is known about it from before."""
-
 from __future__ import annotations
 
 import re
@@ -21,10 +19,7 @@ _Content = tuple[str, str]  # where a piece is from, and its beginning
 
 
 def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -> Material:
-    """The material with what the older skill was made from, as far as the budget has room.
-
-    Of a file that has changed or is gone, only what `skill_meta.json` has of it. Stored ids stay.
-    """
+    """Add what the older skill was made from, within the budget; for changed files, only what `skill_meta.json` has."""
     older = material.skill
     if older is None:
         return material
@@ -92,7 +87,7 @@ def _only_cited(name: str, why: str) -> str:
 
 
 def _choose(pieces: list[Piece], cited: set[str], request: str, room: int) -> list[Piece]:
-    """The pieces that fit, in their order: those that older lines cite, then those that say most of the request."""
+    """The pieces that fit, in their order: first those that older lines cite, then those closest to the request."""
     requested = _long_words(request)
     chosen: set[str] = set()
     for piece in sorted(pieces, key=lambda piece: (piece.id not in cited, -len(requested & _long_words(piece.text)))):

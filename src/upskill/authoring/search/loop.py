@@ -34,7 +34,7 @@ class SearchLoop(ABC, Generic[A]):
     halted: str = ""  # the ceiling that ended it
 
     async def search(self, drafts: Sequence[Skill], limit: int) -> None:
-        """Try the drafts, then at most so many proposals. CeilingReached where a ceiling comes first."""
+        """Try the drafts, then at most `limit` proposals. CeilingReached if a ceiling comes first."""
         for draft in drafts:
             await self.try_skill(draft)
         rejected = 0

@@ -1,4 +1,4 @@
-"""Refine: search for a better skill on train cases, confirm once what was gained, and measure it on held-out cases."""
+"""Refine: search for a better skill on train cases, confirm the gain once, and measure it on held-out cases."""
 
 from __future__ import annotations
 
@@ -47,8 +47,6 @@ class RefineOptions:
 
 @dataclass
 class Refinement:
-    """Result of a search. `fit` is the result on train cases, `held_out` on cases that were never looked at."""
-
     skill: Skill
     attempts: list[Attempt]
     fit: Evaluation | None
@@ -74,10 +72,7 @@ async def refine(
     options: RefineOptions | None = None,
     events: AuthoringEvents | None = None,
 ) -> Refinement:
-    """The first draft, or a better one that was found and confirmed on train cases; evaluated on held-out cases once.
-
-    `plan_for` says how a skill is evaluated: with which student, how often.
-    """
+    """The first draft, or a better one confirmed on train cases; evaluated on held-out cases once."""
     with nullcontext(store) if store else open_store(None) as opened:
         models = models or Models(replies=opened)
         search = _Search(suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents())
@@ -229,7 +224,7 @@ class _Search(SearchLoop[Attempt]):
         return change.screened
 
     async def _confirm(self) -> None:
-        """Compare the last that was kept with the first draft, on fresh seeds, and on fresh cases if there are some."""
+        """Compare the last kept skill with the first draft, on fresh seeds and, if there are any, fresh cases."""
         first, last = self.attempts[0], self.best
         if last is None or last is first:
             return
@@ -256,7 +251,7 @@ class _Search(SearchLoop[Attempt]):
         self.events.confirmation_ended(self.confirmation)
 
     async def _duel(self, skill: Skill, against: Skill, cases: tuple[Case, ...], seed: int, rounds: int) -> Evaluation:
-        """Two skills on the same cases, on seeds of their own; sampled, because a greedy repeat is the same answer."""
+        """Two skills on the same cases, on their own seeds; sampled, because a greedy repeat gives the same answer."""
         usual = self.plan_for(skill, _subset(self.suite, cases))
         plan = replace(
             usual,
@@ -300,13 +295,11 @@ class _Search(SearchLoop[Attempt]):
         )
 
     def _failing(self, attempt: Attempt) -> int:
-        """How many of the cases to get better an attempt does not always pass."""
         rows = attempt.evaluation.outcomes if attempt.evaluation else ()
         return len({row.case for row in rows if row.arm == "skill" and row.passed is False} & self.target_ids)
 
     @property
     def _has_room(self) -> bool:
-        """Whether the first draft fails enough cases for a gain to be shown."""
         return self._failing(self.attempts[0]) >= comparing.failures_needed(len(self.fresh or self.targets))
 
     @property
@@ -334,7 +327,6 @@ UNMASKED_CHECKS = ("not_contains", "not_regex", "tool_not_called", "max_turns", 
 def failures_in_run(
     store: Store, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
 ) -> list[Failure]:
-    """The train cases that failed with the skill in a run, with the texts of the evidence that they cite."""
     failures: dict[str, Failure] = {}
     for result in store.results(run):
         case = cases.get(result.trial.case)
@@ -375,7 +367,7 @@ def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure
 
 
 def mask_expected(named: SuiteCheck, reason: str) -> str:
-    """The reason of a check without the texts that it looked for: a skill is to teach facts, not answers to tests."""
+    """Hide the texts that a check looked for: a skill should teach facts, not answers to tests."""
     if named.name in UNMASKED_CHECKS:
         return reason
     for text in sorted(set(_texts(named.config)), key=len, reverse=True):

@@ -1,7 +1,4 @@
-"""Search for a description that triggers better.
-
-The teacher sees train queries, validation queries choose, and test queries are run once, at the end.
-"""
+"""Search for a better description: the teacher sees train queries, validation queries choose, test queries run once."""
 
 from __future__ import annotations
 
@@ -52,8 +49,6 @@ class DescriptionAttempt:
 
 @dataclass(frozen=True)
 class DescriptionComparison:
-    """Both descriptions on the queries that nothing has seen before."""
-
     before: TriggerMetrics
     after: TriggerMetrics
     change: Estimate | None  # in the share of runs that did what they should, paired by query and seed
@@ -93,11 +88,7 @@ class Improvement:
 async def improve_description(
     options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
 ) -> Improvement:
-    """Search for a better description, and save it where `write` or `output` ask for it.
-
-    A candidate replaces the best so far when its score on validation queries is higher. Such a winner looks better than
-    it is, so the test queries compare it with the description that was there.
-    """
+    """Validation queries pick the winner, which flatters it, so test queries compare it with the old description."""
     if options.requirements:
         raise UsageError("--require and --improve contradict each other", "Check the requirement in a second run.")
     if options.write and options.output:
@@ -132,7 +123,7 @@ async def improve_description(
 
 
 def check_parts(queries: Queries) -> None:
-    """UsageError where the queries do not suffice to choose by and to report on."""
+    """UsageError if there are too few queries to choose by and to report on."""
     for part in PARTS:
         here = queries.part(part)
         lacking = "" if here.should_not_trigger else "should not trigger"
@@ -231,7 +222,7 @@ class _Search(SearchLoop[DescriptionAttempt]):
         self.session.events.message(f"  {_summary(attempt)}")
 
     async def _test(self, before: Skill, after: Skill) -> DescriptionComparison | None:
-        """Run the test queries, once for each description; None where a ceiling ends that."""
+        """Run the test queries once for each description; None if a ceiling stops that."""
         old = await self._evaluate("the test queries with the old description", before, "test")
         if self.halted:
             return None
@@ -328,7 +319,7 @@ def _describe_metrics(metrics: TriggerMetrics) -> str:
 
 
 def estimate_improvement(session: TriggerSession, queries: Queries, teacher: Address) -> CostEstimate:
-    """From a description that is good as it is, to every attempt with each answer asked for twice more."""
+    """From a description that is already good, to every attempt with each answer asked for twice more."""
     skill, attempts, prices = session.skill, session.options.attempts, session.models.context.prices
     plans = [session.plan(skill, part) for part in (queries.part("train", "validation"), queries.part("test"))]
     search, test = (estimate_runs(plan, plan.trials(), prices) for plan in plans)

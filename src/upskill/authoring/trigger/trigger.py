@@ -1,4 +1,4 @@
-"""Trigger: run the queries of a skill with it in an agent's catalog, and measure on which it activates."""
+"""Trigger: run queries with a skill in an agent's catalog, and measure on which it activates."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class TriggerResult:
 async def trigger(
     options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
 ) -> TriggerResult:
-    """Run each query of a skill, which are written first where it has none, and measure how well it triggers."""
+    """Run each query of a skill and measure how well it triggers; queries are written first if there are none."""
     requirements = [parse_requirement(text, QUANTITIES) for text in options.requirements]
     session = TriggerSession(options, models, events or Events())
     if session.queries is not None:
@@ -170,7 +170,7 @@ class TriggerSession:
         self.executor = options.open_executor()
 
     def check_queries(self, queries: Queries) -> None:
-        """UsageError where these queries cannot be run; a message where they cannot tell everything."""
+        """UsageError if these queries cannot be run; a message if they cannot tell everything."""
         self.plan(self.skill, queries)
         if not queries.should_trigger or not queries.should_not_trigger:
             lacking = "should trigger" if not queries.should_trigger else "should not trigger"
@@ -224,7 +224,7 @@ class TriggerSession:
             self.events.estimate(expected)
 
     async def open_models(self) -> Model | None:
-        """Open every student, and the teacher, so that a missing key is found before anything is paid for."""
+        """Open every student and the teacher, so that a missing key is found before anything is paid for."""
         for student in self.students:
             await self.models.get(student)
         return await self.models.get(self.teacher, "teacher") if self.teacher else None
@@ -273,14 +273,8 @@ class TriggerSession:
         )
 
 
-# Plans.
-
-
 class TriggerCheck(Check):
-    """Passes when the skill was opened where it should be, and left alone where it should not.
-
-    Without a skill on offer it fails, or an empty answer would pass a query on which nothing should happen.
-    """
+    """Passes if the skill was opened just where it should be; fails without one, or an empty answer could pass."""
 
     expected: bool
     reads_answer: ClassVar[bool] = False
@@ -310,7 +304,7 @@ def suite_of(queries: Queries) -> Suite:
 def make_trigger_plan(
     skill: Skill, queries: Queries, models: Iterable[str] = ("local",), options: PlanOptions | None = None
 ) -> Plan:
-    """A plan that runs each query with the skill among others, until it is opened; each is a case with one check."""
+    """A plan that runs each query with the skill among others until it is opened; each is a case with one check."""
     options = options or PlanOptions(agent="tools", runs=3, bounds=Bounds(MAX_TURNS))
     agent: type[Agent] = AGENTS.load(options.agent)
     if not agent.needs_sandbox:
@@ -345,11 +339,8 @@ def estimate_runs(
     return CostEstimate(calls, (low_tokens, high_tokens), (low, high), unknown)
 
 
-# Queries.
-
-
 async def write_queries(skill: Skill, model: Model, *, count: int = 20, distractors: Sequence[Skill] = ()) -> Queries:
-    """Have a model write queries: half that should trigger the skill, half near-misses."""
+    """Half should trigger the skill, half are near-misses."""
     half = max(2, (count + 1) // 2)
     items = list_schema(text_schema(600), half, half)
     request = StructuredRequest(
@@ -374,7 +365,7 @@ def describe_skill(skill: Skill, distractors: Sequence[Skill]) -> dict[str, Any]
 
 
 def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool) -> Queries:
-    """The queries, once each. Faulty ones are sent back to the model; on its last attempt they are left out."""
+    """Each query once. Faulty ones go back to the model; after its last attempt they are dropped."""
     usable: dict[str, Query] = {}
     wrong: list[str] = []
     for field, should in (("should_trigger", True), ("should_not_trigger", False)):

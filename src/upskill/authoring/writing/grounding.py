@@ -1,7 +1,7 @@
-"""Grounding: whether the exact things that a line of a skill says stand in the evidence that it cites.
+"""Grounding: whether a line's code, names in backticks, flags, paths and numbers occur in the evidence it cites.
 
-Exact are code, names in backticks, flags, paths and numbers: what a small model will copy, and what a teacher must not
-invent. A line that is not covered goes back to the teacher once, and is marked as the teacher's own after that.
+Small models copy these, so teachers must not invent them. An uncovered line goes back to the teacher once, then is
+marked as the teacher's own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SYNTAX = re.compile(
 
 
 def uncovered(text: str, evidence: str) -> list[str]:
-    """The exact things of a text, of one line or several, that the evidence does not have."""
+    """The exact things in a text that the evidence does not have."""
     known = _normal(evidence)
     things = dict.fromkeys(_exact_things(text))
     return [thing for thing in things if not re.search(rf"(?<![\w-]){re.escape(thing)}(?![\w-])", known)]
@@ -50,7 +50,7 @@ def uncovered_by(
 
 
 def mark_own_lines(skill: Skill, material: Material) -> Skill:
-    """The skill with every line whose evidence does not cover it marked as the teacher's own."""
+    """Mark every line that its evidence does not cover as the teacher's own."""
     provenance = Provenance.of(skill)
     files = {path: (skill.read(path) or b"").decode("utf-8", errors="replace") for path in skill.resources}
     own = {
@@ -108,5 +108,4 @@ def _in_code(code: str) -> Iterator[str]:
 
 
 def _normal(text: str) -> str:
-    """Without the commas in numbers."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)

@@ -1,5 +1,3 @@
-"""A teacher writes a Skill from Material."""
-
 from __future__ import annotations
 
 import json
@@ -66,10 +64,7 @@ async def write_skill(
     budget: int = DEFAULT_BUDGET,
     tell: Tell = no_message,
 ) -> Skill:
-    """A valid skill whose `skill_meta.json` says which piece of the material each line came from.
-
-    An answer that cannot be used is asked for again, at most twice; files that do not hold up then are left out.
-    """
+    """A skill whose `skill_meta.json` cites the source of each line. Retries twice, then drops bad files."""
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET
     user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
@@ -106,7 +101,7 @@ async def write_skill(
 
 
 def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: str) -> tuple[Skill, list[str]]:
-    """The skill, and what a better draft would not have. InvalidAnswer where no skill can be made of the answer."""
+    """The skill and its flaws. InvalidAnswer if no skill can be made of the answer."""
     blocks = _read_blocks(answer)
     body = ""
     for text, _ in blocks:  # an empty line between any two that are not list items
@@ -179,9 +174,6 @@ def _is_item(line: str) -> bool:
     return re.match(r"\s*([-*+]|\d+[.)]) ", line) is not None
 
 
-# Files beside the body: scripts are run and references read before they are kept.
-
-
 async def file_problems(skill: Skill, material: Material, tokens: int) -> list[Problem]:
     """What is wrong with the files of a draft. A script has to print its help in a sandbox, and exit with 0."""
     files = [path for path in skill.resources if path.startswith((SCRIPTS, REFERENCES))]
@@ -197,7 +189,7 @@ async def file_problems(skill: Skill, material: Material, tokens: int) -> list[P
 
 
 def without_files(skill: Skill, paths: set[str]) -> Skill:
-    """The skill without these files, and without the lines of its body that send a reader there."""
+    """Also drops the lines of the body that point to these files."""
     lines = [line for line in skill.body.splitlines() if not paths & set(MENTIONED.findall(line))]
     if not any(line.strip() for line in lines):
         raise InvalidAnswer(f"{', '.join(sorted(paths))} cannot be used, and the blocks say nothing else")

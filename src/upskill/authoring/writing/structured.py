@@ -1,4 +1,4 @@
-"""Structured output: ask a model for JSON, and tell it what is wrong with an answer until it can be used."""
+"""Ask a model for JSON, and tell it what is wrong with an answer until it can be used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def ask(
     *,
     repairs: int = REPAIRS,
 ) -> T:
-    """What `read` makes of the answer. It raises InvalidAnswer; its second argument is true on the last attempt."""
+    """What `read` makes of the answer. `read` raises InvalidAnswer; its second argument is true on the last attempt."""
     messages = (Message("system", request.system), Message("user", request.user))
     for left in range(repairs, -1, -1):
         reply = await model.reply(
@@ -68,7 +68,7 @@ async def ask(
 
 @asynccontextmanager
 async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
-    """When no answer could be used, forget those answers: the same command would only get them again."""
+    """If no answer was usable, forget them all: the same command would only get them again."""
     with track_requests() as requests:
         try:
             yield

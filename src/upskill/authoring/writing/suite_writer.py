@@ -52,10 +52,9 @@ async def write_suite(
     acts: bool = False,
     tell: Tell = no_message,
 ) -> Suite:
-    """Cases for a skill, each of which passes the quality probes and tells its own right answers from its wrong ones.
+    """Cases that pass the quality probes and tell their own right answers from wrong ones; others are retried twice.
 
-    Those that do not are sent back with the reason, at most twice. Of `existing` cases it sees train cases only.
-    A small model is held neither to several kinds of checks nor to answers of its own.
+    Of `existing` cases the writer sees only train cases. A small model need not vary its checks or give answers.
     """
     if material is not None:
         material = await summarize(material, model, budget=budget, tell=tell)
@@ -259,7 +258,6 @@ def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str,
 
 
 def as_suite_case(fields: Mapping[str, Any], skill: Skill) -> dict[str, Any]:
-    """A case of a writer as a suite file says it; code sets the options of its checks."""
     written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
     checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
@@ -277,7 +275,7 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill) -> dict[str, Any]:
 
 
 def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
-    """A check as a suite file says it. One that the writer has no say in is left out."""
+    """A check as a suite file has it, without those that the writer may not choose."""
     kind, texts, exact = str(check.get("kind")), list_or_empty(check.get("texts")), bool(check.get("exact"))
     first, more = texts[0] if texts else "", texts[1:]
     match kind:

@@ -1,4 +1,4 @@
-"""Summarize: notes on material that is too long for one prompt, each citing the pieces behind it."""
+"""Notes on material that is too long for one prompt, each citing the pieces behind it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def no_message(_: str) -> None:
 
 
 def material_budget(address: Address) -> int:
-    """How many tokens of material fit into one prompt of this model, beside its instructions and its answer."""
     if address.provider == "local" and (address.model in LOCAL_MODELS or not address.model):
         return min(MAX_LOCAL_TOKENS, find_local_model(address.model).context // 4)
     return DEFAULT_BUDGET
@@ -47,7 +46,7 @@ def material_budget(address: Address) -> int:
 async def summarize(
     material: Material, model: Model, *, budget: int = DEFAULT_BUDGET, tell: Tell = no_message
 ) -> Material:
-    """The same material where it fits into the budget, else notes on all of it."""
+    """The same material if it fits the budget, else notes on all of it."""
     original = material
     for _ in range(MAX_ROUNDS):
         if material.tokens <= budget:

@@ -75,7 +75,7 @@ def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address
 def choose_attempts(
     options: GenerateOptions, student: Address | None, older: Skill | None, tell: Callable[[str], None]
 ) -> int:
-    """How often to try for a better skill. A new one is fitted to the embedded model only if that is asked for."""
+    """How often to try for a better skill. A new one is fitted to the embedded model only on request."""
     settings = options.settings
     is_chosen = options.attempts is not None or "max_refine_attempts" in settings.model_fields_set
     if student and student.provider == "local" and not is_chosen and not older:

@@ -1,4 +1,4 @@
-"""Builds a kernel file, in a sandbox that holds the student's sources and nothing else of theirs."""
+"""Builds a kernel file in a sandbox that holds the student's sources and nothing else of theirs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def read_sources(evidence: Evidence, file: str, entry: str) -> dict[str, s
 
 @asynccontextmanager
 async def open_build_sandbox(evidence: Evidence, toolchain: Toolchain, seconds: float) -> AsyncGenerator[Sandbox]:
-    """A sandbox of the trial's kind in which the compiler can be run, and nothing of the student is."""
+    """A sandbox of the trial's kind that can run the compiler and has nothing of the student's in it."""
     kind = sandbox_of(evidence).kind
     backend: SandboxBackend = SANDBOXES.load(kind)()
     limits = Limits(wall=seconds, cpu=4 * seconds, memory=4096 * MiB, address_space=None)
@@ -99,7 +99,7 @@ async def open_build_sandbox(evidence: Evidence, toolchain: Toolchain, seconds: 
 async def build(
     evidence: Evidence, sources: Mapping[str, str], file: str, arch: str, *, flags: tuple[str, ...] = (), seconds: float
 ) -> Build:
-    """Compile a file for an architecture. The same sources are compiled once."""
+    """The same sources are compiled only once."""
     _ = sandbox_of(evidence).run  # not on paper
     toolchain = find_toolchain()
     key = digest([dict(sources), file, arch, flags, toolchain.nvcc, seconds])
@@ -120,7 +120,6 @@ async def build(
 
 
 def keep(cache: dict[str, T], key: str, value: T) -> None:
-    """Remember it, and forget the oldest when there are too many."""
     cache[key] = value
     while len(cache) > MAX_KEPT:
         del cache[next(iter(cache))]
@@ -159,7 +158,7 @@ async def _compile(
 
 
 def _complaint(messages: str) -> str:
-    """What the compiler complains of: errors first, as one error often brings a hundred warnings."""
+    """Errors first, as one error often brings a hundred warnings."""
     lines = [line for line in printable(messages).splitlines() if line.strip() and not line.startswith("ptxas info")]
     first = next((at for at, line in enumerate(lines) if re.search("error|fatal", line, re.IGNORECASE)), 0)
     text = "\n".join(lines[first:])
@@ -180,10 +179,7 @@ def read_kernels(ptx: str, messages: str) -> tuple[CompiledKernel, ...]:
 
 
 def _read_ptxas(messages: str) -> dict[str, dict[str, int]]:
-    """Registers, spills, stack and shared memory by kernel, from `ptxas -v`.
-
-    The most that is said counts: functions that a kernel calls follow it, and a file can have messages of its own.
-    """
+    """Registers, spills, stack and shared memory by kernel, from `ptxas -v`; the highest value counts."""
     kernels: dict[str, dict[str, int]] = {}
     kernel: dict[str, int] = {}
     for line in messages.splitlines():

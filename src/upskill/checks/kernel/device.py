@@ -1,8 +1,6 @@
-"""The GPU, as its processes use it: `Driver` loads a cubin and carries out launch plans by the driver's own interface,
-`Device` adds arrays and time by PyTorch.
+"""The GPU: `Driver` loads a cubin and runs launch plans by the CUDA driver; `Device` adds arrays and timing by PyTorch.
 
-Everything that runner and referee do goes through the methods of `Device`, so that tests can put a stand-in on the CPU
-in its place. PyTorch is imported here, and only in their processes.
+Runner and referee use only methods of `Device`, so that tests can replace it. Only their processes import PyTorch.
 """
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -129,7 +127,6 @@ class Driver:
             step()
 
     def finish(self) -> None:
-        """Wait until everything in the queue has ended."""
         self.ask("cuCtxSynchronize")
 
 
@@ -152,8 +149,6 @@ class Device(Driver):
         self._flush: Any = None
         self._staging: Any = None
 
-    # What it is.
-
     @property
     def name(self) -> str:
         return str(self.xp.cuda.get_device_name(self.place))
@@ -171,8 +166,6 @@ class Device(Driver):
         ):
             raise Missing(f"the kernel is for {arch}, and {here}; run it on such a GPU, or name another arch")
 
-    # Arrays.
-
     def dtype(self, name: str) -> Any:
         return getattr(self.xp, name)
 
@@ -189,7 +182,6 @@ class Device(Driver):
         return isinstance(value, self.xp.Tensor)
 
     def layout(self, array: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-        """The dtype, the shape and the strides in elements."""
         return array.dtype, tuple(array.shape), tuple(array.stride())
 
     def pattern(self, size: int, seed: int) -> Any:
@@ -213,7 +205,7 @@ class Device(Driver):
         return bool(self.xp.equal(one, other))
 
     def to_bytes(self, buffer: Any) -> Any:
-        """A copy of its bytes, good until the next bytes are moved."""
+        """A copy of its bytes, valid until the next bytes are moved."""
         return self._staged(int(buffer.numel())).copy_(buffer).numpy().data
 
     def from_bytes(self, size: int, fill: Callable[[memoryview], None]) -> Any:
@@ -235,8 +227,6 @@ class Device(Driver):
         small = array.dtype.is_floating_point and array.dtype.itemsize < 4
         return (array.float() if small else array).double()
 
-    # Time.
-
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return self.xp.compile(function, dynamic=False)
 
@@ -255,7 +245,7 @@ class Device(Driver):
         return float(began.elapsed_time(ended)) / 1000
 
     def copy_bandwidth(self) -> float:
-        """Bytes a second that a large copy reads and writes."""
+        """Bytes per second that a large copy reads and writes."""
         source = self.xp.empty(COPY_BYTES, dtype=self.xp.uint8, device=self.place).fill_(1)
         target = self.xp.empty_like(source)
         times = sorted(self.seconds(lambda: target.copy_(source)) for _ in range(7))

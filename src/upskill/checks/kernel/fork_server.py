@@ -1,9 +1,7 @@
-"""The fork server: has imported PyTorch, touches no GPU, and forks a runner or a referee whenever it is asked.
+"""The fork server: imports PyTorch (which takes seconds) once, touches no GPU, and forks runners and referees.
 
-Importing PyTorch takes seconds, and every trial wants processes of its own. A keeper, forked between server and worker,
-kills the worker with all that it started when nobody wants it any more, also when upskill itself is gone: the pipe that
-says so has lost its other end. A suite may be anyone's: where the sandbox of the trial is bubblewrap, the server and
-all that it forks are in one as well, with the GPU and nothing else.
+A keeper between server and worker kills the worker and all it started when the pipe closes, even if upskill is gone.
+A suite may be anyone's: if the trial's sandbox is bubblewrap, so is the server's, with the GPU and nothing else.
 """
 
 from __future__ import annotations

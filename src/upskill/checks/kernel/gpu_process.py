@@ -1,4 +1,4 @@
-"""Processes beside the GPU, one trial at a time: started, spoken to, and ended with everything they started."""
+"""Processes beside the GPU, for one trial at a time."""
 
 from __future__ import annotations
 
@@ -116,7 +116,6 @@ class ForkServer:
             raise MissingTool(f"the process that starts runners has ended: {error}") from error
 
     def printed(self) -> str:
-        """The end of what it printed."""
         return _read_printed(self._printed)[-600:]
 
     def stop(self) -> None:
@@ -147,7 +146,6 @@ def _read_printed(file: IO[bytes]) -> str:
 
 
 def environment(kind: str) -> dict[str, str]:
-    """The variables of a process beside the GPU."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     outside = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "upskill" / "torchinductor")} | kept
@@ -171,10 +169,7 @@ def _python_folders() -> list[Path]:
 
 
 class GpuProcess:
-    """A process that takes lines of JSON and answers with lines of JSON; `store` is a file that it shares.
-
-    `kind` is that of the trial's sandbox. One that is watched by a tool has nothing of a suite in it.
-    """
+    """Speaks JSON lines. `store` is a file it shares, `kind` the trial's sandbox. A watched one holds no suite."""
 
     def __init__(self, role: Role, store: int, kind: str, tool: Sequence[str] = ()) -> None:
         self._closing = ExitStack()
@@ -214,7 +209,7 @@ class GpuProcess:
                 data = data[os.write(self._stdin, data) :]
 
     async def receive(self, seconds: float) -> dict[str, Any]:
-        """What it says next; MissingTool where it says that it cannot work here."""
+        """The next message; MissingTool if the process says that it cannot work here."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while b"\n" not in self._buffer:
@@ -239,7 +234,7 @@ class GpuProcess:
         return message
 
     async def end(self, seconds: float) -> None:
-        """Wait for it to end by itself, so that whoever watches it can have its say."""
+        """Wait until it ends by itself, so that a watching tool can report."""
         with suppress(Silent):
             await self.receive(seconds)
 
@@ -251,7 +246,6 @@ class GpuProcess:
         return f"its process ended with {code}" + (f": {printed}" if printed else "")
 
     def _wait(self) -> int:
-        """Wait until it is gone; the code that it ended with."""
         if self._watched is not None:
             return self._watched.wait()
         status = b""
@@ -260,11 +254,10 @@ class GpuProcess:
         return int(status) if status.strip() else 0
 
     def printed(self) -> str:
-        """What it, or a kernel in it, or whoever watches it printed."""
         return _read_printed(self._printed)
 
     def close(self) -> None:
-        """Kill it, with whatever it started, and wait until it is gone."""
+        """Kill it and all that it started, and wait until it is gone."""
         if self._lifeline < 0:
             return
         os.close(self._lifeline)  # which its keeper sees

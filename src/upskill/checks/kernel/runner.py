@@ -1,9 +1,8 @@
-"""Runner and referee, two processes beside the GPU. None of the student's host code is in either.
+"""Runner and referee, two processes beside the GPU, neither of which holds the student's host code.
 
-The runner is told what to run, says which calls it will make, gets the plans of these calls, and carries them out.
-Inputs are drawn only when the plans are there. Every buffer lies between two guard zones, outputs hold poison before a
-launch, and guards and inputs are looked at after it. No reference output is ever in the memory of this process: the
-referee draws the inputs again from their seeds, computes the reference, and compares.
+The runner names its calls, gets their plans, and only then draws inputs and runs them. Buffers lie between guard
+zones, outputs hold poison before a launch, and guards and inputs are checked after it. No reference output is ever in
+the runner's memory: the referee draws the inputs again from their seeds, computes the reference, and compares.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ MAX_STORED = 2**32  # bytes of outputs of timed launches
 
 
 class Task:
-    """A task file, run: the functions of `task.py`'s page."""
-
     def __init__(self, source: str) -> None:
         self.header: TaskHeader = read_task(source)
         module = sys.modules[TASK_MODULE] = ModuleType(TASK_MODULE)  # torch.compile imports what it compiles
@@ -162,7 +159,6 @@ class Runner:
         ]
 
     def calls(self) -> list[dict[str, Any]]:
-        """The calls that will be made, in their order."""
         return [
             {"entry": self.task.header.entry(fixture.dtype), "words": fixture.words}
             for fixture in self.fixtures
@@ -331,22 +327,17 @@ def main(make: Callable[[], Device], serve: Callable[..., None], output: int, de
 
 
 def write_store(store: int, data: memoryview, at: int) -> None:
-    """Put these bytes at an offset of the file that the runner hands outputs over in."""
     while data:
         written = os.pwrite(store, data, at)
         data, at = data[written:], at + written
 
 
 def read_store(store: int, at: int, target: memoryview) -> None:
-    """Fill this memory with what the file has from an offset on."""
     while target:
         count = os.preadv(store, [target], at)
         if not count:
             raise EOFError("the runner stored less than it says")
         target, at = target[count:], at + count
-
-
-# The referee.
 
 
 def compare(device: Device, got: Any, want: Any, tolerance: tuple[float, float]) -> str:
@@ -373,7 +364,7 @@ def compare(device: Device, got: Any, want: Any, tolerance: tuple[float, float])
 
 
 def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) -> str:
-    """What is wrong with the outputs of one run, given as bytes; empty where nothing is."""
+    """What is wrong with the outputs of one run, given as bytes; empty if nothing."""
     drawn = task.inputs(tuple(run["shape"]), device.dtype(run["dtype"]), device.generator(run["seed"]))
     got = {
         name: device.shaped(raw[name], device.dtype(output_info["dtype"]), output_info["shape"])
@@ -396,7 +387,6 @@ def serve_referee(device: Device, request: dict[str, Any], descriptor: int, chan
 
 
 def _find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str:
-    """The first output of all runs that is not as it should be; empty where all are."""
     task = Task(request["task"])
     seed, before = -1, dict[str, Any]()
     for number, run in enumerate(request["runs"]):

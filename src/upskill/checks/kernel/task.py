@@ -91,8 +91,6 @@ _Measure = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 class TaskHeader(BaseModel):
-    """What the constants of a task file say."""
-
     model_config = ConfigDict(frozen=True, alias_generator=str.upper)
 
     signature: Annotated[str, AfterValidator(_check_signature)]
@@ -126,7 +124,6 @@ def _to_word(kind: Kind, value: float) -> int:
 
 
 def read_task(source: str) -> TaskHeader:
-    """The header of a task file; ValueError where it says too little."""
     try:
         module = ast.parse(source)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""The tiers of a CUDA kernel, each a check, and `kernel`, the line of a suite that stands for several of them."""
+"""The tiers of a CUDA kernel, each a check, and `kernel`, a line that stands for several of them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,6 @@ class KernelCorrect(TaskCheck):
 
 
 def find_sanitizer() -> tuple[str, ...]:
-    """compute-sanitizer with its memory checker; nothing where it is not installed."""
     program = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
     return (program, "--tool", "memcheck", "--report-api-errors", "no", "--print-limit", "1") if program else ()
 
@@ -193,8 +192,7 @@ RIVALS = {"eager": "PyTorch eager", "compile": "torch.compile"}
 
 
 def compare_speed(kernel: Sequence[float], rival: Sequence[float]) -> tuple[float, float, float]:
-    """How many times as long as the kernel its rival takes, by medians, with an interval; above 1 the kernel is
-    faster."""
+    """How many times as long the rival takes, by medians, with an interval; above 1 the kernel is faster."""
     random = np.random.default_rng(0)
     ours, theirs = np.asarray(kernel), np.asarray(rival)
     resampled = np.median(theirs[random.integers(0, len(theirs), (RESAMPLES, len(theirs)))], axis=1) / np.median(
@@ -205,7 +203,6 @@ def compare_speed(kernel: Sequence[float], rival: Sequence[float]) -> tuple[floa
 
 
 def speed_finding(measured: dict[str, Any], at_least: float) -> Finding:
-    """Whether the times of a runner beat every rival by this much."""
     kernel, *others = measured["times"].items()
     ratios = {name: compare_speed(kernel[1], times) for name, times in others}
     parts = [

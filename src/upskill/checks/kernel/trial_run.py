@@ -1,9 +1,8 @@
-"""A kernel on the GPU, from its build to what came of it: recorded, run, and held against the reference.
+"""Runs a kernel on the GPU and compares its outputs with the reference.
 
-A LaunchPlan is what a launcher does on the GPU: kernels with their grids and arguments, fills and copies. The student's
-host code never comes near a GPU. It is linked with `recorder.c` in place of the CUDA runtime, run in a sandbox, and
-called with the pointers and sizes of every call that will be made; all it can do is to write down a wrong plan. Another
-process, with none of its code inside, carries the plans out.
+A LaunchPlan is what a launcher does on the GPU: kernels with grids and arguments, fills and copies. The student's host
+code never comes near a GPU: linked with `recorder.c` in place of the CUDA runtime, it runs in a sandbox, where it can
+at most write a wrong plan. Another process, without that code, carries the plans out.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class GpuRun:
     spec: RunSpec
 
     async def run(self) -> dict[str, Any] | Finding:
-        """What the runner found, or why the kernel fails. One that was not correct is not run again to be timed."""
+        """The runner's findings, or why the kernel fails. One that was not correct is not run again for timing."""
         key = digest([self.build.cubin.hex(), self.build.host_object.hex(), self.source])
         if self.spec.than and key in _failed:
             return Finding(False, f"not timed, as it is not correct: {_failed[key]}")
@@ -166,7 +165,6 @@ def _processes(kind: str, tool: Sequence[str] = ()) -> Generator[Callable[[Role]
 
 
 async def _expect_calls(process: GpuProcess) -> dict[str, Any]:
-    """The calls of the launcher that a process wants to make."""
     message: dict[str, Any] = {"warm": ""}
     while "warm" in message:
         message = await _receive_trusted(process, "the GPU could not be used")
@@ -174,7 +172,7 @@ async def _expect_calls(process: GpuProcess) -> dict[str, Any]:
 
 
 async def _receive_trusted(process: GpuProcess, otherwise: str) -> dict[str, Any]:
-    """What a process says in which nothing of the student has been yet; MissingTool where it says nothing."""
+    """The message of a process that holds nothing of the student yet; MissingTool if it says nothing."""
     try:
         return await process.receive(START_SECONDS)
     except Silent as silent:
@@ -190,7 +188,7 @@ class _Wrong(Exception):
 
 
 async def probe(kind: str) -> None:
-    """See that the GPU still works after a kernel broke; where it does not, that is nobody's answer."""
+    """Check that the GPU still works after a kernel broke; if it does not, no answer is to blame."""
     with _processes(kind) as start:
         process = start("runner")
         process.say({"mode": "probe"})
@@ -201,8 +199,6 @@ async def probe(kind: str) -> None:
                 f"the GPU no longer answers after this kernel: {silent}; reset it or start the machine again"
             ) from silent
 
-
-# Plans.
 
 Step = list[Any]  # ["launch", name, grid, block, shared, cooperative, cluster, arguments], ["memset", …], …
 LaunchPlan = list[Step]  # plain values: it is sent to another process
@@ -225,7 +221,6 @@ async def record(evidence: Evidence, build: Build, header: TaskHeader, device: M
 
 
 async def _link(sandbox: Sandbox, build: Build, header: TaskHeader, entry: str, include: str) -> None:
-    """Make the program that has a launcher recorded."""
     await sandbox.write("kernel.o", build.host_object)
     await sandbox.write("recorder.c", RECORDER.read_bytes())
     await sandbox.write("call.c", call_in_c(entry, header.arguments))
@@ -249,7 +244,7 @@ def _not_linked(error: str, header: TaskHeader, entry: str) -> Exception:
 
 
 def call_in_c(entry: str, arguments: Sequence[Argument]) -> str:
-    """C that calls the launcher with words as arguments of its own types."""
+    """C code that calls the launcher with words as arguments of its own types."""
     types = [C_TYPES[argument.kind] for argument in arguments]
     values = [
         f"as_{argument.kind}(w[{number}])" if argument.kind in ("float", "double") else f"({kind})w[{number}]"

@@ -1,4 +1,4 @@
-"""A check by a command that is run where the agent was, after it has ended."""
+"""A check by a command that runs in the workspace after the agent has ended."""
 
 from __future__ import annotations
 

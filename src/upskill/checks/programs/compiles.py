@@ -1,4 +1,4 @@
-"""A check that a file compiles. Each language is a row of a table: its suffixes, its compiler, and how to have it."""
+"""A check that a file compiles; each language is a row of a table."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Guard: what a student left in the workspace must not decide what a program of a check does.
 
-Many programs do what files in the current folder say: `pytest` imports conftest.py, `make` follows the Makefile,
-`npm test` runs a script of package.json, Python imports a json.py before its own. The environment of a check turns off
-what can be turned off, and files that would steer its programs are removed first (`TOOLS`), or put back as the case
-brought them. So are the tests and scripts of the case that the check runs (`put_back`). A file that the case asks for
-is left alone.
+`pytest` imports conftest.py, `make` follows the Makefile, Python imports a json.py before its own. The environment of
+a check turns off what it can; files that would steer its programs are removed (`TOOLS`) or put back as the case
+brought them, and so are tests and scripts that the check runs. A file that the case asks for is left alone.
 """
 
 from __future__ import annotations
@@ -129,7 +127,6 @@ exit 0
 
 
 def mentions_file(text: str, file: str) -> bool:
-    """Whether a text names a file, by its name alone."""
     return bool(re.search(rf"(?<![\w.-]){re.escape(file)}(?![\w-]|\.\w)", text))
 
 
@@ -139,13 +136,12 @@ def invokes(text: str, programs: str) -> bool:
 
 
 def is_test(path: str) -> bool:
-    """Whether a file is a test, by its name or the folder it is in."""
     *folders, name = PurePosixPath(path).parts
     return any(fnmatchcase(name, pattern) for pattern in _TESTS) or not _TEST_FOLDERS.isdisjoint(folders)
 
 
 def executes(text: str, path: str, content: str = "") -> bool:
-    """Whether a command, or the source of a script, runs this file of the workspace, rather than look at it."""
+    """Whether a command or script runs this file of the workspace, rather than just reads it."""
     name = rf"{re.escape(PurePosixPath(path).name)}(?![\w-]|\.\w)"
     start = rf"(?<![\w.$-])(?:{_INTERPRETERS})"
     ways = [
@@ -161,11 +157,10 @@ def executes(text: str, path: str, content: str = "") -> bool:
 
 
 def put_back(text: str, evidence: Evidence, keeps: Sequence[str] = ()) -> tuple[dict[str, str], str]:
-    """The files of the case that have to be as it brought them before a command runs, and all that is run, as text.
+    """The files to restore before a command runs: tests, expected outputs, what steers programs, and what it runs.
 
-    Those are its tests, expected outputs by their name, what steers the programs, and what the command runs, itself or
-    through a Makefile or shell script of the case. Where the case names no file for the student, only what looks like a
-    check by its name, or a shell script beside other code, counts: `python3 main.py` may run just what has to be fixed.
+    If the case names no file for the student, only files that look like checks, or shell scripts beside other code,
+    count: `python3 main.py` may run just what has to be fixed. Also returns all that is run, as text.
     """
     students = {PurePosixPath(path) for path in (*evidence.asked_for, *keeps)}
     remaining = {path: content for path, content in evidence.files.items() if PurePosixPath(path) not in students}
@@ -199,7 +194,6 @@ def put_back(text: str, evidence: Evidence, keeps: Sequence[str] = ()) -> tuple[
 
 
 def steered_by(text: str) -> list[str]:
-    """The files that steer the programs which a command calls."""
     return list(dict.fromkeys(file for program, files in TOOLS.items() if invokes(text, program) for file in files))
 
 
@@ -213,8 +207,7 @@ def risks(text: str, case: str, *, by_exit_code: bool) -> Iterator[str]:
 
 
 async def disarm(check_dir: CheckDir, evidence: Evidence, text: str, keeps: Sequence[str] = ()) -> Finding | None:
-    """Take from the workspace what would steer the programs of a command, and put back what the case brought; a finding
-    says that the student has left no way to do that."""
+    """Remove or restore what would steer the programs of a command; a finding if the student made that impossible."""
     await check_dir.put("../python/sitecustomize.py", SITE % check_dir.sandbox.workspace)
     own, text = put_back(text, evidence, keeps)
     steering = [file for file in steered_by(text) if file not in keeps and not mentions_file(evidence.case, file)]

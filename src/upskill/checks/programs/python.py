@@ -1,4 +1,4 @@
-"""A check by a function in a Python file beside the suite, run where the agent was."""
+"""A check by a function in a Python file beside the suite, run in the workspace."""
 
 from __future__ import annotations
 

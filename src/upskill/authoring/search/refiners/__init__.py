@@ -1,8 +1,7 @@
 """A Refiner proposes a better skill from train failures. Kinds: `rewrite` (bounded edits by a teacher).
 
-It sees neither a held-out case nor what a check looked for, which is masked in the reasons.
-
-One from another package is a class like `Refiner` in the entry point group `upskill.refiners`; `--refiner` names it.
+It sees no held-out case, and what a check looked for is masked. Other packages add one in the entry point group
+`upskill.refiners`; `--refiner` names it.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ MASK = "[masked]"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A train case that a student failed with the skill."""
-
     case: str
     prompt: str
     answer: str

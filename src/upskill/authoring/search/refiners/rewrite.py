@@ -134,7 +134,6 @@ class Rewrite(Refiner):
         return f"{text}\n\n{self.material.quoted()}" if self.material.pieces else text
 
     def _sources(self, skill: Skill) -> dict[int, list[str]]:
-        """Of the lines of an older skill, what they came from."""
         if self.material.skill is None:
             return {}
         known = Provenance.of(skill).sources
@@ -182,7 +181,7 @@ def apply_all(skill: Skill, edits: Sequence[Edit]) -> Skill:
 
 
 def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
-    """The body after these edits, whose line numbers all refer to the body before."""
+    """The line numbers of all edits refer to the body before them."""
     after: dict[int, list[str]] = {}
     instead: dict[int, list[str]] = {}
     for edit in edits:
@@ -199,8 +198,6 @@ def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
 
 @dataclass
 class _EditReader:
-    """The edits of an answer that can be applied, and what is wrong with the others."""
-
     skill: Skill
     budget: int
     usable: list[Edit] = field(default_factory=list[Edit])
