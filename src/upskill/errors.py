@@ -53,7 +53,6 @@ class ErrorCollector:
             self.errors.append(error)
 
     def raise_any(self) -> None:
-        """Raise what was collected, if anything was."""
         if self.errors:
             raise as_one(self.errors)
 
@@ -119,9 +118,8 @@ class MissingTool(CheckError):
 def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
     """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done.
 
-    The system's own errors (a full disk, a lost connection) are nobody's bug. Any other exception that is not one of
-    ours is a bug in upskill, and keeps its traceback. A sandbox that breaks down while a model works in it is not
-    reported as something that the model did.
+    Errors of the system are nobody's bug; any other exception that is not ours is a bug in upskill and keeps its
+    traceback. A sandbox that breaks down while a model works in it is not blamed on the model.
     """
     try:
         yield
@@ -140,7 +138,6 @@ def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint that names the nearest known word, or lists them all when none is near."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     likeness = [difflib.SequenceMatcher(None, name, word).ratio() for name in near]

@@ -20,7 +20,7 @@ KINDS = {
 
 
 def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> BinaryIO:
-    """A regular file of at most this many bytes, open for reading; UsageError at once if it is anything else."""
+    """UsageError at once unless it is a regular file of at most this many bytes."""
     try:
         # A FIFO would wait here for somebody to write.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
@@ -40,7 +40,6 @@ def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
 
 
 def read_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> bytes:
-    """The content of a regular file of at most this many bytes."""
     with open_input(path, most=most, hint=hint) as stream:
         try:
             data = stream.read(most + 1)  # files of the system have no size, and some have no end

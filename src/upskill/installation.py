@@ -12,7 +12,6 @@ DISTRIBUTION = "skill-lift"  # `upskill` is another package on PyPI
 
 
 def add_extra(extra: str) -> str:
-    """The command that adds an extra to this very install."""
     return command_for(extra, PurePath(sys.prefix), _origin())
 
 

@@ -15,10 +15,7 @@ from upskill.errors import UsageError
 
 @contextmanager
 def whole_file(path: str | Path) -> Generator[BinaryIO]:
-    """A file to write into, which gets its name once everything is in it, and the rights of the one it replaces.
-
-    A link is replaced, not followed; whatever else is no regular file is refused.
-    """
+    """The file gets its name, and the rights of the one it replaces, once it is whole. A link is replaced."""
     target = Path(path)
     if target.exists() and not target.is_symlink() and not target.is_file():
         raise UsageError(f"{target}: is not a file that can be replaced", "Name another place.")
@@ -40,8 +37,7 @@ def whole_file(path: str | Path) -> Generator[BinaryIO]:
 def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
     """An empty folder to fill, which gets its name once everything is in it.
 
-    An existing one is replaced only if it is empty, or was written here before, which the file `marker` in it shows,
-    and nobody has changed anything in it since.
+    An existing one is replaced only if it is empty, or if `marker` shows that we wrote it and nobody changed it.
     """
     target = Path(path)
     if os.path.lexists(target) and (refusal := _not_ours(target, marker)):
@@ -54,10 +50,7 @@ def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
 
 @contextmanager
 def replaced_folder(target: Path, carry: Callable[[Path, Path], None] | None = None) -> Generator[Path]:
-    """An empty folder to fill, which then takes the place of whatever has its name.
-
-    `carry` may move something from the old one into the new one.
-    """
+    """An empty folder that then replaces whatever has its name; `carry` may move something from the old one."""
     with _write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name[:50]}.", dir=target.parent))

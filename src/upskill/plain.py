@@ -21,7 +21,7 @@ MAX_NODES = 1_000_000  # values in one document, an alias counted as all that it
 
 
 def as_mapping(value: object) -> dict[str, Any] | None:
-    """The value with text keys when it is a mapping, None when it is anything else."""
+    """With text keys; None when it is no mapping."""
     if not isinstance(value, dict):
         return None
     return {str(key): item for key, item in cast("dict[Any, Any]", value).items()}
@@ -32,12 +32,10 @@ def as_list(value: object) -> list[Any] | None:
 
 
 def dict_or_empty(value: object) -> dict[str, Any]:
-    """The value if it is a JSON object, otherwise an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def list_or_empty(value: object) -> list[Any]:
-    """The value if it is a JSON array, otherwise an empty one."""
     return as_list(value) or []
 
 
@@ -88,7 +86,6 @@ def canonical(value: object) -> str:
 
 
 def digest(value: object) -> str:
-    """A short hash of plain data."""
     return digest_text(canonical(value))
 
 
@@ -108,7 +105,6 @@ def quoted(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with control characters escaped."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
@@ -175,7 +171,7 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
 def _read_as_text(
     node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool | None = False, inside: bool = False
 ) -> None:
-    """Makes text, as it is written, of what stands in these fields: `42`, `3.10`, `yes`; also in a list.
+    """Keeps what stands in these fields as text, as written: `42`, `3.10`, `yes`; also in a list.
 
     `vars.*` means everything in the mapping `vars`; `value?` what is in `value`, unless JSON would say it the same way.
     """
@@ -239,8 +235,7 @@ _FAST_LOADER: Any = type("_FastLoader", (yaml.CSafeLoader,), _RESOLVERS) if yaml
 
 
 def _compose_fast(text: str) -> yaml.Node | None:
-    """The nodes of a document by libyaml, ten times as fast. None where it does not take it, is not installed, or would
-    crash, being recursive: then PyYAML's own parser reads it, or says what is wrong."""
+    """By libyaml, ten times as fast. None where it is missing, refuses or would crash: PyYAML's parser takes over."""
     if _FAST_LOADER is None:
         return None
     try:

@@ -36,7 +36,6 @@ class Registry:
         return sorted(self.rows)
 
     def load(self, name: str) -> Any:
-        """The thing behind a name; a UsageError that suggests the nearest name when there is none."""
         target = self.table.get(name) or self.rows.get(name)
         if target is None:
             raise UsageError(f"no {self.noun} is called {name!r}", did_you_mean(name, self.names()))

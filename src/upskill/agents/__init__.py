@@ -73,9 +73,8 @@ class Task:
 class Student:
     """The model under test, and its sandbox.
 
-    A real program talks to the address itself, through a proxy: `keys` are for the proxy, never for the sandbox, and
-    `ledger` counts and limits what goes through it. Agents that see their steps one by one report them to `on_step`,
-    and ask `replay` for the result of a call before they carry it out.
+    A real program talks to the address through a proxy: `keys` are for the proxy, never for the sandbox. Agents that
+    see their steps report them to `on_step`, and ask `replay` for a call's result before they carry it out.
     """
 
     address: Address

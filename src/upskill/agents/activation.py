@@ -1,8 +1,7 @@
 """Which skills an agent saw: one that it was offered, or one that it must not see.
 
-In a sandbox, every trial with a skill gets a copy of it with a canary of its own: a word that is nowhere else. The
-canary of another trial, or a tool that shows the folder of the skill under test in an arm without it, means that the
-arms were not isolated from each other, and then no number of the run means anything.
+Every trial with a skill gets a copy with a canary of its own: a word that is nowhere else. The canary of another trial,
+or a tool that shows the folder of the skill in an arm without it, means that the arms were not isolated.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ def without_openings(steps: Iterable[Step], skill: str) -> list[Step]:
 
 
 def resources_read(trace: Trace, skill: str) -> list[str]:
-    """Files other than SKILL.md that successful tool calls named."""
     path = re.compile(rf"skills/{re.escape(skill)}/([\w./-]*\w)")
     texts = [_arguments_text(step) for step in trace.calls if step.status != "error"]
     names = dict.fromkeys(name for text in texts for name in path.findall(text))
@@ -81,8 +79,8 @@ class HiddenSkill:
     def used_by(self, trace: Trace) -> Iterator[tuple[int, str]]:
         """The tool calls that show where this run keeps the skill, with the number of the step.
 
-        That is a hidden folder of the home folder, such as ~/.claude/skills/NAME. Any other path proves nothing unless
-        a tool shows it before the student or the case has named it.
+        That is a hidden folder of the home, such as ~/.claude/skills/NAME. Any other path proves nothing unless a tool
+        shows it before the student or the case has named it.
         """
         name = re.escape(self.skill.name)
         folder = rf"(?:\.[\w-]+/)+(?:[\w-]+/)?skills/{name}(?![\w-])"
@@ -104,9 +102,9 @@ class HiddenSkill:
 async def find_leak(
     trace: Trace, own: str, canaries: Callable[[], Container[str]], hidden: HiddenSkill | None, sandbox: Sandbox | None
 ) -> str:
-    """The evidence that this trial has seen a skill that it must not see; empty if there is none.
+    """Evidence that this trial saw a skill it must not see; empty if there is none.
 
-    `own` is its canary, if it has a skill; `canaries` gives those of the run: any other was made up, or copied badly.
+    `own` is its canary; `canaries` gives those of the run: any other was made up, or copied badly.
     """
     for number, step in enumerate(trace.steps, 1):
         for canary in CANARY_PATTERN.findall(f"{step.text}\n{_arguments_text(step)}\n{step.output}"):
@@ -119,8 +117,7 @@ async def find_leak(
     # An agent may have done things that its trace does not show.
     search = shlex.join([CANARY_PATTERN.pattern, sandbox.workspace, sandbox.home])
     line = f"grep -rhoaE -- {search} | grep -vxF -m {MAX_CANARIES} -- {shlex.quote(own)}"
-    # If a student left more than can be searched in that time, what was found by then decides: an error would be a way
-    # out for a student about to fail.
+    # Whatever was found when time is up decides: an error would be a way out for a student about to fail.
     done = await sandbox.run(line, Limits(wall=SEARCH_SECONDS))
     foreign = sorted(canary for canary in set(done.output.split()) - {own} if canary in canaries())
     return f"a file that was left behind has the canary {foreign[0]} of another trial" if foreign else ""

@@ -61,8 +61,6 @@ class Program:
 
 
 class ProgramAgent(ABC):
-    """What all programs share."""
-
     needs_sandbox: ClassVar[bool] = True
     spec: ClassVar[AgentSpec]
 
@@ -191,7 +189,6 @@ class ProgramAgent(ABC):
 
 
 def find_program(name: str, install: str) -> Program:
-    """An executable on the PATH, or a script for node with the packages around it."""
     program = shutil.which(name)
     if program is None:
         raise UsageError(

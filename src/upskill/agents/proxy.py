@@ -93,7 +93,6 @@ def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: 
 
 
 def messages_url(url: str) -> str:
-    """The base URL of the messages API, in whichever form a person wrote it."""
     return url.rstrip("/").removesuffix("/messages").removesuffix("/v1") + "/v1"
 
 

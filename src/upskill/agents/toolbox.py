@@ -1,7 +1,7 @@
 """The toolbox: the catalog of skills that our own agent is offered, and its tools.
 
-Progressive disclosure, as in the Agent Skills guidance: name and description always, the body when the skill is
-activated, its other files only when they are read. A student's mistakes are results for the student.
+Progressive disclosure: name and description always, the body when the skill is activated, its other files only when
+they are read. A student's mistakes are results for the student.
 """
 
 from __future__ import annotations
@@ -241,7 +241,6 @@ def shorten_middle(text: str, max_length: int) -> str:
 
 
 def _argument_error(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
-    """What is wrong with the arguments of a call; empty if nothing is."""
     properties: Mapping[str, Mapping[str, Any]] = parameters["properties"]
     if missing := [name for name in parameters["required"] if name not in arguments]:
         return f"{missing[0]} is missing"

@@ -1,8 +1,7 @@
 """`tools`: our own small loop. The skill is in a catalog, and the model works in a sandbox until it answers.
 
-At a bound on turns, tokens or time, the work so far is judged, and `Trace.stop` names the bound. Models call tools with
-the tool calls of their API. Small local models, and programs that only answer questions, have none: they answer with
-one call at a time, as JSON that fits a schema; results come back as user messages.
+At a bound on turns, tokens or time, the work so far is judged. Models without tool calls in their API answer with one
+call at a time, as JSON that fits a schema; results come back as user messages.
 """
 
 from __future__ import annotations
@@ -231,7 +230,6 @@ class ToolCalling:
         return Turn(reply.text, calls, reply.stop)
 
     def next_messages(self, reply: Reply, turn: Turn, steps: Sequence[Step]) -> list[Message]:
-        """The model's turn, and the results of its calls."""
         results = [
             Message("tool", step.output, call_id=call.id, is_error=step.status == "error")
             for call, step in zip(turn.calls, steps, strict=True)

@@ -171,18 +171,16 @@ class ModelContext:
 
     @classmethod
     def load(cls, settings: Settings | None = None, **changes: Any) -> ModelContext:
-        """The context of this process: its keys and settings."""
         settings = settings or Settings.load()
         prices = {name: price.model_dump(exclude_none=True) for name, price in settings.prices.items()}
         return replace(cls(keys=find_keys(), timeout=settings.timeout, prices=prices), **changes)
 
     def portable(self) -> ModelContext:
-        """The same for another process."""
         return replace(self, tell=_ignore, progress=_ignore, reading=_ignore)
 
 
 async def open_model(address: Address, context: ModelContext) -> OpenModel:
-    """Open the model at this address; UsageError when a key or weights are missing."""
+    """UsageError when a key or weights are missing."""
     opener: Callable[[Address, ModelContext], Any] = PROVIDERS.load(address.provider)
     return await opener(address, context)
 

@@ -42,10 +42,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None) -> Address:
-    """The address behind a name: with a base URL, that server's name for the model.
-
-    A base URL among the keys becomes part of it: results of one server are never taken for another's.
-    """
+    """With a base URL, `name` is the server's own. The URL is part of the address, so servers never share results."""
     name = name.strip()
     if not name:
         raise UsageError("a model's name is empty", "Write provider:model, or `local` for the embedded one.")

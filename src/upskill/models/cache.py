@@ -32,7 +32,6 @@ def _tracked(variable: ContextVar[T | None], collected: T) -> Generator[T]:
 
 
 def track_requests() -> AbstractContextManager[list[RequestHash]]:
-    """Collects the hashes of all requests inside."""
     return _tracked(_REQUESTS, list[RequestHash]())
 
 
@@ -142,7 +141,6 @@ def request_key(address: Address, request: Request) -> str:
 
 
 def _model_key(address: Address) -> str:
-    """What answers at an address, as JSON."""
     parts = (address.provider, address.endpoint, address.base_url, address.model, address.effort)
     return compact([*parts, *identity_of(address)])
 

@@ -1,7 +1,7 @@
 """A cassette: a file of recorded replies, from which a run is played again on any machine.
 
-It is gzipped JSON lines: what was run, then every trial, each followed by its replies, then how many there were.
-Requests are there as hashes only. It comes from somebody else, so everything in it is checked.
+Gzipped JSON lines: what was run, then every trial followed by its replies, then how many there were. Requests are
+hashes only. It comes from somebody else, so everything in it is checked.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ class Settings:
 
 
 class Cassette:
-    """A file of replies, open for looking them up."""
-
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._db = sqlite3.connect("", check_same_thread=False)  # gone when it is closed
@@ -171,7 +169,6 @@ class Cassette:
     # Looking things up.
 
     def address(self, name: str) -> Address:
-        """The model that was recorded under this name."""
         names = [address.name for address in self.addresses]
         if name not in names:
             has = f"It has {', '.join(names)}."
@@ -191,7 +188,6 @@ class Cassette:
         return self._trials.get((number, case, arm, seed))
 
     def seeds(self, case: str) -> list[int]:
-        """The seeds that a case was run with."""
         return sorted({seed for _, each, _, seed in self._trials if each == case})
 
     @property

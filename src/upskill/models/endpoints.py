@@ -72,6 +72,5 @@ ENDPOINTS: dict[str, Endpoint] = {
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a server is reached over the loopback interface."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")

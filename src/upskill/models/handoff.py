@@ -1,7 +1,7 @@
 """`handoff:FOLDER`: requests are written to files, which a person or any agent answers.
 
 Each request of a teacher becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` or `.md`. While
-an answer is missing the command pauses and says which; run again, it continues.
+one is missing the command pauses; run again, it continues.
 
 Students and judges must not learn from a file which arm it belongs to. Theirs are called `HASH.prompt.md` and are
 written at the end, in the order of their names.
@@ -98,7 +98,6 @@ class HandoffModel:
         return f"{max(numbers, default=0) + 1:02d}-{key}"
 
     def _read(self, stem: str, request: Request) -> Reply | None:
-        """The answer to a request, if there is one."""
         for ending in ENDINGS:
             file = self.folder / f"{stem}{ending}"
             if file.is_symlink() or (file.exists() and not file.is_file()):
@@ -111,7 +110,7 @@ class HandoffModel:
         return Reply(text, model=self.name, file=str(file))
 
     def _answer(self, stem: str) -> Path | None:
-        """The file of an answer. An empty one is none yet."""
+        """An empty file is no answer yet."""
         files = (self.folder / f"{stem}{ending}" for ending in ENDINGS)
         return next((file for file in files if file.is_file() and file.stat().st_size), None)
 

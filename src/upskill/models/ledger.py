@@ -31,12 +31,10 @@ class Ledger:
         return sum(self.spent.values(), NO_USAGE)
 
     def count_call(self) -> None:
-        """Count one more call, or raise which ceiling is reached."""
         self.check()
         self.calls += 1
 
     def check(self) -> None:
-        """CeilingReached where no further call may be made."""
         ceilings = self.ceilings
         if ceilings.calls is not None and self.calls >= ceilings.calls:
             raise CeilingReached(f"the ceiling of {ceilings.calls:,} calls is reached")
@@ -64,8 +62,6 @@ def count_retry() -> None:
 
 
 class MeteredModel:
-    """A model whose calls are counted in a ledger, up to its ceilings."""
-
     def __init__(self, model: Model, ledger: Ledger, role: Role) -> None:
         self.model = model
         self.ledger = ledger

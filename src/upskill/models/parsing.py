@@ -35,12 +35,11 @@ MAX_COUNT = 10**12
 
 
 def count_or_zero(value: object) -> int:
-    """The value where it is a positive number that could be a count, otherwise 0."""
     return int(value) if isinstance(value, int | float) and 0 < value <= MAX_COUNT else 0
 
 
 def safe_excerpt(text: str, secrets: Iterable[str]) -> str:
-    """A provider's text for a message: short, on one line, without secrets."""
+    """Short, on one line, without secrets."""
     text = " ".join(redact(text, secrets).split())
     return text if len(text) <= MAX_EXCERPT else text[: MAX_EXCERPT - 1] + "…"
 

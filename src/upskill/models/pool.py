@@ -24,10 +24,7 @@ from upskill.models.ledger import Ledger, MeteredModel
 
 
 class Models:
-    """The models this process has open: each address once, all closed together.
-
-    Identical requests share a stored reply, and a ledger counts calls. In `replay` nothing is opened.
-    """
+    """The models this process has open: each address once, all closed together. In `replay` nothing is opened."""
 
     def __init__(
         self,
@@ -52,7 +49,6 @@ class Models:
 
     @property
     def hits(self) -> int:
-        """How many requests were answered from stored replies."""
         return sum(cached.hits for cached in self._cached) + self.hits_elsewhere
 
     @property
@@ -72,7 +68,6 @@ class Models:
         return model
 
     def stand_in(self, address: Address, model: Model, role: Role = "student") -> None:
-        """Let this model answer in place of the one at the address."""
         self._in_role[address, role] = model
 
     async def uncached(self, address: Address, role: Role = "student") -> Model:

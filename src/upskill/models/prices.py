@@ -52,7 +52,6 @@ UNKNOWN_PRICE = Price(0.0, 0.0, 0.0, 0.0, is_known=False)
 
 
 def price_for(address: Address, prices: Prices | None = None) -> Price:
-    """The price of a model: the user's own, or that of the price list."""
     for name in (address.name, address.model):
         if prices and name in prices:
             return _configured_price(name, prices[name])

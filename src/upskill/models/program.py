@@ -22,7 +22,7 @@ MAX_OUTPUT = 32 * 1024 * 1024  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """Arguments of a program, and environment variables beyond the usual ones."""
+    """Arguments, and environment variables beyond the usual ones."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -85,7 +85,6 @@ async def _read(stream: asyncio.StreamReader | None) -> bytes:
 
 
 def json_events(output: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects among the lines of a program's output."""
     for line in output.splitlines():
         if line.lstrip().startswith("{"):
             with suppress(ValueError):

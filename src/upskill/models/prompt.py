@@ -6,7 +6,6 @@ from importlib import resources
 
 
 def read_prompt(package: str, name: str, **values: object) -> str:
-    """The prompt of this name in this package, with each `{value}` filled in."""
     text = resources.files(package).joinpath(f"{name}.md").read_text(encoding="utf-8")
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))

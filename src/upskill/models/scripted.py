@@ -105,7 +105,6 @@ class Rule(_Strict):
         )
 
     def next_turn(self, request: Request) -> _Turn:
-        """The turn that answers this request."""
         if not self.turns:
             texts = self.answers or [self.answer or ""]
             return _Turn(text=texts[(request.seed or 0) % len(texts)], calls=self.calls)

@@ -29,7 +29,6 @@ class Server:
 
 
 def find_servers(keys: Mapping[str, str]) -> list[Server]:
-    """Ask every server on this machine for its models, all at once."""
     urls: dict[str, str] = {}
     for name, row in ENDPOINTS.items():
         url = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)

@@ -97,7 +97,6 @@ class AdaptiveLimiter:
 
     @property
     def free(self) -> int:
-        """How many calls more may be made at once."""
         return max(1, int(self.limit)) - self.in_flight
 
     @property
@@ -142,7 +141,6 @@ def limiter_for(endpoint: str, max_concurrency: int) -> AdaptiveLimiter:
 
 
 def forget_limiters() -> None:
-    """Start over with every server, in the running event loop."""
     _limiters.pop(asyncio.get_running_loop(), None)
 
 

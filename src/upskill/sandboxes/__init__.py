@@ -64,10 +64,7 @@ OnOutput = Callable[[Stream, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all processes of one command may use. Sizes are in bytes, times in seconds.
-
-    `file_size` and `disk` are fixed when the sandbox is opened; the others may differ from command to command.
-    """
+    """What all processes of one command may use, in bytes and seconds. `file_size` and `disk` are fixed at opening."""
 
     wall: float = 120.0
     cpu: float = 120.0
@@ -259,7 +256,6 @@ class Sandbox(ABC):
 
 
 def _problem_with(argv: Sequence[str]) -> str:
-    """Why no program can be started with these arguments; empty if one can."""
     if not argv:
         return "there is no command"
     if any("\0" in word for word in argv):
@@ -402,7 +398,6 @@ def _start_time() -> str:
 
 
 async def choose_sandbox(name: str | None = None) -> SandboxChoice:
-    """The kind of this name, or the first that passes its probe here."""
     if name is not None:
         return await _verify(name, SANDBOXES.load(name)())
     refused: dict[str, str] = {}

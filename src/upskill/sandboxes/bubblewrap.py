@@ -1,7 +1,6 @@
 """Bubblewrap: a trial in namespaces of its own, on Linux, without root or a daemon.
 
-One sandbox stays open for all commands of a trial, with a small supervisor (supervisor.sh) as its process 1. Workspace,
-home and /tmp are in memory and are reached through /proc: nothing of a trial is ever on the disk of the host.
+Workspace, home and /tmp are in memory and are reached through /proc: nothing of a trial is ever on the host's disk.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ def namespace_arguments(limits: Limits, *, gpu: bool = False) -> list[str]:
 def mount_arguments(readonly_mounts: Mapping[str, Path], user: int | None) -> tuple[list[str], list[str]]:
     """The arguments that mount these, and a command to put before `bwrap` that makes it run as this user, if needed.
 
-    What is mounted may lie where only root can go, and bubblewrap is not run as root. So root first binds it below
-    /tmp, in a mount namespace of its own, and then becomes the user and bubblewrap.
+    Some mounts lie where only root can go, and bubblewrap is not run as root. So root first binds them below /tmp, in a
+    mount namespace of its own, and then becomes the user.
     """
     paths = [str(path.absolute()) for path in readonly_mounts.values()]
     stage: list[str] = []
@@ -129,7 +128,7 @@ def _start_bubblewrap(
     descriptors: list[int],
     streams: tuple[int, int | IO[bytes], int | IO[bytes]],
 ) -> subprocess.Popen[bytes]:
-    """Start bubblewrap. It gets no environment, and only these descriptors; `files` are read-only in there.
+    """It gets no environment, and only these descriptors; `files` are read-only in there.
 
     `streams` are standard input, output and error. `command` may begin with further options.
     """

@@ -90,7 +90,6 @@ def apply_seccomp(program: bytes) -> None:
 
 
 def exec_command(task: dict[str, Any]) -> None:
-    """In the child: give up every right, and become the command."""
     os.setsid()
     for name, value in task["limits"].items():
         limit: int = getattr(resource, name)

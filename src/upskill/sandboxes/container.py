@@ -1,7 +1,7 @@
 """Container: docker or podman. Experimental: its tests speak to a stand-in for the engine.
 
-One container stays open for all commands of a trial, and each command is an `exec` in it. Its process 1 ends with the
-client that we started, so no container outlives us; to end it early, the container is removed and not only the client.
+Process 1 of a container ends with the client that we started, so none outlives us; to end it early, the container is
+removed and not only the client.
 """
 
 from __future__ import annotations

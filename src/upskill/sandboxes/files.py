@@ -1,7 +1,7 @@
 """A workspace from outside, opened without falling for anything the student planted.
 
-Each part of a path is opened on its own, relative to the folder before it and never through a link, and `..` is
-refused. So whatever is renamed or swapped meanwhile, no step can lead out.
+Each part of a path is opened relative to the folder before it, never through a link, and `..` is refused. So whatever
+is swapped meanwhile, no step can lead out.
 """
 
 from __future__ import annotations
@@ -152,8 +152,7 @@ class Folder:
     def _enter(self, names: Sequence[str], *, make: bool = False) -> Generator[int]:
         """A descriptor of the last of these folders, each opened from the one before it.
 
-        Files are accessed as the student: a tmpfs of another user namespace takes no files from root. The thread has
-        that property, so there must be no await inside.
+        The thread acts as the student: a tmpfs of another user namespace takes no files from root. No await inside.
         """
         library = ctypes.CDLL(None)
         with ExitStack() as cleanup:
@@ -207,8 +206,6 @@ def folder_size(path: Path) -> int:
 
 
 class FolderSandbox(Sandbox):
-    """A sandbox whose folders we hold open from outside."""
-
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self._folders: dict[str, Folder] = {}  # by their path inside

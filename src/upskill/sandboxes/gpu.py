@@ -31,7 +31,6 @@ _held: ContextVar[bool] = ContextVar("gpu turn", default=False)
 
 
 def gpu_devices(folder: Path = Path("/dev")) -> list[Path]:
-    """The devices of all NVIDIA GPUs; none where there is no GPU that can be used."""
     devices = [path for pattern in DEVICES for path in sorted(folder.glob(pattern))]
     return devices if any(path.name[6:].isdigit() for path in devices) else []
 
@@ -101,7 +100,7 @@ SEEN_IN_A_SANDBOX = ("/usr/", "/bin/", "/lib/", "/lib64/")  # every kind shows t
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A CUDA compiler, with its headers and the folders that a sandbox has to be shown for it."""
+    """A CUDA compiler, its headers, and the folders that a sandbox has to be shown for it."""
 
     nvcc: str
     include: str

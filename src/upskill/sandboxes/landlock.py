@@ -75,7 +75,7 @@ class Landlock(SandboxBackend):
 
 
 class NoSandbox(SandboxBackend):
-    """Commands run as you, in a folder of their own, and reach everything you can. Never chosen, only typed.
+    """Commands run as you and reach everything you can. Never chosen, only typed.
 
     Limits, a clean environment and the end of every process still apply, as far as the command is not hostile.
     """

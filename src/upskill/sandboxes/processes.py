@@ -171,7 +171,6 @@ def usage_of(root: int) -> ProcessUsage:
 
 
 def exceeded_limit(root: int, limits: Limits, cpu_before: float) -> str:
-    """The limit that these processes exceed, in words; empty if none."""
     use = usage_of(root)
     if use.memory > limits.memory and (not HAS_PROC or _proportional_memory(root) > limits.memory):
         return f"used more than {format_size(limits.memory)} of memory"

@@ -173,7 +173,6 @@ def _for_call(number: int | None, body: list[Instruction]) -> list[Instruction]:
 
 
 def _if_one_of(values: Sequence[int], answer: int, otherwise: int) -> list[Instruction]:
-    """Give the first answer when what is loaded is one of these values."""
     tests = [(EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
     return [*tests, _return(otherwise), _return(answer)]
 

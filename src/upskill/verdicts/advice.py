@@ -50,7 +50,7 @@ _CLAIMS: dict[Decision, tuple[str, str]] = {
 
 
 def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, has_reference: bool = False) -> str:
-    """The verdict in one sentence; `has_reference`: the skill is compared with a reference skill."""
+    """`has_reference`: the skill is compared with a reference skill."""
     claim = _CLAIMS[verdict.decision][has_reference].format(skill=skill, model=model)
     if verdict.decision == "undecided":
         sentence = _conclude_undecided(verdict, skill, model, claim)
@@ -86,14 +86,13 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
 
 
 def _errored(verdict: Verdict) -> str:
-    """How many trials errored in the arm that has more of them."""
     arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
     trials = counted(arm.scored + arm.errored, "trial")
     return f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
 
 
 def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> str:
-    """What to do about it, in a sentence or two; empty where there is nothing to do."""
+    """Empty where there is nothing to do."""
     failing = f"Cases tagged {', '.join(failing_tags)} still fail." if failing_tags else ""
     reject = "Keep the reference skill" if has_reference else "Do not use it with this model"
     if verdict.decision == "helps":
@@ -122,14 +121,13 @@ def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference:
 
 
 def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> Verdict:
-    """A verdict whose decision and reason are known, with its conclusion and advice."""
     advice = advise(verdict, failing_tags, has_reference=has_reference)
     conclusion = conclude(verdict, has_reference=has_reference)
     return replace(verdict, advice=advice, recommendation=f"{conclusion} {advice}".rstrip())
 
 
 def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
-    """A verdict over cases that somebody chose from more: it has numbers, and decides nothing about the skill."""
+    """Cases that somebody picked decide nothing about the skill."""
     why = (
         "what failed once passes more often the next time, whatever was edited (regression to the mean)"
         if part.by_outcome

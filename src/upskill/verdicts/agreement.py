@@ -1,9 +1,7 @@
 """Whether people agree with a check or a judge, beyond what chance would bring: Cohen's kappa with an interval.
 
-The interval weighs the cases at random, many times (a Bayesian bootstrap), together with two made-up ratings that are
-spread over the four ways in which two raters can meet (Jeffreys' prior). Ratings of one case are one draw: ten marks on
-answers to the same prompt are not ten opinions. The made-up ones keep a few marks that all agree from looking like
-certainty.
+The interval is a Bayesian bootstrap over cases (ratings of one case are one draw), with Jeffreys' prior: two made-up
+ratings that keep a few marks which all agree from looking like certainty.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class Agreement:
 
 
 def measure_agreement(ratings: Iterable[tuple[str, bool, bool]]) -> Agreement:
-    """Agreement over ratings: the case, whether a person calls the answer right, and whether the check passed it."""
+    """Each rating: the case, whether a person calls the answer right, and whether the check passed it."""
     by_case: dict[str, np.ndarray[Any, Any]] = {}
     for case, right, passed in ratings:
         table = by_case.setdefault(case, np.zeros(4))

@@ -117,7 +117,6 @@ class Pairs:
         return apart or statistics.sign_flip_p_value(more, [unit for *_, unit in named]) <= SNAPSHOTS_BY_CHANCE
 
     def where(self, *, activated: bool) -> Pairs:
-        """The pairs whose later trial activated the skill, or did not."""
         chosen = [trial.activated is activated for trial in self.after]
 
         def pick(column: list[T]) -> list[T]:
@@ -138,7 +137,7 @@ def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
 
 
 def pair_arms(before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None) -> Pairs:
-    """The pairs of scored trials. `twins` names for a case the first of those that ask nearly the same."""
+    """`twins` names for a case the first of those that ask nearly the same."""
     pairs, twins = Pairs([], [], [], [], []), twins or {}
     case, index = None, 0
     for key in sorted(before.trials.keys() | after.trials.keys()):
@@ -186,15 +185,14 @@ def summarize_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | Non
 def share_interval(
     values: list[bool], trials: list[Outcome], level: float, twins: Mapping[str, str] | None = None
 ) -> Interval:
-    """Wilson's interval of a share, on the effective number of trials: runs of one case resemble each other."""
+    """Wilson's, on the effective number of trials: runs of one case resemble each other."""
     units = [(twins or {}).get(trial.case, trial.case) for trial in trials]
     effective = statistics.effective_trials(values, units) if trials else 0.0
     return statistics.wilson_interval(sum(values) / len(values) * effective if values else 0.0, effective, level=level)
 
 
-# Missing trials: those that errored, and those whose case and seed were run in the other arm alone, as in a run that is
-# not finished. They are not always missing at random: a skill that turns failures into errors would look better than it
-# is. So a decision has to hold whatever the missing trials would have shown.
+# Missing trials errored, or were run in the other arm alone. They may not be missing at random: a skill that turns
+# failures into errors would look better than it is. So a decision has to hold whatever they would have shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +220,9 @@ class Missing:
 def fill_in(
     before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None, *, against_skill: bool
 ) -> Pairs:
-    """All pairs of which either trial was run, with an extreme result in place of every one that is missing.
+    """All pairs of which either trial was run, with an extreme result in place of every missing one.
 
-    Against the skill, a missing trial with it failed and took as many tokens as the longest; one of the baseline
-    passed with as few as the shortest.
+    Against the skill, a missing trial with it failed with the most tokens; one of the baseline passed with the fewest.
     """
     scored = [*before.scored, *after.scored]
     longest = max(scored, key=total_tokens, default=None)

@@ -26,7 +26,7 @@ class Choice:
 def list_choices(
     outcomes: Iterable[Outcome], *, arms: Sequence[str] = ("baseline", "skill"), level: float = 0.95
 ) -> tuple[Choice, ...]:
-    """Every model and arm with a scored trial, cheapest first, those without a price last."""
+    """Cheapest first, those without a price last."""
     by_model: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.arm in arms:
@@ -57,6 +57,5 @@ def pareto(choices: Iterable[Choice]) -> tuple[Choice, ...]:
 
 
 def cheapest(choices: Iterable[Choice], target: float) -> Choice | None:
-    """The cheapest with a price that reaches a target pass rate; None if none does."""
     able = [choice for choice in choices if choice.cost_per_task is not None and choice.pass_rate >= target]
     return min(able, key=_cheapest_first, default=None)

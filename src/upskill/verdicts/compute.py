@@ -1,7 +1,7 @@
 """From outcomes to a verdict.
 
-Outcomes come in as plain rows and are paired by (case, seed). A pair counts when both of its trials were scored; an
-errored trial is never a failure, never a pass and never saves a token. `docs/statistics.md` explains every number.
+A pair counts when both of its trials were scored; an errored trial is never a failure, never a pass and never saves a
+token. `docs/statistics.md` explains every number.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ EARLY_ALPHA_SHARE = 0.4  # of the error, for looks before the planned end; the l
 
 
 def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None = None) -> Verdict:
-    """The verdict on one model, from the outcomes of its arms."""
     options = options or VerdictOptions()
     rows = list(outcomes)
     models = sorted({row.model for row in rows})
@@ -121,8 +120,8 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
 def level_of_look(level: float, look: int) -> float:
     """The level of the interval at the n-th look that nobody had planned.
 
-    The second has half of the error of the first, the third a sixth, the n-th 1/(n(n-1)). All later looks together have
-    as much as the first, however many there are: a skill without effect is called helpful in at most 5 %.
+    It has 1/(n(n-1)) of the first look's error, so all later looks together have as much as the first: a skill without
+    effect is called helpful in at most 5 %.
     """
     return level if look <= 1 else 1.0 - (1.0 - level) / (look * (look - 1))
 
@@ -150,7 +149,6 @@ class _Findings:
 def _weigh_missing(
     baseline: ArmOutcomes, skill: ArmOutcomes, decision: Decision, options: VerdictOptions, level: float
 ) -> Missing:
-    """The lift at both extremes of what the missing trials may have been, and whether the decision holds there."""
     extremes = [fill_in(baseline, skill, options.twins, against_skill=against) for against in (True, False)]
     worst, best = (_weigh_lift(pairs, options, level)[0] for pairs in extremes)
     holds = all(
@@ -161,7 +159,6 @@ def _weigh_missing(
 
 
 def _weigh_lift(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Estimate, float]:
-    """The lift with its interval, and its p-value."""
     lift = statistics.paired_lift(pairs.differences, pairs.units, level=level)
     if options.anytime is None:
         return lift, statistics.sign_flip_p_value(pairs.differences, pairs.units)
@@ -172,7 +169,7 @@ def _weigh_lift(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Es
 def _sequential_bounds(
     pairs: Pairs, differences: statistics.Floats, scope: Scope, options: VerdictOptions, level: float
 ) -> tuple[Interval, float]:
-    """Interval and p-value of the mean difference. Before a planned end, all looks together keep to the error."""
+    """Before a planned end, all looks together keep to the error."""
     running = _replay_rounds(pairs, differences, scope)
     if options.stopping_point == "open":
         return running.interval(level), running.p_value
@@ -187,7 +184,6 @@ def _sequential_bounds(
 
 
 def _replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
-    """The sequential test with a look after every round, as during the run."""
     running = Sequential(scope)
     by_round: dict[int, dict[str, list[float]]] = {}
     for unit, number, value in zip(pairs.units, pairs.rounds, values.tolist(), strict=True):
@@ -274,7 +270,6 @@ def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:
 
 
 def _decide(baseline: ArmSummary, skill: ArmSummary, cases: int, findings: _Findings) -> tuple[Decision, str]:
-    """The decision that the findings support, and its reason."""
     if any(arm.errored > MAX_ERROR_RATE * (arm.scored + arm.errored) for arm in (baseline, skill)):
         return "undecided", ERRORS
     if not baseline.scored + baseline.errored:

@@ -1,7 +1,7 @@
 """A diagnosis of each case after a run: whether it can show a lift at all.
 
-A word about a single case needs evidence of its own. One run says what happened, not what the case is like: it is
-"hurt" only when an exact test of its pairs says so, and "flaky" only when an arm passed and failed twice each.
+One run says what happened, not what the case is like: a case is "hurt" only when an exact test of its pairs says so,
+and "flaky" only when an arm passed and failed twice each.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ class CaseDiagnosis:
 
 
 def describe_problem(problem: CaseProblem, cases: Sequence[str], *, has_reference: bool = False, limit: int = 3) -> str:
-    """Which cases have a problem, and what to do."""
     singular, plural = _WORDS[problem]
     words = (singular if len(cases) == 1 else plural).format_map(_ARMS_WITH_REFERENCE if has_reference else _ARMS)
     names = ", ".join(cases[:limit]) + (", …" if len(cases) > limit else "")
@@ -76,7 +75,6 @@ def describe_problem(problem: CaseProblem, cases: Sequence[str], *, has_referenc
 def diagnose(
     outcomes: Iterable[Outcome], *, baseline: str = "baseline", skill: str = "skill"
 ) -> tuple[CaseDiagnosis, ...]:
-    """Every case in the outcomes of one model, in the order of their ids."""
     arms = by_arm(outcomes)
     scores: dict[str, tuple[dict[int, bool], dict[int, bool]]] = {}
     for place, name in enumerate((baseline, skill)):

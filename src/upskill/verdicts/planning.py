@@ -60,7 +60,6 @@ class VarianceComponents:
 
 
 def _components(values: Floats, groups: CaseGroups) -> tuple[float, float]:
-    """Variance between cases and within them, as seen: the former never below zero."""
     means = groups.means(values)
     spare = values.size - len(groups)
     within = float(((values - means[groups.codes]) ** 2).sum()) / spare if spare else 0.0
@@ -106,7 +105,6 @@ def cases_needed(
     level: float = 0.95,
     limit: int = 1_000_000,
 ) -> int | None:
-    """The fewest cases, run so often, that find a lift like this with this chance. Assumes what `power` does."""
     if lift == 0.0:
         return None
     return _smallest(lambda cases: power(lift, cases, runs, variance, level=level) >= chance, limit)

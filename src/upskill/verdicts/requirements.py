@@ -89,7 +89,6 @@ def _number(text: str, quantity: str, wanted: str, hint: str, *, is_ratio: bool)
 
 
 def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
-    """Whether a verdict meets a requirement, and on which number that was decided."""
     if verdict.is_invalid:
         return Ruling(requirement, False, "the run is invalid: the arms were not isolated")
     if verdict.reason == SNAPSHOTS:
@@ -103,7 +102,6 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
 
 
 def check_number(requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = "") -> Ruling:
-    """Whether a number with its interval meets a requirement."""
     compare = _COMPARE[requirement.comparison]
     if measured is None:
         return Ruling(requirement, False, f"{requirement.quantity} was not measured")

@@ -1,11 +1,10 @@
 """The arithmetic behind a verdict: intervals and tests for paired outcomes that come in cases.
 
-Numbers in, numbers out: nothing is read, written or remembered, and nothing depends on the order of the rows or on a
-random state. `docs/statistics.md` has the formulas, the references and the simulations that check them.
+Nothing depends on the order of the rows or on a random state. `docs/statistics.md` has the formulas, the references and
+the simulations that check them.
 
-The words used below. A *pair* is one case and one seed tried in two arms; its *difference* is the one arm's outcome
-less the other's. *Case* labels say which differences belong together: pairs of one case resemble one another, so the
-case and not the pair is what is resampled. A *level* is a confidence level such as 0.95.
+A *pair* is one case and one seed tried in two arms; its *difference* is the one arm's outcome less the other's. Pairs
+of one case resemble one another, so cases are resampled, not pairs. A *level* is a confidence level such as 0.95.
 """
 
 from __future__ import annotations
@@ -167,9 +166,8 @@ def unseen_weight(runs: float) -> float:
 def chance_of_less(support: Floats, counts: Floats, weight: float, mean: float) -> Floats:
     """The chance that the weighted mean is at most `mean`, for many data sets at once: the p-value of that mean.
 
-    `counts` has a row for each data set and says how often each value of `support` occurs in it. The weighted mean is
-    below a number when a sum of exponential variables, each times its distance from that number, is below zero; that
-    chance comes from the sum's characteristic function, by Gil-Pelaez.
+    `counts` has a row for each data set and says how often each value of `support` occurs in it. By Gil-Pelaez, from
+    the characteristic function of a sum of exponential variables.
     """
     distances = np.append(support, -1.0) - mean
     amounts = np.hstack([counts, np.full((len(counts), 1), weight)])
@@ -273,7 +271,6 @@ def studentized_bounds(
 
 
 def longest_run(ordered: Floats) -> Floats:
-    """How often the most common value occurs in each row of sorted values."""
     run = np.ones(len(ordered))
     longest = run.copy()
     for before, after in zip(ordered.T[:-1], ordered.T[1:], strict=True):
@@ -285,8 +282,7 @@ def longest_run(ordered: Floats) -> Floats:
 def sign_flip_p_value(differences: ArrayLike, cases: ArrayLike) -> float:
     """Two-sided p-value of "the arms are interchangeable", flipping the sign of whole cases.
 
-    Exact (every flip is counted, by dynamic programming on whole numbers) unless cases have so many different numbers
-    of pairs that the sums do not fit; then up to 100,000 seeded random flips, counting the one seen.
+    Exact, by dynamic programming, unless the sums do not fit; then up to 100,000 seeded flips, counting the one seen.
     """
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     groups = CaseGroups.of(cases)
@@ -337,8 +333,7 @@ def _random_flips(means: Floats) -> float:
 
 
 def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for a pass rate; [0, 1] without trials. Runs of one case depend on each other: give
-    `effective_trials` where cases were run more than once, and the pass rate times that as `passed`."""
+    """[0, 1] without trials. For clustered trials give `effective_trials`, and the pass rate times that as `passed`."""
     if trials <= 0:
         return 0.0, 1.0
     z2 = NORMAL.inv_cdf(0.5 + 0.5 * level) ** 2
@@ -349,8 +344,7 @@ def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tup
 
 
 def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:
-    """How many independent trials these clustered ones are worth: n over the design effect of Kish. Where nothing
-    varies the correlation is 1: repeating a case that always passes proves nothing new about other cases."""
+    """n over Kish's design effect. Where nothing varies the correlation is 1: repeating a case proves nothing new."""
     values = np.asarray(passed, dtype=np.float64).reshape(-1)
     groups = CaseGroups.of(cases)
     n, k = values.size, len(groups)
@@ -396,8 +390,7 @@ def cost_per_pass_ratio(
 ) -> Estimate:
     """Cost per pass after, over cost per pass before: below 1 a pass has become cheaper.
 
-    Student's interval for the logarithm, clustered by case, with half a pass more than was seen (as Haldane and
-    Anscombe do), so that it is bounded even without a pass.
+    Student's interval for the logarithm, with half a pass added (Haldane, Anscombe): bounded even without a pass.
     """
     groups = CaseGroups.of(cases)
     up = groups.sums(cost_after), groups.sums(passed_before)
@@ -498,7 +491,6 @@ class Sequential:
         self._pairs: dict[float, int] = {}
 
     def update(self, differences: Mapping[str, float | Sequence[float]]) -> None:
-        """Add a round: of each case its difference, or several."""
         for case in sorted(differences):
             of_case: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
             if any(not -1.0 <= value <= 1.0 for value in of_case):
@@ -537,7 +529,6 @@ class Sequential:
 
 
 def log_wealth(values: Floats, counts: Floats) -> float:
-    """Of the bets against "no lift" at one look, as a logarithm."""
     up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
     return float(np.logaddexp(up, down)) - math.log(2.0)
 

@@ -1,8 +1,7 @@
-"""Trigger metrics: how readily a model opens a skill, query by query and as precision and recall; arithmetic only.
+"""Trigger metrics: how readily a model opens a skill, query by query and as precision and recall.
 
-A query's trigger rate is the share of its runs in which the skill was opened; errored runs are left out. Every query
-weighs the same, however many of its runs were scored. Queries of each kind are taken for a random sample of what people
-ask, independent of one another; runs of one query may depend on each other in any way.
+A query's trigger rate is the share of its scored runs in which the skill was opened. Every query weighs the same.
+Queries of a kind are taken for an independent random sample of what people ask; runs of one query may be dependent.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ class QueryRate:
 
     @property
     def value(self) -> float | None:
-        """The trigger rate."""
         return self.triggered / self.scored if self.scored else None
 
     @property
@@ -54,7 +52,6 @@ class QueryRate:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of runs that did what they should."""
         if self.value is None:
             return None
         return self.value if self.query.should_trigger else 1.0 - self.value
@@ -98,7 +95,6 @@ class TriggerMetrics:
 
     @property
     def as_expected(self) -> int:
-        """How many queries are on the right side of THRESHOLD."""
         return sum(rate.as_expected is True for rate in self.rates)
 
     @property
@@ -129,7 +125,6 @@ class TriggerMetrics:
 
 
 def compute_trigger_metrics(model: str, queries: Queries, outcomes: Iterable[Outcome]) -> TriggerMetrics:
-    """The metrics of one model over these queries."""
     triggered, scored_runs, errored = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes:
         if outcome.model == model:
@@ -156,10 +151,7 @@ def compute_trigger_metrics(model: str, queries: Queries, outcomes: Iterable[Out
 
 
 def paired_change(before: Iterable[Outcome], after: Iterable[Outcome]) -> tuple[Estimate, float] | None:
-    """The change in the share of runs that did what they should, paired by query and seed, and its two-sided p-value.
-
-    None where no query was scored on both sides.
-    """
+    """The change in accuracy, paired by query and seed, and its p-value; None where no query has a score in both."""
     old, new = ({(row.case, row.seed): row.passed for row in rows} for rows in (before, after))
     keys = sorted(key for key in old.keys() & new.keys() if old[key] is not None and new[key] is not None)
     if not keys:
@@ -184,7 +176,6 @@ def _mean_rate(rates: Iterable[QueryRate]) -> Estimate | None:
 def _accuracy(
     positives: int, recall: Estimate | None, negatives: int, false_triggers: Estimate | None
 ) -> Estimate | None:
-    """The share of runs that did what they should, from the two independent shares that it is made of."""
     if false_triggers is None:
         return recall
     if recall is None:
@@ -199,11 +190,10 @@ def _accuracy(
 def _precision(
     positives: int, recall: Estimate | None, negatives: int, false_triggers: Estimate | None
 ) -> Estimate | None:
-    """positives * recall / (positives * recall + negatives * false_triggers), with every value that is not ruled out.
+    """Precision, with every value that is not ruled out.
 
-    p is the precision exactly where (1 - p) * positives * recall = p * negatives * false_triggers. It is ruled out
-    where zero lies outside the interval of the difference of the two sides, which follows from the intervals of the
-    two independent shares (MOVER, by Zou and Donner).
+    p is ruled out where zero lies outside the interval of (1 - p) * positives * recall - p * negatives *
+    false_triggers, which follows from the intervals of the two independent shares (MOVER, by Zou and Donner).
     """
     if recall is None or false_triggers is None:
         return None

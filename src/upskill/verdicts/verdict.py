@@ -92,10 +92,9 @@ class SubsetLift:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """Whether an agent that was offered the skill activated it, and the lift where it did and where it did not.
+    """Whether an agent activated the skill it was offered, and the lift where it did and where it did not.
 
-    The verdict's own lift compares what was offered. The student chose in which trials it read the skill, so the lift
-    over those is of a selected group: it explains, but proves nothing.
+    The student chose when to read the skill, so the lift over those trials explains, but proves nothing.
     """
 
     trials: int  # scored, with the skill on offer
@@ -152,7 +151,6 @@ class Verdict:
 
     @property
     def is_invalid(self) -> bool:
-        """The arms were not isolated."""
         return self.reason == ISOLATION
 
     @property
@@ -208,7 +206,6 @@ class Verdict:
         }
 
     def split_to_dict(self) -> dict[str, Any]:
-        """A verdict over some of the cases."""
         return {
             "pairs": self.pairs,
             **self._both_arms(lambda arm: arm.pass_rate),

@@ -143,7 +143,6 @@ class CommandModel:
             raise error if isinstance(error, Unanswered) else self._explained(error, result) from None
 
     def _explained(self, error: ModelError, result: ProcessResult) -> ModelError:
-        """The error with the program's own words, and a hint if it is about the login."""
         output = error.message or result.stderr.strip() or result.stdout.strip() or "nothing"
         exit_code = f" (exit code {result.exit_code})" if result.exit_code else ""
         logins = [name for name in self.spec.login_variables if name.endswith(("_KEY", "_TOKEN"))]

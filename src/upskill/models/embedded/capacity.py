@@ -93,7 +93,6 @@ class Speed:
 
 
 def record_speed(file_name: str, read: float, write: float) -> None:
-    """Keep the speed of the model in this file, if the folder can be written to."""
     if not all(math.isfinite(rate) and rate > 0 for rate in (read, write)):
         return
     best = measured_speed(file_name) or Speed(0, 0)  # not that of a busy machine

@@ -118,7 +118,6 @@ class EmbeddedServer:
         return await self._post("/apply-template", {"messages": [{"role": "system", "content": "Be brief."}]})
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> bool:
-        """Whether the server did it."""
         await self._alive()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
         url, content = f"{self._base_url}{path}", json.dumps(body).encode()
@@ -135,7 +134,6 @@ class EmbeddedServer:
         return self.model, self.process
 
     async def _exit_error(self, process: Process, *, was_ready: bool = True) -> ModelError:
-        """The error for a reply that never came because the server died."""
         await _has_ended(process, within=END_TIMEOUT)
         await asyncio.wait([self._log_reader], timeout=END_TIMEOUT)  # for its last lines
         code = process.returncode or 0
@@ -182,7 +180,6 @@ class EmbeddedServer:
 
 
 async def _has_ended(process: Process, *, within: float) -> bool:
-    """Whether a process has ended after so many seconds at most."""
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), within)
     return process.returncode is not None
@@ -330,7 +327,6 @@ class StreamedAnswer:
 
 
 async def _events(content: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events."""
     partial = b""
     async for chunk in content.iter_any():
         *lines, partial = (partial + chunk).split(b"\n")

@@ -1,9 +1,8 @@
 """The embedded model: llama.cpp in processes of our own, called over loopback like any other chat completions server.
 
-There is a server for each core, with one thread and one slot. How a model rounds depends on which tokens are read
-together. So that an answer depends on its request alone, a prompt is always read in the same steps: the system message
-(which holds the skill), then each earlier turn. After each step the state of the slot is saved, and every server
-continues from there: a skill is read once.
+How a model rounds depends on which tokens are read together. So that an answer depends on its request alone, a prompt
+is always read in the same steps: the system message (which holds the skill), then each earlier turn. After each step
+the state is saved for every server: a skill is read once.
 """
 
 from __future__ import annotations
@@ -125,7 +124,6 @@ class EmbeddedModel:
 
     @asynccontextmanager
     async def _idle_server(self) -> AsyncGenerator[EmbeddedServer]:
-        """A server of one's own for a while, which runs."""
         async with self._turn:
             if self._closed:
                 raise ModelError(f"{self.address.name} is closed")
@@ -190,7 +188,6 @@ class EmbeddedModel:
 
 
 def steps_to(request: Request) -> list[Request]:
-    """The beginnings of a prompt that are read one after the other."""
     messages = request.messages
     ends = [1] if len(messages) > 1 and messages[0].role == "system" else []
     ends += [number for number, message in enumerate(messages) if message.role == "assistant" and number > 1]

@@ -67,12 +67,10 @@ class LocalModel:
 
     @property
     def source(self) -> str:
-        """Where it comes from, to show."""
         return ", or ".join(map(str, self.origins))
 
     @property
     def parameters(self) -> float:
-        """How many it has, as its name says."""
         number, unit = self.name.rpartition("-")[2][:-1], self.name[-1]
         return float(number) * (1e9 if unit == "b" else 1e6)
 

@@ -40,10 +40,7 @@ def main() -> None:
 
 
 def serve(model: str, context: int, states: str) -> tuple[object, dict[str, Any]]:
-    """The server, which runs as long as it is referenced, and what a client needs to know.
-
-    One thread and no prompts of its own accord: ggml's rounding depends on threads and on tokens read together.
-    """
+    """Runs while it is referenced. One thread: ggml's rounding depends on threads, and on tokens read together."""
     import xllamacpp  # noqa: PLC0415  reads the environment when it is imported
 
     native: Any = xllamacpp

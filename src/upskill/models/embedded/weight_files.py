@@ -73,7 +73,7 @@ def bytes_on_disk(model: LocalModel) -> int:
 
 
 def size_on_disk(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder; links are not followed."""
+    """Bytes; links are not followed."""
     if path.is_symlink():
         return 0
     if path.is_dir():
@@ -82,7 +82,6 @@ def size_on_disk(path: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a whole folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

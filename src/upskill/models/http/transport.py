@@ -72,10 +72,7 @@ class Transport:
         body: bytes | None = None,
         into: IO[bytes] | None = None,
     ) -> Response:
-        """A POST of this body, or a GET without one. Raises TransportError when there is no complete response.
-
-        With `into`, the body of a 200 is written there, however large, and not into the Response.
-        """
+        """TransportError when there is no complete response. `into` gets the body of a 200, however large."""
         wait = min(timeouts.first_byte, timeouts.total)
         connect = min(CONNECT_TIMEOUT, wait)
         started = asyncio.get_running_loop().time()

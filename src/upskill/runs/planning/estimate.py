@@ -50,8 +50,6 @@ class CostEstimate:
 
 
 class _Sums:
-    """Adds up the low and the high end of an estimate."""
-
     def __init__(self, addresses: Iterable[Address | None], known_prices: KnownPrices) -> None:
         self.prices = {address: price_for(address, known_prices) for address in addresses if address}
         self.calls = 0
@@ -72,7 +70,7 @@ class _Sums:
 
 
 def check_prices(addresses: Iterable[Address], prices: KnownPrices) -> None:
-    """UsageError when the price of one of these is unknown: then no ceiling in dollars can be kept."""
+    """UsageError when a price is unknown: then no ceiling in dollars can be kept."""
     for address in addresses:
         if not price_for(address, prices).is_known:
             raise _unknown_price(address.name)
@@ -92,10 +90,7 @@ def estimate(
     *,
     student_share: float = 1.0,
 ) -> CostEstimate:
-    """What these trials will use. An agent that acts may answer soon, or take every turn that it is allowed.
-
-    `student_share` is what students pay of the list price; a judge pays all of it.
-    """
+    """What these trials will use. Students pay `student_share` of the list price; a judge pays all of it."""
     sums = _Sums((*plan.models, plan.judge), known_prices)
     inputs: dict[tuple[str, str], int] = {}
     groups = Counter[tuple[str, str, Arm]]((trial.model, trial.case, trial.arm) for trial in trials)

@@ -21,7 +21,6 @@ MAX_REPEATS = 1_000_000  # of a case: each is planned before the first is run
 
 
 def model_option(*flags: str, help: str, many: bool = False) -> Any:  # noqa: A002 - click's own word
-    """A field that names a model, or `many` of them."""
     return option(*flags, default=() if many else None, help=help, metavar="MODEL")
 
 
@@ -89,7 +88,6 @@ class CommonOptions:
         return kind(concurrency)
 
     def model_context(self, events: Events | None = None) -> ModelContext:
-        """The keys, prices and limits that models are opened with."""
         return ModelContext.load(
             self.settings,
             offline=self.settings.offline,
@@ -143,7 +141,6 @@ class StudentOptions(CommonOptions):
 
     @property
     def bounds(self) -> Bounds:
-        """When an agent is stopped."""
         settings, usual = self.settings, self.default_bounds
         return Bounds(settings.max_turns or usual.turns, settings.trial_tokens, settings.trial_timeout or usual.seconds)
 

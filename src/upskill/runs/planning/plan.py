@@ -1,7 +1,4 @@
-"""A Trial is one model x one case x one arm x one seed: the unit of work, and the only thing that costs money.
-
-A Plan says which trials there are; a Result is how one ended. A stored Plan with its Results is a Run.
-"""
+"""A Trial is one model x one case x one arm x one seed: the unit of work, and the only thing that costs money."""
 
 from __future__ import annotations
 
@@ -82,7 +79,6 @@ class Plan:
 
     @cached_property
     def acts(self) -> bool:
-        """Whether the agent runs commands."""
         agent: type[Agent] = AGENTS.load(self.agent)
         return agent.needs_sandbox
 
@@ -104,9 +100,8 @@ class Plan:
     def trials(self) -> Iterator[Trial]:
         """Every trial, in the order in which they are run.
 
-        The arms of a case go together, so that a run that is cut short still has pairs. Only an embedded model goes one
-        arm after the other, so that its servers go on from the same beginning. It starts with one trial of each skill:
-        a server reads the skill while the others work on the baseline.
+        The arms of a case go together, so a run that is cut short still has pairs. An embedded model runs arm by arm,
+        so its servers share a beginning; a trial of each skill comes first, to be read while others do the baseline.
         """
         for address in self.models:
             if address.provider != "local":
@@ -157,12 +152,10 @@ class Plan:
         return digest([self._settings, sorted(self._arms.values()), questions, self.seed, self.runs, *part, *replay])
 
     def canary(self, trial: Trial) -> str:
-        """The word that is hidden in the skill of a trial."""
         return canary_for(self.recorded_keys.get(trial) or self.key(trial))
 
     @cached_property
     def canaries(self) -> frozenset[str]:
-        """The canaries of all trials with a skill."""
         return frozenset(self.canary(trial) for trial in self.trials() if self.skill_of(trial.arm))
 
     @cached_property
@@ -223,7 +216,6 @@ def fitting_limit(case: Case, *, acts: bool) -> int:
 
 
 def task_of(plan: Plan, trial: Trial) -> Task:
-    """What the agent of a trial is given."""
     case = plan.suite.by_id[trial.case]
     # The baseline run again must be another draw: with the same seed it would be the same answer.
     seed = trial.seed + REPEAT_SEED_OFFSET if trial.arm == "baseline_repeat" else trial.seed
@@ -280,7 +272,6 @@ class Result:
 
     @property
     def checks_passed(self) -> tuple[int, int]:
-        """How many checks that decide passed, and how many there were."""
         decided = [judgement.passed for judgement in self.judgements if judgement.decides]
         return sum(decided), len(decided)
 
@@ -341,7 +332,7 @@ def make_plan(
     models: Iterable[str | Address] = ("local",),
     options: PlanOptions | None = None,
 ) -> Plan:
-    """A plan from what a person says; UsageError for anything that could not be carried out."""
+    """UsageError for anything that could not be carried out."""
     options = options or PlanOptions()
     keys = find_keys() if options.keys is None else options.keys
     suite = suite or Suite.of(skill)

@@ -1,7 +1,7 @@
-"""A Registration is a plan written down before anything was run: what will be compared, how often, and what decides.
+"""A Registration is a plan written down before anything was run.
 
-Whoever looks at results first and then chooses how to weigh them finds something in the end. A run that follows its
-registration counts as a planned look, whatever was looked at after it was written.
+Whoever sees results before choosing how to weigh them finds something in the end. A run that follows its registration
+counts as a planned look, whatever was looked at after it was written.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ _REGISTRATIONS = TypeAdapter(Registration)
 
 
 def describe(plan: Plan, margin: float, scope: str | None) -> dict[str, Any]:
-    """What a registration says of a plan, as plain data."""
     return {
         "skill": {"name": plan.skill.name, "hash": plan.skill.visible_hash},
         "against": plan.reference_skill.visible_hash if plan.reference_skill else None,
@@ -78,7 +77,7 @@ def describe(plan: Plan, margin: float, scope: str | None) -> dict[str, Any]:
 
 
 def read_registration(path: Path) -> Registration | None:
-    """The registration in this file; None when there is no such file."""
+    """None when there is no such file."""
     try:
         if not path.exists():
             return None
@@ -91,7 +90,7 @@ def read_registration(path: Path) -> Registration | None:
 
 
 def register(path: Path, plan: Plan, margin: float, scope: str | None, results_before: int) -> Registration:
-    """Write a plan down. A file that has come into being meanwhile is never overwritten."""
+    """Write a plan down. An existing file is never overwritten."""
     registered, planned = timestamp(), describe(plan, margin, scope)
     document = {"registered": registered, "upskill": __version__, "results_before": results_before, "plan": planned}
     try:

@@ -69,7 +69,6 @@ def sample_sizes(
 def sample_sizes_without_suite(
     models: Sequence[Address], target: LiftToDetect, store: Store | None, skill: str, concurrency: int
 ) -> Iterator[SampleSizes]:
-    """How many cases a suite should have that is not written yet."""
     for address in models:
         outcomes = _latest_outcomes(store, skill, address.name) if store and skill else []
         yield _sizes(address, target, outcomes, concurrency, None)
@@ -124,7 +123,6 @@ def _sizes(
 
 
 def _differences(outcomes: Sequence[Outcome]) -> tuple[list[float], list[str]]:
-    """Of every pair: with the skill less without it, and its case."""
     scored = [outcome for outcome in outcomes if outcome.passed is not None]
     before = {(one.case, one.seed): bool(one.passed) for one in scored if one.arm == "baseline"}
     pairs = [

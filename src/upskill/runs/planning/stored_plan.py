@@ -1,7 +1,4 @@
-"""A StoredPlan is what a store keeps of a plan: enough to show and judge a run when the skill's folder is gone.
-
-Beside the plan it says how the run is analyzed, which is no part of its trials and may change with every command.
-"""
+"""A StoredPlan is what a store keeps of a plan: enough to show and judge a run when the skill's folder is gone."""
 
 from __future__ import annotations
 
@@ -109,7 +106,6 @@ class StoredSuite:
         return _adapter(cls).validate_python(stored | {"cases": [case.to_dict() for case in suite.cases]})
 
     def to_dict(self) -> dict[str, Any]:
-        """As a suite file has it, with where it is from."""
         stored = _adapter(StoredSuite).dump_python(self, mode="json")
         stored["cases"] = [_without_empty(case, _CASE_OPTIONS) for case in stored["cases"]]
         return _without_empty(stored, ("max_output_tokens", "part"))
@@ -205,7 +201,7 @@ class StoredPlan:
         return _without_empty(stored, _PLAN_OPTIONS)
 
     def to_plan(self) -> Plan:
-        """The plan as far as it is stored: of the skill its text and provenance, of a reference skill nothing."""
+        """As far as the plan is stored: the skill's text and provenance, nothing of a reference skill."""
         plan = Plan(
             self.skill.to_skill(),
             self.suite.to_suite(),

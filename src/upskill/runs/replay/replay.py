@@ -12,7 +12,7 @@ from upskill.suites import Suite
 
 
 def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -> PlanOptions:
-    """The options of a plan, with whatever nobody gave as it was when the replies were recorded."""
+    """Fills in whatever nobody gave with what it was when the replies were recorded."""
     was = cassette.settings
     # A limit that is not the suite's own was given on the command line.
     own_limit = suite.max_output_tokens if suite else None
@@ -52,7 +52,6 @@ def plan_from(plan: Plan, cassette: Cassette) -> Plan:
 
 
 def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
-    """Why a request of this trial has no recorded reply, as far as that can be known."""
     recorded = cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
     if recorded is None:
         seeds = sorted(cassette.seeds(trial.case))

@@ -37,7 +37,7 @@ class Exported:
 
 
 def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
-    """Write every reply that led to a result of this run. The same run gives the same bytes."""
+    """Write every reply that led to a result. The same run gives the same bytes."""
     if run.plan.replay:
         raise UsageError(
             f"{run.id}: was itself played from a file of replies", "Hand that file on; it has all there is."
@@ -86,7 +86,7 @@ def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[
 
 
 def _model_row(address: Address, name: str) -> dict[str, Any]:
-    """A model without what belongs to the machine that asked it: the path of a file, the URL of a server."""
+    """Leaves out what belongs to the machine that asked: the path of a file, the URL of a server."""
     row = {
         "name": name,
         "provider": address.provider,
@@ -102,7 +102,7 @@ def _is_path(address: Address) -> bool:
 
 
 def _names(addresses: Sequence[Address]) -> list[str]:
-    """What the models are called in the file: by the name of a file without its folder, each by another one."""
+    """Distinct names for the file, without the folders of model files."""
     uses: dict[str, int] = {}
     names: list[str] = []
     for address in addresses:

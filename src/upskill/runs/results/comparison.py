@@ -1,6 +1,6 @@
-"""A Comparison sets two runs side by side, case by case: which got better, which got worse, and what else differs.
+"""A Comparison sets two runs side by side, case by case.
 
-A case that was edited, or that only one of the runs has, says nothing about the skill, and is counted apart.
+A case that was edited, or that only one of the runs has, says nothing about the skill and is counted separately.
 """
 
 from __future__ import annotations
@@ -80,12 +80,10 @@ class Comparison:
 
     @property
     def differences(self) -> list[str]:
-        """What differs besides the skill."""
         return list(_differences(self))
 
 
 def compare(store: Store, before: Side, after: Side) -> Comparison:
-    """Compare two sides; UsageError where they have no case in common."""
     old, new = (side.run.plan.suite.by_id for side in (before, after))
     both = [case for case in old if case in new]
     if not both:

@@ -79,18 +79,16 @@ class Evaluation:
 
     @property
     def registration(self) -> Registration | None:
-        """The plan that was written down beforehand, and that the run follows."""
+        """The preregistered plan that the run follows."""
         stored = self.run.plan.analysis.registration
         return Registration(**stored, plan={}) if stored and not self.halted else None
 
     @cached_property
     def requirements(self) -> list[Requirement]:
-        """What every verdict has to meet."""
         return [parse_requirement(text) for text in self.run.plan.analysis.requirements]
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """One verdict per model, in the order of the plan."""
         return [
             replace(self._verdict(self.outcomes_of(address.name), making_cost=self.making_cost), model=address.name)
             for address in self.plan.models
@@ -110,7 +108,7 @@ class Evaluation:
 
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
-        """Whether each model's verdict meets each requirement. A run that was cut short meets none."""
+        """A run that was cut short meets no requirement."""
         both = [(verdict, requirement) for verdict in self.verdicts for requirement in self.requirements]
         if self.halted:  # what was run is whatever came first, not the suite
             reason = "the run was stopped before its end"
@@ -135,11 +133,9 @@ class Evaluation:
         return [outcome for outcome in self.outcomes if outcome.model == model]
 
     def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
-        """The verdict of each model over the held-out cases alone, or over the others."""
         return self.by_cases({case.id for case in self.plan.suite.cases if case.held_out is held_out})
 
     def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
-        """The verdict of each model over these cases alone."""
         rows = [outcome for outcome in self.outcomes if outcome.case in ids]
         return {
             address.name: self._verdict([row for row in rows if row.model == address.name], cases=ids)
@@ -156,7 +152,6 @@ class Evaluation:
 
     @property
     def leaked(self) -> bool:
-        """Some trial saw a skill that was kept from it."""
         return bool(self.invalid) or any(outcome.leaked for outcome in self.outcomes)
 
     @property
@@ -188,7 +183,7 @@ def verdict_so_far(
     making_cost: float | None = None,
     cases: Iterable[str] | None = None,
 ) -> Verdict:
-    """The verdict over one model's outcomes so far; `cases`: those that they were picked from (None: all)."""
+    """`cases`: those that the outcomes were picked from (None: all)."""
     suite = plan.suite
     verdict = compute_verdict(
         outcomes,
@@ -216,8 +211,7 @@ def verdict_so_far(
 def stopping_point_of(
     outcomes: Iterable[Outcome], scope: Scope | None, runs: int, cases: Iterable[str]
 ) -> StoppingPoint:
-    """Where in its plan a run is looked at. The last look is taken once: when every round has a score of each of these
-    cases in both arms. Until then, the same command may still add to what is seen."""
+    """The last look is taken once, when every round has scored each of these cases in both arms."""
     if scope != "cases":
         return "open"
     scored = {(row.seed, row.case, row.arm) for row in outcomes if row.passed is not None and row.arm in BOTH_ARMS}
@@ -225,7 +219,7 @@ def stopping_point_of(
 
 
 def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluation:
-    """A stored run under the settings that it was last evaluated with; `plan`: the one that was carried out."""
+    """A stored run under the settings it was last evaluated with."""
     run = store.run(run.id)
     snapshots = store.snapshots(run)
     evaluation = Evaluation(
@@ -249,13 +243,12 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluatio
 
 
 def look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
-    """The look that reading an evaluation is: the stored one where somebody has seen the same before."""
+    """The stored look where somebody has seen the same before, otherwise a new one."""
     look = make_look(evaluation.plan, evaluation.run, evaluation.outcomes_of(model), model)
     return next((stored for stored in store.looks_at(evaluation.run.id) if stored.identity == look.identity), look)
 
 
 def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """A warning for every model of which several snapshots answered the trials of one run."""
     return [
         f"{model}: {len(trials)} snapshots of it answered ("
         + ", ".join(f"{name}: {counted(number, 'trial')}" for name, number in trials.items())
@@ -266,7 +259,6 @@ def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 def first_results(store: Store, run: Run, seeds: int) -> Iterator[Result]:
-    """The results of the first so many seeds of each case, without a look at the others."""
     page = Page(seeds * len(run.plan.arms))
     for case in run.plan.suite.cases:
         for model in run.models:
@@ -274,10 +266,7 @@ def first_results(store: Store, run: Run, seeds: int) -> Iterator[Result]:
 
 
 def failing_cases(store: Store, skill: str, suite: Suite, models: Collection[str]) -> set[str] | None:
-    """The cases of a suite that a model failed with this skill in the latest run that has them; an error is no pass.
-
-    A later run of a part replaces what an earlier one says of its cases. None: no stored run has any of them.
-    """
+    """Cases that a model failed or errored in the latest run that has them. None: no stored run has any of them."""
     latest: dict[str, bool] = {}
     prompts = {(case.id, case.prompt) for case in suite.cases}
     runs = (

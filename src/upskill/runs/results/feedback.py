@@ -1,6 +1,6 @@
-"""Feedback: what people say of answers, in the store and as `feedback.json`, and how well checks agree with them.
+"""Feedback: what people say of answers, and how well checks agree with them.
 
-The file has skill-creator's shape, with what tells a trial apart beside it; skill-creator's own is read too.
+`feedback.json` has skill-creator's shape plus what identifies a trial; skill-creator's own file is read too.
 """
 
 from __future__ import annotations
@@ -90,11 +90,9 @@ class _File(BaseModel):
 
 
 def read_feedback(path: str | Path) -> list[Remark]:
-    """The reviews of a file, with those that take one back; UsageError where it has none to read."""
     hint = "Feedback is what `upskill view` and a report export, or skill-creator's feedback.json."
     try:
         document: object = json.loads(read_input_text(path, most=MAX_BYTES, hint=hint))
-        # A list of reviews alone is understood too.
         file = _File.model_validate({"reviews": document} if isinstance(document, list) else document)
     except (ValueError, RecursionError) as error:
         why = f"it is not JSON ({error})"
@@ -137,7 +135,6 @@ def _remark(review: _Review, file: _File, path: str | Path) -> Remark | None:
 
 
 def feedback_document(run: Run, reviews: Iterable[Review]) -> dict[str, Any]:
-    """`feedback.json` of a run."""
     return {
         "run": run.id,
         "skill": run.skill,
@@ -160,7 +157,7 @@ def feedback_document(run: Run, reviews: Iterable[Review]) -> dict[str, Any]:
 
 
 def trial_of(remark: Remark, run: Run) -> Trial | None:
-    """The trial of a run that a remark is about; None where it does not say, or the run has no such trial."""
+    """None where the remark does not say which trial, or the run has no such trial."""
     plan = run.plan
     case = find_case(remark.case, [case.id for case in plan.suite.cases])
     model = remark.model or (run.models[0] if len(run.models) == 1 else "")
@@ -190,7 +187,7 @@ class Imported:
 
 
 def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -> Imported:
-    """Store the reviews of a file with the run they are about; `model`: whose answers those mean that do not say."""
+    """`model`: whose answers are meant where the file does not say."""
     if model and model not in run.models:
         raise UsageError(f"{run.id}: no model is called {model!r}", f"It has {', '.join(run.models)}.")
     imported = Imported()
@@ -252,7 +249,6 @@ class PeopleAgreement:
         }
 
     def lines(self) -> list[str]:
-        """The same in words."""
         marks = ", ".join(f"{count} {name or 'with a note alone'}" for name, count in self.marks.items())
         lines = [f"People marked {counted(sum(self.marks.values()), 'answer')}: {marks}."]
         if self.outcome.ratings:

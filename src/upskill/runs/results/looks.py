@@ -1,7 +1,7 @@
 """Looks: how often somebody has been told what a skill does on these cases, and what was edited meanwhile.
 
-A look is one verdict of one report. Other flags, other seeds, more cases or more results make another look; the same
-results shown again in the same way do not. What a search compares on its train cases is its own business and no look.
+Other flags, other seeds, more cases or more results make another look; the same results shown again the same way do
+not. What a search compares on its train cases is no look.
 """
 
 from __future__ import annotations
@@ -32,12 +32,10 @@ class Looks:
 
     @property
     def number(self) -> int:
-        """Which look this is: 1 for the first."""
         return len(self.earlier) + 1
 
 
 def looks_before(known: Sequence[Look], look: Look) -> Looks:
-    """Those of the known looks that came before this one; all of them where it is a new one."""
     stored = next((each.number for each in known if each.identity == look.identity), None)
     before = [
         each
@@ -59,7 +57,6 @@ def looks_before(known: Sequence[Look], look: Look) -> Looks:
 
 
 def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str) -> Look:
-    """A look at this model's outcomes, before anything was concluded from them."""
     return Look(
         run=run.id,
         model=model,
@@ -80,10 +77,10 @@ def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str) -> Look
 
 
 def known_looks(store: Store, run: Run, *, carried_out: bool) -> list[Look]:
-    """The looks at a run's skill; for a run that has carried out its registered plan, those that count beside it.
+    """The looks at a run's skill that count.
 
-    What was looked at after the plan was registered takes nothing from it, unless that was planned by then: of several
-    plans that were registered before any was run, or several runs of one plan, only the first is a first look.
+    For a run that carried out its registered plan, later looks count only if they were planned by then: of several
+    plans registered before any was run, or several runs of one plan, only the first is a first look.
     """
     known = [look for look in store.looks(run.skill) if not _is_of_recorded(store, run, look)]
     registered = (run.plan.registered or "") if carried_out else ""
@@ -94,7 +91,7 @@ def known_looks(store: Store, run: Run, *, carried_out: bool) -> list[Look]:
 
 
 def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
-    """Whether a look was at the run that this one plays again, which shows nothing new unless checks have changed."""
+    """A replay shows nothing new unless checks have changed."""
     name, created = run.plan.replay_of or ("", "")
     if look.run != name or look.suite_fingerprint != run.plan.suite.fingerprint:
         return False
@@ -103,7 +100,7 @@ def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
 
 
 def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
-    """The verdicts on all models of a run as they were last reported; None where they would be others today."""
+    """None where the verdicts would differ today."""
     verdicts = current_verdicts(store, run)
     return [verdicts[model] for model in run.models] if verdicts.keys() >= set(run.models) else None
 
@@ -122,7 +119,7 @@ def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def limits_of(run: Run, decision: str) -> str:
-    """What a verdict is of, in words, where that is not all of a suite with and without the skill."""
+    """What a verdict covers, in words, where that is not a whole suite with and without the skill."""
     plan, suite = run.plan, run.plan.suite
     limits: list[str] = []
     if part := suite.part:

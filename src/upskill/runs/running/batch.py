@@ -1,9 +1,8 @@
-"""Batch: fetch the replies that a plan is missing through the providers' batch APIs, at half the price.
+"""Batch: fetch missing replies through the providers' batch APIs, at half the price.
 
-A batch does one thing: it stores replies where the cache looks for them. The trials then run as they always do and
-find every reply there; a request that the batch has not answered is an errored trial in the provider's words, and
-never a live call. What is submitted is on disk before anyone waits for it, so after any interruption the same command
-waits for the same batch.
+A batch only stores replies where the cache looks for them; trials then run as always. A request that the batch has not
+answered is an errored trial, never a live call. What is submitted is on disk before anyone waits for it, so after any
+interruption the same command waits for the same batch.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ CHECK_CONSOLE = "The provider may have accepted the batch; check its console bef
 
 
 def check_batchable(students: Iterable[Address]) -> None:
-    """UsageError when one of them cannot be asked by batch."""
     left_out = [address.name for address in students if not supports_batches(address)]
     if left_out:
         raise UsageError(
@@ -129,7 +127,6 @@ class BatchExecutor(Executor):
             self._unsupported_params |= {address: api.model.unsupported_params for address, api in apis.items()}
 
     async def _resume_batches(self, api: Batches, unanswered: Mapping[str, _PendingRequest]) -> None:
-        """Wait for the batches of an earlier command that have what we want."""
         for batch in self.store.pending_batches(api.model.url):
             mine = {key: unanswered[key] for key in batch.keys if key in unanswered}
             if not mine:
@@ -148,10 +145,9 @@ class BatchExecutor(Executor):
             self.pending.append(_PendingBatch(known, api, mine))
 
     async def _find_at_provider(self, api: Batches, batch: Batch) -> Batch | None:
-        """Did the provider get a batch that was about to be submitted when everything stopped?
+        """Did the provider get a batch whose id we never stored, because everything stopped first?
 
-        Between the provider's yes and our storing its id there is a moment that no program can close. A provider that
-        keeps our token with a batch can be asked; otherwise the person is told.
+        A provider that keeps our token with a batch can be asked; otherwise the person is told.
         """
         if api.has_notes and (known := await api.find(batch.token)):
             return self.store.confirm_batch(batch, known)
@@ -278,7 +274,6 @@ class BatchExecutor(Executor):
         return again
 
     async def _store_replies(self, waiting: _PendingBatch, replies: dict[str, Reply]) -> None:
-        """Store these replies in one commit."""
         name = waiting.batch.model
         await asyncio.gather(*(self.store.add_reply(key, name, write_reply(reply)) for key, reply in replies.items()))
         for key, reply in replies.items():
@@ -293,7 +288,6 @@ class BatchExecutor(Executor):
             self.models.ledger.calls += requests
 
     def _fail(self, keys: Iterable[str], error: ModelError) -> None:
-        """None of these gets a reply, all for the same reason."""
         self._errors |= dict.fromkeys(keys, ModelError(error.message, error.hint, status=error.status, fatal=True))
 
 

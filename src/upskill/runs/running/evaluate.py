@@ -70,18 +70,15 @@ async def evaluate(
     options: RunOptions | None = None,
     events: Events | None = None,
 ) -> Evaluation:
-    """Run what is missing of a plan. Stored results of the same plan are used again, errored ones are tried again.
+    """Run what is missing of a plan. Stored results are used again, errored ones are tried again.
 
-    Every model is opened before the first call, so a missing key or missing weights cost nothing; nor does a check
-    that cannot be run on this machine.
+    Whatever is missing (a key, weights, a check's tool) is reported before the first call, so it costs nothing.
     """
     with nullcontext(store) if store else open_store(None) as kept:
         return await _Run(plan, kept, models or Models(), options or RunOptions(), events or Events()).evaluate()
 
 
 class _Run:
-    """One call of `evaluate`."""
-
     def __init__(self, plan: Plan, store: Store, models: Models, options: RunOptions, events: Events) -> None:
         self.plan = plan
         self.store = store
@@ -158,7 +155,6 @@ class _Run:
         return self._judge(run)
 
     def _judge(self, run: Run) -> Evaluation:
-        """What the results come to, and a note that somebody looked at it."""
         from upskill.runs.results.evaluation import evaluation_of, look_at  # noqa: PLC0415 - numpy, only when trials are done
 
         evaluation = evaluation_of(self.store, run, self.plan)
@@ -266,16 +262,14 @@ class _Run:
         # As the store has them now: another process may have looked meanwhile.
         looks = looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
         verdict = verdict_so_far(run.plan, rows, leaked=leaked, looks=looks)
-        # No further round would change these.
         is_hopeless = verdict.reason in ("isolation", "snapshots", "errors", "no baseline")
         return bool(self.halted) or model in self.stopped or is_hopeless or verdict.decision != "undecided"
 
 
 def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, Any] | None:
-    """A command that was killed and the one that resumes its run share their ceilings: the store says what was spent.
+    """Give the ledger what a killed command had spent, so that the one that resumes its run shares its ceilings.
 
-    While a command runs under a ceiling, its run has a note of what had been spent before it; the command takes it
-    away when it ends. One that finds a note puts what was spent since into the ledger. Returns the note to keep.
+    While a command runs under a ceiling, its run has a note of what had been spent before. Returns the note to keep.
     """
     if ledger is None or ledger.ceilings == Ceilings():
         return None
@@ -292,7 +286,7 @@ def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, An
 
 
 async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
-    """The sandbox for the trials of a plan, tried out before the first call; None when no trial needs one."""
+    """Tried out before the first call; None when no trial needs a sandbox."""
     if not plan.acts and not any(case.needs_sandbox for case in plan.suite.cases):
         return None
     from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts
@@ -316,7 +310,7 @@ def _caveat(address: Address) -> str:
 
 
 async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:
-    """Try a suite with answers that know nothing: UsageError when an empty one passes, else what to warn of."""
+    """UsageError when an empty answer passes, else warnings."""
     leaks = await probe_suite(suite, skill, sandbox)
     fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe != "untried")]
     if fatal:
@@ -333,5 +327,4 @@ def evaluate_now(
     options: RunOptions | None = None,
     events: Events | None = None,
 ) -> Evaluation:
-    """`evaluate` for code that is not asynchronous."""
     return asyncio.run(evaluate(plan, store=store, models=models, options=options, events=events))

@@ -1,8 +1,7 @@
 """Runs one trial: asks the student, looks at what it left behind, and lets every check of the case decide.
 
-A student must not be able to choose an error. So a check that breaks is made again on the case's reference answer, and
-on a workspace where nothing was done: if it runs there, what the student left has broken it, and the trial has failed.
-If it breaks there too, the check is broken, or something that it needs is missing, and the trial is errored.
+A student must not be able to choose an error. So a check that breaks is run again on the reference answer and on an
+untouched workspace: if it works there, the student broke it and the trial has failed; otherwise the trial is errored.
 """
 
 from __future__ import annotations
@@ -67,13 +66,11 @@ done
 
 
 async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result | None = None) -> Result:
-    """Run one trial. Whatever goes wrong around the student belongs to this trial: it is errored, never failed.
+    """Run one trial. Whatever goes wrong around the student makes it errored, never failed.
 
-    What a student does instead of answering is its failure, with the cause. `previous` is the result of an errored try:
-    where its student had answered, that answer is graded again, or its replies are drawn again from the cache if it
-    acted; what it cost stays counted.
-
-    An exception that is not one of ours is a bug in upskill, and is kept with its traceback.
+    What a student does instead of answering is its failure. `previous` is the result of an errored try: an answer in it
+    is graded again, or replies are drawn again from the cache if the student acted; what it cost stays counted. An
+    exception that is not ours is a bug in upskill.
     """
     started = time.perf_counter()
     attempt = _Progress(previous)
@@ -237,7 +234,6 @@ async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> Async
 
 @asynccontextmanager
 async def _open_untouched(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
-    """A sandbox as it is graded where nobody did anything."""
     async with _open_sandbox(plan, case, agent, task) as sandbox:
         await _take_skills_away(sandbox, task)
         yield sandbox
@@ -251,8 +247,6 @@ async def _take_skills_away(sandbox: Sandbox | None, task: Task) -> None:
 
 
 class _Judge:
-    """The model that grades, counting what it uses."""
-
     def __init__(self, model: Model) -> None:
         self.model = model
         self.usage: Usage = NO_USAGE
@@ -320,10 +314,7 @@ class Grading:
 
 
 def _came_from_outside(error: TrialError) -> bool:
-    """Whether no answer can have caused it: a missing program, the network, a key, a quota, a server in trouble.
-
-    A judge that was reached but refused, or had no room, may have been brought to that by what it was shown.
-    """
+    """Whether no answer can have caused it. An answer may well make a judge refuse, or run out of room."""
     if isinstance(error, ModelError):
         return not isinstance(error, Unanswered) and error.status not in REFUSED_CONTENT
     return isinstance(error, MissingTool)

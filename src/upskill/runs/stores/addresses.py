@@ -21,7 +21,6 @@ def url_scheme(address: str) -> str:
 
 
 def is_url(address: str) -> bool:
-    """Whether an address is a URL; anything else is a folder."""
     return bool(url_scheme(address))
 
 

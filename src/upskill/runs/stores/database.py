@@ -100,7 +100,7 @@ class Database(ABC):
         self.transact(write_all)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Do this in a transaction; again, when the connection was lost."""
+        """Repeats the work when the connection was lost."""
         while True:
             try:
                 with self.transaction() as db:
@@ -122,7 +122,6 @@ def chunks(values: Iterable[T], size: int = 500) -> Iterator[list[T]]:
 
 
 def marks(values: Sequence[object]) -> str:
-    """A question mark for each value."""
     return ", ".join("?" * len(values))
 
 
@@ -182,7 +181,7 @@ class GroupWriter:
 
 
 def _notify(writes: Sequence[Write], failure: StoreError | None) -> None:
-    """Wake every waiting task: one call into its event loop for all of them."""
+    """One call into an event loop wakes all of its waiting tasks."""
 
     def wake(waiting: list[asyncio.Future[None]]) -> None:
         for committed in waiting:

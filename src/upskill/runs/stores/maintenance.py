@@ -1,8 +1,7 @@
 """Maintenance of stores: copying one into another, checking it, and pruning what is no longer wanted.
 
-Copying can be repeated after an interruption, and when the first store has grown. Runs are told apart by what was
-planned and when, so that those of several people fit into one store; one whose id is used there gets the next free one.
-What the other store has is never overwritten by anything worse.
+Copying can be repeated. Runs are told apart by what was planned and when, so those of several people fit into one
+store. What the target has is never overwritten by anything worse.
 """
 
 from __future__ import annotations
@@ -86,7 +85,6 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
 
 
 def _copy_runs(source: Database, target: Database) -> list[_CopiedRun]:
-    """The runs of the source, each with the one that it is in the target."""
     plans: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for number, run_id, *plan in source.stream("SELECT number, id, fingerprint, created FROM runs ORDER BY number"):
         plans[plan[0], plan[1]][run_id] = number
@@ -196,7 +194,6 @@ _COUNTS = """
 
 
 def check_store(store: Store, report: Report = _report_nothing) -> list[str]:
-    """What is wrong with it, each in a sentence; empty for a store that is whole."""
     database = store.database
     try:
         orphans = ((problem, database.rows(f"SELECT COUNT(*) {query}")[0][0]) for problem, query in _ORPHANS.items())
@@ -275,7 +272,7 @@ def choose_runs(
 
 
 def prune(store: Store, runs: Iterable[Run], reply_keys: Iterable[str]) -> Pruned:
-    """Delete these runs with their results, but for those that somebody is working on, and these replies."""
+    """Runs that somebody is working on are left alone."""
     deleted = results = replies = 0
     busy: list[str] = []
     for run in runs:
@@ -296,8 +293,7 @@ def prune(store: Store, runs: Iterable[Run], reply_keys: Iterable[str]) -> Prune
 
 
 def unused_replies(store: Store, without: Iterable[Run] = ()) -> Iterator[str]:
-    """Keys of replies of students that no run uses, once these runs are gone. What may have been used by a run from
-    before upskill noted it is kept."""
+    """Replies of students that no remaining run uses. What an older upskill's run may have used is kept."""
     gone = {run.number for run in without}
     used: set[str] = set()
     unknown_models: set[str] = set()

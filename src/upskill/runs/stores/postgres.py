@@ -1,7 +1,6 @@
 """The `postgresql` store: a schema in a database on a server, for many processes and machines that write at once.
 
-One thread of each process writes and commits in groups (`database`). A run is claimed by an advisory lock, which
-the server gives up when the connection of its holder ends. A server that was away is waited for.
+A run is claimed by an advisory lock, which the server releases when its holder's connection ends.
 """
 
 from __future__ import annotations
@@ -145,7 +144,6 @@ class PostgresDatabase(Database):
         return db
 
     def _take(self) -> Connection:
-        """A connection that nobody else uses."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -198,7 +196,7 @@ class PostgresDatabase(Database):
         return StoreError(message, resume if _is_passing(error) else "")
 
     def _message(self, activity: str, error: psycopg.Error) -> str:
-        """What the server says, in one line and without a password."""
+        """In one line and without a password."""
         text = re.sub(r"\s+", " ", (error.diag.message_primary or str(error)).partition("\n")[0]).strip()
         secrets = (self._parameters.get("password"), self._parameters.get("sslpassword"), os.environ.get("PGPASSWORD"))
         for secret in filter(None, secrets):
@@ -215,7 +213,7 @@ class PostgresDatabase(Database):
         return self._retry("cannot be read", read)
 
     def stream(self, query: str, *values: Any) -> Iterator[Any]:
-        """Rows as they are needed, by a cursor on the server: through a connection of its own, until it is done."""
+        """Reads through a server-side cursor on a connection of its own."""
 
         def begin() -> tuple[Connection, psycopg.ServerCursor[Any], list[Any]]:
             db = self._take()
@@ -335,8 +333,6 @@ def _close_on_error(*resources: Connection | psycopg.ServerCursor[Any]) -> Gener
 
 
 class _Statements:
-    """A transaction, as `Database` has it."""
-
     def __init__(self, db: Connection) -> None:
         self._db = db
 
@@ -385,7 +381,6 @@ def _is_passing(error: psycopg.Error, *, opening: bool = False) -> bool:
 
 
 def _connection_hint(message: str) -> str:
-    """What to do about a server that cannot be reached."""
     if "password" in message or "authentication" in message:
         return "Put the password into UPSKILL_STORE (postgresql://USER:PASSWORD@…), PGPASSWORD or ~/.pgpass."
     if "database" in message and "does not exist" in message:

@@ -134,7 +134,6 @@ class Look:
 
 
 def result_to_row(run: int, result: Result) -> dict[str, Any]:
-    """A result as a row of `results`, by column."""
     trial, usage, trace = result.trial, result.usage, result.trace
     checks_passed, checks = result.checks_passed
     return {
@@ -233,7 +232,6 @@ def _step_to_dict(step: Step) -> dict[str, Any]:
 
 
 def files_to_json(files: Iterable[SkillFile]) -> str:
-    """The files of a skill, as `Candidate.files` has them."""
     rows: list[dict[str, Any]] = []
     for file in files:
         row: dict[str, Any] = {"path": file.path, **({"executable": True} if file.executable else {})}
@@ -258,5 +256,4 @@ def files_from_json(text: str) -> list[SkillFile]:
 
 
 def timestamp() -> str:
-    """The time now, to the second, in ISO 8601."""
     return datetime.now(UTC).replace(microsecond=0).isoformat()

@@ -1,8 +1,4 @@
-"""The `sqlite` store: one file in a folder, or memory.
-
-One thread writes and commits in groups (`database`), and each caller waits for the commit that has its own row.
-Readers never wait for the writer (WAL).
-"""
+"""The `sqlite` store: one file in a folder, or memory. Readers never wait for the writer (WAL)."""
 
 from __future__ import annotations
 
@@ -140,11 +136,7 @@ class SqliteDatabase(Database):
             return self._reader.execute(query, values).fetchall()
 
     def stream(self, query: str, *values: Any) -> Iterator[Any]:
-        """Rows as they are needed.
-
-        A file is read through a connection of its own: an unfinished query on a shared one would show everyone else
-        the past. In memory there is only one connection, whose lock is released between reads.
-        """
+        """A file gets its own connection: an unfinished query on a shared one would show everyone else the past."""
         with self._reading():
             db, lock = (self._connect(), threading.Lock()) if self._is_file else (self._db, self._lock)
             try:

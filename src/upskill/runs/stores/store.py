@@ -1,8 +1,7 @@
 """The Store: runs with results, looks and feedback, replies of models, batches, and candidates for better skills.
 
-What was added is durable when the call returns. Everything that may be long is an iterator that reads as it goes:
-writing while iterating is fine, and memory does not grow with the run. A trial's key is unique within a run, so a
-result is stored once, however often a run is killed and started again and whoever else writes it.
+What was added is durable when the call returns. Long answers are iterators: writing while iterating is fine. A trial's
+key is unique within a run, so a result is stored once, whoever else writes it.
 """
 
 from __future__ import annotations
@@ -96,7 +95,6 @@ class Store:
     # Runs.
 
     def find_run(self, plan: Plan) -> Run | None:
-        """The latest run of this plan."""
         where = "number = (SELECT MAX(number) FROM runs WHERE fingerprint = ?)"
         return next(map(_read_run, self.database.rows(_runs_query(where), plan.fingerprint)), None)
 
@@ -126,7 +124,7 @@ class Store:
         return self.run(run_id), is_known
 
     def annotate(self, run: Run, **settings: Any) -> Run:
-        """Store with the plan of a run how it is analyzed: settings that are not part of its trials."""
+        """Settings are about how a run is analyzed, and are not part of its trials."""
         plan = replace(run.plan, **settings)
         if plan == run.plan:
             return run
@@ -150,7 +148,6 @@ class Store:
         return _read_run(rows(_runs_query("number = ?"), numbers[0][0])[0])
 
     def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
-        """Every run, or those of the skill with this name, with their counts."""
         where, values = ("TRUE", ()) if skill is None else ("skill = ?", (skill,))
         query = _runs_query(where, "DESC" if newest_first else "ASC")
         return map(_read_run, self.database.stream(query, *values))
@@ -192,18 +189,16 @@ class Store:
     # Progress. Triggers count, so none of this takes longer for a run of a million trials.
 
     def progress(self, run: Run) -> list[Progress]:
-        """How the trials ended and what was spent, by model and arm."""
         query = "SELECT model, arm, passed, failed, errored, tokens, cost_usd, unpriced FROM progress WHERE run = ?"
         rows = self.database.rows(query, run.number)
         return [Progress(*row, cost_usd=None if unpriced else cost) for *row, cost, unpriced in rows]
 
     def revision(self, run: Run | None = None) -> int:
-        """A number that grows when anything of this run changes, or of any run."""
+        """Grows when anything of this run changes, or of any run."""
         rows = self.database.rows("SELECT revision FROM revisions WHERE run = ?", run.number if run else 0)
         return rows[0][0] if rows else 0
 
     def changed_runs(self, revision: int) -> list[str]:
-        """The ids of the runs that have changed after this revision of the store, the latest last."""
         rows = self.database.rows(
             "SELECT runs.id FROM revisions JOIN runs ON runs.number = revisions.run WHERE revision > ?"
             " ORDER BY revision",
@@ -218,11 +213,10 @@ class Store:
         await self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
 
     def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
-        """By key: the number of the first run of the skill with this name that has a scored result under it.
+        """By key: the number of the first run of this skill with a scored result under it.
 
-        The first one: what was drawn again may have been, because somebody did not like it. For the same reason
-        nothing is taken from a run of a part of the suite; nor from one that was played from a file, where somebody
-        else says what was answered.
+        The first: somebody may have drawn again because they did not like that one. For the same reason, nothing is
+        taken from a run of a part of the suite; nor from a replay, where somebody else says what was answered.
         """
         of_suites = (
             run.number
@@ -241,7 +235,6 @@ class Store:
         return first_runs
 
     def copy_results(self, run: Run, runs_by_key: Mapping[str, int]) -> None:
-        """Give a run the results that other runs, by their numbers, have under these keys."""
         rows = [(run.number, number, key) for key, number in runs_by_key.items()]
         self.database.executemany(_COPY_RESULT, rows)
 
@@ -270,20 +263,17 @@ class Store:
             yield from (results[key] for key in some if key in results)
 
     def result(self, run: Run, trial: Trial) -> Result | None:
-        """The whole result of one trial."""
         # Its key comes from the index that has all of this; asked for the whole row, SQLite would look through the run.
         query = RESULTS.select(_ONE_TRIAL, ["key"])
         keys = self.database.rows(query, run.number, *_order(trial))
         return next(self._results_under(run, keys[0]), None) if keys else None
 
     def errored(self, run: Run) -> Iterator[Result]:
-        """The whole results of the trials that are errored."""
         columns = ", ".join(RESULTS.names)
         query = f"SELECT {columns} FROM {self.database.errored_results} WHERE run = ? AND passed IS NULL"  # noqa: S608
         return map(result_from_row, RESULTS.decode(self.database.stream(query, run.number)))
 
     def scored_under(self, run: Run, keys: Iterable[str]) -> Iterator[Result]:
-        """The whole results under these keys of trials that passed or failed."""
         for some in chunks(keys):
             yield from (result for result in self._results_under(run, some) if result.passed is not None)
 
@@ -310,7 +300,6 @@ class Store:
         return map(_read_outcome, RESULTS.decode(rows, _OUTCOME_COLUMNS))
 
     def scores(self, run: Run, model: str, arm: str) -> dict[str, tuple[int, int]]:
-        """By case: how many trials of this model and arm passed, and how many were scored."""
         query = (
             "SELECT case_id, COUNT(CASE WHEN passed THEN 1 END), COUNT(passed) FROM results"
             " WHERE run = ? AND model = ? AND arm = ? GROUP BY case_id HAVING COUNT(passed) > 0"
@@ -329,8 +318,7 @@ class Store:
         return int(self.database.rows(query, run.number)[0][0])
 
     def spent(self, *runs: Run) -> dict[str, tuple[int, float | None]]:
-        """Tokens and dollars by role, errored tries included; None where a price is not known. A trial in several runs
-        was paid for once."""
+        """Tokens and dollars by role, errored tries included (None: unknown). A trial in several runs counts once."""
         spent: dict[str, tuple[int, float | None]] = {}
         # In one run a trial is there once, and the index that has all of this is in its order.
         trial = "key" if len(runs) > 1 else "case_id, model, seed, arm"
@@ -369,7 +357,6 @@ class Store:
         return snapshots
 
     def leaks(self, run: Run) -> list[tuple[Trial, str]]:
-        """The trials that saw a skill that was kept from them, and what shows it."""
         query = (
             "SELECT model, case_id, arm, seed, leak FROM results WHERE run = ? AND leak <> ''"
             " ORDER BY model, case_id, seed, arm"
@@ -377,7 +364,6 @@ class Store:
         return [(Trial(*trial), leak) for *trial, leak in self.database.rows(query, run.number)]
 
     def bugs(self, run: Run) -> Iterator[tuple[Trial, str, str]]:
-        """The trials that a bug in upskill ended, each with its error and its traceback."""
         query = f"""
             SELECT model, case_id, arm, seed, error, detail FROM {self.database.errored_results}
             WHERE run = ? AND passed IS NULL AND bug ORDER BY model, case_id, seed, arm
@@ -388,7 +374,7 @@ class Store:
     # Feedback of people.
 
     def add_review(self, run: Run, review: Review) -> None:
-        """Store a review; it replaces an earlier one of the same trial."""
+        """Replaces an earlier review of the same trial."""
         trial = review.trial
         row = asdict(trial) | {"run": run.number, "case_id": trial.case}
         row |= {"verdict": review.verdict, "note": review.note, "created": review.created or timestamp()}
@@ -398,7 +384,6 @@ class Store:
         self.database.execute(f"DELETE FROM feedback WHERE {_ONE_TRIAL}", run.number, *_order(trial))  # noqa: S608
 
     def reviews(self, run: Run) -> list[Review]:
-        """The reviews of a run, in the order of `results`."""
         query = (
             "SELECT model, case_id, arm, seed, verdict, note, created FROM feedback WHERE run = ?"
             " ORDER BY case_id, model, seed, arm"
@@ -408,17 +393,15 @@ class Store:
     # Looks: what was reported of skills, so that looking again is counted.
 
     def add_look(self, look: Look) -> Look:
-        """Store a look with its number. One that is stored already stays as it is, and is returned."""
+        """A look that is stored already stays as it is, and is returned."""
         self.database.execute(LOOKS.upsert(), *LOOKS.encode(asdict(look)))
         where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
         return self._looks(where, *look.identity)[0]
 
     def looks_at(self, run: str) -> list[Look]:
-        """The looks at the run with this id, oldest first."""
         return self._looks("run = ? ORDER BY number", run)
 
     def latest_looks(self, skill: str, count: int) -> list[Look]:
-        """The latest looks at the skill of this name, newest first."""
         return self._looks("skill = ? ORDER BY number DESC LIMIT ?", skill, count)
 
     def looks(self, skill: str, suite: Suite | None = None) -> list[Look]:
@@ -474,7 +457,6 @@ class Store:
         return batch
 
     def confirm_batch(self, batch: Batch, provider_id: str) -> Batch:
-        """Record that the provider has it, under this id."""
         self.database.execute("UPDATE batches SET id = ?, state = 'open' WHERE token = ?", provider_id, batch.token)
         return replace(batch, id=provider_id)
 
@@ -501,7 +483,7 @@ class Store:
         note: str,
         verdict: Mapping[str, Any],
     ) -> Candidate:
-        """Store a candidate; adding it to the same search again updates the decision, the note and the verdict."""
+        """Adding a candidate to the same search again updates its decision, note and verdict."""
         row = {
             "search": search,
             "skill": skill.name,
@@ -519,12 +501,10 @@ class Store:
         return Candidate(**stored)
 
     def candidates(self, skill: str) -> Iterator[Candidate]:
-        """Every candidate for the skill of this name, oldest first."""
         rows = self.database.stream(f"{CANDIDATES.select('skill = ?')} ORDER BY number", skill)
         return (Candidate(**row) for row in CANDIDATES.decode(rows))
 
     def skills_with_candidates(self) -> dict[str, int]:
-        """The names of the skills that have candidates, sorted, and how many."""
         return dict(self.database.rows("SELECT skill, count(*) FROM candidates GROUP BY skill ORDER BY skill"))
 
 
@@ -565,5 +545,4 @@ def _read_outcome(row: dict[str, Any]) -> Outcome:
 
 
 def _order(trial: Trial) -> tuple[str, str, int, str]:
-    """What results are ordered by."""
     return trial.case, trial.model, trial.seed, trial.arm

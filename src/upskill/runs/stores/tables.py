@@ -1,4 +1,4 @@
-"""The tables of a store, described once: both schemas follow from it, and how rows are read and written.
+"""The tables of a store, described once: both schemas follow from it.
 
 To change a table, change it here and raise `sqlite.VERSION`: an older file gets what it lacks. For PostgreSQL, add the
 statements to `postgres.MIGRATIONS`; a new store has had the first, so they say `IF NOT EXISTS`.
@@ -107,7 +107,6 @@ class Table:
     # Rows.
 
     def encode(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The values of a row for `insert` and `upsert`."""
         return tuple(
             value if value is None or not (encode := _ENCODERS.get(column.kind)) else encode(value)
             for column in self.columns
@@ -116,7 +115,6 @@ class Table:
         )
 
     def decode(self, rows: Iterable[Sequence[Any]], columns: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-        """Rows that `select` read with the same columns, each by the names of its columns."""
         kinds: dict[str, Kind] = {column.name: column.kind for column in self.columns}
         decoders = [(name, _DECODERS.get(kinds[name])) for name in columns or kinds]
         for row in rows:
@@ -311,8 +309,6 @@ def sqlite_indexes() -> Iterator[str]:
 
 
 def sqlite_triggers() -> Iterator[str]:
-    """They count results, and note which run has changed."""
-
     def change(row: str, sign: str) -> str:
         sums = ", ".join(f"{column} = {column} {sign} ({words.format(row=row)})" for column, words in COUNTED.items())
         return f"UPDATE progress SET {sums} WHERE run = {row}.run AND model = {row}.model AND arm = {row}.arm;"  # noqa: S608
@@ -398,7 +394,6 @@ def postgres_schema() -> Iterator[str]:
 
 
 def _postgres_counting() -> Iterator[str]:
-    """Triggers that count results, and note which runs have changed."""
     names = ", ".join(COUNTED)
     changes = ", ".join(f"{name} = known.{name} + excluded.{name}" for name in COUNTED)
 

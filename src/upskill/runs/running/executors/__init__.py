@@ -1,8 +1,7 @@
 """An Executor runs the trials of a job, has each result stored, and hands it over as it arrives.
 
-Kinds: `local` (this process, asyncio) and `ray` (this machine's cores, or a cluster). One from another package is an
-entry point in the group `upskill.executors`: a class that is called with how many trials of each model may run at a
-time.
+Kinds: `local` (this process, asyncio) and `ray` (this machine's cores, or a cluster). Another package can add one as an
+entry point in the group `upskill.executors`: a class called with the number of concurrent trials per model.
 
 - `chunks`: trials that a worker runs in one go, how they are cut, and the share of the ceilings that each may spend
 """
@@ -66,9 +65,8 @@ class Executor(ABC):
     def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
         """Run these trials, in this order as far as possible; each result is stored before it is handed over.
 
-        A model whose result is `fatal` gets no further trial: those are missing, not errored, and wait for a resume.
-        Results of workers elsewhere have traces without texts, and what they spend counts in the ledger of the
-        session; CeilingReached at the end where it allowed no more.
+        A model whose result is `fatal` gets no further trial: those are missing, not errored. Results of remote workers
+        have traces without texts. CeilingReached at the end where the session's ledger allows no more.
         """
 
 

@@ -1,9 +1,8 @@
 """Chunks: trials of one model and arm that take some seconds together, and that a Worker runs in one go.
 
-`ChunkQueue` cuts the chunks in the process that evaluates, and leases to each its share of the ceilings, so that
-workers on many machines keep them together without asking at every call. A Worker asks the store which of its trials
-are done, stores each result as it arrives, and returns in brief how they ended. A chunk ends early when there is news
-for the others: its lease is spent, the server is overloaded, the model fails.
+`ChunkQueue` leases each chunk its share of the ceilings, so that workers on many machines keep them without asking at
+every call. A chunk ends early when there is news for the others: its lease is spent, the server is overloaded, the
+model fails.
 """
 
 from __future__ import annotations
@@ -200,7 +199,6 @@ class _ChunkRun:
             self.done.results.append(brief(result) if self.store is not None else result)
 
     def _has_news(self, result: Result) -> bool:
-        """Whether to end early: there is something that the other workers have to know."""
         known = self.chunk.failures
         is_failing = any(each.in_a_row > known.get(name, 0) for name, each in self.models.failures.items())
         is_late = time.monotonic() - self.started > CHUNK_SECONDS
@@ -208,7 +206,6 @@ class _ChunkRun:
 
 
 def brief(result: Result) -> Result:
-    """A result with what is counted and nothing of what was said."""
     trace = None
     if full := result.trace:
         steps = tuple(Step("tool", tool=step.tool, status=step.status) for step in full.calls)
@@ -264,7 +261,6 @@ class ChunkQueue:
             lane.waiting.clear()
 
     def stop(self, model: str) -> None:
-        """Run no further trial of a model."""
         for lane in self._lanes.values():
             lane.waiting = {group: trials for group, trials in lane.waiting.items() if group[0] != model}
 
@@ -321,10 +317,7 @@ class ChunkQueue:
             self._failures[model] = max(0, known) + failures.in_a_row
 
     def requeue_lost(self, assignment: Assignment, stored: Sequence[Result] | None) -> Trial | None:
-        """The worker died: what it has not stored is run again; None: that cannot be known.
-
-        Returns a trial that is given up, since workers die of it.
-        """
+        """The worker died: run again what it has not stored (None: unknown). Returns a trial that is given up."""
         chunk, done = assignment.chunk, {result.trial for result in stored or ()}
         left = [trial for trial in chunk.trials if trial not in done]
         assignment.lane.limiter.in_flight -= chunk.width
@@ -366,10 +359,7 @@ class LeaseBook:
         self._trials = 0
 
     def grant(self, trials: int, workers: int) -> Ceilings | None:
-        """A lease for so many trials, one of about so many at a time; None while others hold all that is left.
-
-        CeilingReached when that is how it stays.
-        """
+        """None while others hold all that is left; CeilingReached when that is how it stays."""
         self.ledger.check()
         total = self.ledger.total
         spent = [total.cost_usd or 0.0, total.total_tokens, self.ledger.calls]
@@ -389,7 +379,6 @@ class LeaseBook:
         raise CeilingReached("the ceiling is reached, with what workers that were lost may have spent")
 
     def settle(self, lease: Ceilings, calls: int, spent: Mapping[str, Usage], trials: int) -> None:
-        """A worker is done with its lease: record what it used."""
         self._leases.remove(lease)
         self.ledger.calls += calls
         self._used[2] += calls
@@ -409,7 +398,6 @@ class LeaseBook:
         self._lost += np.maximum(0.0, np.minimum(unknown, self._expected(in_flight)))
 
     def _expected(self, trials: int) -> Floats:
-        """What so many trials may use at most, going by those that are settled."""
         per_trial = self._used / max(1, self._trials)
         return np.where(per_trial > 0, UNCERTAINTY * per_trial * trials, math.inf)
 

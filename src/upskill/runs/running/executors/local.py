@@ -26,8 +26,7 @@ def _embedded_servers(job: Job) -> int:
 
 
 class Local(Executor):
-    """Up to `concurrency` trials of each model at a time. Embedded models share the processor, so they share a lane
-    that is as wide as there are servers."""
+    """Up to `concurrency` trials of each model at a time; embedded models share the processor, and so one lane."""
 
     def __init__(self, concurrency: int = 8) -> None:
         self.concurrency = concurrency

@@ -1,10 +1,9 @@
 """`ray`: chunks of trials as Ray tasks, on all cores of this machine or on a cluster.
 
-This process cuts the chunks, leases them their share of the ceilings, and sends a chunk again whose worker died. So
-nothing is lost with a worker or a node: what is stored is stored, and only this process knows what is still to be done.
+This process sends a chunk again whose worker died; only it knows what is still to be done.
 
 Keys, and the location of the store with its password, travel as an object that workers fetch by reference. In a task's
-arguments or environment they would be seen in Ray's state and dashboard.
+arguments or environment they would show up in Ray's state and dashboard.
 """
 
 from __future__ import annotations
@@ -120,7 +119,6 @@ class _Tasks:
         self._crashes = 0  # in a row
 
     async def run(self) -> AsyncGenerator[Done]:
-        """How each chunk ended, as they end."""
         self._submit()
         while self.queue.left or self._running:
             if self._running:
@@ -277,7 +275,6 @@ class Cluster:
 
     @property
     def workers(self) -> int:
-        """How many chunks fit on the nodes there are now."""
         if time.monotonic() - self._counted_at > COUNTED_AGAIN_AFTER or not self._workers:
             self._workers = sum(self._fit(node["Resources"]) for node in self.nodes())
             self._counted_at = time.monotonic()
