@@ -22,7 +22,7 @@ import psycopg
 
 from upskill import Plan, Result, Skill, Store, Suite, open_store
 from upskill.models import Address
-from upskill.runs.planning.plan import Judgement
+from upskill.runs.planning.plan import CheckFinding
 from upskill.traces import Step, Trace, Usage
 
 SCHEMA = "upskill_bench"
@@ -39,8 +39,8 @@ def results(plan: Plan) -> Iterator[Result]:
     usage = Usage(200, 40, cost_usd=0.001)
     trace = Trace((Step("assistant", "ahoy, friend " * 30),), usage, "end", "tiny-2026", turns=1)
     for number, trial in enumerate(plan.trials()):
-        judged = (Judgement("contains", number % 3 > 0, "looked for ahoy"),)
-        yield Result(trial, plan.key(trial), number % 3 > 0, trace=trace, judgements=judged, usage=usage, seconds=1.0)
+        judged = (CheckFinding("contains", number % 3 > 0, "looked for ahoy"),)
+        yield Result(trial, plan.key(trial), number % 3 > 0, trace=trace, findings=judged, usage=usage, seconds=1.0)
 
 
 # The store, as a run uses it.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill import Models, Plan, PlanOptions, Skill, Suite, evaluate, make_plan
-from upskill.runs.planning.plan import Judgement, Result
+from upskill.runs.planning.plan import CheckFinding, Result
 from upskill.runs.stores import Run, Store, open_store
 from upskill.runs.stores.rows import result_to_row
 from upskill.runs.stores.tables import RESULTS
@@ -47,8 +47,8 @@ def results(plan: Plan) -> Iterator[Result]:
     trace = Trace((Step("assistant", "ahoy, friend " * 30),), usage, "end", "tiny-2026", turns=1)
     for number, trial in enumerate(plan.trials()):
         passed = number * 7919 % 10 > (3 if trial.arm == "skill" else 6)
-        judged = (Judgement("contains", passed, "looked for ahoy"),)
-        yield Result(trial, plan.key(trial), passed, trace=trace, judgements=judged, usage=usage, seconds=1.0)
+        judged = (CheckFinding("contains", passed, "looked for ahoy"),)
+        yield Result(trial, plan.key(trial), passed, trace=trace, findings=judged, usage=usage, seconds=1.0)
 
 
 def fill(store: Store, run: Run, results: Iterator[Result]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill import Plan, Result, Skill, Suite, Trial, make_plan, open_store
-from upskill.runs.planning.plan import Judgement, PlanOptions
+from upskill.runs.planning.plan import CheckFinding, PlanOptions
 from upskill.traces import Step, Trace, Usage
 
 Answered = Callable[[Trial], Result]
@@ -71,9 +71,9 @@ def result_of(plan: Plan, trial: Trial, answer: str, *, passed: bool | None = Tr
     """A result with this answer; `steps` come before it."""
     steps: tuple[Step, ...] = fields.pop("steps", ())
     cost: float | None = fields.pop("cost", 0.0004 if trial.arm == "skill" else 0.0003)
-    judgements = (
-        Judgement("contains", bool(passed), "the answer contains 'ahoy'" if passed else "the answer lacks 'ahoy'"),
-        Judgement("max_length", True, f"the answer has {len(answer)} characters, at most 60 wanted"),
+    findings = (
+        CheckFinding("contains", bool(passed), "the answer contains 'ahoy'" if passed else "the answer lacks 'ahoy'"),
+        CheckFinding("max_length", True, f"the answer has {len(answer)} characters, at most 60 wanted"),
     )
     usage = Usage(220 if trial.arm == "skill" else 60, 12, cost_usd=cost)
     return Result(
@@ -81,7 +81,7 @@ def result_of(plan: Plan, trial: Trial, answer: str, *, passed: bool | None = Tr
         plan.key(trial),
         passed,
         trace=Trace((*steps, Step("assistant", answer)), usage, "end", "scripted", turns=1 + len(steps)),
-        judgements=judgements if passed is not None else (),
+        findings=findings if passed is not None else (),
         usage=usage,
         seconds=1.25,
         **fields,

@@ -133,8 +133,8 @@ def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(upski
     trials = upskill("show", "last", "--json").json["trials"]
     shown = {one["case"]: one for one in trials if one["arm"] == "skill"}
     assert [shown[f"greet-{n}"]["outcome"] for n in (1, 2, 3)] == ["passed", "passed", "failed"]
-    assert shown["greet-2"]["judgements"][1]["decides"] is False
-    assert shown["greet-3"]["judgements"][1]["reason"].endswith("and it recites the skill")
+    assert shown["greet-2"]["findings"][1]["decides"] is False
+    assert shown["greet-3"]["findings"][1]["reason"].endswith("and it recites the skill")
 
 
 # Students that act.

@@ -44,7 +44,7 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: 
     again = upskill(*arguments, "--json", "--report", "markdown=report.md")  # from the store, to the last letter
     assert again.json["models"] == first.json["models"]
     shown = {
-        (trial["case"], trial["arm"]): (trial["cause"], [one["reason"] for one in trial["judgements"]])
+        (trial["case"], trial["arm"]): (trial["cause"], [one["reason"] for one in trial["findings"]])
         for trial in upskill("show", "last", "--json").json["trials"]
     }
     assert {case: cause for (case, arm), (cause, _) in shown.items() if arm == "skill" and cause} == {
@@ -91,7 +91,7 @@ def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Pat
     assert found == {
         f"greet-{number}": ("failed", cause) if cause else ("errored", "") for number, (_, cause) in spoken.items()
     }
-    reasons = {trial["case"]: trial["judgements"][0]["reason"] for trial in trials if trial["cause"]}
+    reasons = {trial["case"]: trial["findings"][0]["reason"] for trial in trials if trial["cause"]}
     assert reasons["greet-1"] == "the model or its provider refused: the provider refused: I may not."
     tokens = {trial["case"]: trial["usage"]["input_tokens"] for trial in trials}
     assert tokens["greet-3"] > 0, "a prompt that was turned away must not look like tokens saved"

@@ -800,9 +800,9 @@ def test_code_in_a_chat_answer_is_compiled_and_run(upskill: Upskill, home: Path)
         assert run.plan.suite.cases[0].checks[-1]["python"]["source"] == source
     names = ["extract", "compiles", "extract", "compiles", "command", "python"]
     for result in results.values():
-        assert [judgement.check for judgement in result.judgements] == names
-    failed = [judgement for judgement in results["baseline"].judgements if not judgement.passed]
-    assert [judgement.check for judgement in failed] == ["command"]
+        assert [finding.check for finding in result.findings] == names
+    failed = [finding for finding in results["baseline"].findings if not finding.passed]
+    assert [finding.check for finding in failed] == ["command"]
     assert "AssertionError: -1" in failed[0].reason
 
 
@@ -830,7 +830,7 @@ async def test_an_output_file_stands_for_the_answer_of_an_agent_that_acts(home: 
         evaluation = await evaluate(plan, store=store)
         results = {result.trial.case: result for result in store.results(evaluation.run)}
     assert {case: result.passed for case, result in results.items()} == {"written": True, "said": True, "spoilt": False}
-    told = {case: [judgement.reason for judgement in result.judgements] for case, result in results.items()}
+    told = {case: [finding.reason for finding in result.findings] for case, result in results.items()}
     assert told["written"] == ["out.txt as the answer: the answer has 'ahoy'"]
     assert told["said"] == ["the answer has 'ahoy'"]  # nothing was written: what it said is all there is
     assert told["spoilt"] == ["out.txt as the answer: the answer lacks 'ahoy'", "out.txt is there"]

@@ -572,7 +572,7 @@ def test_show_in_json(upskill: Upskill, stored: list[str]) -> None:
     assert (first["arm"], first["outcome"], first["answer"]) == ("baseline", "failed", "hello")
     assert (second["arm"], second["case"], second["seed"]) == ("skill", "greet-1", 0)
     lacks = {"check": "contains", "passed": False, "reason": "the answer lacks 'ahoy'", "decides": True}
-    assert second["judgements"][0] == lacks
+    assert second["findings"][0] == lacks
     assert second["usage"]["input_tokens"] == 10
 
 

@@ -131,13 +131,13 @@ async def test_a_trial_passes_fails_or_errors(home: Path) -> None:
         **{(f"greet-{number}", "skill"): True for number in (2, 3, 4)},
     }
     passed = next(result for result in results if result.passed)
-    assert [judgement.reason for judgement in passed.judgements] == [
+    assert [finding.reason for finding in passed.findings] == [
         "the answer has 'ahoy'",
         "the answer has 12 characters, at most 60 wanted",
     ]
     errored = next(result for result in results if result.passed is None)
     assert errored.error == "asking scripted:model.yaml: the line is dead"
-    assert (errored.trace, errored.judgements, errored.usage.total_tokens) == (None, (), 0)
+    assert (errored.trace, errored.findings, errored.usage.total_tokens) == (None, (), 0)
 
 
 async def test_a_broken_model_is_an_error_not_a_failure() -> None:
@@ -306,9 +306,9 @@ async def test_an_answer_that_was_cut_off_is_the_students_failure_whoever_set_th
     evaluation = await evaluate(plan, models=Told(how), events=Events(result=found.append))
     assert {outcome.passed for outcome in evaluation.outcomes} == {False}
     for result in found:
-        (judgement,) = result.judgements  # no check could change it
-        assert judgement.check == "complete"
-        assert judgement.reason.startswith(f"the answer was cut off {why}")
+        (finding,) = result.findings  # no check could change it
+        assert finding.check == "complete"
+        assert finding.reason.startswith(f"the answer was cut off {why}")
 
 
 def test_a_limit_is_stated_by_the_person_or_by_the_suite(home: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from conftest import Done, Upskill, greetings, write_script, write_skill
 from upskill import Skill, open_store
 from upskill.reports.exports import EXPORTS, Export, StoredRun
-from upskill.runs.planning.plan import Judgement, PlanOptions, Result, make_plan
+from upskill.runs.planning.plan import CheckFinding, PlanOptions, Result, make_plan
 from upskill.suites import Suite
 from upskill.traces import Step, Trace, Usage
 
@@ -225,7 +225,7 @@ def test_what_an_agent_did_is_in_the_logs_and_the_transcript(upskill: Upskill, h
         stored, _ = store.start_run(plan, "test")
         for trial in plan.trials():
             trace = Trace(steps, Usage(7, 2, cost_usd=None), "turns", "the-model", turns=2)
-            judged = (Judgement("contains", passed=True, reason="it is there"),)
+            judged = (CheckFinding("contains", passed=True, reason="it is there"),)
             result = Result(trial, plan.key(trial), True, "", trace, judged, trace.usage, seconds=1.5)
             asyncio.run(store.add_result(stored, result))
     export(upskill, "inspect", "logs")

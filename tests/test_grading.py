@@ -47,8 +47,8 @@ async def test_a_check_that_an_answer_broke_has_failed_and_one_that_always_break
         (gave_up,) = await run(home, case_with(python(READS_JSON)), said, store)
         (broken,) = await run(home, case_with(python(BROKEN), reference='{"a": 1}'), said, store)
     assert (broke.passed, broke.cause) == (False, "unreadable")
-    assert broke.judgements[0].reason.startswith("what the student left broke the check, which runs without it: ")
-    assert "JSONDecodeError" in broke.judgements[0].reason
+    assert broke.findings[0].reason.startswith("what the student left broke the check, which runs without it: ")
+    assert "JSONDecodeError" in broke.findings[0].reason
     assert gave_up.passed is None  # without a reference nothing shows that it can run
     assert broken.passed is None
     assert "as always" in broken.error
@@ -66,7 +66,7 @@ async def test_a_judge_that_an_answer_confuses_has_not_passed_it(home: Path) -> 
     with open_store(None) as store:
         (result,) = await run(home, suite, rules, store, judge=judge)
         assert (result.passed, result.cause) == (False, "unreadable")
-        assert "did not answer in the form asked for" in result.judgements[0].reason
+        assert "did not answer in the form asked for" in result.findings[0].reason
         (result,) = await run(home, suite, [{"answer": "Roses are red."}], store, judge=judge)
         assert (result.passed, "in the form asked for" in result.error) == (None, True)
 

@@ -20,7 +20,7 @@ import pytest
 from upskill.checks import Evidence, texts
 from upskill.checks.programs import guard
 from upskill.errors import TrialError
-from upskill.runs.planning.plan import Judgement
+from upskill.runs.planning.plan import CheckFinding
 from upskill.runs.running.trial import Grading
 from upskill.sandboxes import Sandbox, SandboxBackend, Setup, choose_sandbox
 from upskill.skills import Skill
@@ -367,7 +367,7 @@ async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None])
         async with await kind.open(setup) as sandbox:
             yield sandbox
 
-    judgements: list[Judgement] = []
+    findings: list[CheckFinding] = []
     async with await kind.open(setup) as sandbox:
         await sandbox.run(plant.leave)
         await sandbox.kill_processes()
@@ -376,11 +376,11 @@ async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None])
             trace, case.prompt, sandbox=sandbox, files=case.files, case=case.words, asked_for=case.asked_for
         )
         try:
-            await Grading(case, untouched, judgements).grade(evidence)
+            await Grading(case, untouched, findings).grade(evidence)
         except TrialError as error:
             note(f"errored: {error.message[:300]}")
-    if judgements and all(judgement.passed for judgement in judgements):
-        note(f"passed: {judgements[-1].reason[:300]}")
+    if findings and all(finding.passed for finding in findings):
+        note(f"passed: {findings[-1].reason[:300]}")
 
 
 def base() -> Path:

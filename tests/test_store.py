@@ -36,7 +36,7 @@ from upskill.models import Reply, ToolCall
 from upskill.models.cache import write_reply
 from upskill.models.cassette import read_reply
 from upskill.plain import compact
-from upskill.runs.planning.plan import Arm, Judgement
+from upskill.runs.planning.plan import Arm, CheckFinding
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import STORES, Look, Page, Review, Run, find_store, without_password
 from upskill.runs.stores.rows import files_from_json
@@ -77,7 +77,7 @@ def result_of(trial: Trial, passed: bool | None = True, *, plan: Plan = PLAN, an
         passed,
         "" if passed is not None else f"asking {trial.model}: no route",
         Trace((Step("thinking", "hm"), Step("assistant", answer)), Usage(10, 5, 4, 2, 0.25), "end", "one-2026"),
-        (Judgement("contains", bool(passed), "looked"),),
+        (CheckFinding("contains", bool(passed), "looked"),),
         Usage(10, 5, 4, 2, 0.25),
         Usage(7, 1, cost_usd=0.5),
         1.25,
@@ -135,7 +135,7 @@ async def test_results_and_outcomes_are_the_same_as_what_was_added(store: Store)
     results = [result_of(trial, passed) for trial, passed in zip(TRIALS, [True, False, None], strict=False)]
     results.append(replace(result_of(TRIALS[3], None), traceback="Traceback: a bug"))
     results.append(replace(result_of(TRIALS[4]), activated=True, leak="it read the skill"))
-    results.append(replace(result_of(TRIALS[5]), activated=False, trace=None, judgements=()))
+    results.append(replace(result_of(TRIALS[5]), activated=False, trace=None, findings=()))
     await add_all(store, run, results)
     assert {result.key: result for result in store.results(run)} == {result.key: result for result in results}
     assert {(row.case, row.arm): row for row in store.outcomes(run)} == {

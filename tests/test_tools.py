@@ -632,7 +632,7 @@ async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> Non
     assert len(results) == 4
     for result in (result for result in results if result.trial.case == "long"):
         assert (result.passed, result.cause) == (False, "context")
-        assert "fit into local" in result.judgements[0].reason
+        assert "fit into local" in result.findings[0].reason
     results = [result for result in results if result.trial.case == "short"]
     for result in results:
         assert result.error == ""
@@ -803,9 +803,9 @@ async def test_opening_the_skill_is_reported_and_decides_nothing(kind: SandboxBa
     for result in kept.values():
         assert result.passed is True
         assert result.checks_passed == (1, 1)
-        assert [judgement.decides for judgement in result.judgements] == [False, False, False, True]
-    assert [judgement.passed for judgement in kept["baseline"].judgements] == [True, True, False, True]
-    assert [judgement.passed for judgement in kept["skill"].judgements] == [False, False, False, True]
+        assert [finding.decides for finding in result.findings] == [False, False, False, True]
+    assert [finding.passed for finding in kept["baseline"].findings] == [True, True, False, True]
+    assert [finding.passed for finding in kept["skill"].findings] == [False, False, False, True]
     with pytest.raises(UsageError, match="skill_activated alone decides nothing"):
         Suite.parse([{"prompt": "Greet.", "checks": beside}])
 
@@ -1001,7 +1001,7 @@ async def test_the_example_for_agents_lets_knowing_pass_and_nothing_else(kind: S
     ]
     model = write_script(tmp_path / "knowing.yaml", rules)
     results = await results_of(make_plan(skill, suite, [model], options=PlanOptions(agent="tools", baseline=False)))
-    failed = {result.trial.case: (result.error, result.judgements) for result in results if not result.passed}
+    failed = {result.trial.case: (result.error, result.findings) for result in results if not result.passed}
     assert failed == {}
 
 

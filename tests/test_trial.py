@@ -14,7 +14,7 @@ from upskill import Address, Plan, Result, Skill, Suite, Trial
 from upskill.agents import Task
 from upskill.agents.chat import chat_request
 from upskill.plain import digest
-from upskill.runs.planning.plan import GENERATION, Judgement
+from upskill.runs.planning.plan import GENERATION, CheckFinding
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.traces import Usage
 
@@ -161,12 +161,12 @@ def test_the_suite_of_a_stored_plan_can_be_read_again() -> None:
 
 
 def test_an_outcome_has_the_numbers_of_its_result() -> None:
-    judgements = (Judgement("contains", True, ""), Judgement("max_length", False, ""))
+    findings = (CheckFinding("contains", True, ""), CheckFinding("max_length", False, ""))
     result = Result(
         Trial("one", "greet-1", "skill", 3),
         "key",
         False,
-        judgements=judgements,
+        findings=findings,
         usage=Usage(10, 5, 4, 2, 0.25),
         seconds=1.5,
     )

@@ -158,7 +158,7 @@ def _cases(evaluation: Evaluation, names: dict[str, str], results: Iterable[Resu
 
 def _last_finding(results: list[Result]) -> str:
     for result in (result for result in reversed(results) if result.trial.arm == "skill"):
-        failed = [finding.reason for finding in result.judgements if finding.decides and not finding.passed]
+        failed = [finding.reason for finding in result.findings if finding.decides and not finding.passed]
         if result.error or failed:
             return result.error or failed[0]
     return ""

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from upskill.plain import fields_of
-from upskill.runs.planning.plan import Judgement, Result
+from upskill.runs.planning.plan import CheckFinding, Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.stores import Run
 from upskill.suites import OWN_FACTS
@@ -60,7 +60,7 @@ def outcome_row(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def finding_row(finding: Judgement) -> dict[str, Any]:
+def finding_row(finding: CheckFinding) -> dict[str, Any]:
     return {"check": finding.check, "passed": finding.passed, "reason": finding.reason, "decides": finding.decides}
 
 
@@ -79,7 +79,7 @@ def trial_row(run: Run, result: Result) -> dict[str, Any]:
         "leak": result.leak,
         "prompt": case.prompt,
         "answer": result.trace.answer if result.trace else "",
-        "findings": json.dumps([finding_row(finding) for finding in result.judgements], ensure_ascii=False),
+        "findings": json.dumps([finding_row(finding) for finding in result.findings], ensure_ascii=False),
     }
     return {name: row[name] for name in COLUMNS}
 

@@ -121,11 +121,11 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
     # In detail, the last step is the answer.
     if result.trace and not (detailed and result.trace.calls and result.trace.answer):
         parts.append(indented(Text(_cut(result.trace.answer) or "(an empty answer)")))
-    for judgement in result.judgements:
-        mark = "✓" if judgement.passed else "✗"
-        beside = "" if judgement.decides else " (no part of the outcome)"
-        finding = Text(f"{judgement.check}: {printable(judgement.reason)}{beside}", style="dim")
-        parts.append(_hanging(Text(f"  {mark}", style="dim"), finding))
+    for finding in result.findings:
+        mark = "✓" if finding.passed else "✗"
+        beside = "" if finding.decides else " (no part of the outcome)"
+        line = Text(f"{finding.check}: {printable(finding.reason)}{beside}", style="dim")
+        parts.append(_hanging(Text(f"  {mark}", style="dim"), line))
     if result.error:
         parts.append(indented(Text(printable(result.error), style="yellow")))
     return Group(*parts)
@@ -239,7 +239,7 @@ def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:
         trial = result.trial
         for name in checks[trial.case]:
             rate = rates.setdefault((trial.model, name, trial.arm), CheckRate(trial.model, name, trial.arm))
-            findings = [finding.passed for finding in result.judgements if finding.check == name]
+            findings = [finding.passed for finding in result.findings if finding.check == name]
             rate.passed.append(bool(findings) and all(findings))
             rate.cases.append(trial.case)
     arms: list[str] = list(plan.arms)

@@ -357,9 +357,9 @@ def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite |
 
 def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure:
     reasons: list[str] = []
-    for named, judgement in zip(case.checks, result.judgements, strict=False):
-        if judgement.decides and not judgement.passed:
-            reasons.append(f"{judgement.check}: {mask_expected(named, judgement.reason)}")
+    for named, finding in zip(case.checks, result.findings, strict=False):
+        if finding.decides and not finding.passed:
+            reasons.append(f"{finding.check}: {mask_expected(named, finding.reason)}")
     files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
     answer = result.trace.answer if result.trace else ""
     texts = {name: evidence[name] for name in case.evidence if name in evidence}

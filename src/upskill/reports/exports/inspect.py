@@ -301,9 +301,9 @@ def _output(result: Result) -> dict[str, Any]:
 
 def _scores(result: Result) -> dict[str, Any]:
     answer = result.trace.answer if result.trace else ""
-    reasons = "; ".join(each.reason for each in result.judgements if each.decides and each.passed is not True)
+    reasons = "; ".join(each.reason for each in result.findings if each.decides and each.passed is not True)
     scores = {OUTCOME: _score(result.passed is True, answer, reasons or "every check passed")}
-    for finding in result.judgements:
+    for finding in result.findings:
         name, number = finding.check, 2
         while name in scores:
             name, number = f"{finding.check} {number}", number + 1

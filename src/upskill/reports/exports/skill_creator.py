@@ -193,10 +193,10 @@ def _graded(result: Result) -> dict[str, Any]:
         },
         "expectations": [
             {"text": each.check, "passed": each.passed, "evidence": each.reason}
-            for each in result.judgements
+            for each in result.findings
             if each.decides
         ],
-        "notes": [f"{each.check}: {each.reason}" for each in result.judgements if not each.decides],
+        "notes": [f"{each.check}: {each.reason}" for each in result.findings if not each.decides],
     }
 
 

@@ -235,7 +235,7 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
         **trial_row(result.outcome),
         "answer": cut(trace.answer, most) if trace else None,
         "findings": [
-            finding_row(finding) | {"reason": cut(finding.reason, most)["text"]} for finding in result.judgements
+            finding_row(finding) | {"reason": cut(finding.reason, most)["text"]} for finding in result.findings
         ],
         "judge_tokens": result.judging.total_tokens,
         "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,

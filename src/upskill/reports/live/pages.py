@@ -318,7 +318,7 @@ def _has_text(store: Store, run: Run, row: Outcome, case: StoredCase, text: str)
     if result is None:
         return False
     texts = [result.error]
-    for finding in result.judgements:
+    for finding in result.findings:
         texts += [finding.check, finding.reason]
     for step in result.trace.steps if result.trace else ():
         texts += [step.text, step.tool, step.output, json.dumps(step.arguments, ensure_ascii=False)]

@@ -235,7 +235,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CheckFinding:
     """What one check said, under the name the suite calls it by."""
 
     check: str
@@ -253,7 +253,7 @@ class Result:
     passed: bool | None
     error: str = ""
     trace: Trace | None = None
-    judgements: tuple[Judgement, ...] = ()
+    findings: tuple[CheckFinding, ...] = ()
     usage: Usage = NO_USAGE
     judging: Usage = NO_USAGE  # what grading used, on top of the student
     seconds: float = 0.0
@@ -272,7 +272,7 @@ class Result:
 
     @property
     def checks_passed(self) -> tuple[int, int]:
-        decided = [judgement.passed for judgement in self.judgements if judgement.decides]
+        decided = [finding.passed for finding in self.findings if finding.decides]
         return sum(decided), len(decided)
 
     @property

@@ -288,8 +288,8 @@ def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
             continue
         right = review.verdict == "right"
         outcomes.append((review.trial.case, right, result.passed))
-        for judgement in result.judgements:
-            if judgement.decides:
-                checks.setdefault(judgement.check, []).append((review.trial.case, right, judgement.passed))
+        for finding in result.findings:
+            if finding.decides:
+                checks.setdefault(finding.check, []).append((review.trial.case, right, finding.passed))
     by_check = {name: measure_agreement(rows) for name, rows in sorted(checks.items())}
     return PeopleAgreement(marks, measure_agreement(outcomes), by_check, reviews)

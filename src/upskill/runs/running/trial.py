@@ -33,7 +33,7 @@ from upskill.errors import (
 from upskill.models import Model, Reply, Request, RequestHash, Unanswered
 from upskill.models.cache import NotRecorded, track_requests, track_reused
 from upskill.models.pool import Models
-from upskill.runs.planning.plan import Judgement, Plan, Result, Trial, task_of
+from upskill.runs.planning.plan import CheckFinding, Plan, Result, Trial, task_of
 from upskill.suites import Case
 from upskill.traces import NO_USAGE, Step, Trace, Usage
 from upskill.verdicts.outcome import Cause
@@ -108,7 +108,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         passed,
         str(error) if error else "",
         trace,
-        tuple(attempt.judgements),
+        tuple(attempt.findings),
         trace.usage if trace else (error.usage if error else None) or NO_USAGE,
         judging,
         round(time.perf_counter() - started, 4),
@@ -130,7 +130,7 @@ class _Progress:
     regraded: bool = False  # the answer is that of the previous try
     trace: Trace | None = None
     judge: _Judge | None = None
-    judgements: list[Judgement] = field(default_factory=list[Judgement])
+    findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
     activated: bool | None = None
     leak: str = ""
     cause: Cause | Literal[""] = ""
@@ -167,7 +167,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             if attempt.cause == "length" and isinstance(agent, ExternalAgent):
                 reason = "the answer was cut off at the agent's own limit"
             details = f": {trace.stop_details}" if trace.stop_details else ""
-            attempt.judgements.append(Judgement("complete", passed=False, reason=f"{reason}{details}"))
+            attempt.findings.append(CheckFinding("complete", passed=False, reason=f"{reason}{details}"))
             return False
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
@@ -190,13 +190,13 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 left = await read_left(evidence, case.output_file)
                 evidence = evidence if isinstance(left, Finding) else replace(evidence, output=left)
         untouched = partial(_open_untouched, plan, case, agent, task)
-        grading = Grading(case, untouched, attempt.judgements)
+        grading = Grading(case, untouched, attempt.findings)
         if attempt.judge:
             with track_requests() as attempt.judged_with:
                 await grading.grade(evidence)
         else:
             await grading.grade(evidence)
-    passed = all(result.passed for result in attempt.judgements if result.decides)
+    passed = all(result.passed for result in attempt.findings if result.decides)
     attempt.cause = "unreadable" if grading.broken else "verbose" if grading.verbose and passed else ""
     return passed
 
@@ -267,18 +267,18 @@ class Grading:
 
     case: Case
     open_untouched: Callable[[], AbstractAsyncContextManager[Sandbox | None]]
-    judgements: list[Judgement]
+    findings: list[CheckFinding]
     broken: bool = field(default=False, init=False)  # a check broke on what the student left
     verbose: bool = field(default=False, init=False)  # the answer is longer than wanted
 
     async def grade(self, evidence: Evidence) -> None:
-        """Add a judgement for every check; TrialError where one breaks and the student is not to blame."""
+        """Add a finding for every check; TrialError where one breaks and the student is not to blame."""
         for number, named in enumerate(self.case.checks):
             finding = await self._look(number, evidence)
             read = named.check.reads_answer and evidence.output is not None
             reason = f"{self.case.output_file} as the answer: {finding.reason}" if read else finding.reason
             decides = named.check.decides and finding.decides
-            self.judgements.append(Judgement(named.name, finding.passed, reason, decides))
+            self.findings.append(CheckFinding(named.name, finding.passed, reason, decides))
             self.verbose = self.verbose or not finding.decides
 
     async def _look(self, number: int, evidence: Evidence) -> Finding:

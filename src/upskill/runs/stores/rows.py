@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from upskill.models import RequestHash
-from upskill.runs.planning.plan import Judgement, Result, Trial
+from upskill.runs.planning.plan import CheckFinding, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores.tables import to_json
 from upskill.skills import SkillFile
@@ -183,7 +183,7 @@ def result_from_row(row: Mapping[str, Any]) -> Result:
         passed=row["passed"],
         error=row["error"],
         trace=trace,
-        judgements=tuple(Judgement(*item) for item in detail["judgements"]),
+        findings=tuple(CheckFinding(*item) for item in detail["judgements"]),
         usage=usage,
         judging=Usage(**detail["judging"]),
         seconds=row["seconds"],
@@ -201,7 +201,7 @@ def _detail(result: Result) -> dict[str, Any]:
         "usage": result.usage,
         "judging": result.judging,
         "judgements": [
-            [item.check, item.passed, item.reason, *(() if item.decides else (False,))] for item in result.judgements
+            [item.check, item.passed, item.reason, *(() if item.decides else (False,))] for item in result.findings
         ],
     }
     if result.asked:

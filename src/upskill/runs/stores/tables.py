@@ -159,7 +159,7 @@ RESULTS = Table(
         *_integers("checks_passed", "checks", "judge_tokens"),
         Column("judge_cost_usd", "real", nullable=True),
         *_texts("finished", "error"),
-        Column("detail", "json"),  # usage, judgements, the trace and a bug's traceback
+        Column("detail", "json"),  # usage, findings, the trace and a bug's traceback
         Column("activated", "boolean", nullable=True),
         Column("turns", "integer", default="0"),
         Column("calls", "integer", default="0"),  # of tools

@@ -210,8 +210,8 @@ def brief(result: Result) -> Result:
     if full := result.trace:
         steps = tuple(Step("tool", tool=step.tool, status=step.status) for step in full.calls)
         trace = Trace(steps, model=full.model, turns=full.turns, warnings=full.warnings)
-    judgements = tuple(replace(each, reason="") for each in result.judgements)
-    return replace(result, trace=trace, judgements=judgements, asked=())
+    findings = tuple(replace(each, reason="") for each in result.findings)
+    return replace(result, trace=trace, findings=findings, asked=())
 
 
 # Cutting chunks.
