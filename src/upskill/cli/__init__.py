@@ -1,10 +1,10 @@
-"""The command line: one thin file per command in `commands` (`COMMANDS`), loaded when that command is asked for.
+"""The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
 `options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark; `help`
-lays out help pages; `completion` completes what is typed; `console` prints, `progress` says what takes a while; `watch`
-waits for saved files; `log` sets up logging for `-v`.
+lays out help pages; `console` prints; `progress` shows what takes a while; `watch` waits for saved files; `log` sets
+up logging for `-v`.
 
-This is the only part that prints and exits. Standard output is the result; notes and progress go to standard error.
+Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
 trial, the run is invalid, or results could not be kept, 70 a bug in upskill outside a trial, 130 interrupted.
 """
@@ -64,7 +64,7 @@ def _set_up_logging(context: click.Context, _: click.Parameter, count: int) -> i
 
 
 def _add_verbose(command: click.Command) -> None:
-    """Give a command and its own commands the option to log; one that has a `-v` of its own logs with that."""
+    """Give a command and its subcommands `-v` for logging; a command's own `-v` logs too."""
     line = "Log on standard error what is done; -vv also what is sent and received. Secrets are redacted."
     for each in (command, *getattr(command, "commands", {}).values()):
         own = next((param for param in each.params if param.name == "verbose"), None)
@@ -75,7 +75,7 @@ def _add_verbose(command: click.Command) -> None:
 
 
 class Commands(click.Group):
-    """Knows every command by name and line of help, and imports one only to run it."""
+    """Knows every command by name and line of help, and imports it only when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -143,11 +143,10 @@ _add_verbose(upskill)
 
 
 def main() -> None:
-    """Run the command line; every error ends as one message and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # an answer may hold what no encoding can: that is shown as ?
             stream.reconfigure(encoding="utf-8", errors="replace")
-    # Or pydantic looks through every installed package for plugins of its own.
+    # Otherwise pydantic looks through every installed package for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         code = upskill.main(standalone_mode=False, prog_name="upskill")

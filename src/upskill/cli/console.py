@@ -1,5 +1,3 @@
-"""What the commands print with: standard output for results, standard error for notes."""
-
 from __future__ import annotations
 
 import io
@@ -31,7 +29,7 @@ def console(*, err: bool = False) -> Console:
 
 
 def _width(stream: TextIO) -> int | None:
-    """How wide to draw: what COLUMNS says, else as wide as the terminal is, which rich finds out."""
+    """COLUMNS, else the width of the terminal, which rich finds."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return max(LEAST_WIDTH, int(columns))
@@ -48,7 +46,7 @@ def show(*parts: RenderableType) -> None:
 
 
 class _Printable:
-    """Draws as the part does, without what would control the terminal: prompts and answers are other people's."""
+    """Drops terminal control characters: prompts and answers are other people's."""
 
     def __init__(self, part: RenderableType) -> None:
         self.part = part
@@ -86,7 +84,7 @@ _note_writers: list[Callable[[str], None]] = []
 
 
 def redirect_notes(writer: Callable[[str], None] | None) -> None:
-    """Have notes printed by whoever draws on standard error; None: by nobody else."""
+    """Have notes printed by whoever draws on standard error; None resets that."""
     _note_writers[:] = [writer] if writer else []
 
 
@@ -98,7 +96,7 @@ def note(text: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """UsageError where a report cannot be written, before anything is run."""
+    """UsageError if a report cannot be written, before anything runs."""
     if path == "-":
         raise UsageError("- is not a file", "Standard output is the result; name a file for this report.")
     file = Path(path)

@@ -1,5 +1,3 @@
-"""The options of `upskill eval` and `upskill benchmark`."""
-
 from __future__ import annotations
 
 from contextlib import nullcontext
@@ -141,7 +139,6 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     @property
     def report_files(self) -> list[tuple[str, str]]:
-        """The kind of every report to write, and its file; one without a file goes to standard output."""
         files = [(kind, file) for kind, _, file in (text.partition("=") for text in self.reports)]
         files += [("json", "")] if self.as_json else []
         files = list(dict.fromkeys(files))

@@ -1,7 +1,4 @@
-"""Help pages: the examples first, then the options that most people need, then all others by what they are about.
-
-A flag means the same in every command, so one table says which group it belongs to (`GROUPS`).
-"""
+"""Help pages: examples, then the options most people need, then the rest by group (`GROUPS`, the same everywhere)."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ OLD_FLAGS = {
 
 
 class Command(click.Command):
-    """A command whose help teaches, and whose errors never hint at an option that it does not have."""
+    """A command whose help teaches, and whose errors never hint at an option that it lacks."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         first, *others = re.split(r"\n\s*\n", inspect.cleandoc(self.help or ""))
@@ -99,7 +96,7 @@ class Command(click.Command):
         return ["".join((renamed.get(flag, flag), *value)) for flag, *value in split] + args[end:]
 
     def _complete_bare_flags(self, args: list[str]) -> list[str]:
-        """A flag with a value that may be left out takes what follows it, unless that can only be an argument."""
+        """A flag whose value is optional takes the next word, unless that can only be an argument."""
         bare = {
             flag: each.flag_value
             for each in self.params
@@ -125,8 +122,6 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A command with commands of its own, such as `trace list`."""
-
     command_class = Command
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,7 +129,7 @@ class Group(click.Group):
 
 
 def fitting_hint(hint: str, flags: set[str]) -> str:
-    """A hint without the sentences that name options this command does not have; other commands may be named."""
+    """Drop sentences that name options this command lacks; other commands may be named."""
     fitting: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z`])", hint):
         prose = re.sub(r"`[^`]*`", "", sentence)  # a whole command line speaks for itself

@@ -1,7 +1,4 @@
-"""Logging on standard error: `-v` (info), `-vv` (debug) or UPSKILL_LOG, with secrets redacted.
-
-Only the command line sets it up; a program that uses the library adds handlers to the logger `upskill` itself.
-"""
+"""Logging on standard error: `-v` (info), `-vv` (debug) or UPSKILL_LOG, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ LOGGER = logging.getLogger("upskill")
 
 
 def set_up_logging(verbosity: int, level_name: str) -> None:
-    """Log at the level of so many `-v`, or at the one of this name where that says more."""
+    """The more verbose of `-v` flags and level name wins."""
     if level_name and level_name.lower() not in LEVELS:
         raise UsageError(f"UPSKILL_LOG: no level is called {level_name!r}", did_you_mean(level_name, LEVELS))
     for handler in [each for each in LOGGER.handlers if isinstance(each, _Handler)]:

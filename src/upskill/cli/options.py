@@ -1,4 +1,4 @@
-"""What most commands share: flags made from options classes, asking before money is spent, finding stored runs."""
+"""What most commands share: flags from options classes, asking before money is spent, finding stored runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CommandOptions(CommonOptions, OutputOptions):
             raise UsageError(f"{min(of_ray)} is only for --executor ray", "Add --executor ray.")
 
     def model_context(self, events: Events | None = None) -> ModelContext:
-        """The same, with a bar on the terminal for what is downloaded."""
+        """The same, with a progress bar for downloads."""
         context = super().model_context(events or Events(message=self.tell))
         return replace(context, progress=partial(show_transfer, display_of_command(quiet=self.silent)))
 
@@ -95,7 +95,7 @@ def confirm_cost(options: CommandOptions, expected: CostEstimate, description: s
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range. NaN is in none, though it is neither below nor above one."""
+    """NaN is in no range, though it is neither below nor above one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -116,7 +116,7 @@ class GivenText(click.types.StringParamType):
 
 
 def click_options(cls: type[Any], *names: str) -> Decorator:
-    """A command with the flags of this options class, or of those of its fields that are named."""
+    """Add the flags of this options class, or of the fields that are named."""
     options = [_click_option(*each) for each in options_of(cls) if not names or each[0] in names]
     return lambda function: reduce(lambda decorated, add: add(decorated), reversed(options), function)
 
@@ -149,7 +149,6 @@ def _click_option(name: str, option: Option, kind: Any, default: Any) -> Decorat
 
 
 def first_given(flags: Mapping[str, object]) -> str:
-    """The first of these flags that has a value; empty: none."""
     return next((flag for flag, value in flags.items() if value), "")
 
 
@@ -177,7 +176,7 @@ def open_existing_store(location: str | None) -> Store:
 
 
 def find_project_store(location: str | None) -> Store | None:
-    """The store of the project; None in one that has none yet. A folder that the person named has to be there."""
+    """None if the project has no store yet. A folder that the person named must exist."""
     try:
         return open_existing_store(location)
     except NothingStored:
@@ -219,7 +218,6 @@ def find_run(store: Store, name: str) -> Run:
     raise UsageError(f"no run is {name}", "`upskill generate` makes one; `upskill runs` lists all there are.")
 
 
-# Single flags, for commands that have few of these options.
 json_option = click_options(OutputOptions, "as_json")
 quiet_option = click_options(OutputOptions, "quiet")
 store_option = click_options(CommonOptions, "store")

@@ -1,4 +1,4 @@
-"""What a command is doing, on standard error: a line that moves in a terminal, one every 15 seconds elsewhere."""
+"""What a command is doing, on standard error: a live line in a terminal, a line every 15 seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class Display:
-    """The line that says what is going on: an activity, a run of trials, and what a model is doing right now.
-
-    A thread calls `tick`; everything else only says what there is to draw.
-    """
+    """The status line. A thread calls `tick` to draw; all other methods only set what to draw."""
 
     def __init__(
         self,
@@ -75,7 +72,7 @@ class Display:
         self._detail = text
 
     def watch(self, run: RunProgress | None) -> None:
-        """Draw the counts of this run; None: of no run any more."""
+        """Draw the counts of this run; None stops that."""
         with self._lock:
             self.run, self._detail = run, ""
             if self._activity == self.usual or run is None:
@@ -161,7 +158,7 @@ class Display:
 
 
 def display_of_command(*, quiet: bool) -> Display:
-    """The display of the command that runs; it ends with it, also after an error or Ctrl-C, before that is said."""
+    """The display of the running command, closed before an error or Ctrl-C is reported."""
     command = click.get_current_context(silent=True)
     if command is None:
         return Display(quiet=quiet)
@@ -174,10 +171,7 @@ def display_of_command(*, quiet: bool) -> Display:
 
 
 class RunProgress:
-    """The progress of runs, one after another. Its methods are events: `Events(started=progress.started, …)`.
-
-    After Ctrl-C inside a `with` block the person is told what `interrupted` says.
-    """
+    """Progress of successive runs; its methods are events. After Ctrl-C in a `with` block it shows `interrupted`."""
 
     def __init__(self, *, quiet: bool, interrupted: str = "", display: Display | None = None) -> None:
         self.interrupted = interrupted
@@ -193,7 +187,6 @@ class RunProgress:
             self.display.watch(self)
 
     def reading(self, model: str, done: int, total: int) -> None:
-        """An embedded model reads a prompt, which takes a while when it is long."""
         self.display.detail(f"{model} has read {done:,} of {total:,} tokens of a prompt" if done < total else "")
 
     def result(self, result: Result) -> None:
@@ -242,7 +235,7 @@ class RunProgress:
 
 
 def show_transfer(display: Display, what: str, done: int, total: int) -> None:
-    """What is fetched or loaded: bytes done and in all. A total of 1 is work without a size, of 0 an unknown one."""
+    """Bytes done and in all. A total of 1 is work without a size, 0 an unknown size."""
     if total and done >= total:
         display.doing(display.usual)
     elif total == 1:
@@ -254,7 +247,6 @@ def show_transfer(display: Display, what: str, done: int, total: int) -> None:
 
 
 def _duration(seconds: float) -> str:
-    """45 s, 3 min, 2 h 5 min."""
     if seconds < 100:
         return f"{math.ceil(seconds)} s"
     minutes = math.ceil(seconds / 60)

@@ -1,4 +1,4 @@
-"""`--watch`: waits until a file of a skill or of its suite is saved."""
+"""`--watch`: waits until a file of a skill or its suite is saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Seen = dict[Path, tuple[int, int, int]]  # when each was changed, its size, and 
 
 
 class Watched:
-    """Files, and all files below folders, but for what is ours: the folder of the runs, reports."""
+    """Files, and all files below folders, without what we write: runs and reports."""
 
     def __init__(self, paths: Iterable[str | Path], ours: Iterable[str | Path]) -> None:
         absolute = (Path(path).absolute() for path in paths)
@@ -32,7 +32,7 @@ class Watched:
         return seen
 
     def wait(self, seen: Seen) -> Seen:
-        """What is there once something differs from what was seen, and stays as it is."""
+        """The new state, once it differs from `seen` and has stopped changing."""
         before = self.look()
         while True:
             time.sleep(POLL)

@@ -9,25 +9,21 @@ Kinds, which `--report KIND=FILE` writes:
 - `markdown`: a summary for a pull request
 - `html`: one page that opens anywhere, with verdicts, pictures, cases and every answer (`upskill report`)
 
-Parts that several of them share, and what other commands print:
+Shared parts, and what other commands print:
 
 - `numbers`: how percentages, points, prices and intervals are written
 - `layout`: paragraphs and tables for any width
 - `trial_rows`: a trial as one row
-- `view`: every name, figure, mark and sentence of a verdict, which all of the above write
+- `view`: every name, figure, mark and sentence of a verdict, for all of the above
 - `exports`: a stored run as files of other tools (`upskill export`)
 - `trials`: every trial of a stored run, and how often each check passes (`upskill show`)
 - `comparison`: two stored runs, case by case (`upskill compare`)
 - `generated`: a skill that was generated or taught
-- `live`: stored runs as pages in a browser, while they go on (`upskill view`)
+- `live`: stored runs as pages in a browser (`upskill view`)
 - `pictures`: lift, pass rates, Pareto front and heat map as SVG
 - `trigger`: how a skill fires, and whether a better description was found
 
-A kind is one file with one function, and one row of `REPORTS`; from another package, an entry point in the group
-`upskill.reports`:
-
-    def render(evaluation: Evaluation, context: ReportContext) -> str:
-        return f"{evaluation.plan.skill.name}: {evaluation.verdicts[0].decision}\n"
+A kind is a file with a `Report` function and a row of `REPORTS`, or an entry point in the group `upskill.reports`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,3 @@
-"""Two runs side by side: what `upskill compare` prints."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -96,7 +94,7 @@ def _share(scores: tuple[int, int]) -> str:
 
 
 def shown_answers(store: Store, found: Comparison, case: ComparedCase) -> tuple[Result, Result]:
-    """A trial of each side that shows the change: one that failed on the worse side, one that passed on the other."""
+    """A failed trial of the worse side and a passed one of the other, to show the change."""
     better = case.change == "better"
     return _answer(store, found.before, case.id, passed=not better), _answer(store, found.after, case.id, passed=better)
 

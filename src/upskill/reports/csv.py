@@ -1,5 +1,3 @@
-"""`csv`: one row for each model of a run."""
-
 from __future__ import annotations
 
 import csv

@@ -1,5 +1,3 @@
-"""A generated skill, on the terminal and as JSON; and the lines that report the progress of making it."""
-
 from __future__ import annotations
 
 import shlex
@@ -109,9 +107,6 @@ def _interval(verdict: Verdict) -> str:
     return f"95% interval {bounds} points, " if bounds else ""
 
 
-# While it is made.
-
-
 def attempt_line(attempt: Attempt) -> str:
     if attempt.evaluation is None:
         return f"  (attempt {attempt.number}) {attempt.decision}: {attempt.note}"
@@ -141,9 +136,6 @@ def step_line(number: int, step: Step) -> str:
 
 def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-# As JSON.
 
 
 def to_json(generated: Generated) -> dict[str, Any]:

@@ -134,8 +134,7 @@ def _choices(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _lifts_by_group(evaluation: Evaluation) -> dict[str, list[dict[str, Any]]]:
-    """By tag and by author: how many cases there are, and the lift of each model. One group that has every case says
-    nothing new, and is left out."""
+    """Case count and lift of each model, by tag and author; a group with every case is left out."""
     suite = evaluation.run.plan.suite
     tags: dict[str, list[str]] = {}
     authors: dict[str, list[str]] = {}

@@ -1,5 +1,3 @@
-"""`junit`: requirements and cases as JUnit XML, which every CI system shows."""
-
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET

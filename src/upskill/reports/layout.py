@@ -1,4 +1,4 @@
-"""Text and tables that are right at any width: no word or name is ever broken or cut."""
+"""Text and tables for any width: no word or name is ever broken or cut."""
 
 from __future__ import annotations
 
@@ -42,11 +42,8 @@ class Paragraph:
 
 
 class FittedTable:
-    """A table of cells that are never wrapped.
-
-    Where there is no room for all columns, the `spare` ones are left out, in this order. Where that is not enough, the
-    first column gets lines of its own above the rows; and where even that is not, the `last` one is left out. A table
-    that has a `narrow` one gives way to it instead.
+    """A table without wrapping. Too wide, it drops `spare` columns in this order, then moves the first column above the
+    rows, then drops the `last` one; or it gives way to its `narrow` table.
     """
 
     def __init__(

@@ -1,5 +1,3 @@
-"""`markdown`: a summary that fits a pull request."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

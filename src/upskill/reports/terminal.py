@@ -1,5 +1,3 @@
-"""`terminal`: the verdict and the table, then bars and what else was found, in words."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A trial as one row: what exports, the HTML report, the live page and `upskill show --json` have in common."""
+"""A trial as one row, for exports, the HTML report, the live page and `upskill show --json`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def author_of(case: StoredCase, source: str = "") -> str:
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:
-    """The arguments of a call as a person would write them: one text as it is, several under their names."""
+    """One text as it is, several under their names."""
     texts = {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in arguments.items()

@@ -1,5 +1,3 @@
-"""The trials of a stored run with answers and findings, and how often checks pass: what `upskill show` prints."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,7 +87,7 @@ def panel(result: Result, baseline: str = "baseline", title: str | None = None) 
 
 
 def side_by_side(panels: Sequence[Panel], results: Iterable[Result]) -> Iterator[RenderableType]:
-    """Trials beside each other; below each other where there are commands and code, which want the whole width."""
+    """Side by side, or stacked if commands and code need the whole width."""
     if any(result.trace and result.trace.calls for result in results):
         yield from panels
         return
@@ -195,12 +193,9 @@ def _cut(text: str) -> str:
     return f"{beginning}\n… {more:,} more characters; --json has them all" if more > 0 else beginning
 
 
-# How often each check of a run passes, by model and arm: where students fail, tier by tier.
-
-
 @dataclass
 class CheckRate:
-    """One check of one model in one arm. Errored trials are not counted."""
+    """Errored trials are not counted."""
 
     model: str
     check: str

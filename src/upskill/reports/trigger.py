@@ -1,5 +1,3 @@
-"""Reports of `trigger`: how a skill fired on its queries, and what a search for a better description found."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +22,6 @@ from upskill.verdicts.statistics import rounded
 from upskill.verdicts.trigger_metrics import QUANTITIES, TriggerMetrics
 
 TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
-
-# In the terminal.
 
 
 def render_triggered(found: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:

@@ -62,7 +62,7 @@ def arm_names(*, has_reference: bool) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class VerdictView:
-    """The verdict on one model as reports write it; a dash stands where a number does not exist."""
+    """A dash stands for a number that does not exist."""
 
     verdict: Verdict
     model: str
@@ -158,7 +158,6 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
 
 
 def _lifts(verdict: Verdict) -> dict[str, str]:
-    """The lift of all who were offered the skill, and of those who activated it or did not."""
     lifts = {"offered": lift_in_points(verdict.lift, verdict.interval, verdict.pairs)}
     if activation := verdict.activation:
         for name, part in (
@@ -229,7 +228,7 @@ CAUSE_WORDS: dict[Cause, str] = {
 
 
 def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
-    """How many answers of each arm could not pass, and why: they count as failed. And how many were verbose."""
+    """How many answers of each arm could not pass, and why (they count as failed), and how many were verbose."""
     names = ("with the skill", "in the baseline")
     if evaluation.plan.reference_skill is not None:
         names = ("with this skill", "with the reference skill")

@@ -1,5 +1,3 @@
-"""The files of a skill: read from its folder, hashed, and written back."""
-
 from __future__ import annotations
 
 import hashlib
@@ -31,7 +29,6 @@ class SkillFile:
 
 
 def read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:
-    """Every file, and the empty folders."""
     files: list[SkillFile] = []
     empty: list[str] = []
     total = 0
@@ -56,7 +53,6 @@ def read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Everything that is no folder, and the empty folders."""
     waiting = [root]
     while waiting:
         here = waiting.pop()
@@ -100,7 +96,7 @@ def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> Skill
 
 
 def find_manifest(files: Iterable[SkillFile], where: str) -> SkillFile:
-    """SKILL.md under the name that it has; if it is a link, with the data of the file it leads to."""
+    """SKILL.md under its actual name; a link has the data of its target."""
     for name in (MANIFEST, "skill.md"):
         if manifest := find_file(files, name):
             return replace(manifest, path=name)
@@ -148,7 +144,7 @@ def hash_files(files: Iterable[SkillFile]) -> str:
 def write_folder(
     target: Path, files: Iterable[SkillFile], empty_folders: Iterable[str], keep_old_at: Path | None = None
 ) -> None:
-    """Write all files, or none: what is there is replaced once everything is written, and kept if that is asked for."""
+    """Write all files or none; what is replaced is kept if asked for."""
 
     def carry(old: Path, new: Path) -> None:
         if keep_old_at is None:
@@ -172,7 +168,7 @@ def write_folder(
 
 
 def _keep_git_folders(old: Path, new: Path) -> None:
-    """Move each .git over: it is no part of the skill, but it is the person's."""
+    """Move each .git over: not part of the skill, but the person's."""
     if old.is_symlink() or not old.is_dir():
         return
     for folder, folders, files in os.walk(old):

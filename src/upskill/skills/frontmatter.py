@@ -32,10 +32,7 @@ _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 
 
 def split(text: str, where: str) -> tuple[str, str]:
-    """Frontmatter and body; the first `---` on a line of its own closes the frontmatter.
-
-    Where that gives no frontmatter (`-----` closes it, say, and the body has a rule), the first `---` of any kind does.
-    """
+    """Frontmatter and body, split at the first `---` on a line of its own, or else at the first of any kind."""
     opening = _FENCE.match(text)
     closing = _FENCE.search(text, opening.end()) if opening else None
     rough = reference_split(text)
@@ -138,7 +135,6 @@ def _quote_colons(head: str) -> str:
 
 
 def _strictness_problems(head: str) -> list[Problem]:
-    """What YAML allows and strict readers refuse."""
     words: dict[type[Any], str] = {
         yaml.FlowMappingStartToken: "the frontmatter uses {…}; write one `field: value` a line",
         yaml.FlowSequenceStartToken: "the frontmatter uses […]; write one `- item` a line",
@@ -193,8 +189,6 @@ def render(frontmatter: Mapping[str, Any], body: str) -> str:
     head = yaml.dump(dict(frontmatter), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
     return f"---\n{head}---\n\n{body}"
 
-
-# What is wrong with a skill by the Agent Skills specification.
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 # What clients, registries and authors have added, as found in public skills.

@@ -1,4 +1,4 @@
-"""Install: copy a Skill to where an agent looks for skills, without ever losing what someone changed there."""
+"""Install: copy a Skill to where an agent looks for skills, without losing what someone changed there."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ def find_target(name: str) -> AgentSpec:
 
 
 def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, with_evals: bool = False) -> Installation:
-    """Copy a skill into a folder of skills, without what only evaluation reads unless `with_evals` is set.
+    """Copy a skill into a folder of skills; files for evaluation only if `with_evals`.
 
-    A copy that was not changed since we installed it is updated. One that was changed, or that we did not install, is
-    left alone unless `force` is set, and then kept in .upskill-kept.
+    An installed copy is updated if unchanged; any other is left alone unless `force`, which keeps it in .upskill-kept.
     """
     errors = [problem.message for problem in skill.problems("clients") if problem.level == "error"]
     errors = [message for message in errors if "differs from the folder's name" not in message]

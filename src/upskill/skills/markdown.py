@@ -73,11 +73,7 @@ LineKind = Literal["text", "fence", "code"]
 
 
 def read_fences(lines: Iterable[str], *, deepest: int = 1000) -> Iterator[tuple[str, LineKind]]:
-    """Each line, and what it is.
-
-    A block ends with a fence of its own kind that is as long and has nothing after it, or with the text. `deepest` is
-    how far in a fence may be: 3 spaces on its own, any number in a list.
-    """
+    """A block ends with a fence of its kind, as long and bare, or with the text; `deepest` bounds a fence's indent."""
     fence = ""
     for line in lines:
         fence_line = _FENCE.fullmatch(line.rstrip())

@@ -1,7 +1,4 @@
-"""A placebo is a skill of the same form and length that says nothing: it shows what length alone is worth.
-
-Every line keeps its form and length; only its words are replaced. The same skill always gives the same placebo.
-"""
+"""A placebo keeps the form and length of each line and replaces its words: it shows what length alone is worth."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _PREFIX = re.compile(r"^(\s*(?:#{1,6}\s+|[-*+]\s+|\d+[.)]\s+|>\s+|\|\s*)*)(.*)$"
 
 
 def placebo(skill: Skill) -> Skill:
-    """The same skill with its body emptied of content, and without its other files."""
+    """The same skill always gives the same placebo."""
     start = int(hashlib.sha256(skill.visible_hash.encode()).hexdigest()[:8], 16) % len(FILLER_WORDS)
     words = cycle(FILLER_WORDS[start:] + FILLER_WORDS[:start])
     lines: list[str] = []

@@ -1,7 +1,4 @@
-"""A Skill, and finding skills in a folder.
-
-It is read leniently: whatever a client would load also loads here, with warnings. Every file survives as it was.
-"""
+"""A Skill, read leniently: what a client would load also loads here, with warnings, and every file survives."""
 
 from __future__ import annotations
 
@@ -57,8 +54,6 @@ HIDDEN_FROM_STUDENTS = ("skill_meta.json", "evals/", "eval_queries.json")
 
 @dataclass(frozen=True)
 class Skill:
-    """An Agent Skill: its instructions, what its frontmatter says, and its files."""
-
     name: str
     description: str
     body: str
@@ -70,7 +65,7 @@ class Skill:
 
     @classmethod
     def load(cls, path: str | Path) -> Skill:
-        """Read a skill folder (or its SKILL.md); UsageError if no client could use it."""
+        """UsageError if no client could use it."""
         return cls._read(*_open(path))
 
     @classmethod
@@ -112,7 +107,6 @@ class Skill:
 
     @classmethod
     def new(cls, name: str, description: str, body: str, **fields: Any) -> Skill:
-        """A skill that is not on disk yet."""
         text = frontmatter.render({"name": name, "description": description, **fields}, body.strip() + "\n")
         return cls._read([SkillFile(MANIFEST, _encode(text))], name)
 
@@ -154,15 +148,13 @@ class Skill:
         return file is not None and file.executable
 
     def with_body(self, body: str) -> Skill:
-        """The same skill with other instructions; the frontmatter stays as it was written."""
         return self._with_manifest(body.strip())
 
     def with_description(self, description: str) -> Skill:
-        """The same skill with another description; everything else stays as it was written."""
         return self._with_manifest(description=description.strip())
 
     def with_name(self, name: str) -> Skill:
-        """The same skill under another name; everything else stays as it was written. It has no folder yet."""
+        """It has no folder yet."""
         return replace(self, folder=None)._with_manifest(name=name)
 
     def _with_manifest(self, new_body: str | None = None, **fields: str) -> Skill:
@@ -175,7 +167,6 @@ class Skill:
         return self.with_file(manifest.path, _encode(text))
 
     def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
-        """The same skill with this file added or replaced."""
         inner = PurePosixPath(path)
         is_text = "\0" not in path and not any(0xD800 <= ord(letter) < 0xE000 for letter in path)
         if inner.is_absolute() or not inner.parts or {"..", *IGNORED_NAMES} & set(inner.parts) or not is_text:
@@ -186,7 +177,6 @@ class Skill:
         return self._read(files, str(self.folder or self.name), self.folder, folders)
 
     def without_file(self, path: str) -> Skill:
-        """The same skill without this file."""
         files = [file for file in self.files if file.path != path]
         return self._read(files, str(self.folder or self.name), self.folder, self.folders)
 
@@ -199,11 +189,7 @@ class Skill:
         return target
 
     def problems(self, profile: Profile = "strict") -> list[Problem]:
-        """What is wrong by the specification.
-
-        `strict` agrees with the reference validator; with `clients`, fields that clients have added and YAML that only
-        strict readers refuse are warnings.
-        """
+        """`strict` agrees with the reference validator; `clients` only warns of client fields and of lenient YAML."""
         manifest = find_manifest(self.files, self.name)
         text = decode_text(manifest, manifest.path)
         problems = [*frontmatter.manifest_problems(manifest)]
@@ -239,7 +225,6 @@ class Skill:
 
 
 def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]]:
-    """The files of a skill folder, what it was called, where it is, and its empty folders."""
     folder = Path(path)
     try:
         if folder.name.lower() == "skill.md" and folder.is_file():

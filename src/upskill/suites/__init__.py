@@ -1,8 +1,7 @@
 """A Suite is a set of cases, each a task with checks, split into train and held-out.
 
-- `suite`: Case, Suite, the split, ids; Part and CaseFilter: some of the cases, which somebody chose
-- `shapes`: the forms a case may be written in, also with the words of other tools; `files`: reads suite files as plain
-  data
+- `suite`: Case, Suite, the split, ids; Part and CaseFilter: a chosen part of the cases
+- `shapes`: the forms a case may be written in; `files`: reads suite files as plain data
 - `formats`: files of other tools, one module each
 - `quality`: probes that a suite has to fail before money is spent on it
 - `near_duplicates`: cases that ask nearly the same

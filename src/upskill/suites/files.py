@@ -128,7 +128,7 @@ def _load_json(text: str) -> Any:
 
 
 def _csv_rows(text: str, *, named: bool) -> Rows | None:
-    """The rows of a table with a header; None where the first line is not one and it is not `named` like a table."""
+    """The rows of a table with a header; None if the first line is none and the file is not `named` like a table."""
     above = len(text) - len(text := text.lstrip("\n"))  # empty lines
     first = text.partition("\n")[0]
     mark = max(",\t;", key=first.count)

@@ -1,4 +1,4 @@
-"""Cases that ask nearly the same: however many there are, they say as much about other tasks as one of them."""
+"""Near-duplicate cases, however many, say as much about other tasks as one of them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,7 @@ _NUMBER_AT_END = re.compile(rf"(?:[(\[{{#]\s*(?:{_COUNTER})?|\s{_COUNTER}|[.?!]\
 
 
 def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
-    """Pairs of cases that ask the same on the same files: the same text, or nearly the same words and the same checks.
-
-    Words that say nothing (please, the, a number that counts the questions) are left aside. Where the text differs and
-    the checks or the reference differ too, the cases ask different things, however alike they look.
-    """
+    """Pairs that ask the same on the same files: the same text, or nearly the same words and the same checks."""
     listed = list(cases)
     words = [_words(case.prompt) for case in listed]
     same_text: dict[object, list[int]] = defaultdict(list)
@@ -69,7 +65,6 @@ def group_near_duplicates(cases: Iterable[Case]) -> dict[str, str]:
 
 
 def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[str]:
-    """What to say about them, if there are any."""
     members: dict[str, list[str]] = defaultdict(list)
     for case, first in groups.items():
         members[first].append(repr(case))
@@ -109,11 +104,7 @@ def alike(one: frozenset[str], two: frozenset[str]) -> bool:
 
 
 def _similar(group: list[int], words: list[frozenset[str]]) -> set[tuple[int, int]]:
-    """Pairs that share nearly all words, or of which one only adds a few.
-
-    Only pairs with a rare word in common are compared: of two that share nearly all words, one of the few rarest; of
-    two of which one only adds some, the rarest of the other. What every case of a template says finds nobody.
-    """
+    """Pairs that share nearly all words, or where one adds a few; for speed, only those with a rare word in common."""
     counts = Counter(word for index in group for word in words[index])
     rarest_first = {index: sorted(words[index], key=lambda word: (counts[word], word)) for index in group}
     by_rarest: dict[str, list[int]] = defaultdict(list)

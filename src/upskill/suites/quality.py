@@ -1,8 +1,7 @@
-"""The gate judges a suite before money is spent on it: answers that know nothing must not pass.
+"""The gate judges a suite before money is spent on it: answers that know nothing (`guesses`) must not pass.
 
-Every case is tried with the answers of `guesses`, after which nothing was done: the workspace has the case's own files,
-and no tool was called. A case's own reference must pass, as far as an answer can, and so must the answers that it calls
-right; those that it calls wrong must fail. Scripts are run in a sandbox, and what they print is the answer.
+They are tried on the case's own files, with no tool called. A case's reference and right answers must pass, its wrong
+ones must fail. Scripts run in a sandbox, and what they print is the answer.
 """
 
 from __future__ import annotations
@@ -181,7 +180,6 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-# What is wrong, by the probe that finds it.
 WORDS = {
     "empty": "an empty answer passes",
     "unknown": 'the answer "I do not know." passes',
@@ -229,8 +227,6 @@ MAX_DENIED = 200  # characters of a reference that is put into a sentence
 
 @dataclass(frozen=True, slots=True)
 class WeakCase:
-    """A case that tells knowing from not knowing badly."""
-
     case: str
     probe: str
     reason: str
@@ -349,8 +345,7 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
 
 
 def _deniable(case: Case) -> str:
-    """The reference, where a sentence that denies it is surely wrong: it is short, denies nothing itself, and no part
-    of the answer is taken out of it to be looked at alone."""
+    """The reference, if denying it is surely wrong: short, no denial itself, and never checked in parts."""
     reference = case.reference.strip().rstrip(".")
     taken = any(named.name in ("extract", "json_schema") for named in case.checks)
     plain = "\n" not in reference and len(reference) <= MAX_DENIED and not denies(reference)

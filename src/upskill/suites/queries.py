@@ -1,7 +1,4 @@
-"""A Query is a request to an agent, and whether a skill should trigger on it; Queries are those of one skill.
-
-Which part a query is in (train, validation or test) follows from its own words, so adding one leaves the others there.
-"""
+"""Queries of a skill. Its own words put a query into train, validation or test, so adding one moves no other."""
 
 from __future__ import annotations
 
@@ -123,7 +120,6 @@ class Queries:
         return _split(everything.should_trigger) | _split(everything.should_not_trigger)
 
     def part(self, *parts: Part) -> Queries:
-        """Only the queries of these parts."""
         chosen = tuple(query for query in self.all if self.parts[query.text] in parts)
         return Queries(chosen, self.source, self.everything or self.all)
 
@@ -135,11 +131,9 @@ class Queries:
 
 
 def _split(queries: Sequence[Query]) -> dict[str, Part]:
-    """The part of each query of one kind.
+    """The part of each query of one kind, by its words; empty test and validation parts borrow one from train.
 
-    Only the words of a query decide, except that test, and then validation, borrow one from train where they would
-    have none: the one that a second hash puts first. So adding a query can only move a borrowed one back, never
-    forward: what train or validation has seen does not become a test.
+    A second hash picks the borrowed query, so adding one can only move it back: nothing seen becomes a test.
     """
     parts: dict[str, Part] = {query.text: part_of(query.text) for query in queries}
     borrowers: tuple[Part, ...] = ("test", "validation")
@@ -151,7 +145,6 @@ def _split(queries: Sequence[Query]) -> dict[str, Part]:
 
 
 def part_of(text: str) -> Part:
-    """The part that the words of a query put it in."""
     drawn = hash_to_unit(_normalize(text))
     if drawn < TRAIN_SHARE:
         return "train"

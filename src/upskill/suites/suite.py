@@ -1,7 +1,4 @@
-"""A Case is a task with checks on its answer; a Suite is cases with a fixed train / held-out split.
-
-Everything that is wrong with a suite is a usage error before the first call.
-"""
+"""A Case is a task with checks on its answer; a Suite is cases with a fixed train / held-out split."""
 
 from __future__ import annotations
 
@@ -45,12 +42,10 @@ BLOCK = 5  # cases: two of every five are held out
 
 
 def split(cases: Iterable[tuple[str, bool | None]]) -> Iterator[bool]:
-    """For each case, by its id and the side that it says it is on, whether it is held out.
+    """Whether each case, given by its id and the side it names, is held out.
 
-    Cases are taken in the order of the file, five at a time, and of each five a hash of the ids draws two (selection
-    sampling). So 20 cases give 8, every case has the same chance, and a case that is added at the end never moves
-    another. Cases that name their side keep it; where they are too many or too few, those that follow make up for it,
-    by one in every five.
+    Of each five cases in file order, a hash of the ids draws two (selection sampling), so a case added at the end moves
+    no other. Cases that name their side keep it; later ones make up for the imbalance, by one in every five.
     """
     held_out = placed = quota = left = 0
     for id, chosen in cases:  # noqa: A001
@@ -95,8 +90,6 @@ def make_id(text: str, digest: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How the cases of a suite were chosen."""
-
     of: int  # cases that the suite has in all
     chosen: str  # the flags that chose, as a person writes them
     by_outcome: bool = False  # they were chosen for how they ended before
@@ -136,7 +129,6 @@ class CaseFilter:
 
     @property
     def words(self) -> str:
-        """The flags, as a person writes them."""
         parts = [f"--case {pattern}" for pattern in self.ids] + [f"--tag {tag}" for tag in self.tags]
         parts += ["--failed"] if self.failing is not None else []
         parts += [f"--limit {self.limit}"] if self.limit is not None else []
@@ -149,8 +141,6 @@ PATHS_IN_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "ev
 
 @dataclass(frozen=True)
 class Case:
-    """One request to a student, and the checks of what it answers."""
-
     id: str
     prompt: str
     checks: tuple[SuiteCheck, ...]
@@ -227,8 +217,6 @@ OWN_FACTS = "own facts"  # the tag of cases that ask for what the lines of the s
 
 @dataclass(frozen=True)
 class Suite:
-    """The cases that a skill is put to the test with."""
-
     cases: tuple[Case, ...]
     source: str = ""
     # How long an answer may be, in cases that do not say; one that is cut off there has failed.
@@ -239,7 +227,6 @@ class Suite:
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:
-        """Read a suite file."""
         file = Path(path)
         data = read_input(file, most=MAX_SUITE_BYTES, hint="Give a suite file: YAML or JSON.")
         inside = file.absolute().parent.name in ("evals", ".upskill", "tasks")
@@ -339,7 +326,6 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
 def _read_case(
     item: object, place: str, shared: list[SuiteCheck], read_file: ReadFile | None, warnings: list[str]
 ) -> tuple[Case, bool | None]:
-    """The case, and which side of the split it says that it is on."""
     fields = as_mapping(item)
     if fields is None:
         raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
@@ -403,8 +389,6 @@ _UNSEEN = re.compile("[\x80-\x9f\u2028\u2029\ufeff]")  # what YAML takes for tex
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
-
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         del indentless
         super().increase_indent(flow, False)

@@ -46,10 +46,8 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of trace file.
-
-    `sessions` lists those in a file that holds many: id, and time of the last change. `is_main` is for agents that
-    keep the sessions of their sub-agents beside those that people start.
+    """`sessions` lists ids and times of last change in a file that holds many. `is_main` is for agents that keep the
+    sessions of sub-agents beside those that people start.
     """
 
     name: str
@@ -100,7 +98,6 @@ class Sample:
 
     @cached_property
     def document(self) -> object:
-        """The file as one JSON value, if it is one."""
         if len(self.rows) > 1 or self.text.lstrip()[:1] not in ("{", "["):
             return None
         with suppress(UsageError):
@@ -148,13 +145,11 @@ def open_trace(path: Path, limit: int = MAX_TRACE_BYTES) -> BinaryIO:
 
 
 def read_text(path: Path) -> str:
-    """A whole file as text."""
     with open_trace(path, MAX_DOCUMENT_BYTES) as stream:
         return stream.read().decode("utf-8-sig", "replace")
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """The lines of a trace that is written for people."""
     with open_trace(path) as data, TextIOWrapper(data, "utf-8-sig", "replace", None) as stream:
         for line in stream:
             yield line.removesuffix("\n")
@@ -179,7 +174,6 @@ def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
 
 
 def load_document(path: Path) -> object:
-    """A whole file as one JSON value."""
     try:
         return json.loads(read_text(path))
     except RecursionError as error:
@@ -208,7 +202,6 @@ def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
 
 
 def detect_format(path: str | Path) -> str:
-    """The name of the format that a file is in."""
     return _detect_format(Sample.open(Path(path)))
 
 
@@ -230,11 +223,7 @@ def _detect_format(sample: Sample) -> str:
 
 
 class TraceBuilder:
-    """The steps of a session so far. A result finds its call by id, wherever in the file it is.
-
-    What is added happened at the time `at`, and was done by `subagent` if that is not empty: a reader sets both when
-    it comes to a line.
-    """
+    """Steps so far. A result finds its call by id anywhere in a file. Readers set `at` and `subagent` per line."""
 
     def __init__(self, path: Path, agent: str) -> None:
         self.path = path
@@ -264,9 +253,9 @@ class TraceBuilder:
         return list(self.read_lines()) if document is None else as_list(document) or [document]
 
     def read_branch(self, name: str, parent: str) -> list[Row]:
-        """The JSON objects on the way to the last one, in a file whose lines form a tree; the others are reported.
+        """The JSON objects on the path to the last one in a tree of lines; all, if it does not lead to the root.
 
-        `name` and `parent` are the fields with the ids. All of them, if the way does not lead back to the beginning.
+        `name` and `parent` are the fields with the ids. Objects that are left out are reported.
         """
         rows = list(self.read_lines())
         above = {row.text(name): row.text(parent) for row in rows if row.text(name) and parent in row}
@@ -356,10 +345,7 @@ class TraceBuilder:
             )
 
     def add_content(self, role: str, content: object, *, status: Status = "ok") -> None:
-        """Add a message: text, or blocks of text, thinking, tool calls and results.
-
-        `status` is that of results which do not say whether they are errors.
-        """
+        """Add a message: text or blocks. `status` is that of results which do not say whether they are errors."""
         kind = ROLES.get(role, "system")
         blocks = as_list(content)
         for item in [content] if blocks is None else blocks:

@@ -1,5 +1,3 @@
-"""The sessions that agents keep on this machine, and the names by which people ask for one."""
-
 from __future__ import annotations
 
 import os
@@ -27,7 +25,6 @@ class Session:
 
     @property
     def name(self) -> str:
-        """What people type after `agent:`."""
         name = self.path.name.removesuffix(".zst")
         return self.path.parent.name if name == "events.jsonl" else Path(name).stem  # a folder for each session
 

@@ -172,6 +172,5 @@ def status_of(outcome: object) -> Status:
 
 
 def exit_status(text: str) -> Status:
-    """What a program's words say about how it ended."""
     code = _EXIT.search(text)
     return "unknown" if code is None else status_of(int(code[1]))

@@ -1,5 +1,3 @@
-"""`upskill benchmark`: eval with several models and three repeats."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""`upskill compare`: which cases changed from one run to another, with both answers."""
-
 from __future__ import annotations
 
 from typing import get_args
@@ -70,7 +68,7 @@ def command(
 
 
 def _run_before_last(store: Store) -> Run:
-    """The latest before the last one that has its skill and some of its cases."""
+    """The latest before the last run that shares its skill and some of its cases."""
     last = find_run(store, "last")
     cases = last.plan.suite.by_id.keys()
     runs = (run for run in store.runs(last.skill, newest_first=True) if run.id != last.id)

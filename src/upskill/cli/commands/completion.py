@@ -1,5 +1,3 @@
-"""`upskill completion`: a script for the shell, and what can be typed after an option."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

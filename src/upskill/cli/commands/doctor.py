@@ -1,5 +1,3 @@
-"""`upskill doctor`: what works on this machine, how to fix the rest, and a command run as a trial would run it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -195,7 +193,7 @@ async def _run_command(
 
 
 def _output_printer() -> OnOutput:
-    """Prints what the command writes, as it is; on a terminal without control characters."""
+    """Prints what the command writes; on a terminal, without control characters."""
     streams = {"output": sys.stdout, "error": sys.stderr}
     decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in streams}
 
@@ -287,7 +285,6 @@ def _answer(what: str, names: list[str], otherwise: str, fix: str) -> Row:
 
 
 def _gpu(served: list[str]) -> Iterator[Row]:
-    """A GPU, which models use through a server, and how far the tiers of the `kernel` check go here."""
     name, compiling = _gpu_name(), "compile CUDA kernels"
     if not name:
         yield Row(CAN_I_RUN, "on a GPU", "missing", "none was found; embedded models run on the CPU")
@@ -385,7 +382,6 @@ def _package(group: str, what: str, package: str, extra: str) -> Row:
 
 
 def _local() -> Iterator[Row]:
-    """The runtime of embedded models first, then their weights."""
     yield _package(MODELS, "local runtime", "xllamacpp", "local")
     for name, row in LOCAL_MODELS.items():
         here, fix = weights_state(row), f"upskill models pull {name}"

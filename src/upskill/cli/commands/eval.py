@@ -1,5 +1,3 @@
-"""`upskill eval`: run a student with and without a skill and say what the skill did."""
-
 from __future__ import annotations
 
 import asyncio
@@ -59,7 +57,7 @@ def command(**values: Any) -> None:
 
 
 def run_eval(options: EvalOptions) -> None:
-    """Evaluate and print. Exits with 3 when the run has failed, with 1 when a requirement does not hold."""
+    """Exits with 3 if the run failed, with 1 if a requirement does not hold."""
     options.check()
     seen = options.watched.look() if options.watch else {}
     # Whatever is wrong with what was given is said before a store is made.

@@ -1,5 +1,3 @@
-"""`upskill export`: a stored run as files for other tools, and its replies for other machines."""
-
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,3 @@
-"""`upskill feedback`: what people say of the answers of a run, and how well its checks agree with them."""
-
 from __future__ import annotations
 
 import click

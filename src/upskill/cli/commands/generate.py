@@ -1,5 +1,3 @@
-"""`upskill generate`: from a task, examples, documents, traces or an older skill to a proven one."""
-
 from __future__ import annotations
 
 import sys
@@ -64,7 +62,7 @@ def command(**given: Any) -> None:
 
 @contextmanager
 def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
-    """Events that are shown on standard error until the work is done. `further_cost` is what no estimate knows."""
+    """Show events on standard error until the work is done. `further_cost` is what no estimate knows."""
     without = " without --fresh" if getattr(options, "fresh", False) else ""
     interrupted = f"interrupted. What was written is saved; the same command{without} continues from what is stored."
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "")

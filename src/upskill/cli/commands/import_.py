@@ -1,5 +1,3 @@
-"""`upskill import`: turn the test cases of another tool into a suite."""
-
 from __future__ import annotations
 
 import click

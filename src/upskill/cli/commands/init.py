@@ -1,5 +1,3 @@
-"""`upskill init`: a skill to start from, with tests that already run."""
-
 from __future__ import annotations
 
 import os

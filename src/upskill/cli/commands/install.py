@@ -1,5 +1,3 @@
-"""`upskill install`: copy a skill to where an agent looks for it."""
-
 from __future__ import annotations
 
 from pathlib import Path

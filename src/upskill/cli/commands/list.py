@@ -1,5 +1,3 @@
-"""`upskill list`: a tree of the skills in a folder."""
-
 from __future__ import annotations
 
 from pathlib import Path

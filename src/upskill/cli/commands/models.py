@@ -1,5 +1,3 @@
-"""`upskill models`: the embedded models and the names that other models go by."""
-
 from __future__ import annotations
 
 import asyncio
@@ -65,7 +63,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def _state(row: LocalModel) -> str:
-    """One entry that cannot be looked at must not hide the others; `show` says what is wrong with it."""
+    """One broken entry must not hide the others; `show` says what is wrong with it."""
     try:
         return weights_state(row)
     except UsageError:

@@ -1,5 +1,3 @@
-"""`upskill plan`: how many cases and runs it takes to see a lift, what that costs and how long it takes."""
-
 from __future__ import annotations
 
 from contextlib import nullcontext

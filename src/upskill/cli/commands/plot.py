@@ -1,5 +1,3 @@
-"""`upskill plot`: pictures of a run, as SVG or PNG."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

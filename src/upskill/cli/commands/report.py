@@ -1,5 +1,3 @@
-"""`upskill report`: a stored run as one HTML page."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""`upskill runs`: the stored runs as bars, or as a table of skills and models."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +90,7 @@ def command(
 
 
 def _verdict_documents(store: Store, run: Run) -> list[Document]:
-    """As they were reported; computed from every outcome only where that is not stored, or would be another today."""
+    """As reported; recomputed only if that is not stored or would differ today."""
     reported = reported_verdicts(store, run)
     return [verdict.to_dict() for verdict in evaluation_of(store, run).verdicts] if reported is None else reported
 
@@ -159,7 +157,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
 
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
-    """Skills by models; a line for each pair of them where there are too many models for that."""
+    """Skills by models, or a line for each pair if there are too many models."""
     # Later runs replace earlier ones, and those without limits what was run in part, or not with and without a skill.
     by_part = sorted(rows, key=lambda row: not limits_of(row[0], row[1]["decision"]))
     latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_part}

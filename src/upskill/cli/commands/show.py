@@ -1,5 +1,3 @@
-"""`upskill show`: the trials of a run, with prompts, answers and what the checks found, a page at a time."""
-
 from __future__ import annotations
 
 import platform
@@ -118,7 +116,7 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
 
 
 def _show_json(store: Store, run: Run, options: _Options) -> None:
-    """One document, written as it is read: a run may have more trials than fit into memory."""
+    """Written as it is read: a run may have more trials than fit into memory."""
     page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
     results = options.results(store, run, page)
     invalid = [{**asdict(trial), "reason": reason} for trial, reason in store.leaks(run)]

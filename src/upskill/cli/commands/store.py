@@ -1,5 +1,3 @@
-"""`upskill store`: copy the stored runs to another place, check them, delete those that are no longer wanted."""
-
 from __future__ import annotations
 
 import re

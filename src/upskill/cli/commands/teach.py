@@ -1,5 +1,3 @@
-"""`upskill teach`: a teacher does a task with tools in a sandbox, and a skill is made from how it did it."""
-
 from __future__ import annotations
 
 import asyncio

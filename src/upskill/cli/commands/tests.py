@@ -1,5 +1,3 @@
-"""`upskill tests`: have the test cases of a skill written, add some, or edit them."""
-
 from __future__ import annotations
 
 import asyncio
@@ -115,7 +113,7 @@ async def _write(
 
 
 def _edit(skill: Skill) -> Suite:
-    """Edit a copy. It replaces the cases only if it can be read and no case is passed by an empty answer."""
+    """Edit a copy. It replaces the cases only if it can be read and an empty answer passes no case."""
     data = skill.read(SUITE if has_written_suite(skill) else EVALS)
     if data is None:
         raise UsageError(f"{skill.folder}: has no evals/evals.json to edit", "`upskill tests SKILL` writes one.")

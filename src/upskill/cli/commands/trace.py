@@ -1,5 +1,3 @@
-"""`upskill trace`: the sessions that agents have left on this machine, and what happened in one."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -106,7 +104,7 @@ def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
 
 
 def to_dict(redaction: Redaction) -> dict[str, Any]:
-    """A trace as one JSON document; steps count from 1."""
+    """Steps count from 1."""
     trace = redaction.trace
     return {
         "agent": trace.agent,

@@ -1,5 +1,3 @@
-"""`upskill trigger`: does a skill fire when it should, and only then?"""
-
 from __future__ import annotations
 
 import asyncio

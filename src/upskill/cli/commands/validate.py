@@ -1,5 +1,3 @@
-"""`upskill validate`: check skills against the Agent Skills specification."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -93,7 +91,7 @@ def _show(checked: Checked) -> None:
 
 
 def _check_all(path: str, profile: Profile) -> Iterator[Checked]:
-    """The skill at this path, or those below a folder that is none; the path itself where there is nothing."""
+    """The skill at this path or those below it; the path itself if there is none."""
     try:
         below = list(find_skills(path)) if Path(path).is_dir() else []
     except UsageError as error:  # a folder below it cannot be read

@@ -1,5 +1,3 @@
-"""`upskill versions`: the versions of a skill that were tried, and how two of them differ."""
-
 from __future__ import annotations
 
 import difflib

@@ -1,5 +1,3 @@
-"""`upskill view`: the stored runs as pages in a browser, which follow what goes on."""
-
 from __future__ import annotations
 
 import asyncio

@@ -87,13 +87,13 @@ Export = FileExport | FolderExport
 
 
 def file_name(text: str, number: int = 0) -> str:
-    """Text that anybody may have chosen as part of a file's name; `number` keeps those apart that become alike."""
+    """Anybody may have chosen the text; `number` tells apart names that become alike."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:60] or "unnamed"
     return f"{plain}-{number}" if number else plain
 
 
 def clean(value: Any) -> Any:
-    """Plain data without halves of surrogate pairs, which many readers refuse: they become the text of their escape."""
+    """Escape lone surrogates, which many readers refuse."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode(errors="backslashreplace").decode()
     if (fields := as_mapping(value)) is not None:

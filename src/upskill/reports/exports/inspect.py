@@ -1,7 +1,6 @@
 """`inspect`: logs that inspect_ai reads and `inspect view` opens, one for each model and arm.
 
-A case is a sample, a seed an epoch, a check a score beside the score `outcome`, which wants all of them. A log is a zip
-file of JSON: every sample by itself, a summary of each, and a header that says what they come to.
+A case is a sample, a seed an epoch, a check a score; `outcome` needs all of them. A log is a zip file of JSON.
 """
 
 from __future__ import annotations
@@ -138,9 +137,6 @@ def _add(log: ZipFile, name: str, value: object) -> None:
 EXPORT = FolderExport(write)
 
 
-# One trial as a sample of inspect_ai: messages with tool calls, scores, usage, and what ended it.
-
-
 OUTCOME = "outcome"  # the score that says whether the trial passed
 STOPS = {"length": "max_tokens", "context": "model_length", "refusal": "content_filter", "repetition": "max_tokens"}
 LIMITS = {"turns": "turn", "tokens": "token", "seconds": "time"}
@@ -194,7 +190,7 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
 
 
 def sample_id(source: StoredRun, case: str) -> str:
-    """The id of a case, which becomes the name of a file in the log: without what would lead out of its folder."""
+    """A case id that is safe as a file name in the log."""
     if _PLAIN_ID.fullmatch(case):
         return case
     return file_name(case, 1 + list(source.cases).index(case) if case in source.cases else 0)

@@ -1,5 +1,3 @@
-"""`parquet`: one row for each trial, with types. Needs pyarrow (`pip install 'skill-lift[parquet]'`)."""
-
 from __future__ import annotations
 
 from typing import Any, BinaryIO

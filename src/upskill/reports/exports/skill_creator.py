@@ -1,8 +1,6 @@
-"""`skill-creator`: a workspace of Anthropic's skill-creator, for its viewer and its scripts.
+"""`skill-creator`: a workspace of Anthropic's skill-creator for one model; with several, each has its own folder.
 
-`iteration-1/eval-N/with_skill/run-K/` has `grading.json`, `timing.json` and `outputs/`, and `iteration-1` has
-`benchmark.json` and `benchmark.md`. A workspace is about one model; with several, each has a folder of its own. Its
-pass rate is the share of expectations (our checks) that hold, so it is another number than ours, which wants them all.
+Its pass rate is the share of expectations (our checks) that hold; ours needs all of them.
 """
 
 from __future__ import annotations
@@ -83,7 +81,7 @@ class _Workspace:
         _write_text(self.folder / "benchmark.md", self._markdown())
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        """Every scored trial as `benchmark.json` has it; one that errored is neither right nor wrong there."""
+        """Scored trials as `benchmark.json` has them; an errored one is neither right nor wrong."""
         numbers = {case: number for number, case in enumerate(self.source.cases)}
         for result in self.source.results(self.model):
             trial = result.trial
@@ -142,9 +140,6 @@ class _Workspace:
             cells = [f"{summary[each][name]['mean']} ± {summary[each][name]['stddev']}" for each in self.configurations]
             lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} | {summary['delta'].get(name, '')} |")
         return printable("\n".join([*lines, *(f"\n{note}" for note in self._notes())]) + "\n")
-
-
-# One trial in a workspace: `grading.json`, `timing.json`, `outputs/` and the transcript.
 
 
 def _write_run(folder: Path, source: StoredRun, result: Result) -> None:

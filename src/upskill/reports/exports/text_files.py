@@ -1,5 +1,3 @@
-"""`csv` and `jsonl`: one row for each trial; `junit` and `markdown`: the reports of these names, of a stored run."""
-
 from __future__ import annotations
 
 import csv
@@ -40,7 +38,6 @@ def _cell(value: object) -> object:
 
 
 def _write_jsonl(run: StoredRun, stream: BinaryIO) -> None:
-    """With findings and every step."""
     for result in run.results():
         row = trial_row(run.run, result)
         case = run.cases.get(result.trial.case)

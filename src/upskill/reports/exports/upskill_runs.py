@@ -1,8 +1,7 @@
 """`upskill-runs`: the tree of Hugging Face's upskill, which its own `upskill runs` reads.
 
-There a run is one pass of a model over all cases, with the skill or without: `BATCH/run_N/run_metadata.json` and
-`run_result.json`, and all of them once more in `BATCH/batch_summary.json`. Errored trials, for which it has no word,
-count as no assertion; their number and the first error are the run's message.
+A run there is one pass of a model over all cases, with or without the skill. It has no word for errored trials: they
+count as no assertion, and their number and the first error are the run's message.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A run as the plain data that the page is made from.
-
-`summary` is all but the trials: the document of `--json` under `document`, and what only the page needs beside it.
-`trial_row` is one line of the list of trials, `trial_to_page` all that is shown of one.
-"""
+"""A run as the page's plain data: `summary` without trials, `trial_row` for the list, `trial_to_page` for one trial."""
 
 from __future__ import annotations
 
@@ -105,10 +101,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[TriggerMetrics]) -> str:
-    """Whether the skill helps, in one line: the sentence of the only model, or how many models it does what to.
-
-    Of a run of queries, how the skill fires.
-    """
+    """The only model's sentence, or how many models the skill helps; for queries, how the skill fires."""
     verdicts, skill = evaluation.verdicts, evaluation.run.skill
     if len(firing) == 1 and not evaluation.leaked:
         return _conclude_firing(firing[0], skill)
@@ -150,7 +143,7 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def cases_to_page(suite: StoredSuite, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
-    """The cases of a stored suite. Texts longer than `most` characters are cut, and say how long they were."""
+    """Texts longer than `most` characters are cut and say how long they were."""
     return [_case(case, suite.source, most) for case in suite.cases]
 
 
@@ -171,7 +164,7 @@ def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
 
 
 def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
-    """By case, model and arm, in the order of the plan: how many trials passed, failed and errored."""
+    """Trials passed, failed and errored by case, model and arm, in the order of the plan."""
     counts = Counter((row.case, row.model, row.arm, row.passed) for row in evaluation.outcomes)
     plan, models = evaluation.run.plan, evaluation.run.models
     return [
@@ -184,7 +177,7 @@ def _matrix(evaluation: Evaluation) -> list[list[list[list[int]]]]:
 
 
 def _activity(outcomes: Iterable[Outcome]) -> dict[str, int] | None:
-    """How many trials were offered the skill, opened it, and passed then; None where nothing could be opened."""
+    """How many trials were offered the skill, opened it, and then passed; None if nothing could be opened."""
     offered = [row for row in outcomes if row.arm == "skill" and row.activated is not None and row.passed is not None]
     if not offered:
         return None
@@ -227,7 +220,7 @@ def page_seed(seed: int) -> int | str:
 
 
 def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
-    """All that is shown of one trial. Texts longer than `most` characters are cut, and say how long they were."""
+    """Texts longer than `most` characters are cut and say how long they were."""
     trace = result.trace
     steps = trace.steps if trace else ()
     acted = bool(trace and trace.calls) or any(step.kind == "thinking" for step in steps)
@@ -261,7 +254,7 @@ def _step(step: Step, most: int) -> dict[str, Any]:
 
 
 def cut(text: str, most: int) -> dict[str, Any]:
-    """A text, or its beginning and its end, and how many characters it has where it was cut."""
+    """The text or, if too long, its beginning and end with its full length."""
     if len(text) <= most:
         return {"text": text}
     return {"text": f"{text[: most * 2 // 3]}\n … \n{text[-(most // 3) :]}", "length": len(text)}

@@ -41,7 +41,6 @@ SCRIPTS = ("text", "source", "diff", "feedback", "firing", "overview", "findings
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
-    """The report of an evaluation: one file, with every trial where the context can read them."""
     results, trials = context.results if context else None, len(evaluation.outcomes)
     found = summary(evaluation)
     if context and context.first_results and trials > MAX_TRIALS:
@@ -76,7 +75,7 @@ def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:
 
 
 def document(title: str, body: str, start: str) -> str:
-    """A page with our style and script, in which nothing else may run and nothing may be fetched."""
+    """A page in which only our script may run and nothing may be fetched."""
     code = f"{script()}\n{start}\n"
     policy = (
         f"default-src 'none'; script-src {digest(code)}; style-src {digest(style())}; img-src data:;"
@@ -102,7 +101,7 @@ def script() -> str:
 
 
 def digest(text: str) -> str:
-    """What a Content-Security-Policy calls an inline script or style by."""
+    """The name of an inline script or style in a Content-Security-Policy."""
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
@@ -127,15 +126,12 @@ CLOSE = 1.06  # a longest text that fits and one, so many times as long, that do
 
 
 class Blocks:
-    """Every trial of a run as compressed text, and the columns that filters need."""
-
     def __init__(self, results: Callable[[], Iterable[Result]], room: int) -> None:
-        """With texts as long as they can be for everything to take no more bytes than there is room for."""
+        """Texts are as long as the room in bytes allows."""
         self._results, self._room = results, room
         longest_that_fits(self._make, MIN_TEXT, MAX_TEXT)
 
     def _make(self, limit: int) -> bool:
-        """Whether all trials fit with texts of this length."""
         self.limit, self.texts, self.sizes, self.size = limit, list[str](), list[int](), 0
         self.columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         rows: list[bytes] = []
@@ -170,8 +166,7 @@ class Blocks:
 
 
 def longest_that_fits(make: Callable[[int], bool], shortest: int, longest: int) -> None:
-    """Make something with texts as long as fit; the last that was made is the one to use. Where not even the shortest
-    fit, it is made with those."""
+    """Make something with texts as long as fit, or with the shortest; the last call of `make` is the one to use."""
     if make(longest):
         return
     made = None

@@ -1,5 +1,3 @@
-"""What each live page shows: the list of runs and skills, a skill, two runs compared, and the trials of a run."""
-
 from __future__ import annotations
 
 import json
@@ -37,7 +35,6 @@ State = Literal["running", "done", "ended", "interrupted"]
 
 
 def overview(store: Store, before: int | None = None) -> dict[str, Any]:
-    """A page of runs, the newest first, and all skills with their last verdicts."""
     runs = store.latest_runs(RUNS_AT_ONCE + 1, before)
     return {
         "runs": [run_row(store, run) for run in runs[:RUNS_AT_ONCE]],
@@ -52,7 +49,7 @@ def overview(store: Store, before: int | None = None) -> dict[str, Any]:
 
 
 def run_row(store: Store, run: Run) -> dict[str, Any]:
-    """One run in the list: nothing here depends on how many trials it has."""
+    """One run in the list, at a cost that does not depend on its number of trials."""
     progress = store.progress(run)
     costs = [row.cost_usd for row in progress]
     verdicts, current = last_verdicts(store, run)
@@ -113,7 +110,7 @@ def _state(store: Store, run: Run, *, decided: bool) -> State:
 
 
 def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
-    """For each model the latest verdict on all of a suite; where there is none, the latest, with what it is of."""
+    """For each model the latest verdict on a whole suite, else the latest verdict and its scope."""
     looks = store.latest_looks(name, LOOKS_AT_ONCE)
     runs = {run: found for run in dict.fromkeys(look.run for look in looks) if (found := _stored(store, run))}
     latest: dict[str, tuple[Look, str]] = {}
@@ -137,9 +134,6 @@ def _stored(store: Store, run: str) -> Run | None:
     except UsageError:  # deleted: what was looked at stays known
         return None
     return found if found.id == run else None
-
-
-# A skill over its versions and models.
 
 
 def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:
@@ -194,9 +188,6 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
         else:
             lines.append([line[0].replace(" ", "="), line[1:]])
     return lines
-
-
-# Two runs side by side: which cases changed, with both answers, and how the skills differ.
 
 
 def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, str], arm: str) -> dict[str, Any]:
@@ -259,11 +250,8 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-# The trials of a run: filtered, a page at a time.
-
-
 def list_trials(store: Store, run: Run, query: Mapping[str, str], after: Trial | None) -> dict[str, Any]:
-    """Up to a page of trials that fit, and where to go on; it may have to be asked again to fill a page."""
+    """Up to a page of matching trials, and where to go on; filling a page may take another request."""
     filters = {name: query.get(name, "") for name in ("model", "arm", "outcome")}
     case_id, tag = query.get("case", ""), query.get("tag", "")
     text = query.get("text", "").strip().lower()[:MAX_SEARCH_TEXT]
@@ -298,7 +286,6 @@ def find_trial(store: Store, run: Run, trial: Trial) -> dict[str, Any] | None:
 
 
 def trial_at(key: str) -> Trial:
-    """ValueError where that is no key of a trial."""
     try:
         fields: object = json.loads(key)
     except RecursionError as error:

@@ -1,9 +1,8 @@
-"""The live page's server: what it answers to whom, on this machine alone. Everything but feedback only reads.
+"""The live page's server, on this machine alone. Everything but feedback only reads.
 
-Who may read it: whoever has its address, from this machine's own browser, and nobody else's page. The address has a
-random token as its first part. A page of another site that gets a browser to send requests here, by a link, a form, a
-script or a name that it points at 127.0.0.1 (DNS rebinding), does not know it; and such requests are refused by their
-`Host`, `Origin` and `Sec-Fetch-Site` before the token is looked at.
+Only this machine's browser may read it, by an address that begins with a random token. Another site's page (a link, a
+form, a script, DNS rebinding) does not know the token; and its requests are refused by `Host`, `Origin` and
+`Sec-Fetch-Site` before the token is looked at.
 """
 
 from __future__ import annotations
@@ -94,8 +93,6 @@ class LivePage:
         await self.watcher.close()
         self.summaries.close()
 
-    # Pages.
-
     async def _page(self, _: web.Request) -> web.Response:
         text = _asset("live.html").replace("%%BASE%%", f"/{self.token}/")
         return web.Response(text=text, content_type="text/html")
@@ -115,8 +112,6 @@ class LivePage:
                 async for message in messages:
                     await response.write(b"data: " + message + b"\n\n" if message else b": still here\n\n")
         return response
-
-    # Data.
 
     async def _overview(self, request: web.Request) -> web.Response:
         before = request.query.get("before", "")
@@ -142,7 +137,7 @@ class LivePage:
         return await self._answer(request, comparison_page, self.store, before, after, (model, other), arm)
 
     async def _summary(self, request: web.Request) -> web.Response:
-        """What the page of a run is made from; `202` while it is computed for the first time."""
+        """`202` while it is computed for the first time."""
         run = await self._find_run(request)
         summary = await self.summaries.get(run)
         if summary is None:
@@ -204,7 +199,7 @@ class Summary:
 
 
 class Summaries:
-    """Summaries are computed from every result, beside the event loop and once for all pages."""
+    """Computed from every result, off the event loop and once for all pages."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -242,11 +237,7 @@ class Summaries:
 
 
 class Watcher:
-    """One watcher for all open pages: it asks the store whether anything has changed, and tells every page what did.
-
-    Asking is one row of a small table, a few times a second and only while a page is open. What has changed is written
-    as JSON once, however many pages there are.
-    """
+    """One watcher for all pages. It asks the store for one small row, and only while a page is open."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -262,7 +253,7 @@ class Watcher:
         self._running: set[str] = set()
 
     async def messages(self) -> AsyncGenerator[bytes]:
-        """What has changed, from now on; an empty message where nothing did for a while."""
+        """Changes from now on; an empty message after a while without any."""
         self._pages += 1
         try:
             if self._task is None:
@@ -351,7 +342,7 @@ class Watcher:
 
 @asynccontextmanager
 async def serving(page: LivePage, port: int | None = None) -> AsyncGenerator[int]:
-    """Serve until the block ends; its port. None: the usual one, or any that is free. UsageError where it is taken."""
+    """Serve until the block ends; yields the port. None: the usual one, or any free one. UsageError if it is taken."""
     runner = web.AppRunner(page.app(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -408,8 +399,6 @@ def _asset(name: str) -> str:
     return (files("upskill.reports.live") / "assets" / name).read_text(encoding="utf-8")
 
 
-# The guard.
-
 LOOPBACK = ("127.0.0.1", "localhost")
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -428,7 +417,7 @@ HEADERS = {
 
 
 def make_guard(token: str) -> Middleware:
-    """A middleware that refuses what is not ours, and adds the headers of a page that trusts nobody."""
+    """A middleware that refuses foreign requests and adds headers of a page that trusts nobody."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -479,11 +468,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-# Feedback.
-
-
 def read_mark(body: object) -> tuple[Trial, Review | None]:
-    """The trial that is meant and what is said of it; None takes back what was said. ValueError for anything else."""
+    """The trial and what is said of it; None takes that back. ValueError for anything else."""
     mark = as_mapping(body)
     if mark is None:
         raise ValueError("it is not an object")

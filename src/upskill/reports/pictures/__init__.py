@@ -7,9 +7,8 @@
 - `svg`: a drawing that grows downwards, elements, marks, scales and texts; `themes`: the colors and the style sheet
 - `png`: a picture as PNG, with the extra of that name
 
-Each takes the document that `--json` prints and returns an SVG; the heat map also takes the cells that `cells_of`
-makes of outcomes. `PictureOptions` has the width, the theme and what else a page may want. A page that inlines
-pictures puts `style()` into its own style sheet once, and draws with `style=False`.
+Each takes the document that `--json` prints; the heat map also takes cells (`cells_of`). A page that inlines pictures
+puts `style()` into its own style sheet once, and draws with `style=False`.
 """
 
 from __future__ import annotations

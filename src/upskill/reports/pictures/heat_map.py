@@ -35,7 +35,7 @@ Cells = Mapping[tuple[str, str, str], Counts]  # by case, model and arm
 
 
 def cells_of(outcomes: Iterable[Outcome]) -> Cells:
-    """Outcomes counted by case, model and arm; a trial that was tried again counts once."""
+    """Counted by case, model and arm; a retried trial counts once."""
     by_model: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_model.setdefault(outcome.model, []).append(outcome)
@@ -81,7 +81,7 @@ def _add(cells: Sequence[Counts]) -> Counts:
 
 
 def _fold(rows: list[_Row], most: int) -> list[_Row]:
-    """At most so many rows: cases that went alike in one, and if that is not enough, cases that went nearly alike."""
+    """At most so many rows: cases with the same results share one and, if needed, so do similar cases."""
     if len(rows) <= most:
         return rows
     alike: dict[tuple[Counts, ...], list[str]] = {}

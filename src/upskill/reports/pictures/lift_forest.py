@@ -1,5 +1,3 @@
-"""`lift_forest`: the lift of each model with its interval, one row each; `lift_by_group`: of several skills."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +22,6 @@ def lift_forest(document: Mapping[str, Any], options: PictureOptions | None = No
 def lift_by_group(
     title: str, groups: Sequence[tuple[str, Sequence[Model]]], options: PictureOptions | None = None
 ) -> str:
-    """The same for several skills, versions or whatever the headings say, on one scale."""
     options = options or PictureOptions()
     models = [model for _, group in groups for model in group]
     drawing = Drawing("forest", title, options)

@@ -1,5 +1,3 @@
-"""`pareto`: what a task takes against how often it passes, and the front that nothing beats on both."""
-
 from __future__ import annotations
 
 import math
@@ -47,7 +45,7 @@ def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *
 
 
 def price_of_task(arm: Mapping[str, Any], by: Unit) -> float | None:
-    """Tokens or dollars of one scored trial; None where there is none, or a price is not known."""
+    """Tokens or dollars of one scored trial; None if there is none or a price is unknown."""
     scored = arm["passed"] + arm["failed"]
     total = arm["cost_usd"] if by == "cost" else arm["input_tokens"] + arm["output_tokens"]
     return None if total is None or not scored else total / scored
@@ -152,7 +150,7 @@ class _Plot:
         self.drawing.add("path", "axis", d=head, fill="none", stroke_width=1.2)
 
     def _label(self, point: _Point) -> None:
-        """Its number beside a point, or as near as there is room for it, with a line that leads to it then."""
+        """The number beside a point, or as near as there is room, then with a line to it."""
         number, (x, y) = str(point.number), self.at(point)
         width = text_width(number, SMALL) + 2
         for distance in DISTANCES:

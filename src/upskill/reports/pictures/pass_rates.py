@@ -1,5 +1,3 @@
-"""`pass_rates`: bars of the pass rates of each model without and with the skill."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -23,7 +21,6 @@ BAR = 15  # px
 
 
 def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = None) -> str:
-    """Two bars a model. An arm without a scored trial has none, and says so."""
     options = options or PictureOptions()
     models: list[dict[str, Any]] = document["models"]
     name = document["skill"]["name"]

@@ -17,7 +17,7 @@ _SAMPLE = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><text 
 
 
 def to_png(svg: str) -> bytes:
-    """An SVG of ours, in a theme of its own, as PNG. UsageError where the extra is missing, or any font."""
+    """UsageError if the extra or any font is missing."""
     font = find_font()
     # resvg stretches some texts far beyond the length that they are given.
     return _render(re.sub(r' textLength="[^"]*" lengthAdjust="[^"]*"', "", svg), font, SHARPNESS)

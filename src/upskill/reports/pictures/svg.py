@@ -1,5 +1,3 @@
-"""Plain SVG: a drawing that grows downwards, elements, marks, scales, and texts that fit their room."""
-
 from __future__ import annotations
 
 import hashlib
@@ -199,9 +197,6 @@ def _number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-# Marks, each with a shape of its own.
-
-
 def circle(x: float, y: float, r: float, classes: str) -> str:
     return element("circle", classes, cx=x, cy=y, r=r, stroke_width=2.0)
 
@@ -221,8 +216,6 @@ def mark(decision: str, x: float, y: float) -> str:
 
 
 def swatch(classes: str) -> Sign:
-    """A small area of the kind that a legend explains."""
-
     dashed = DASHED.get(classes, {})
     return lambda x, y: element("rect", classes, x=x - 6, y=y - 5, width=12, height=11, **dashed)
 
@@ -243,9 +236,6 @@ def legend(drawing: Drawing, entries: Sequence[tuple[str, Sign]]) -> None:
         drawing.text(x + 18, drawing.height + 12, words, "muted", size=SMALL)
         x += width
     drawing.height += 18
-
-
-# Scales: values onto pixels, with round ticks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +267,8 @@ class Scale:
         return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-# Texts of others: cleaned, measured, shortened, wrapped.
-
-
 def clean(text: object) -> str:
-    """Somebody's text as XML can hold it and a reader can see it: on one line, controls and overrides escaped."""
+    """Text on one line that XML can hold and a reader can see, with controls and overrides escaped."""
     one_line = printable(" ".join(str(text)[:MAX_TEXT].split()))
     escaped = "".join(f"\\x{ord(character):x}" if _is_unfit(character) else character for character in one_line)
     return "".join(map(_with_few_marks, regex.findall(r"\X", escaped)))
@@ -304,7 +291,7 @@ def text_width(text: str, size: float = TEXT, *, bold: bool = False) -> float:
 
 
 def is_measured(text: str) -> bool:
-    """Whether it is known how wide every character of a text is at most, whatever the reader's font."""
+    """Whether the maximum width of every character is known, whatever the reader's font."""
     return all(character in _WIDTHS for character in text)
 
 
@@ -348,7 +335,7 @@ class Label:
 
 
 def label_all(names: Iterable[object], width: float, size: float = TEXT, *, bold: bool = False) -> dict[str, Label]:
-    """Names that are at most so wide, without their middles where they are longer; numbered where two look alike."""
+    """Names of at most this width, cut in the middle if longer; numbered if two look alike."""
     known = list(dict.fromkeys(map(str, names)))
     labels = {name: Label(name, shorten(name, width, size, bold=bold)) for name in known}
     if len({label.shown for label in labels.values()}) == len(labels):
@@ -360,7 +347,6 @@ def label_all(names: Iterable[object], width: float, size: float = TEXT, *, bold
 
 
 def break_anywhere(text: object, width: float, size: float = TEXT) -> list[str]:
-    """All of a text, in lines that are at most so wide."""
     lines = [""]
     for cluster in regex.findall(r"\X", clean(text)):
         if text_width(lines[-1] + cluster, size) > width:

@@ -1,5 +1,3 @@
-"""The colours of both themes, and the style sheet that pictures share."""
-
 from __future__ import annotations
 
 from typing import Literal
@@ -70,7 +68,7 @@ _RULES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def style(theme: Theme = "auto") -> str:
-    """The style sheet of every picture. A page may set the colours itself, as `--up-ink`, `--up-skill` and so on."""
+    """A page may set the colours itself, as `--up-ink`, `--up-skill` and so on."""
     fixed = DARK if theme == "dark" else LIGHT
     rules = [
         f".up-picture{{font-family:{FONTS};font-variant-numeric:tabular-nums}}",
@@ -86,5 +84,4 @@ def style(theme: Theme = "auto") -> str:
 
 
 def custom_properties(theme: Literal["light", "dark"]) -> str:
-    """The colours of a theme as declarations: `--up-ink:#1c2128;…`."""
     return ";".join(f"--up-{name}:{colour}" for name, colour in (DARK if theme == "dark" else LIGHT).items())

@@ -17,10 +17,7 @@ SCHEMAS = ".upskill"  # the folder of a project that its editors find the schema
 
 
 def skill_files(name: str, path: str, description: str = "", schemas: str = SCHEMAS) -> dict[str, str]:
-    """The files of a new skill, by their paths below its folder; `path` is how a person names the folder.
-
-    `schemas` is the way from its suite to the folder of schemas.
-    """
+    """Files by path below the skill's folder, which people call `path`; `schemas` leads from the suite to schemas."""
     description = " ".join(description.split()) or DESCRIPTION
     names = {"SKILL.md": "SKILL.md", "evals/suite.yaml": "suite.yaml", "evals/eval_queries.json": "eval_queries.json"}
     return {
@@ -30,7 +27,6 @@ def skill_files(name: str, path: str, description: str = "", schemas: str = SCHE
 
 
 def settings_file() -> str:
-    """An `upskill.config.yaml` in which every setting is explained and none is made."""
     return _fill("upskill.config.yaml", schemas=SCHEMAS)
 
 
@@ -41,7 +37,6 @@ def schema_files() -> dict[str, str]:
 
 
 def workflow_file(path: str) -> str:
-    """A workflow of GitHub Actions that proves the skill when it changes."""
     return _fill("workflow.yaml", place=path, distribution=DISTRIBUTION)
 
 

@@ -44,8 +44,6 @@ FORMATS = Registry(
 
 
 class Notes:
-    """What became of a file of another tool, filled while it is read."""
-
     def __init__(self) -> None:
         self.title = ""
         self.cases_read = 0
@@ -70,7 +68,6 @@ class Notes:
 
     @property
     def summary(self) -> str:
-        """Carried over, in one line."""
         checks = ", ".join(f"{number} {name}" for name, number in self.carried.most_common())
         cases = counted(self.cases_read, "case")
         if self.cases_kept != self.cases_read:
@@ -128,19 +125,15 @@ class Source:
     notes: Notes
 
     def read(self, name: str, place: str = "") -> str:
-        """The text of a file beside it; UsageError where there is none."""
         return text_reader(self.read_file, place or self.where)(name)
 
     def load(self, name: str, place: str = "") -> object:
-        """The plain data of a file beside it."""
         return decode(self.read(name, place).encode(), name)
 
     def below(self, folder: str) -> list[str]:
-        """The paths of the files in a folder beside it."""
         return self.read_file.below(folder) if isinstance(self.read_file, FilesOfFolders | FilesOfSkill) else []
 
     def matching(self, pattern: str) -> list[str]:
-        """The paths beside it that a pattern names."""
         pattern = pattern.removeprefix("./")
         if "*" not in pattern:
             return [pattern]
@@ -153,8 +146,6 @@ class Source:
 
 @dataclass(slots=True)
 class Draft:
-    """A case on its way into a suite of ours."""
-
     place: str  # in messages: "case 3 ('login')"
     notes: Notes
     prompt: str = ""

@@ -83,7 +83,7 @@ def _read(item: object, number: int, source: Source) -> Draft:
 
 
 def _check(case: dict[str, Any], draft: Draft) -> set[str]:
-    """Fill in the checks; the names of the fields that were used for them."""
+    """Fill in the checks; returns the names of the fields used."""
     checks = as_list(case.get("checks"))
     draft.checks += checks or []
     if checks is None and case.get("checks"):
@@ -130,7 +130,6 @@ def _add_statements(value: object, draft: Draft) -> None:
 
 
 def _files(value: object, place: str, source: Source) -> dict[str, str]:
-    """The files that a case brings, with those of a folder that it names."""
     mapping = as_mapping(value)
     if mapping is not None:
         return {path: text_of(text) for path, text in mapping.items()}

@@ -99,7 +99,6 @@ def _texts(files: object, draft: Draft, source: Source) -> dict[str, str]:
 
 
 def _decoded(cell: object) -> object:
-    """The cell of a CSV file that holds JSON."""
     try:
         return json.loads(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
     except ValueError:
@@ -107,7 +106,6 @@ def _decoded(cell: object) -> object:
 
 
 def _answered(sample: dict[str, Any]) -> dict[str, Any]:
-    """What a log says of a trial: the answer and its scores."""
     output = mapping_or_empty(sample.get("output"))
     answer = output.get("completion")
     if answer is None and (listed := as_list(output.get("choices"))):

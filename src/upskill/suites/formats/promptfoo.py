@@ -80,9 +80,6 @@ def cases(source: Source) -> Iterator[Draft]:
         yield from _read(test, number, config)
 
 
-# Prompts and tests, also those in files that are named in their place.
-
-
 def _is_program(name: str) -> bool:
     return name.partition(":")[0].endswith(_PROGRAM_ENDINGS)
 
@@ -124,7 +121,6 @@ def _as_text(text: str) -> str:
 
 
 def _loaded(value: object, source: Source) -> object:
-    """What a `file://` stands for, or the value itself."""
     if not isinstance(value, str) or not value.startswith("file://"):
         return value
     name = value.removeprefix("file://")
@@ -151,9 +147,6 @@ def _tests(value: object, source: Source) -> Iterator[dict[str, Any]]:
                 source.leave_out("tests", error)
 
 
-# One test: a case for every combination of its variables.
-
-
 def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]:
     if isinstance(config.source.data, Rows) or any(name.startswith("__") for name in test):
         test = _from_row(test)
@@ -176,7 +169,6 @@ def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]
 
 
 def _from_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a CSV file as a test."""
     expected = [value for name, value in row.items() if name.startswith("__expected") and text_of(value).strip()]
     used = ("__expected", "__description", "__prefix", "__suffix")
     return {
@@ -259,7 +251,6 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
 
 
 def _with_values(assertion: object, values: dict[str, Any]) -> object:
-    """An assertion with the variables put into its value."""
     fields = as_mapping(assertion)
     if fields is None or fields.get("type") in ("javascript", "python", "not-javascript", "not-python"):
         return assertion
@@ -271,8 +262,6 @@ def _with_values(assertion: object, values: dict[str, Any]) -> object:
     inner = as_list(fields.get("assert"))
     return fields | {"assert": [_with_values(item, values) for item in inner]} if inner else fields
 
-
-# Assertions.
 
 _REFUSED = {
     "javascript": "runs a program of its own; say it with `contains`, `regex` or a `python` check",
@@ -298,7 +287,6 @@ _LIKE_A_TYPE = ("is-", "contains-", "icontains-", "context-", "trace-", "traject
 
 
 def _asserted(value: object, draft: Draft) -> list[Any]:
-    """The assertions that stand in `assert`."""
     items = as_list(value)
     if items is None and value:
         why = f"reads {value}; write out what it says" if isinstance(value, str) else "is not a list"
@@ -348,7 +336,6 @@ def _typed_checks(kind: str, value: object, draft: Draft) -> Iterator[dict[str, 
 
 
 def _search(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
-    """Those that look for texts or a pattern."""
     if name == "regex":
         return {"not_regex" if denied else "regex": {"pattern": _as_python(text_of(value)), "multiline": False}}
     texts = texts_of(value)
@@ -368,7 +355,6 @@ def _search(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
 
 
 def _form(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
-    """Those that look at the whole answer."""
     text = text_of(value).strip()
     match name:
         case "equals" if denied:

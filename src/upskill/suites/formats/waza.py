@@ -83,7 +83,6 @@ def _listed(data: object) -> Iterator[dict[str, Any]]:
 
 
 def _tasks(value: object, source: Source) -> Iterator[dict[str, Any]]:
-    """The tasks of a suite: written out, or in files that a pattern names."""
     for item in list_or_empty(value):
         if (task := as_mapping(item)) is not None:
             yield task

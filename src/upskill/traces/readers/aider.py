@@ -88,7 +88,6 @@ class _Reader(TraceBuilder):
         self.add_call(self.command, "shell", {"command": command})
 
     def program(self, text: str) -> None:
-        """What the program says: what it did, what a command printed, what it cost."""
         lines: list[str] = []
         for line in [*text.split("\n"), ""]:
             edited, running, tokens = _EDITED.fullmatch(line), _RUNNING.fullmatch(line), _TOKENS.search(line)
@@ -120,10 +119,10 @@ class _Reader(TraceBuilder):
 
 
 def _marked_lines(text: str) -> Iterator[tuple[str, str]]:
-    """The lines, each with who wrote it.
+    """Each line with who wrote it.
 
-    Those of the person and of the program end in two spaces, unless an editor took them away. Where the program
-    says several at once, as the output of a command, only the first is marked, and the last ends in two spaces.
+    Lines of the person and the program end in two spaces, unless an editor removed them. Of several lines that the
+    program writes at once, only the first is marked, and the last ends in two spaces.
     """
     lines = text.split("\n")
     strict = re.search(rf"^{_USER}.*  $", text, re.M) is not None

@@ -148,7 +148,6 @@ def _status(call_status: str, output: str) -> Status:
 
 
 def _response_text(result: object) -> str:
-    """The text in a list of function responses."""
     texts: list[str] = []
     for item in list_or_empty(result) or ([result] if result is not None else []):
         response = as_row(item).child("functionResponse").child("response")

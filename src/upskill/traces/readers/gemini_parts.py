@@ -10,7 +10,6 @@ STATUSES: dict[str, Status] = {"success": "ok", "error": "error", "cancelled": "
 
 
 def has_parts(message: Row) -> bool:
-    """Whether it is a message of that kind."""
     parts = message.get("parts")
     return isinstance(parts, list) and isinstance(message.get("role", ""), str) and "content" not in message
 
@@ -43,7 +42,6 @@ def add_parts(builder: TraceBuilder, kind: StepKind, message: Row, status: Statu
 
 
 def response_output(response: object) -> tuple[str, bool]:
-    """What a function gave back, and whether that is an error."""
     fields = as_row(response)
     if fields.get("error") and not fields.get("output"):
         return content_text(fields["error"]), True

@@ -21,7 +21,6 @@ HINT = "Is this the right file, and was it copied whole?"
 
 
 def unpack_log(data: bytes, where: str) -> dict[str, Any]:
-    """The samples of an archive, in the form of a JSON log."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [file for file in archive.infolist() if re.fullmatch(r"samples/[^/]+\.json", file.filename)]
@@ -36,7 +35,6 @@ def unpack_log(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _order(sample: Row) -> tuple[int, str, str]:
-    """By id, numbers as numbers, then by epoch."""
     name = str(sample.get("id", ""))
     return (int(name) if name.isdecimal() and len(name) < 19 else 0, name, str(sample.get("epoch", "")))
 

@@ -113,9 +113,6 @@ def _id_of(value: object) -> str:
     return str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
 
 
-# The present generation.
-
-
 def _read_present(builder: TraceBuilder, event: Row) -> None:
     kind, call, tool = event.text("kind"), event.text("tool_call_id"), event.text("tool_name")
     if kind == "MessageEvent":

@@ -52,7 +52,6 @@ class _Span:
 
     @property
     def is_genai(self) -> bool:
-        """Whether it tells of a model or a tool."""
         names = (*self.attributes, *(name for _, attributes in self.events for name in attributes))
         return bool(self.operation) or any(name.startswith(("gen_ai.", "llm.")) for name in names)
 

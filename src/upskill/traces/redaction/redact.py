@@ -1,7 +1,7 @@
 """Redact: take secrets, e-mail addresses and home folders out of text and traces before they are sent or stored.
 
-A value that was found once is replaced everywhere else, also in base64, hex or percent signs; a short one only where it
-is a whole word. Redacting twice changes nothing.
+A value found once is replaced everywhere, also in base64, hex or percent-encoding; a short one only as a whole word.
+Redacting twice changes nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ class Redaction:
 
     @property
     def summary(self) -> str:
-        """The counts in one line."""
         return describe_counts(self.counts)
 
 
@@ -68,7 +67,6 @@ def describe_counts(counts: Mapping[str, int]) -> str:
 
 
 def redact(text: str, counts: Counter[str] | None = None) -> str:
-    """Text without secrets; how many were found is added to `counts`."""
     redactor = Redactor(counts)
     clean = redactor.text(text)
     redactor.keep_rare_words([clean])
@@ -76,7 +74,6 @@ def redact(text: str, counts: Counter[str] | None = None) -> str:
 
 
 def redact_trace(trace: Trace) -> Redaction:
-    """The same trace without secrets in its texts, arguments, outputs and metadata."""
     redactor = Redactor()
     # The first pass finds the values; the second finds them again where nothing around them gives them away.
     clean = _clean_trace(trace, redactor.value)
@@ -139,7 +136,6 @@ class Redactor:
             self.words = {word: kind for word, kind in self.words.items() if uses[word] <= MAX_USES}
 
     def replace_known(self, value: Any) -> Any:
-        """Replace the values that were found before."""
         if isinstance(value, str):
             for secret, kind in self.values.items():
                 if secret in value:
@@ -245,8 +241,6 @@ def _is_distinctive(value: str) -> bool:
     kinds = sum(bool(re.search(pattern, value)) for pattern in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w\s]"))
     return "\n" not in value and len(value) >= 8 and kinds >= 2
 
-
-# Other forms of a secret.
 
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{8,}={0,2}")
 _HEX = re.compile(r"(?<![A-Za-z0-9])(?:0x)?((?:[0-9a-fA-F]{2}){6,})(?![A-Za-z0-9])")

@@ -1,7 +1,6 @@
-"""The rules by which secrets are recognized, by their own shape or by their surroundings: one row of a table for each.
+"""The rules that recognize secrets, by shape or surroundings; the first that matches decides the kind.
 
-To add a rule, add a row to the section that fits, and examples to tests/fixtures/secrets. A kind is decided by the
-first rule that matches.
+To add a rule, add a row to the section that fits, and examples to tests/fixtures/secrets.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ class Rule:
     is_secret: Callable[[str], bool] | None = None  # tells a secret from code that mentions one
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the secrets are in a text."""
         group = "value" if "value" in self.pattern.groupindex else 0
         for match in self.pattern.finditer(text):
             value = match[group]
@@ -35,7 +33,6 @@ def _rule(kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] 
     return Rule(kind, tuple(hints.split()), re.compile(pattern), is_secret)
 
 
-# Names of secrets.
 LONG_NAME = r"(?:pass(?:word|wd(?<!/etc/passwd)|phrase|wort|code)|pwd|kennwort)"
 # Short names that are also words: `pass: 214`, `psk`.
 SHORT_NAME = r"(?:pass(?<!bypass)(?<!compass)(?<!surpass)(?<!overpass)(?<!trespass)|pw|psk)"
@@ -239,7 +236,6 @@ URLS_AND_HEADERS = (
 
 
 def _flag(hints: str, programs: str, flag: str, value: str = _VALUE) -> Rule:
-    """A password that a program takes after a flag."""
     return _password(hints, rf"\b(?:{programs})\b[^\n|;]{{0,300}}?\s{flag}{value}")
 
 
