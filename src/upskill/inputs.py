@@ -51,7 +51,6 @@ def read_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
 
 
 def read_input_text(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> str:
-    """The same as UTF-8 text, with or without a byte-order mark."""
     try:
         return read_input(path, most=most, hint=hint).decode("utf-8-sig")
     except UnicodeDecodeError as error:

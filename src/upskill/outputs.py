@@ -73,7 +73,7 @@ def replaced_folder(target: Path, carry: Callable[[Path, Path], None] | None = N
 
 
 def _not_ours(target: Path, marker: str) -> str:
-    """Why a folder must stay as it is; empty if it may be replaced."""
+    """Empty if the folder may be replaced."""
     if target.is_symlink() or not target.is_dir():
         return "is not a folder"
     mark = target / marker

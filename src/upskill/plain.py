@@ -40,7 +40,6 @@ def list_or_empty(value: object) -> list[Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty if there is none."""
     try:
         return dict_or_empty(json.loads(read_input_text(path)))
     except (UsageError, ValueError):
@@ -48,7 +47,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_deep(value: object) -> bool:
-    """Whether lists and objects lie so deep in each other that not all that handles them would come back."""
+    """Whether nesting is so deep that some code that handles it would not return."""
     level = [value]
     for _ in range(DEEPEST):
         lists = (item for each in level for item in list_or_empty(each))

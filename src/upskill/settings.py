@@ -124,7 +124,7 @@ class Settings(BaseModel):
         return cls._validate(fields, str(path), f"{path}: ")
 
     def changed(self, assignments: Iterable[str]) -> Settings:
-        """With these settings in place of its own, as `--set KEY=VALUE` gives them."""
+        """As `--set KEY=VALUE` gives them."""
         fields = self.model_dump(exclude_unset=True, exclude={"source"})
         for text in assignments:
             key, _, value = text.partition("=")

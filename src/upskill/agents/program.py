@@ -65,7 +65,7 @@ class ProgramAgent(ABC):
     spec: ClassVar[AgentSpec]
 
     def upstream(self, address: Address, keys: Mapping[str, str], prices: Prices | None = None) -> Upstream:
-        """The API behind an address; UsageError if this program cannot use it."""
+        """UsageError if this program cannot use the API."""
         if address.provider == "command" and address.endpoint == self.spec.name:
             return self.login(address, keys, prices)
         return upstream_for(address, self.wire_for(address), keys, prices)

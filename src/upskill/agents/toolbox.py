@@ -225,7 +225,7 @@ class Toolbox:
         return text
 
     async def _replace(self, path: str, content: bytes) -> None:
-        """Write a file, which stays executable if it was."""
+        """The file stays executable if it was."""
         path = self._sandbox_path(path)
         full_path = path if path.startswith("/") else f"{self.sandbox.workspace}/{path}"
         test = ["test", "-f", full_path, "-a", "-x", full_path]

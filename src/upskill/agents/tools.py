@@ -124,7 +124,7 @@ class _Loop:
         )
 
     async def _ask(self) -> Reply | None:
-        """The next reply of the model; None if time runs out first."""
+        """None if time runs out first."""
         request = Request(
             self.calling.fit(self.messages),
             max_output_tokens=self.task.max_output_tokens,

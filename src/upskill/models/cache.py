@@ -136,7 +136,6 @@ class BatchReplies:
 
 
 def request_key(address: Address, request: Request) -> str:
-    """A hash of everything that decides an answer."""
     return _hash_at(_model_key(address), request).key
 
 

@@ -177,7 +177,6 @@ class Cassette:
         return self.addresses[names.index(name)]
 
     def reply(self, address: Address, request: str) -> Reply | None:
-        """What this model answered to the request with this hash."""
         model = [each.name for each in self.addresses].index(address.name)
         query = "SELECT reply FROM replies WHERE model = ? AND request = ?"
         row = self._db.execute(query, (model, json.dumps(request))).fetchone()
@@ -196,13 +195,11 @@ class Cassette:
 
     @property
     def size(self) -> str:
-        """How much there is, in words."""
         replies = "1 reply" if self.replies == 1 else f"{self.replies:,} replies"
         return f"{replies} of {counted(len(self._trials), 'trial')}"
 
     @property
     def warnings(self) -> list[str]:
-        """How a replayed run differs from the recorded one."""
         cases = sorted({case for (_, case, _, _), trial in self._trials.items() if trial.redacted})
         if not cases:
             return []

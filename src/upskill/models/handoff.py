@@ -54,7 +54,6 @@ class HandoffModel:
         self._blinded = None if blind else HandoffModel(name, folder, price, blind=True)
 
     def blinded(self) -> HandoffModel:
-        """The same folder, for a student or a judge."""
         return self._blinded or self
 
     async def reply(self, request: Request) -> Reply:
@@ -75,7 +74,6 @@ class HandoffModel:
         return reply
 
     async def close(self) -> None:
-        """Remove prompts without an answer that were not asked this time."""
         if self._asked:
             for file in self._unanswered():
                 if _stem_of(file) not in self._asked:

@@ -71,7 +71,7 @@ class Models:
         self._in_role[address, role] = model
 
     async def uncached(self, address: Address, role: Role = "student") -> Model:
-        """The same model, counted in the ledger, but without stored replies."""
+        """Counted in the ledger, but without stored replies."""
         model: Any = await self._opened(address)
         if address.provider == "handoff" and role in ("student", "judge"):
             model = model.blinded()  # whoever answers must not learn which arm a request belongs to

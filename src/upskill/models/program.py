@@ -92,7 +92,7 @@ def json_events(output: str) -> Iterator[dict[str, Any]]:
 
 
 def program_version(name: str) -> str:
-    """The version of a program on the PATH, or its SHA-256; empty if it is not installed."""
+    """The SHA-256 where it came in no package; empty if it is not installed."""
     if (program := shutil.which(name)) is None:
         return ""
     path = Path(program).resolve()

@@ -362,7 +362,7 @@ OWN_VARIABLES = {
 
 
 async def probe(kind: SandboxBackend) -> tuple[str, ...]:
-    """Test from inside what a kind protects; the properties that hold."""
+    """Test from inside; returns the properties that hold."""
     home = Path.home()
     foreign = "\n".join(sorted(set(os.environ) - OWN_VARIABLES)) or "UPSKILL"
     script = "".join(f"if {test}; then echo '{name}'; fi\n" for name, test in PROPERTIES.items())

@@ -560,7 +560,7 @@ socket.send_fds(socket.socket(fileno=back), [b"."], [listener.fileno()])
 
 
 async def open_proxy_socket(process: int, port: int, user: int | None) -> socket.socket:
-    """A socket that listens on the loopback of the network namespace of this process."""
+    """A socket on the loopback of this process's network namespace."""
     here, there = socket.socketpair()
     with here, there:
         arguments = map(str, (process, port, there.fileno(), os.geteuid() if user is None else user))

@@ -241,7 +241,7 @@ class FolderSandbox(Sandbox):
 
 
 async def copy_in(sandbox: Sandbox, folder: Path, to: str = "") -> list[str]:
-    """Copy a folder of the host in; the links and so on that were left out."""
+    """Returns the links and so on that were left out."""
     left_out: list[str] = []
     for path in sorted(folder.rglob("*")):  # noqa: ASYNC240 - a case brings a few small files
         name = path.relative_to(folder).as_posix()

@@ -40,7 +40,7 @@ def gpu_libraries() -> list[Path]:
 
 
 def kernels_lack(devices: Sequence[str] = (), *, torch: bool = True) -> tuple[str, str] | None:
-    """What keeps CUDA kernels from being run on this machine, and what mends it; None where nothing does."""
+    """What keeps CUDA kernels from running here, and the fix; None where nothing does."""
     if not any(next(Path("/").glob(pattern.lstrip("/")), None) for pattern in devices or ANY_GPU):
         return (
             "there is no NVIDIA GPU on this machine (no /dev/nvidia0)",
@@ -108,7 +108,6 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """The first nvcc that is there; MissingTool where there is none."""
     for nvcc in _candidates():
         if nvcc.is_file():
             root = _root(nvcc)
@@ -132,7 +131,7 @@ def expect_architecture(nvcc: str, arch: str) -> None:
 
 @cache
 def _architectures(nvcc: str) -> tuple[str, ...]:
-    """What it compiles for, without the letter of a variant; nothing where it does not say."""
+    """Without the letter of a variant; nothing where nvcc does not say."""
     try:
         listing = subprocess.run(
             [nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True, timeout=60

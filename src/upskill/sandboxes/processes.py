@@ -75,7 +75,6 @@ def wrap_in_confine(
     landlock: dict[str, Any] | None = None,
     program: bytes = b"",
 ) -> WrappedCommand:
-    """Run it under `confine.py`, with these rules of Landlock and this seccomp program, if any."""
     task = {
         "argv": argv,
         "environment": environment,

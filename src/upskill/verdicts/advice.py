@@ -24,12 +24,12 @@ def signed_points(share: float) -> str:
 
 
 def decision_in_words(decision: str, reason: str) -> str:
-    """A decision as tables and pictures have it, which say where errors are why there is none."""
+    """For tables and pictures, which say so where errors prevent a decision."""
     return f"{decision} (errors)" if decision == "undecided" and "error" in reason else decision
 
 
 def lift_in_words(verdict: Verdict) -> str:
-    """The lift with its interval and the number of pairs behind it; empty where there is none."""
+    """With its interval and the number of pairs; empty where there is none."""
     if verdict.lift is None or verdict.interval is None:
         return ""
     low, high = map(signed_points, verdict.interval)

@@ -249,7 +249,7 @@ def _controls(by_name: Mapping[str, ArmOutcomes], options: VerdictOptions) -> Co
 
 
 def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:
-    """What the skill saves beyond doubt: "tokens", "cost per pass", or nothing."""
+    """ "tokens", "cost per pass", or nothing."""
     if not pairs:
         return ""
     before, after = pairs.column(arms.total_tokens, after=False), pairs.column(arms.total_tokens, after=True)

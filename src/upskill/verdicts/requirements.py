@@ -115,7 +115,7 @@ def check_number(requirement: Requirement, measured: tuple[float, Interval] | No
 
 
 def _measured(quantity: str, verdict: Verdict) -> tuple[float, Interval] | None:
-    """A quantity with its interval; tokens and cost as multiples of the baseline."""
+    """Tokens and cost are multiples of the baseline."""
     if quantity == "lift":
         return None if verdict.lift is None or verdict.interval is None else (verdict.lift, verdict.interval)
     if quantity == "pass_rate":

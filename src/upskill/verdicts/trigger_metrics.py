@@ -162,7 +162,7 @@ def paired_change(before: Iterable[Outcome], after: Iterable[Outcome]) -> tuple[
 
 
 def _mean_rate(rates: Iterable[QueryRate]) -> Estimate | None:
-    """The mean trigger rate of queries, with Wilson's interval on the effective number of runs."""
+    """With Wilson's interval on the effective number of runs."""
     scored = [rate for rate in rates if rate.value is not None]
     if not scored:
         return None

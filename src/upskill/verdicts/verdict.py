@@ -158,7 +158,7 @@ class Verdict:
         return self.evidence_needed.pairs if self.evidence_needed else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The one form in which reports, `upskill runs --json` and the store write it."""
+        """The form that reports, `upskill runs --json` and the store share."""
         return {
             "model": self.model,
             "pairs": self.pairs,

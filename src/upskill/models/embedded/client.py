@@ -92,7 +92,6 @@ class EmbeddedServer:
         )
 
     async def reply(self, request: Request, *, from_state: bool) -> Reply:
-        """The answer to a prompt, read from the state in the slot or from its beginning."""
         model, process = await self._alive()
         self.holds = ""
         model.from_state = from_state
@@ -303,7 +302,7 @@ class StreamedAnswer:
             self.tail = (self.tail + piece)[-self.TAIL :]
 
     def _add_call(self, piece: Mapping[str, Any]) -> str:
-        """Add a piece of a call; returns what it adds to the arguments."""
+        """Returns what it adds to the arguments."""
         empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
         call = self.calls.setdefault(int(piece.get("index", 0)), empty)
         function = dict_or_empty(piece.get("function"))

@@ -214,7 +214,7 @@ class SavedStates:
         return self._reading.setdefault(name, asyncio.Lock())
 
     def use(self, name: str) -> bool:
-        """Whether there is such a state, which is now the most recently used."""
+        """Also makes the state the most recently used."""
         if name in self.sizes:
             self.sizes[name] = self.sizes.pop(name)
         return name in self.sizes
@@ -234,7 +234,6 @@ class SavedStates:
 
 
 def _remove_leftovers() -> None:
-    """Remove what processes that were killed have left."""
     for folder in Path(tempfile.gettempdir()).glob(f"{STATES_PREFIX}*"):
         with suppress(ValueError, OSError):  # also that of somebody else's process
             try:

@@ -259,7 +259,6 @@ DEFAULT_LOCAL_MODEL = next(iter(LOCAL_MODELS))  # what `local` stands for
 
 
 def find_local_model(name: str) -> LocalModel:
-    """The row of this name; the default for an empty one."""
     row = LOCAL_MODELS.get(name or DEFAULT_LOCAL_MODEL)
     if row is None:
         hint = did_you_mean(name, LOCAL_MODELS) + " Any other GGUF file: local:/path/to/model.gguf."

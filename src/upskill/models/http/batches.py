@@ -249,7 +249,6 @@ class AnthropicBatches(Batches):
 
 
 def supports_batches(address: Address) -> bool:
-    """Whether a model has a batch API, or its server may have one."""
     if address.provider == "openai":
         return address.endpoint in ("", "openai", "generic") or bool(address.base_url)
     return address.provider in BATCHES

@@ -147,7 +147,6 @@ class HttpModel(ABC):
         return True
 
     async def _reply_with_retries(self, request: Request) -> tuple[Reply, int]:
-        """The reply, and how many HTTP calls it took."""
         unsupported_params = self.unsupported_params
 
         def encoded() -> bytes:
@@ -322,7 +321,6 @@ class HttpModel(ABC):
             self.context.tell(line)
 
     def excerpt(self, text: str) -> str:
-        """A server's text for a message: short, on one line, without secrets."""
         return safe_excerpt(text, self._secrets)
 
 

@@ -173,7 +173,6 @@ class ChatCompletionsModel(HttpModel):
 
 
 def is_strict_schema(schema: object) -> bool:
-    """Whether every property is required, and no others are allowed."""
     if isinstance(schema, list):
         return all(is_strict_schema(item) for item in cast("list[object]", schema))
     if not isinstance(schema, dict):

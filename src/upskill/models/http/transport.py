@@ -146,7 +146,6 @@ BUNDLES = (
 
 @lru_cache(maxsize=1)
 def trusted_certificates() -> ssl.SSLContext:
-    """Those in SSL_CERT_FILE, or those of this machine."""
     if named := os.environ.get("SSL_CERT_FILE"):
         try:
             return ssl.create_default_context(cafile=named)

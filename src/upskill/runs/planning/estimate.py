@@ -143,7 +143,6 @@ def estimate_search(
     known_prices: KnownPrices,
     size: SearchSize,
 ) -> CostEstimate:
-    """What writing a skill and its tests, and looking for a better one, will use: roughly."""
     sums = _Sums((teacher, writer, student), known_prices)
 
     def add(address: Address, least: int, most: int, input_size: int, output_size: int) -> None:
@@ -173,7 +172,7 @@ def estimate_writing(
     items: int,
     each: int = CASE_TOKENS,
 ) -> CostEstimate:
-    """What having so many cases or queries written will use: one asking, or three where answers cannot be used."""
+    """One request, or three where answers cannot be used."""
     sums = _Sums([writer], prices)
     sums.calls = 3
     for end, times in enumerate((1, 3)):

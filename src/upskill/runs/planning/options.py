@@ -69,7 +69,7 @@ class CommonOptions:
         return Ceilings(self.max_cost, self.settings.max_tokens, self.settings.max_calls)
 
     def open_store(self, skill: str = "") -> Store:
-        """The store where runs are kept; if they are not, one in memory, with earlier looks at the skill."""
+        """In memory where runs are not kept, with earlier looks at the skill."""
         if self.keeps_runs:
             return open_store(self.store_location)
         store = open_store(None)
@@ -173,7 +173,7 @@ class MeasureOptions(StudentOptions):
 def choose_students(
     named: Sequence[str], settings: Settings, tell: Callable[[str], None], flag: str = "-m"
 ) -> tuple[str, ...]:
-    """The models to evaluate: those named, the one in the settings, or the embedded one with a line saying so."""
+    """The models named, the one in the settings, or the embedded one with a line saying so."""
     if named:
         return tuple(named)
     if settings.student:

@@ -122,7 +122,7 @@ class Plan:
 
     @cached_property
     def _questions(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """By model and case: what stands before the seed in a key, and after it."""
+        """By model and case: the parts of a key before and after the seed."""
         questions: dict[tuple[str, str], tuple[str, str]] = {}
         for model, case in product(self.addresses, self.suite.by_id):
             limit = self.output_limit(Trial(model, case, "skill", 0))
@@ -131,7 +131,7 @@ class Plan:
         return questions
 
     def output_limit(self, trial: Trial) -> int:
-        """How many tokens an answer may have. An embedded model gets as many as fit the case: it would ramble on."""
+        """In tokens. An embedded model gets as many as fit the case: it would ramble on."""
         if own := self.suite.by_id[trial.case].max_output_tokens:
             return own
         if self.limit_is_stated or self.addresses[trial.model].provider != "local":

@@ -39,7 +39,6 @@ class Registration:
     results_before: int  # scored trials of the plan that were stored already
 
     def to_dict(self) -> dict[str, Any]:
-        """What a run keeps of it."""
         return {"path": self.path, "registered": self.registered, "results_before": self.results_before}
 
     def check(self, plan: Plan, margin: float, scope: str | None) -> None:

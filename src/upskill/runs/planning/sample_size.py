@@ -58,7 +58,7 @@ class SampleSizes:
 def sample_sizes(
     plan: Plan, target: LiftToDetect, store: Store | None, prices: KnownPrices, concurrency: int
 ) -> Iterator[SampleSizes]:
-    """For each model of a plan, from its latest stored run of the skill, or from assumptions."""
+    """From each model's latest stored run of the skill, or from assumptions."""
     for address in plan.models:
         outcomes = _latest_outcomes(store, plan.skill.name, address.name) if store else []
         one = replace(plan, models=(address,))

@@ -115,7 +115,7 @@ class StoredSuite:
         return {case.id: case for case in self.cases}
 
     def to_suite(self) -> Suite:
-        """The suite with its checks; without any where one of them is not installed here."""
+        """Without checks where one of them is not installed here."""
         stored = {name: value for name, value in self.to_dict().items() if name in ("cases", "max_output_tokens")}
         try:
             suite = Suite.parse(stored, self.source)

@@ -35,7 +35,7 @@ def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -
 
 
 def plan_from(plan: Plan, cassette: Cassette) -> Plan:
-    """The same plan, to be played from this cassette; UsageError if it has none of its cases."""
+    """UsageError if the cassette has none of the plan's cases."""
     if not cassette.cases & plan.suite.by_id.keys():
         raise UsageError(
             f"{cassette.path}: was recorded with other cases than those of {plan.suite.source}",

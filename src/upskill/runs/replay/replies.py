@@ -115,8 +115,6 @@ def _names(addresses: Sequence[Address]) -> list[str]:
 
 
 class _Writer:
-    """Writes trials with their replies, as they are read from the store."""
-
     def __init__(self, packed: gzip.GzipFile, run: Run, store: Store, done: Exported) -> None:
         self.text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n", write_through=True)
         self.store = store

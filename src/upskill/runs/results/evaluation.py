@@ -143,7 +143,7 @@ class Evaluation:
         }
 
     def cut_at(self, model: str) -> list[int]:
-        """The lowest and highest limit at which answers of a model were cut off; those of programs are unknown."""
+        """The lowest and highest limit that cut answers off; those of programs are unknown."""
         if isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
             return []
         cut = [outcome.case for outcome in self.outcomes_of(model) if outcome.cause == "length"]
@@ -156,7 +156,6 @@ class Evaluation:
 
     @property
     def too_many_errors(self) -> bool:
-        """Some model has no number that could be shown."""
         return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
 
     @property
@@ -165,7 +164,7 @@ class Evaluation:
 
     @property
     def bug_messages(self) -> list[tuple[str, int]]:
-        """The last lines of the tracebacks, most frequent first, and how many trials each ended."""
+        """Last lines of tracebacks, most frequent first, with the number of trials."""
         return Counter(traceback.strip().rpartition("\n")[2] for _, _, traceback in self.bugs).most_common()
 
     @property

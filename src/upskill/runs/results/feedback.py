@@ -58,7 +58,7 @@ class Remark:
 
     @property
     def takes_back(self) -> bool:
-        """Whether it says no more than that what was said before does not count."""
+        """Whether it only withdraws what was said before."""
         return not self.verdict and not self.note
 
 
@@ -168,7 +168,7 @@ def trial_of(remark: Remark, run: Run) -> Trial | None:
 
 
 def find_case(name: str, ids: list[str]) -> str | None:
-    """A case by its id, with or without skill-creator's `eval-`, or by its place in the suite, counted from 0."""
+    """By its id, with or without skill-creator's `eval-`, or by its place in the suite, from 0."""
     for known in (name, f"eval-{name}"):
         if known in ids:
             return known
@@ -221,7 +221,7 @@ def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -
 
 
 def _time(text: str) -> str:
-    """A time in ISO 8601, in UTC and so in an order; empty where that is no time."""
+    """In UTC, so that times sort; empty where that is no time."""
     try:
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="milliseconds")

@@ -106,7 +106,7 @@ def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
 
 
 def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
-    """By model: the verdicts that were reported, and would be the same today."""
+    """By model, those that would be the same today."""
     scored: Counter[str] = Counter()
     for tally in store.progress(run):
         scored[tally.model] += tally.passed + tally.failed

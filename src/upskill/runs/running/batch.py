@@ -104,7 +104,7 @@ class BatchExecutor(Executor):
             await session.run_trial(held[0])
 
     async def _fetch(self, missing: Mapping[str, _PendingRequest], run: str) -> None:
-        """Submit and wait until each request has a reply or an error: more than once where a server had a complaint."""
+        """Submit and wait until each request has a reply or an error; again where a server complained."""
         async with AsyncExitStack() as stack:
             apis: dict[Address, Batches] = {}
             for one in missing.values():
@@ -208,7 +208,7 @@ class BatchExecutor(Executor):
             self.message(f"{name}: submitted {len(mine)} requests as batch {known}, at half the price.")
 
     async def _wait(self) -> dict[str, _PendingRequest]:
-        """Poll every batch until it has ended; returns the requests that are worth asking again."""
+        """Returns the requests that are worth asking again."""
         pause = FIRST_WAIT
         again: dict[str, _PendingRequest] = {}
         while True:
@@ -243,7 +243,7 @@ class BatchExecutor(Executor):
             self.message(f"{waiting.batch.model}: batch {waiting.batch.id}: {error.message}; trying again.")
 
     async def _collect(self, waiting: _PendingBatch, progress: BatchStatus) -> dict[str, _PendingRequest]:
-        """Store the replies, note why the others have none, and return what is worth asking again."""
+        """Returns what is worth asking again."""
         again: dict[str, _PendingRequest] = {}
         errors: dict[str, UpskillError] = {}
         replies: dict[str, Reply] = {}
@@ -311,7 +311,7 @@ def _at_half_price(usage: Usage) -> Usage:
 
 
 def _ceiling_reached(ledger: Ledger, calls: int, usage: Usage) -> str:
-    """The ceiling that so many more calls with this usage could break; empty when they fit."""
+    """The ceiling that these calls could break; empty when they fit."""
     ceilings, total = ledger.ceilings, ledger.total + usage
     if ceilings.calls is not None and ledger.calls + calls > ceilings.calls:
         return f"the ceiling of {ceilings.calls:,} calls is reached"

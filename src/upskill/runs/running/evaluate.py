@@ -240,7 +240,7 @@ class _Run:
         self.events.result(result)
 
     async def _execute_in_rounds(self, run: Run, missing: Sequence[Trial]) -> None:
-        """One seed after the other, over all cases and arms, until the verdict of each model stands."""
+        """One seed after the other, until the verdict of each model stands."""
         self.outcomes = {
             Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed): outcome
             for outcome in self.store.outcomes(run)

@@ -202,7 +202,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
 
 
 def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
-    """Why there is no answer that could pass, if so; where only the opening of a skill is watched, none is needed."""
+    """Why there is no answer that could pass. None is needed where only the opening of a skill is watched."""
     if task.bounds.until_activated:
         return ""
     if trace.stop in ("length", "repetition", "context", "refusal"):
@@ -272,7 +272,7 @@ class Grading:
     verbose: bool = field(default=False, init=False)  # the answer is longer than wanted
 
     async def grade(self, evidence: Evidence) -> None:
-        """Add a finding for every check; TrialError where one breaks and the student is not to blame."""
+        """TrialError where a check breaks and the student is not to blame."""
         for number, named in enumerate(self.case.checks):
             finding = await self._look(number, evidence)
             read = named.check.reads_answer and evidence.output is not None

@@ -53,14 +53,14 @@ _ALIASES = {"postgres": "postgresql"}
 
 
 def open_store(address: str | Path | None) -> Store:
-    """Open the store at this address and create it if need be; None keeps everything in memory."""
+    """Creates the store if need be; None keeps everything in memory."""
     database = _open_database(address, create=True)
     assert database is not None
     return Store(database)
 
 
 def find_store(address: str | Path) -> Store | None:
-    """Open the store at this address if there is one. Looking at runs never creates a store."""
+    """Looking at runs never creates a store."""
     database = _open_database(address, create=False)
     return Store(database) if database else None
 

@@ -25,7 +25,7 @@ def is_url(address: str) -> bool:
 
 
 def without_password(address: str) -> str:
-    """An address to be shown: a folder as it is, a URL without what may be secret."""
+    """A folder as it is, a URL without what may be secret."""
     if url_scheme(address) in ("", "sqlite"):
         return address
     if not (parts := re.fullmatch(_PUBLIC, address)):  # a password with a character that would have to be escaped

@@ -55,7 +55,7 @@ class _CopiedRun:
 
 
 def copy_store(source: Store, target: Store, report: Report = _report_nothing) -> Copied:
-    """Copy all that is stored; StoreError if something that was read is not there in the end."""
+    """StoreError if something that was read is not there in the end."""
     if source.location == target.location:
         raise UsageError(f"{source.location}: cannot be copied into itself", "Name another store to copy to.")
     origin, copy = source.database, target.database
@@ -145,7 +145,7 @@ def _copy_candidates(source: Database, target: Database) -> None:
 
 
 def _read(database: Database, table: Table, where: str = "", *values: Any) -> Iterator[Row]:
-    """Rows by the names of their columns, in the order of their keys; JSON stays as it is."""
+    """In the order of their keys; JSON stays as it is."""
     names = [column.name for column in table.columns]
     booleans = [column.name for column in table.columns if column.kind == "boolean"]
     for values_read in database.stream(f"{table.select(where)} ORDER BY {', '.join(table.key)}", *values):
@@ -218,7 +218,6 @@ def _wrong_counts(database: Database) -> Iterator[str]:
 
 
 def _unreadable(database: Database, report: Report) -> Iterator[str]:
-    """Everything that is JSON is read as what it should be."""
     total = sum(_count(database, table) for table in (RUNS, RESULTS, REPLIES)) or 1
     done = unreadable = 0
     kinds: tuple[tuple[Table, str, Callable[[Row], object]], ...] = (
@@ -259,7 +258,7 @@ class Pruned:
 def choose_runs(
     store: Store, skill: str | None = None, *, older_than: timedelta | None = None, keep: int | None = None
 ) -> list[Run]:
-    """Runs of this skill, or of any, that are older than this and not among the latest so many of their skill."""
+    """Those older than this and not among the latest so many of their skill."""
     latest = datetime.now(UTC) - (older_than or timedelta())
     seen: dict[str, int] = defaultdict(int)
     chosen: list[Run] = []

@@ -172,7 +172,7 @@ class PostgresDatabase(Database):
         self._put(db)
 
     def _retry(self, activity: str, work: Callable[[], T], *, opening: bool = False) -> T:
-        """Do this, again and again while the server is away; one that never answered has to be about to."""
+        """Repeat the work while the server is away; one that never answered gets less time."""
         until, pause = time.monotonic() + (OPENING_PATIENCE if opening else PATIENCE), 0.0
         while True:
             try:
@@ -348,7 +348,7 @@ class _Statements:
 
 
 def parse_url(url: str) -> tuple[dict[str, Any], str]:
-    """The parameters of libpq, and the schema, which is a parameter of ours."""
+    """libpq's parameters, and the schema, which is a parameter of ours."""
     address, _, query = f"postgresql://{url.partition('://')[2]}".partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     schema = next((value for name, value in pairs if name == "schema"), DEFAULT_SCHEMA)

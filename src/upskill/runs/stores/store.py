@@ -153,12 +153,12 @@ class Store:
         return map(_read_run, self.database.stream(query, *values))
 
     def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
-        """The latest runs, newest first: of all, or of those before the one with this number."""
+        """Newest first; `before`: only those before the run with this number."""
         where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
         return [*map(_read_run, self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count))]
 
     def skills(self) -> dict[str, tuple[int, str]]:
-        """By name, sorted: how many runs each skill has, and the id of the latest."""
+        """By name: how many runs each skill has, and the id of the latest."""
         rows = self.database.rows(
             "SELECT runs.skill, by_skill.count, runs.id FROM runs JOIN"
             " (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs GROUP BY skill) AS by_skill"
@@ -307,12 +307,11 @@ class Store:
         return {case: (passed, scored) for case, passed, scored in self.database.rows(query, run.number, model, arm)}
 
     def scored(self, run: Run) -> Iterator[Trial]:
-        """The trials that passed or failed, and so need not be run again."""
         query = RESULTS.select("run = ? AND passed IS NOT NULL", ["model", "case_id", "arm", "seed"])
         return (Trial(*row) for row in self.database.stream(query, run.number))
 
     def count_calls(self, run: Run) -> int:
-        """How often models were called for the results that are stored, at least: a retry is not seen here."""
+        """A lower bound: retries are not seen here."""
         students, judges = "CASE WHEN turns > 1 THEN turns ELSE 1 END", "CASE WHEN judge_tokens > 0 THEN 1 ELSE 0 END"
         query = f"SELECT COALESCE(SUM({students} + {judges}), 0) FROM results WHERE run = ?"  # noqa: S608
         return int(self.database.rows(query, run.number)[0][0])
@@ -345,7 +344,7 @@ class Store:
         return self.database.rows(query, run.number, limit)
 
     def snapshots(self, run: Run) -> dict[str, dict[str, int]]:
-        """The names that each model's provider answered under, and how many trials each answered."""
+        """By model: the names its provider answered under, and how many trials each answered."""
         rows = self.database.rows(
             "SELECT model, snapshot, COUNT(*) FROM results WHERE run = ? AND snapshot <> '' GROUP BY model, snapshot"
             " ORDER BY model, COUNT(*) DESC, snapshot",
@@ -405,7 +404,7 @@ class Store:
         return self._looks("skill = ? ORDER BY number DESC LIMIT ?", skill, count)
 
     def looks(self, skill: str, suite: Suite | None = None) -> list[Look]:
-        """Looks at the skill of this name, oldest first: all, or those that share the id of a case with this suite."""
+        """Oldest first: all, or those that share the id of a case with this suite."""
         looks = self._looks("skill = ? ORDER BY number", skill)
         return [look for look in looks if suite is None or look.cases.keys() & suite.by_id.keys()]
 
@@ -433,7 +432,7 @@ class Store:
         await self.database.write("DELETE FROM replies WHERE key = ?", (key,))
 
     def requests(self) -> Iterator[tuple[str, str, str]]:
-        """Everything that teachers, test writers and judges were asked: role, request and reply, as JSON."""
+        """Of teachers, test writers and judges: role, request and reply, as JSON."""
         return self.database.stream(
             "SELECT COALESCE(role, ''), request, reply FROM replies WHERE request IS NOT NULL ORDER BY created, key"
         )
@@ -441,7 +440,7 @@ class Store:
     # Batches that were submitted to a provider and are not yet collected.
 
     def pending_batches(self, url: str) -> list[Batch]:
-        """The batches at this URL with something to collect, whichever run submitted them."""
+        """Those with something to collect, whichever run submitted them."""
         rows = self.database.rows(
             "SELECT token, model, url, id, submitted, keys FROM batches WHERE state != 'ended' AND url = ?"
             " ORDER BY submitted, token",

@@ -115,7 +115,7 @@ class Worker:
 
 
 def _open_store(shared: Shared) -> Store | None:
-    """The store that results are written to; UsageError where this machine cannot run a chunk."""
+    """UsageError where this machine cannot run a chunk."""
     here, location = socket.gethostname(), shared.store
     if shared.version != __version__:
         raise UsageError(
@@ -265,7 +265,7 @@ class ChunkQueue:
             lane.waiting = {group: trials for group, trials in lane.waiting.items() if group[0] != model}
 
     def assign(self, workers: int) -> Assignment | None:
-        """The next chunk for one of so many workers; None where it has to wait for another one to end."""
+        """None where a worker has to wait for another chunk to end."""
         busy = [lane for lane in self._lanes.values() if lane.left]
         open_lanes = [lane for lane in busy if lane.limiter.free > 0 and not lane.limiter.pause]
         if not open_lanes:
@@ -295,7 +295,7 @@ class ChunkQueue:
         return Assignment(chunk, lane, group, time.monotonic())
 
     def pause(self) -> float:
-        """Seconds until a lane may go on that its server has paused."""
+        """Seconds until a paused lane may go on."""
         return min((pause for lane in self._lanes.values() if (pause := lane.limiter.pause)), default=0.0)
 
     def settle(self, assignment: Assignment, done: Done) -> None:
@@ -388,7 +388,7 @@ class LeaseBook:
         self._trials += trials
 
     def settle_lost(self, lease: Ceilings, stored: Sequence[Result], in_flight: int) -> None:
-        """A worker died that had stored these results, and nobody knows how far it was with so many others."""
+        """A worker died that had stored these results; nobody knows how far it was with the others."""
         calls = sum(max(1, len(result.asked)) for result in stored)
         student = sum((result.usage for result in stored), NO_USAGE)
         judge = sum((result.judging for result in stored), NO_USAGE)

@@ -11,7 +11,7 @@ from upskill.runs.running.executors import Executor, Job, Session
 
 
 def _lanes(job: Job) -> dict[str, list[Trial]]:
-    """Trials by lane: those of a model, or under no name those of all embedded models."""
+    """By model; embedded models share the lane without a name."""
     lanes: dict[str, list[Trial]] = {}
     for trial in job.trials:
         is_embedded = job.plan.addresses[trial.model].provider == "local"
