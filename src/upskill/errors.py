@@ -66,10 +66,10 @@ class Paused(UsageError):
 
     def __init__(self, files: Iterable[str]) -> None:
         self.files = sorted(set(files))
-        shown = ", ".join(self.files[:MAX_SHOWN]) + (", …" if len(self.files) > MAX_SHOWN else "")
+        listing = ", ".join(self.files[:MAX_SHOWN]) + (", …" if len(self.files) > MAX_SHOWN else "")
         answers = "1 answer" if len(self.files) == 1 else f"{len(self.files)} answers"
         super().__init__(
-            f"waiting for {answers}: {shown}",
+            f"waiting for {answers}: {listing}",
             "Each prompt says at its end which file its answer goes into. Then run the same command again.",
         )
 

@@ -248,7 +248,7 @@ class JsonToolCalling(ToolCalling):
     ) -> None:
         super().__init__((), max_result=None if max_conversation is None else max(400, max_conversation // 12))
         self.max_conversation = max_conversation
-        self._kept: set[str] = set()
+        self._skill_texts: set[str] = set()
         answer = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
         forms = [(tool.name, tool.description, tool.parameters) for tool in tools]
         forms.append((ANSWER, "End, and say what came of it.", answer))
@@ -279,7 +279,7 @@ class JsonToolCalling(ToolCalling):
         ]
         text = "\n\n".join(results)
         if any(step.tool == ACTIVATE_TOOL for step in steps):
-            self._kept.add(text)
+            self._skill_texts.add(text)
         return [Message("assistant", reply.text), Message("user", text)]
 
     def fit(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -290,7 +290,7 @@ class JsonToolCalling(ToolCalling):
         # Everything but the task, what a skill says, and the latest result.
         for number, message in enumerate(messages[2:-1], 2):
             saved = len(message.text) - OLD_RESULT
-            if over > 0 and saved > 0 and message.role == "user" and message.text not in self._kept:
+            if over > 0 and saved > 0 and message.role == "user" and message.text not in self._skill_texts:
                 over -= saved
                 sent[number] = replace(message, text=f"{message.text[:OLD_RESULT]}…")
         return tuple(sent)

@@ -103,20 +103,20 @@ class Judge(Check):
 
 
 async def _affirm(evidence: Evidence, statement: str) -> Finding:
-    shown = {"task": evidence.prompt, "answer": evidence.answer, "statement": statement}
+    content = {"task": evidence.prompt, "answer": evidence.answer, "statement": statement}
 
     async def ask(messages: tuple[Message, ...]) -> tuple[Reply, list[Grade]]:
         reply = await _ask(evidence, messages, object_schema(_GRADE), 1024)
         return reply, [_read_grade(_read(reply), reply)]
 
-    (grade,) = await _prove(ask, _messages("judge", shown), [statement], [evidence.answer])
+    (grade,) = await _prove(ask, _messages("judge", content), [statement], [evidence.answer])
     quoted = f" (evidence: {grade.quote!r})" if grade.proven else ""
     return Finding(grade.passed, f"judge: {grade.reason}{quoted}")
 
 
 async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -> Finding:
-    shown: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.answer, "rubric": rubric}
-    messages = _messages("judge_rubric", shown | ({"files": files} if files else {}))
+    content: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.answer, "rubric": rubric}
+    messages = _messages("judge_rubric", content | ({"files": files} if files else {}))
     count = len(rubric)
     grade_schema = object_schema({"number": {"type": "integer"}, **_GRADE})
     schema = object_schema({"grades": {"type": "array", "items": grade_schema, "minItems": count, "maxItems": count}})
@@ -193,8 +193,8 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
     won, lost, reasons = 0, 0, list[str]()
     for own in ("A", "B"):
         answers = {"A": evidence.answer, "B": other} if own == "A" else {"A": other, "B": evidence.answer}
-        shown = {"task": evidence.prompt, "criterion": on, **answers}
-        reply = await _ask(evidence, _messages("judge_pair", shown), PAIR, 1024)
+        content = {"task": evidence.prompt, "criterion": on, **answers}
+        reply = await _ask(evidence, _messages("judge_pair", content), PAIR, 1024)
         answer = _read(reply)
         better = answer.get("better")
         if better not in ("A", "B", "tie"):
@@ -211,10 +211,10 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
     return Finding(ties, f"judge: a tie{split} {both_reasons}")
 
 
-def _messages(prompt: str, shown: dict[str, Any]) -> tuple[Message, ...]:
+def _messages(prompt: str, content: dict[str, Any]) -> tuple[Message, ...]:
     return (
         Message("system", read_prompt("upskill.checks", prompt).strip()),
-        Message("user", json.dumps(shown, ensure_ascii=False)),
+        Message("user", json.dumps(content, ensure_ascii=False)),
     )
 
 
@@ -247,7 +247,7 @@ def _occurs(quote: str, texts: Iterable[str]) -> bool:
         before = f"(?<!{_LETTER})" if re.match(_LETTER, part[0]) else ""
         after = f"(?!{_LETTER})" if re.match(_LETTER, part[-1]) else ""
         patterns.append(before + re.escape(part) + after)
-    return bool(patterns) and any(all(re.search(one, text) for one in patterns) for text in map(_plain, texts))
+    return bool(patterns) and any(all(re.search(pattern, text) for pattern in patterns) for text in map(_plain, texts))
 
 
 def _plain(text: str) -> str:

@@ -141,11 +141,11 @@ class Cassette:
         if self._ended:
             raise ValueError("something stands behind its end")
         if trial := as_mapping(line.get("trial")):
-            place = (self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"]), _integer(trial["seed"]))
-            if place in self._trials or len(self._trials) >= MAX_TRIALS:
+            identity = (self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"]), _integer(trial["seed"]))
+            if identity in self._trials or len(self._trials) >= MAX_TRIALS:
                 raise ValueError(f"it has a trial twice, or more than {MAX_TRIALS:,}")
             key, error = _text(trial.get("key", "")), _text(trial.get("error", ""))
-            self._trials[place] = Recorded(key, error, bool(trial.get("redacted", False)))
+            self._trials[identity] = Recorded(key, error, bool(trial.get("redacted", False)))
         elif reply := as_mapping(line.get("reply")):
             model, request = self._model(reply["by"]), _text(reply["request"])
             read_recorded(reply)  # whatever is wrong with it is said now

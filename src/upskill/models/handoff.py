@@ -49,7 +49,7 @@ class HandoffModel:
         self.folder = folder
         self.price = price  # of a blind one, whose tokens are estimated
         self.blind = blind
-        self._asked: set[str] = set()  # stems of this process
+        self._own_stems: set[str] = set()  # stems of this process
         self._waiting: dict[str, Request] = {}  # blind ones, which are written at the end
         self._blinded = None if blind else HandoffModel(name, folder, price, blind=True)
 
@@ -58,14 +58,14 @@ class HandoffModel:
 
     async def reply(self, request: Request) -> Reply:
         stem = digest(request)[:12] if self.blind else self._next_stem(request)
-        self._asked.add(stem)
+        self._own_stems.add(stem)
         reply = self._read(stem, request)
         if reply is None and self.blind:
             self._waiting[stem] = request
             raise Paused([str(self.folder / f"{stem}{PROMPT}")])
         if reply is None:
             self._write(stem, request)
-            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._asked)
+            raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._own_stems)
         if self.blind:
             input_tokens = sum(estimate_tokens(message.text) for message in request.messages)
             output_tokens = estimate_tokens(reply.text)
@@ -74,9 +74,9 @@ class HandoffModel:
         return reply
 
     async def close(self) -> None:
-        if self._asked:
+        if self._own_stems:
             for file in self._unanswered():
-                if _stem_of(file) not in self._asked:
+                if _stem_of(file) not in self._own_stems:
                     file.unlink(missing_ok=True)
         for stem in sorted(self._waiting):
             self._write(stem, self._waiting[stem])
@@ -91,7 +91,7 @@ class HandoffModel:
         for file in known:
             if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
                 return _stem_of(file)
-        used = [file for file in known if _stem_of(file) in self._asked or self._answer(_stem_of(file))]
+        used = [file for file in known if _stem_of(file) in self._own_stems or self._answer(_stem_of(file))]
         numbers = [int(head) for file in used if (head := file.name.partition("-")[0]).isdigit()]
         return f"{max(numbers, default=0) + 1:02d}-{key}"
 

@@ -133,14 +133,14 @@ class Capture:
         self.remaining = max_bytes
         self.broken_limit = ""
         self._on_output = on_output
-        self._kept: dict[Stream, bytearray] = {"output": bytearray(), "error": bytearray()}
+        self._captured: dict[Stream, bytearray] = {"output": bytearray(), "error": bytearray()}
 
     def add(self, stream: Stream, data: bytes) -> None:
         if len(data) > self.remaining:
             self.broken_limit = f"wrote more than {format_size(self.max_bytes)} of output"
             data = data[: self.remaining]
         self.remaining -= len(data)
-        self._kept[stream] += data
+        self._captured[stream] += data
         if data and self._on_output is not None:
             self._on_output(stream, data)
 
@@ -149,7 +149,7 @@ class Capture:
             self.add(stream, data)
 
     def text(self, stream: Stream) -> str:
-        return self._kept[stream].decode("utf-8", "replace")
+        return self._captured[stream].decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)

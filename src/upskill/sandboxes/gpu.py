@@ -111,8 +111,8 @@ def find_toolchain() -> Toolchain:
     for nvcc in _candidates():
         if nvcc.is_file():
             root = _root(nvcc)
-            shown = f"{nvcc}".startswith(SEEN_IN_A_SANDBOX) and f"{root}".startswith(SEEN_IN_A_SANDBOX)
-            return Toolchain(str(nvcc), str(root / "include"), () if shown else (root,))
+            is_visible = f"{nvcc}".startswith(SEEN_IN_A_SANDBOX) and f"{root}".startswith(SEEN_IN_A_SANDBOX)
+            return Toolchain(str(nvcc), str(root / "include"), () if is_visible else (root,))
     raise MissingTool(
         "there is no CUDA compiler (nvcc): install the CUDA toolkit for all users, or, without root (330 MB):"
         f" {add_extra('cuda')}"
@@ -139,7 +139,7 @@ def _architectures(nvcc: str) -> tuple[str, ...]:
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return ()
     listed = {line.strip().rstrip("af") for line in listing.splitlines() if line.startswith("sm_")}
-    return tuple(sorted(listed, key=lambda one: (len(one), one)))
+    return tuple(sorted(listed, key=lambda name: (len(name), name)))
 
 
 def _candidates() -> Iterator[Path]:

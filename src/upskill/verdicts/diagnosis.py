@@ -67,9 +67,9 @@ class CaseDiagnosis:
 
 def describe_problem(problem: CaseProblem, cases: Sequence[str], *, has_reference: bool = False, limit: int = 3) -> str:
     singular, plural = _WORDS[problem]
-    words = (singular if len(cases) == 1 else plural).format_map(_ARMS_WITH_REFERENCE if has_reference else _ARMS)
+    predicate = (singular if len(cases) == 1 else plural).format_map(_ARMS_WITH_REFERENCE if has_reference else _ARMS)
     names = ", ".join(cases[:limit]) + (", …" if len(cases) > limit else "")
-    return f"{counted(len(cases), 'case')} {words}: {names}. {_ADVICE[problem]}"
+    return f"{counted(len(cases), 'case')} {predicate}: {names}. {_ADVICE[problem]}"
 
 
 def diagnose(
@@ -77,9 +77,9 @@ def diagnose(
 ) -> tuple[CaseDiagnosis, ...]:
     arms = by_arm(outcomes)
     scores: dict[str, tuple[dict[int, bool], dict[int, bool]]] = {}
-    for place, name in enumerate((baseline, skill)):
+    for index, name in enumerate((baseline, skill)):
         for (case, seed), trial in arms[name].trials.items() if name in arms else ():
-            of_arm = scores.setdefault(case, ({}, {}))[place]
+            of_arm = scores.setdefault(case, ({}, {}))[index]
             if trial.passed is not None:
                 of_arm[seed] = trial.passed
     return tuple(_diagnosis(case, *scores[case]) for case in sorted(scores))
@@ -90,19 +90,19 @@ def _diagnosis(case: str, before: dict[int, bool], after: dict[int, bool]) -> Ca
     runs = min(len(before), len(after))
     if rate is None or rate_with is None:
         return CaseDiagnosis(case, rate, rate_with, 0, ("unscored",))
-    found: list[CaseProblem] = []
+    problems: list[CaseProblem] = []
     if runs >= ENOUGH_RUNS:
         if rate == rate_with == 1:
-            found.append("always passes")
+            problems.append("always passes")
         elif rate == rate_with == 0:
-            found.append("never passes")
+            problems.append("never passes")
         elif rate == 1:
-            found.append("baseline passes")
+            problems.append("baseline passes")
     if _is_hurt(before, after):
-        found.append("hurt")
+        problems.append("hurt")
     if any(min(sum(arm.values()), len(arm) - sum(arm.values())) >= 2 for arm in (before, after)):
-        found.append("flaky")
-    return CaseDiagnosis(case, rate, rate_with, runs, tuple(found))
+        problems.append("flaky")
+    return CaseDiagnosis(case, rate, rate_with, runs, tuple(problems))
 
 
 def _rate(scores: dict[int, bool]) -> float | None:
@@ -112,7 +112,7 @@ def _rate(scores: dict[int, bool]) -> float | None:
 def _is_hurt(before: dict[int, bool], after: dict[int, bool]) -> bool:
     """Whether its pairs were lost so often that chance would do it in one case of twenty: the exact sign test."""
     pairs = [(before[seed], after[seed]) for seed in before.keys() & after.keys()]
-    lost, won = sum(one and not two for one, two in pairs), sum(two and not one for one, two in pairs)
+    lost, won = sum(old and not new for old, new in pairs), sum(new and not old for old, new in pairs)
     if lost <= won:  # chance does it in one of two; the sum below is a long one with many runs
         return False
     return sum(math.comb(lost + won, more) for more in range(lost, lost + won + 1)) / 2 ** (lost + won) <= 0.05

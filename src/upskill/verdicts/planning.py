@@ -35,10 +35,10 @@ class VarianceComponents:
     ) -> VarianceComponents:
         """From a baseline pass rate, the standard deviation of the lift over cases, and the correlation of a pair."""
         skill = min(1.0, max(0.0, baseline + lift))
-        one, two = baseline * (1.0 - baseline), skill * (1.0 - skill)
-        whole = max(0.0, one + two - 2.0 * correlation * math.sqrt(one * two))
-        between = min(between_sd**2, whole)
-        return cls(between, whole - between)
+        of_baseline, of_skill = baseline * (1.0 - baseline), skill * (1.0 - skill)
+        variance = max(0.0, of_baseline + of_skill - 2.0 * correlation * math.sqrt(of_baseline * of_skill))
+        between = min(between_sd**2, variance)
+        return cls(between, variance - between)
 
     @classmethod
     def measured(cls, differences: ArrayLike, cases: ArrayLike) -> VarianceComponents:
@@ -144,9 +144,9 @@ def evidence_needed(
             units, varied, extra = total * each, between + within, 1.0
         if units < 2:
             return True
-        whole = units + 2.0 * extra
-        centre = mean * units / whole
-        error = math.sqrt((((varied + mean**2) * units + 2.0 * extra) / whole - centre**2) / whole)
+        weight = units + 2.0 * extra
+        centre = mean * units / weight
+        error = math.sqrt((((varied + mean**2) * units + 2.0 * extra) / weight - centre**2) / weight)
         critical = t_quantile(0.5 + 0.5 * level, int(units) - 1)
         if anytime is not None:  # the price of a mixture of bets: half a logarithm of what was bet on
             critical = max(critical, math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))

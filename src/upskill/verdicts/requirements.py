@@ -55,12 +55,12 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
     match = re.fullmatch(r"\s*(point:)?\s*([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
     if not match:
         raise UsageError(f"{text!r} is not a requirement", hint)
-    point, quantity, comparison, wanted = bool(match[1]), match[2], match[3].replace("==", "="), match[4]
+    point, quantity, comparison, target = bool(match[1]), match[2], match[3].replace("==", "="), match[4]
     if quantity == "decision" and not shares:
-        plain = re.sub(r"[\s_-]", "", wanted)
+        plain = re.sub(r"[\s_-]", "", target)
         decision: Decision | None = next((name for name in _DECISIONS if name.replace(" ", "") == plain), None)
         if decision is None:
-            raise UsageError(f"{text!r}: no decision is called {wanted!r}", did_you_mean(wanted, _DECISIONS))
+            raise UsageError(f"{text!r}: no decision is called {target!r}", did_you_mean(target, _DECISIONS))
         if comparison not in ("=", "!="):
             raise UsageError(f"{text!r}: a decision is compared with = or !=", _HINT)
         return Requirement(text, quantity, comparison, math.nan, decision, point)
@@ -71,14 +71,14 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
         raise UsageError(f"{text!r}: a measured number is compared with >=, <=, > or <", hint)
     is_ratio = quantity not in (*_SHARES, *shares)
     return Requirement(
-        text, quantity, comparison, _number(text, quantity, wanted, hint, is_ratio=is_ratio), None, point
+        text, quantity, comparison, _number(text, quantity, target, hint, is_ratio=is_ratio), None, point
     )
 
 
-def _number(text: str, quantity: str, wanted: str, hint: str, *, is_ratio: bool) -> float:
-    match = re.fullmatch(r"([+-]?(?:\d+\.?\d*|\.\d+))\s*(x|%)?", wanted)
+def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool) -> float:
+    match = re.fullmatch(r"([+-]?(?:\d+\.?\d*|\.\d+))\s*(x|%)?", target)
     if not match:
-        raise UsageError(f"{text!r}: {wanted!r} is not a number", hint)
+        raise UsageError(f"{text!r}: {target!r} is not a number", hint)
     if is_ratio != (match[2] == "x"):
         kind = "a multiple of the baseline, such as 1.2x" if is_ratio else "a share, such as 0.1 or 10%"
         raise UsageError(f"{text!r}: {quantity} is compared with {kind}", hint)

@@ -288,21 +288,21 @@ def sign_flip_p_value(differences: ArrayLike, cases: ArrayLike) -> float:
     groups = CaseGroups.of(cases)
     sums = groups.sums(values)
     counts = groups.counts.astype(np.int64)
-    whole = np.rint(sums)
+    integers = np.rint(sums)
     common = math.lcm(*(int(n) for n in np.unique(counts))) if len(counts) else 1
-    if np.abs(sums - whole).max(initial=0.0) < 1e-9 and common < 1_000_000:
-        steps = np.abs(whole.astype(np.int64)) * (common // counts)
-        seen = abs(int((whole.astype(np.int64) * (common // counts)).sum()))
+    if np.abs(sums - integers).max(initial=0.0) < 1e-9 and common < 1_000_000:
+        steps = np.abs(integers.astype(np.int64)) * (common // counts)
+        observed = abs(int((integers.astype(np.int64) * (common // counts)).sum()))
         steps = steps[steps > 0]
         if steps.size == 0:
             return 1.0
         steps //= (unit := int(np.gcd.reduce(steps)))
         if int(steps.sum()) * steps.size <= 100_000_000:
-            return _exact_flips(np.sort(steps), seen // unit)
+            return _exact_flips(np.sort(steps), observed // unit)
     return _random_flips(np.sort(sums / groups.counts))
 
 
-def _exact_flips(steps: NDArray[np.int64], seen: int) -> float:
+def _exact_flips(steps: NDArray[np.int64], observed: int) -> float:
     """The share of all sign patterns whose sum is at least as far from zero as the one seen."""
     reach = int(steps.sum())
     chance = np.zeros(2 * reach + 1)
@@ -312,20 +312,20 @@ def _exact_flips(steps: NDArray[np.int64], seen: int) -> float:
         moved[step:] += 0.5 * chance[:-step]
         moved[:-step] += 0.5 * chance[step:]
         chance = moved
-    inner = chance[reach - seen + 1 : reach + seen]
+    inner = chance[reach - observed + 1 : reach + observed]
     # Added from the outside in, so that a tiny p is not lost beside a large one.
-    tails = chance[: reach - seen + 1].sum() + chance[reach + seen :].sum()
+    tails = chance[: reach - observed + 1].sum() + chance[reach + observed :].sum()
     return float(min(1.0, tails)) if inner.size else 1.0
 
 
 def _random_flips(means: Floats) -> float:
     flips = max(2_000, min(100_000, 20_000_000 // means.size))
     rng = np.random.default_rng((SEED, means.size))
-    seen = abs(float(means.sum())) * (1.0 - 1e-12)
+    observed = abs(float(means.sum())) * (1.0 - 1e-12)
     beyond = 0
     for start in range(0, flips, 1_000):
         signs = rng.integers(0, 2, size=(min(1_000, flips - start), means.size)) * 2.0 - 1.0
-        beyond += int((np.abs(signs @ means) >= seen).sum())
+        beyond += int((np.abs(signs @ means) >= observed).sum())
     return (1 + beyond) / (1 + flips)
 
 
@@ -486,7 +486,7 @@ class Sequential:
     def __init__(self, scope: Scope = "cases") -> None:
         self.scope: Scope = scope
         self.rounds = 0
-        self._seen: dict[str, tuple[float, int]] = {}
+        self._case_sums: dict[str, tuple[float, int]] = {}
         self.looks: list[tuple[Floats, Floats]] = []  # the values of x at each look and how often each occurs
         self._pairs: dict[float, int] = {}
 
@@ -495,11 +495,11 @@ class Sequential:
             of_case: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
             if any(not -1.0 <= value <= 1.0 for value in of_case):
                 raise ValueError(f"case {case}: a difference lies between -1 and 1")
-            if self.rounds and case not in self._seen and self.scope == "cases":
+            if self.rounds and case not in self._case_sums and self.scope == "cases":
                 continue  # a latecomer would break the reversal in time that makes looking legal
-            total, count = self._seen.get(case, (0.0, 0))
+            total, count = self._case_sums.get(case, (0.0, 0))
             if of_case:
-                self._seen[case] = total + math.fsum(of_case), count + len(of_case)
+                self._case_sums[case] = total + math.fsum(of_case), count + len(of_case)
             for value in of_case:
                 self._pairs[value] = self._pairs.get(value, 0) + 1
         if self.scope == "suite":
@@ -507,10 +507,10 @@ class Sequential:
             counts = np.array([self._pairs[value] for value in support], dtype=np.float64)
             values = np.array(support, dtype=np.float64)
         else:
-            means = [round(total / count, 12) for total, count in self._seen.values()]
+            means = [round(total / count, 12) for total, count in self._case_sums.values()]
             values, tally = np.unique(np.array(means, dtype=np.float64), return_counts=True)
             counts = tally.astype(np.float64)
-        if self._seen:
+        if self._case_sums:
             self.rounds += 1
             self.looks.append((values, counts))
 

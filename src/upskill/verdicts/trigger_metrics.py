@@ -180,10 +180,10 @@ def _accuracy(
         return recall
     if recall is None:
         return Estimate(1 - false_triggers.value, 1 - false_triggers.high, 1 - false_triggers.low, LEVEL)
-    one, two = positives / (positives + negatives), negatives / (positives + negatives)
-    value = one * recall.value + two * (1.0 - false_triggers.value)
-    below = math.hypot(one * (recall.value - recall.low), two * (false_triggers.high - false_triggers.value))
-    above = math.hypot(one * (recall.high - recall.value), two * (false_triggers.value - false_triggers.low))
+    p_share, n_share = positives / (positives + negatives), negatives / (positives + negatives)
+    value = p_share * recall.value + n_share * (1.0 - false_triggers.value)
+    below = math.hypot(p_share * (recall.value - recall.low), n_share * (false_triggers.high - false_triggers.value))
+    above = math.hypot(p_share * (recall.high - recall.value), n_share * (false_triggers.value - false_triggers.low))
     return Estimate(value, max(0.0, value - below), min(1.0, value + above), LEVEL)
 
 

@@ -115,9 +115,9 @@ class Driver:
         attributes = (_Attribute * max(1, len(options)))(*options)
         stream = c_void_p(self.queue)
         config = _Config((c_uint * 6)(*grid, *block), shared, stream, attributes, len(options))
-        function, kept = self._function(name), (raw, attributes)
+        function, keep_alive = self._function(name), (raw, attributes)
 
-        def launch(_: object = kept) -> None:
+        def launch(_: object = keep_alive) -> None:
             self.ask("cuLaunchKernelEx", byref(config), function, pointers, None)
 
         return launch
@@ -141,8 +141,8 @@ class Device(Driver):
         self.xp: Any = torch
         if not torch.cuda.is_available():
             raise Missing("PyTorch sees no CUDA GPU; look at nvidia-smi, and install a PyTorch built for CUDA")
-        self.place = torch.device("cuda", torch.cuda.current_device())
-        torch.zeros(1, device=self.place)  # makes the context that the driver calls below use
+        self.torch_device = torch.device("cuda", torch.cuda.current_device())
+        torch.zeros(1, device=self.torch_device)  # makes the context that the driver calls below use
         self._stream: Any = torch.cuda.Stream()
         torch.cuda.set_stream(self._stream)
         super().__init__(self._stream.cuda_stream)
@@ -151,19 +151,14 @@ class Device(Driver):
 
     @property
     def name(self) -> str:
-        return str(self.xp.cuda.get_device_name(self.place))
+        return str(self.xp.cuda.get_device_name(self.torch_device))
 
     def check_runs(self, arch: str) -> None:
         """Whether code for this architecture runs on it; Missing says why it does not."""
-        major, minor = self.xp.cuda.get_device_capability(self.place)
-        wanted = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
+        major, minor = self.xp.cuda.get_device_capability(self.torch_device)
+        match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
         here = f"{self.name} has compute capability {major}.{minor}"
-        if (
-            wanted is None
-            or int(wanted[1]) != major
-            or int(wanted[2]) > minor
-            or (wanted[3] and int(wanted[2]) != minor)
-        ):
+        if match is None or int(match[1]) != major or int(match[2]) > minor or (match[3] and int(match[2]) != minor):
             raise Missing(f"the kernel is for {arch}, and {here}; run it on such a GPU, or name another arch")
 
     def dtype(self, name: str) -> Any:
@@ -176,7 +171,7 @@ class Device(Driver):
         return int(self.xp.empty(0, dtype=dtype).element_size())
 
     def generator(self, seed: int) -> Any:
-        return self.xp.Generator(self.place).manual_seed(seed)
+        return self.xp.Generator(self.torch_device).manual_seed(seed)
 
     def is_array(self, value: object) -> bool:
         return isinstance(value, self.xp.Tensor)
@@ -187,7 +182,7 @@ class Device(Driver):
     def pattern(self, size: int, seed: int) -> Any:
         """Bytes that nobody can foresee, the same for the same seed."""
         generator = self.generator(seed)
-        return self.xp.randint(0, 256, (size,), generator=generator, dtype=self.xp.uint8, device=self.place)
+        return self.xp.randint(0, 256, (size,), generator=generator, dtype=self.xp.uint8, device=self.torch_device)
 
     def address(self, buffer: Any) -> int:
         return int(buffer.data_ptr())
@@ -212,7 +207,7 @@ class Device(Driver):
         """As many bytes as this writes into the memory that it is given."""
         staged = self._staged(size)
         fill(memoryview(staged.numpy()))
-        return staged.to(self.place)
+        return staged.to(self.torch_device)
 
     def _staged(self, size: int) -> Any:
         if self._staging is None or self._staging.numel() < size:  # page-locked memory is ten times as fast to copy
@@ -233,7 +228,7 @@ class Device(Driver):
     def seconds(self, work: Callable[[], object]) -> float:
         """How long the GPU takes for this, by events, with nothing of it in the L2 cache."""
         if self._flush is None:
-            self._flush = self.xp.empty(FLUSH_BYTES, dtype=self.xp.uint8, device=self.place)
+            self._flush = self.xp.empty(FLUSH_BYTES, dtype=self.xp.uint8, device=self.torch_device)
         began, ended = (self.xp.cuda.Event(enable_timing=True) for _ in range(2))
         self.driver.cuCtxResetPersistingL2Cache()  # lines that a launch before had asked to be kept
         self._flush.zero_()
@@ -246,7 +241,7 @@ class Device(Driver):
 
     def copy_bandwidth(self) -> float:
         """Bytes per second that a large copy reads and writes."""
-        source = self.xp.empty(COPY_BYTES, dtype=self.xp.uint8, device=self.place).fill_(1)
+        source = self.xp.empty(COPY_BYTES, dtype=self.xp.uint8, device=self.torch_device).fill_(1)
         target = self.xp.empty_like(source)
         times = sorted(self.seconds(lambda: target.copy_(source)) for _ in range(7))
         return 2 * COPY_BYTES / times[len(times) // 2]

@@ -146,12 +146,12 @@ def _read_printed(file: IO[bytes]) -> str:
 
 
 def environment(kind: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+    inherited = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    outside = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "upskill" / "torchinductor")} | kept
+    outside = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "upskill" / "torchinductor")} | inherited
     folders = INSIDE if kind == "bubblewrap" else outside
     # No pool of processes to compile one small function, and no GPU taken by a look at how many there are.
-    return kept | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    return inherited | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def _python_folders() -> list[Path]:

@@ -144,9 +144,9 @@ class GpuRun:
         watched.say({"plans": await record(self.evidence, self.build, self.header, calls)})
         answer = await watched.receive(4 * self.spec.seconds)
         await watched.end(START_SECONDS)
-        seen = SEEN.search(watched.printed())
-        if seen or "failed" in answer:
-            raise _Failed(f"under compute-sanitizer: {seen[1].strip() if seen else answer['failed']}")
+        match = SEEN.search(watched.printed())
+        if match or "failed" in answer:
+            raise _Failed(f"under compute-sanitizer: {match[1].strip() if match else answer['failed']}")
 
 
 @contextmanager
@@ -268,8 +268,8 @@ def _recorder_input(
     for kernel in build.kernels:
         sizes = " ".join(map(str, (kernel.registers, kernel.shared, len(kernel.parameters), *kernel.parameters)))
         yield f"K {kernel.name} {sizes}\n"
-    for words in calls:
-        yield "C " + " ".join(f"{word:x}" for word in (*words, STREAM)) + "\n"
+    for call in calls:
+        yield "C " + " ".join(f"{word:x}" for word in (*call, STREAM)) + "\n"
 
 
 def read_plans(output: str, build: Build, count: int, ended: str) -> list[LaunchPlan]:
@@ -313,8 +313,8 @@ def _read_step(fields: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
     arguments = [bytes.fromhex(word) for word in values[13:]]
     if tuple(map(len, arguments)) != sizes[values[0]]:
         raise ValueError(values[0])
-    words = [argument.hex() for argument in arguments]
-    return ["launch", values[0], grid, block, int(values[7]), int(values[9]), cluster, words]
+    hex_arguments = [argument.hex() for argument in arguments]
+    return ["launch", values[0], grid, block, int(values[7]), int(values[9]), cluster, hex_arguments]
 
 
 def _expect_stream(word: str) -> None:

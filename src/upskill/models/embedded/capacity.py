@@ -60,12 +60,12 @@ def available_memory() -> int:
     """Bytes that are free or can be freed at once."""
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # a guess
     with suppress(OSError, ValueError):
-        words = _read_words("/proc/meminfo")
-        free = int(words[words.index("MemAvailable:") + 1]) << 10
+        fields = _read_words("/proc/meminfo")
+        free = int(fields[fields.index("MemAvailable:") + 1]) << 10
     with suppress(OSError, ValueError):  # no container, or "max"
         limit, used = (int(_read_words(f"/sys/fs/cgroup/memory.{name}")[0]) for name in ("max", "current"))
-        words = _read_words("/sys/fs/cgroup/memory.stat")
-        cached = int(words[words.index("file") + 1])  # can be freed at once
+        fields = _read_words("/sys/fs/cgroup/memory.stat")
+        cached = int(fields[fields.index("file") + 1])  # can be freed at once
         free = min(free, max(0, limit - used + cached))
     return free
 

@@ -116,10 +116,10 @@ def estimate(
             sums.add(0, address, times, input_size, answer, student_share)
             sums.add(1, address, times, input_size, plan.output_limit(trial), student_share)
         if plan.judge:
-            asked = times * sum(named.check.asks for named in case.checks)
-            sums.calls += asked
+            judge_calls = times * sum(named.check.asks for named in case.checks)
+            sums.calls += judge_calls
             for end, reply in enumerate(JUDGE_REPLY):
-                sums.add(end, plan.judge, asked, input_size + JUDGE_PROMPT + answer, reply)
+                sums.add(end, plan.judge, judge_calls, input_size + JUDGE_PROMPT + answer, reply)
     return sums.estimate(acts=plan.acts)
 
 

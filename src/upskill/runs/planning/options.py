@@ -73,9 +73,9 @@ class CommonOptions:
         if self.keeps_runs:
             return open_store(self.store_location)
         store = open_store(None)
-        if skill and (kept := find_store(self.store_location)):
-            with kept:
-                for look in kept.looks(skill):
+        if skill and (existing := find_store(self.store_location)):
+            with existing:
+                for look in existing.looks(skill):
                     store.add_look(look)
         return store
 

@@ -342,7 +342,7 @@ def make_plan(
             "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
             " with --test-writer MODEL.",
         )
-    addresses = tuple(dict.fromkeys(_address(one, keys, options.base_url) for one in models))
+    addresses = tuple(dict.fromkeys(_address(model, keys, options.base_url) for model in models))
     if not addresses:
         raise UsageError("no model was given", "For example -m local.")
     if not options.baseline and (options.controls or options.reference_skill):

@@ -61,8 +61,8 @@ def sample_sizes(
     """From each model's latest stored run of the skill, or from assumptions."""
     for address in plan.models:
         outcomes = _latest_outcomes(store, plan.skill.name, address.name) if store else []
-        one = replace(plan, models=(address,))
-        one_round = estimate(one, one.trials(), prices)
+        model_plan = replace(plan, models=(address,))
+        one_round = estimate(model_plan, model_plan.trials(), prices)
         yield _sizes(address, target, outcomes, concurrency, (one_round, len(plan.suite.cases)))
 
 
@@ -124,10 +124,10 @@ def _sizes(
 
 def _differences(outcomes: Sequence[Outcome]) -> tuple[list[float], list[str]]:
     scored = [outcome for outcome in outcomes if outcome.passed is not None]
-    before = {(one.case, one.seed): bool(one.passed) for one in scored if one.arm == "baseline"}
+    before = {(outcome.case, outcome.seed): bool(outcome.passed) for outcome in scored if outcome.arm == "baseline"}
     pairs = [
-        (float(bool(one.passed)) - float(before[one.case, one.seed]), one.case)
-        for one in scored
-        if one.arm == "skill" and (one.case, one.seed) in before
+        (float(bool(outcome.passed)) - float(before[outcome.case, outcome.seed]), outcome.case)
+        for outcome in scored
+        if outcome.arm == "skill" and (outcome.case, outcome.seed) in before
     ]
     return [difference for difference, _ in pairs], [case for _, case in pairs]

@@ -125,7 +125,7 @@ def _differences(comparison: Comparison) -> Iterator[str]:
     before, after = comparison.before, comparison.after
     if before.run.skill != after.run.skill:
         yield f"the skill's name ({before.run.skill} → {after.run.skill})"
-    addresses = [next(one for one in side.run.plan.models if one.name == side.model) for side in (before, after)]
+    addresses = [next(model for model in side.run.plan.models if model.name == side.model) for side in (before, after)]
     if before.model != after.model:
         yield f"the model ({before.model} → {after.model})"
     elif addresses[0] != addresses[1]:

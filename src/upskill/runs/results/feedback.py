@@ -196,12 +196,12 @@ def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -
         if remark.run and remark.run != run.id:
             imported.other_run += 1
             continue
-        meant = replace(remark, model=remark.model or model)
-        trial = trial_of(meant, run)
+        resolved = replace(remark, model=remark.model or model)
+        trial = trial_of(resolved, run)
         if remark.takes_back and trial not in known:
             continue
         if trial is None or store.result(run, trial) is None:
-            is_open = not meant.model and trial_of(replace(meant, model=run.models[0]), run) is not None
+            is_open = not resolved.model and trial_of(replace(resolved, model=run.models[0]), run) is not None
             (imported.no_model if is_open else imported.unknown).append(remark.name or remark.case)
             continue
         review = Review(trial, remark.verdict, remark.note, remark.created if _time(remark.created) else timestamp())
@@ -252,14 +252,16 @@ class PeopleAgreement:
         marks = ", ".join(f"{count} {name or 'with a note alone'}" for name, count in self.marks.items())
         lines = [f"People marked {counted(sum(self.marks.values()), 'answer')}: {marks}."]
         if self.outcome.ratings:
-            lines.append(f"The outcome agrees with them {_words(self.outcome)}.")
+            lines.append(f"The outcome agrees with them {_describe(self.outcome)}.")
             lines += [
-                f"{name} alone agrees {_words(one)}." for name, one in self.checks.items() if len(self.checks) > 1
+                f"{name} alone agrees {_describe(agreement)}."
+                for name, agreement in self.checks.items()
+                if len(self.checks) > 1
             ]
         return lines
 
 
-def _words(agreement: Agreement) -> str:
+def _describe(agreement: Agreement) -> str:
     times = f"{agreement.agreed} of {agreement.ratings} times"
     if agreement.ratings == 1:
         return f"{times}; one rating is too few for a kappa"

@@ -86,7 +86,7 @@ def known_looks(store: Store, run: Run, *, carried_out: bool) -> list[Look]:
     registered = (run.plan.registered or "") if carried_out else ""
     if not registered:
         return known
-    plans = {one.id: one.plan.registered or "" for one in store.runs(run.skill) if one.id != run.id}
+    plans = {other.id: other.plan.registered or "" for other in store.runs(run.skill) if other.id != run.id}
     return [look for look in known if look.asked <= registered or "" < plans.get(look.run, "") <= registered]
 
 
@@ -95,7 +95,7 @@ def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
     name, created = run.plan.replay_of or ("", "")
     if look.run != name or look.suite_fingerprint != run.plan.suite.fingerprint:
         return False
-    recorded = next((one for one in store.runs(run.skill) if one.id == name), None)
+    recorded = next((other for other in store.runs(run.skill) if other.id == name), None)
     return recorded is None or recorded.created == created
 
 

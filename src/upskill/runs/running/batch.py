@@ -84,7 +84,7 @@ class BatchExecutor(Executor):
             trial: _PendingRequest(plan.addresses[trial.model], chat_request(task_of(plan, trial)))
             for trial in job.trials
         }
-        keys = {trial: request_key(one.address, one.request) for trial, one in requests.items()}
+        keys = {trial: request_key(pending.address, pending.request) for trial, pending in requests.items()}
         fresh = self.models.cache == "refresh"
         missing = {key: requests[trial] for trial, key in keys.items() if fresh or self.store.reply(key) is None}
         self._errors.clear()
@@ -107,21 +107,21 @@ class BatchExecutor(Executor):
         """Submit and wait until each request has a reply or an error; again where a server complained."""
         async with AsyncExitStack() as stack:
             apis: dict[Address, Batches] = {}
-            for one in missing.values():
-                if one.address not in apis:
-                    model = await open_model(one.address, self.models.context)
+            for pending in missing.values():
+                if pending.address not in apis:
+                    model = await open_model(pending.address, self.models.context)
                     stack.push_async_callback(model.close)
                     assert isinstance(model, HttpModel)
-                    model.unsupported_params |= self._unsupported_params.get(one.address, frozenset())
-                    apis[one.address] = BATCHES.load(one.address.provider)(model)
+                    model.unsupported_params |= self._unsupported_params.get(pending.address, frozenset())
+                    apis[pending.address] = BATCHES.load(pending.address.provider)(model)
             unanswered = dict(missing)
             while unanswered:
                 for address, api in apis.items():
-                    mine = {key: one for key, one in unanswered.items() if one.address == address}
+                    mine = {key: pending for key, pending in unanswered.items() if pending.address == address}
                     await self._resume_batches(api, mine)
                 within = self._within_ceilings(unanswered)
                 for address, api in apis.items():
-                    mine = {key: one for key, one in within.items() if one.address == address}
+                    mine = {key: pending for key, pending in within.items() if pending.address == address}
                     await self._submit(api, mine, run)
                 unanswered = await self._wait()
             self._unsupported_params |= {address: api.model.unsupported_params for address, api in apis.items()}
@@ -165,30 +165,30 @@ class BatchExecutor(Executor):
         pending = {key for waiting in self.pending for key in waiting.requests}
         ledger = self.models.ledger or Ledger()
 
-        def worst_case(one: _PendingRequest) -> Usage:
-            price = price_for(one.address, self.models.context.prices)
-            return _at_half_price(worst_case_usage(one.request, price))
+        def worst_case(request: _PendingRequest) -> Usage:
+            price = price_for(request.address, self.models.context.prices)
+            return _at_half_price(worst_case_usage(request.request, price))
 
-        reserved = sum((worst_case(one) for each in self.pending for one in each.requests.values()), NO_USAGE)
+        reserved = sum((worst_case(request) for each in self.pending for request in each.requests.values()), NO_USAGE)
         within: dict[str, _PendingRequest] = {}
         reached = ""
-        for key, one in requests.items():
+        for key, request in requests.items():
             if key in pending or key in self._errors:
                 continue
-            after = reserved + worst_case(one)
+            after = reserved + worst_case(request)
             reached = reached or _ceiling_reached(ledger, len(within) + 1, after)
             if reached:
                 self._errors[key] = CeilingReached(reached)
             else:
-                within[key], reserved = one, after
+                within[key], reserved = request, after
         return within
 
     async def _submit(self, api: Batches, requests: dict[str, _PendingRequest], run: str) -> None:
         unsupported_params = api.model.unsupported_params
         name = api.model.address.name
         written = (
-            (key, api.encode_request(key, api.model.build_body(one.request, unsupported_params)))
-            for key, one in requests.items()
+            (key, api.encode_request(key, api.model.build_body(pending.request, unsupported_params)))
+            for key, pending in requests.items()
         )
         for chunk in api.chunks(written):
             mine = {key: requests[key] for key in chunk}
@@ -249,17 +249,17 @@ class BatchExecutor(Executor):
         replies: dict[str, Reply] = {}
         async with aclosing(waiting.api.results(progress)) as lines:
             async for line in lines:
-                one = waiting.requests.get(line.key)
-                if one is None:
+                pending = waiting.requests.get(line.key)
+                if pending is None:
                     continue
                 try:
-                    replies[line.key] = _read_reply(waiting.api, line, one.request)
+                    replies[line.key] = _read_reply(waiting.api, line, pending.request)
                 except ModelError as error:
                     errors[line.key] = error
                     if line.response and waiting.api.model.learn_from(
-                        line.response, one.request, waiting.unsupported_params
+                        line.response, pending.request, waiting.unsupported_params
                     ):
-                        again[line.key] = one
+                        again[line.key] = pending
                 if len(replies) >= REPLIES_PER_COMMIT:
                     await self._store_replies(waiting, replies)
         await self._store_replies(waiting, replies)

@@ -74,8 +74,8 @@ async def evaluate(
 
     Whatever is missing (a key, weights, a check's tool) is reported before the first call, so it costs nothing.
     """
-    with nullcontext(store) if store else open_store(None) as kept:
-        return await _Run(plan, kept, models or Models(), options or RunOptions(), events or Events()).evaluate()
+    with nullcontext(store) if store else open_store(None) as run_store:
+        return await _Run(plan, run_store, models or Models(), options or RunOptions(), events or Events()).evaluate()
 
 
 class _Run:
@@ -161,8 +161,8 @@ class _Run:
         for verdict in evaluation.verdicts if self.options.keep_look and "baseline" in self.plan.arms else ():
             if verdict.pairs:  # without one there is no lift to be looked at
                 look = look_at(self.store, evaluation, verdict.model)
-                seen = {"pairs": verdict.pairs, "decision": verdict.decision, "verdict": verdict.to_dict()}
-                self.store.add_look(replace(look, **seen))
+                changes = {"pairs": verdict.pairs, "decision": verdict.decision, "verdict": verdict.to_dict()}
+                self.store.add_look(replace(look, **changes))
         return evaluation
 
     def _analysis(self, warnings: list[str], registration: Registration | None) -> Analysis:
@@ -282,7 +282,7 @@ def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, An
             since = usage - Usage(tokens, cost_usd=cost)
             ledger.spent[role] = ledger.spent.get(role, NO_USAGE) + since
         return dict(note)
-    return {"calls": calls, "spent": {role: [one.total_tokens, one.cost_usd] for role, one in spent.items()}}
+    return {"calls": calls, "spent": {role: [usage.total_tokens, usage.cost_usd] for role, usage in spent.items()}}
 
 
 async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:

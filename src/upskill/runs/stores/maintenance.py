@@ -260,12 +260,12 @@ def choose_runs(
 ) -> list[Run]:
     """Those older than this and not among the latest so many of their skill."""
     latest = datetime.now(UTC) - (older_than or timedelta())
-    seen: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
     chosen: list[Run] = []
     for run in store.runs(skill, newest_first=True):
-        seen[run.skill] += 1
+        counts[run.skill] += 1
         is_old = older_than is None or datetime.fromisoformat(run.created) < latest
-        if is_old and (keep is None or seen[run.skill] > keep):
+        if is_old and (keep is None or counts[run.skill] > keep):
             chosen.append(run)
     return chosen[::-1]
 
@@ -300,7 +300,7 @@ def unused_replies(store: Store, without: Iterable[Run] = ()) -> Iterator[str]:
         if run in gone:
             continue
         detail: dict[str, Any] = json.loads(text)
-        used.update(asked[0] for asked in detail.get("asked", ()))
+        used.update(request[0] for request in detail.get("asked", ()))
         if "asked" not in detail:
             unknown_models.add(model)
     for key, model in store.database.stream("SELECT key, model FROM replies WHERE role IS NULL"):

@@ -355,14 +355,14 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
     if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
         raise UsageError(f"{schema!r} cannot be the name of a schema", "Give letters, digits and underscores.")
     others = urlencode([pair for pair in pairs if pair[0] != "schema"])
-    shown = without_password(url)
+    safe_url = without_password(url)
     try:
-        if shown.endswith("…"):  # or a part of the password would be taken for the host
+        if safe_url.endswith("…"):  # or a part of the password would be taken for the host
             raise psycopg.ProgrammingError
         parameters = conninfo.conninfo_to_dict(f"{address}?{others}" if others else address)
     except psycopg.Error:  # whose words may quote the password
         raise UsageError(
-            f"{shown}: is not the URL of a PostgreSQL database",
+            f"{safe_url}: is not the URL of a PostgreSQL database",
             "It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in a password, @ / : ? # are %40 %2F %3A %3F %23.",
         ) from None
     usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
@@ -375,7 +375,7 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
 def _is_passing(error: psycopg.Error, *, opening: bool = False) -> bool:
     if isinstance(error, _PASSING):
         return True
-    is_starting = any(words in str(error) for words in _SOON)
+    is_starting = any(phrase in str(error) for phrase in _SOON)
     is_lost = error.sqlstate is None or error.sqlstate.startswith("08")  # the server said nothing at all
     return is_starting or (not opening and isinstance(error, psycopg.OperationalError) and is_lost)
 

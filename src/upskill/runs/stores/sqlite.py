@@ -75,7 +75,7 @@ class SqliteDatabase(Database):
         try:
             return self._connect()
         except sqlite3.OperationalError as error:
-            is_read_only = any(words in str(error) for words in ("readonly", "unable to open", "read-only"))
+            is_read_only = any(phrase in str(error) for phrase in ("readonly", "unable to open", "read-only"))
             if not may_be_read_only or not is_read_only:
                 raise
         # With the log that a writer left beside it, SQLite can read it as it is; without one, as a file that stays so.

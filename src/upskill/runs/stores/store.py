@@ -251,7 +251,7 @@ class Store:
         """Whole results, ordered by case, model, seed and arm; `failed`: only those that failed or errored."""
         # Keys come from an index, which has them in this order, and rows are fetched as they are needed.
         filters = {"run = ?": run.number, "case_id = ?": case, "model = ?": model, "arm = ?": arm}
-        conditions = {words: value for words, value in filters.items() if value is not None}
+        conditions = {condition: value for condition, value in filters.items() if value is not None}
         where = " AND ".join([*conditions, *(["passed IS NOT TRUE"] if failed else [])])
         limit, values = ("LIMIT ? OFFSET ?", (page.limit, page.offset)) if page else ("", ())
         keys = self.database.stream(

@@ -310,7 +310,7 @@ def sqlite_indexes() -> Iterator[str]:
 
 def sqlite_triggers() -> Iterator[str]:
     def change(row: str, sign: str) -> str:
-        sums = ", ".join(f"{column} = {column} {sign} ({words.format(row=row)})" for column, words in COUNTED.items())
+        sums = ", ".join(f"{column} = {column} {sign} ({term.format(row=row)})" for column, term in COUNTED.items())
         return f"UPDATE progress SET {sums} WHERE run = {row}.run AND model = {row}.model AND arm = {row}.arm;"  # noqa: S608
 
     def trigger(name: str, event: str, table: str, run: str, work: str = "", condition: str = "") -> str:
@@ -398,7 +398,7 @@ def _postgres_counting() -> Iterator[str]:
     changes = ", ".join(f"{name} = known.{name} + excluded.{name}" for name in COUNTED)
 
     def add(rows: str, sign: str) -> str:
-        counts = ", ".join(f"{sign} sum({words.format(row='changed')})" for words in COUNTED.values())
+        counts = ", ".join(f"{sign} sum({term.format(row='changed')})" for term in COUNTED.values())
         return f"""
             INSERT INTO progress_of_writers AS known (run, model, arm, writer, {names})
             SELECT run, model, arm, pg_backend_pid(), {counts} FROM {rows} AS changed

@@ -83,12 +83,12 @@ class Ray(Executor):
         assert cluster is not None
         queue = ChunkQueue(job, self.concurrency, models.ledger or Ledger(), one_at_a_time=self.resources.are_stated)
         shared = Shared(job.plan, session.run, job.context, session.store, models.cache)
-        tasks, shown = _Tasks(cluster, queue, shared, session), set[str]()
+        tasks, shown_lines = _Tasks(cluster, queue, shared, session), set[str]()
         try:
             async for done in tasks.run():
                 for line in done.messages:
-                    if line not in shown:
-                        shown.add(line)
+                    if line not in shown_lines:
+                        shown_lines.add(line)
                         models.context.tell(line)
                 models.hits_elsewhere += done.hits
                 if done.error:
