@@ -20,56 +20,56 @@ ALPHA = 0.05
 MAX_NAMED = 5  # cases of one kind
 
 
-def render(found: Comparison) -> Iterator[RenderableType]:
+def render(comparison: Comparison) -> Iterator[RenderableType]:
     sides = Table.grid(padding=(0, 2, 0, 0))
     sides.add_column(no_wrap=True)
     sides.add_column(overflow="fold")
     sides.add_column(justify="right", no_wrap=True)
-    for name, side in (("before", found.before), ("after", found.after)):
-        passed, scored = (sum(getattr(case, name)[place] for case in found.cases) for place in (0, 1))
+    for name, side in (("before", comparison.before), ("after", comparison.after)):
+        passed, scored = (sum(getattr(case, name)[index] for case in comparison.cases) for index in (0, 1))
         where = f"{side.run.id} · {side.model} · {side.arm}"
         sides.add_row(Text(name, style="bold"), Text(where), Text(f"{passed} of {scored} passed"))
     yield sides
     yield Text("")
-    yield from (indented(Text(line)) for line in describe(found))
+    yield from (indented(Text(line)) for line in describe(comparison))
     yield Text("")
 
 
-def describe(found: Comparison) -> Iterator[str]:
-    if found.differences:
-        also = "The skill is the same; " if found.same_skill else "Besides the skill, "
-        yield f"{also}this differs: {'; '.join(found.differences)}."
-    elif found.same_skill:
+def describe(comparison: Comparison) -> Iterator[str]:
+    if comparison.differences:
+        also = "The skill is the same; " if comparison.same_skill else "Besides the skill, "
+        yield f"{also}this differs: {'; '.join(comparison.differences)}."
+    elif comparison.same_skill:
         yield "The skill is the same and so is everything else that is stored: what changed, changed by chance."
     else:
         yield "Nothing but the skill differs."
-    better, worse, stayed = (found.changed(change) for change in ("better", "worse", "same"))
+    better, worse, stayed = (comparison.changed(change) for change in ("better", "worse", "same"))
     always = sum(case.after[0] == case.after[1] for case in stayed)
     never = sum(case.after[0] == 0 for case in stayed)
     detail = f" ({always} passed and {never} failed in both)" if stayed else ""
     yield f"{len(better)} got better, {len(worse)} got worse, {len(stayed)} stayed{detail}."
-    if found.p_value is not None and better + worse:
-        chance = "this may well be chance" if found.p_value > ALPHA else "chance alone seldom does this"
+    if comparison.p_value is not None and better + worse:
+        chance = "this may well be chance" if comparison.p_value > ALPHA else "chance alone seldom does this"
         cases = counted(len(better + worse), "case")
-        yield f"Exact test on the {cases} that changed: p = {found.p_value:.2g}; {chance}."
-    elif found.no_test:
-        yield f"No test: {found.no_test}."
+        yield f"Exact test on the {cases} that changed: p = {comparison.p_value:.2g}; {chance}."
+    elif comparison.no_test:
+        yield f"No test: {comparison.no_test}."
     for ids, what in (
-        (found.edited, "edited, and not compared"),
-        (found.only_before, "only in the run before"),
-        (found.only_after, "only in the run after"),
-        (found.unscored, "without a score in one of the runs"),
+        (comparison.edited, "edited, and not compared"),
+        (comparison.only_before, "only in the run before"),
+        (comparison.only_after, "only in the run after"),
+        (comparison.unscored, "without a score in one of the runs"),
     ):
         if ids:
             yield f"{counted(len(ids), 'case')} {what}: {_names(ids)}."
 
 
-def summarize(found: Comparison) -> str:
+def summarize(comparison: Comparison) -> str:
     changes: list[str] = []
     for change in ("better", "worse"):
-        ids = [case.id for case in found.changed(change)]
+        ids = [case.id for case in comparison.changed(change)]
         changes.append(f"{len(ids)} got {change}" + (f" ({_names(ids)})" if ids else ""))
-    return f"{', '.join(changes)}, {len(found.changed('same'))} stayed."
+    return f"{', '.join(changes)}, {len(comparison.changed('same'))} stayed."
 
 
 def _names(ids: list[str]) -> str:
@@ -77,12 +77,12 @@ def _names(ids: list[str]) -> str:
     return ", ".join(ids[:MAX_NAMED]) + more
 
 
-def render_case(store: Store, found: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
+def render_case(store: Store, comparison: Comparison, case: ComparedCase) -> Iterator[RenderableType]:
     color = "green" if case.change == "better" else "red"
     shares = f"{_share(case.before)} → {_share(case.after)}"
     yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [{color}]{case.change}[/{color}]  [dim]{shares}[/dim]")
-    yield indented(Text(found.after.run.plan.suite.by_id[case.id].prompt.strip()))
-    answers = shown_answers(store, found, case)
+    yield indented(Text(comparison.after.run.plan.suite.by_id[case.id].prompt.strip()))
+    answers = shown_answers(store, comparison, case)
     panels = [trials.panel(result, title=name) for result, name in zip(answers, ("before", "after"), strict=True)]
     yield from trials.side_by_side(panels, answers)
     yield Text("")
@@ -93,10 +93,10 @@ def _share(scores: tuple[int, int]) -> str:
     return ("passed" if passed else "failed") if scored == 1 else f"{passed} of {scored} passed"
 
 
-def shown_answers(store: Store, found: Comparison, case: ComparedCase) -> tuple[Result, Result]:
+def shown_answers(store: Store, sides: Comparison, case: ComparedCase) -> tuple[Result, Result]:
     """A failed trial of the worse side and a passed one of the other, to show the change."""
     better = case.change == "better"
-    return _answer(store, found.before, case.id, passed=not better), _answer(store, found.after, case.id, passed=better)
+    return _answer(store, sides.before, case.id, passed=not better), _answer(store, sides.after, case.id, passed=better)
 
 
 def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
@@ -108,27 +108,27 @@ def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
     return result
 
 
-def to_json(found: Comparison, store: Store) -> dict[str, Any]:
+def to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
     return {
         **{
             name: {"run": side.run.id, "model": side.model, "arm": side.arm}
-            for name, side in (("before", found.before), ("after", found.after))
+            for name, side in (("before", comparison.before), ("after", comparison.after))
         },
-        "better": len(found.changed("better")),
-        "worse": len(found.changed("worse")),
-        "stayed": len(found.changed("same")),
-        "p_value": rounded(found.p_value),
-        "cases": [_case(found, case, store) for case in found.cases],
-        **{name: getattr(found, name) for name in ("same_skill", "differences", "no_test", "edited")},
-        **{name: getattr(found, name) for name in ("only_before", "only_after", "unscored")},
+        "better": len(comparison.changed("better")),
+        "worse": len(comparison.changed("worse")),
+        "stayed": len(comparison.changed("same")),
+        "p_value": rounded(comparison.p_value),
+        "cases": [_case(comparison, case, store) for case in comparison.cases],
+        **{name: getattr(comparison, name) for name in ("same_skill", "differences", "no_test", "edited")},
+        **{name: getattr(comparison, name) for name in ("only_before", "only_after", "unscored")},
     }
 
 
-def _case(found: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
+def _case(comparison: Comparison, case: ComparedCase, store: Store) -> dict[str, Any]:
     row: dict[str, Any] = {"id": case.id, "change": case.change}
     for name, (passed, scored) in (("before", case.before), ("after", case.after)):
         row[name] = {"passed": passed, "scored": scored}
     if case.change != "same":
-        for name, result in zip(("before", "after"), shown_answers(store, found, case), strict=True):
+        for name, result in zip(("before", "after"), shown_answers(store, comparison, case), strict=True):
             row[name] |= {"seed": result.trial.seed, "answer": result.trace.answer if result.trace else ""}
     return row

@@ -30,7 +30,7 @@ STEP_WIDTH = 110  # characters
 def render(generated: Generated) -> list[RenderableType]:
     skill, refinement = generated.skill, generated.refinement
     heading = f"\n[bold]{escape(skill.name)}[/bold]\n{escape(' '.join(skill.description.split()))}\n"
-    shown: list[RenderableType] = [
+    blocks: list[RenderableType] = [
         *(bug_panel(evaluation) for evaluation in generated.evaluations if evaluation.bugs),
         indented(Text.from_markup(heading)),
         Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
@@ -40,10 +40,10 @@ def render(generated: Generated) -> list[RenderableType]:
     if refinement and evaluation:
         cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "none are held out"
         view = view_of(evaluation)
-        shown += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
-        shown += [Text(f"  {line}") for line in _findings(refinement)]
-        shown += [Text(f"  {line}") for line in generated.student_notes]
-        shown += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
+        blocks += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
+        blocks += [Text(f"  {line}") for line in _findings(refinement)]
+        blocks += [Text(f"  {line}") for line in generated.student_notes]
+        blocks += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
     if generated.spent:
         spent = [
             f"{role} {usage.total_tokens:,} tokens"
@@ -56,11 +56,11 @@ def render(generated: Generated) -> list[RenderableType]:
             )
             for role, usage in generated.spent.items()
         ]
-        shown.append(Text(f"  Spent: {' · '.join(spent)}"))
+        blocks.append(Text(f"  Spent: {' · '.join(spent)}"))
     state = "" if evaluation else " (unproven: nothing was run)"
     if not evaluation and is_proven(skill):
         state = " (as it was: nothing was run)"
-    return [*shown, Text(f"\nSaved to {generated.folder}{state}"), Text(_next_commands(generated))]
+    return [*blocks, Text(f"\nSaved to {generated.folder}{state}"), Text(_next_commands(generated))]
 
 
 def _next_commands(generated: Generated) -> str:
@@ -118,11 +118,11 @@ def attempt_line(attempt: Attempt) -> str:
     return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, 'train case')}]"
 
 
-def confirmation_line(found: Confirmation) -> str:
-    before = "older version" if found.only_not_worse or found.older_cases else "first draft"
-    if found.decision == "confirmed":
-        return f"  confirmed, {'not worse' if found.only_not_worse else 'better'} than the {before}: {found.summary}"
-    return f"  {found.decision}, so the {before} is kept: {found.summary}"
+def confirmation_line(result: Confirmation) -> str:
+    before = "older version" if result.only_not_worse or result.older_cases else "first draft"
+    if result.decision == "confirmed":
+        return f"  confirmed, {'not worse' if result.only_not_worse else 'better'} than the {before}: {result.summary}"
+    return f"  {result.decision}, so the {before} is kept: {result.summary}"
 
 
 def step_line(number: int, step: Step) -> str:
@@ -183,20 +183,20 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _confirmation_to_json(found: Confirmation | None) -> dict[str, Any] | None:
-    if found is None:
+def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] | None:
+    if confirmation is None:
         return None
-    older = found.older_cases
+    older = confirmation.older_cases
     return {
-        "decision": found.decision,
-        "summary": found.summary,
-        "only_not_worse": found.only_not_worse,
-        "mended": list(found.cases.mended),
-        "broken": list(found.cases.broken),
+        "decision": confirmation.decision,
+        "summary": confirmation.summary,
+        "only_not_worse": confirmation.only_not_worse,
+        "mended": list(confirmation.cases.mended),
+        "broken": list(confirmation.cases.broken),
         "older_cases_broken": list(older.broken) if older else [],
-        "p_value": found.cases.p_value,
-        "seeds": found.rounds,
-        "trials": found.trials,
+        "p_value": confirmation.cases.p_value,
+        "seeds": confirmation.rounds,
+        "trials": confirmation.trials,
     }
 
 

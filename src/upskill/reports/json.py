@@ -114,7 +114,7 @@ def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
 
 
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
-    found = () if evaluation.leaked else list_choices(evaluation.outcomes)  # nothing can be chosen by such numbers
+    choices = () if evaluation.leaked else list_choices(evaluation.outcomes)  # nothing can be chosen by such numbers
 
     def to_dict(choice: Choice) -> dict[str, Any]:
         return {
@@ -125,9 +125,9 @@ def _choices(evaluation: Evaluation) -> dict[str, Any]:
             "cost_per_task": rounded(choice.cost_per_task, 8),
         }
 
-    best = cheapest(found, evaluation.target) if evaluation.target is not None else None
+    best = cheapest(choices, evaluation.target) if evaluation.target is not None else None
     return {
-        "pareto": [to_dict(choice) for choice in pareto(found)],
+        "pareto": [to_dict(choice) for choice in pareto(choices)],
         "target": evaluation.target,
         "cheapest": to_dict(best) if best else None,
     }

@@ -24,14 +24,14 @@ from upskill.verdicts.trigger_metrics import QUANTITIES, TriggerMetrics
 TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
 
 
-def render_triggered(found: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:
+def render_triggered(result: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:
     """`show_command` shows every run; empty where the runs are not stored."""
-    evaluation = found.evaluation
+    evaluation = result.evaluation
     if evaluation.bugs:
         yield bug_panel(evaluation, show_command)
-    yield _heading(evaluation.plan, found.queries)
-    for metrics in found.metrics:
-        if len(found.metrics) > 1:
+    yield _heading(evaluation.plan, result.queries)
+    for metrics in result.metrics:
+        if len(result.metrics) > 1:
             yield Text(f"  {metrics.model}", style="bold")
         yield indented(_rate_table(metrics))
         yield Text("")
@@ -44,28 +44,28 @@ def render_triggered(found: TriggerResult, show_command: str = "") -> Iterator[R
     yield from (indented(Text(line, style="dim")) for line in notes)
 
 
-def render_improvement(found: Improvement) -> Iterator[RenderableType]:
-    yield from (bug_panel(evaluation) for evaluation in found.evaluations if evaluation.bugs)
-    yield Text(f"\n  {found.skill.name}", style="bold")
+def render_improvement(improvement: Improvement) -> Iterator[RenderableType]:
+    yield from (bug_panel(evaluation) for evaluation in improvement.evaluations if evaluation.bugs)
+    yield Text(f"\n  {improvement.skill.name}", style="bold")
     yield Text("")
-    yield indented(_part_table(found))
+    yield indented(_part_table(improvement))
     yield Text("")
-    tried = len(found.attempts) - 1
+    tried = len(improvement.attempts) - 1
     descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
-    yield indented(Text(f"{descriptions} tried; the search ended: {found.ended}."))
-    if not found.improved:
+    yield indented(Text(f"{descriptions} tried; the search ended: {improvement.ended}."))
+    if not improvement.improved:
         yield indented(Text("None was better on validation queries. The test queries are unused."))
     else:
         yield indented(Text("Train queries taught it and validation queries chose it, so both flatter it."))
         yield indented(Text("On the test queries, which were run once:"))
-        yield indented(Text(_test_line(found)))
-        yield indented(Text(f"\n{found.skill.description}"))
-    if found.spent:
-        spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in found.spent.items()]
+        yield indented(Text(_test_line(improvement)))
+        yield indented(Text(f"\n{improvement.skill.description}"))
+    if improvement.spent:
+        spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in improvement.spent.items()]
         yield indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
-    if found.saved_to is not None:
-        yield Text(f"\nSaved to {found.saved_to}")
-    elif found.improved and not found.halted:
+    if improvement.saved_to is not None:
+        yield Text(f"\nSaved to {improvement.saved_to}")
+    elif improvement.improved and not improvement.halted:
         yield Text("\nNothing was written: --write puts it into the skill, -o DIR into a copy.")
 
 
@@ -115,16 +115,16 @@ def _metric_lines(metrics: TriggerMetrics) -> Iterator[str]:
         yield f"{'errored':<14}{metrics.errored} of {metrics.errored + metrics.scored} runs, which are not counted"
 
 
-def _part_table(found: Improvement) -> Table:
+def _part_table(improvement: Improvement) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "Queries", "Recall", "Fires wrongly", "Precision", "Score"):
         table.add_column(column, no_wrap=True, justify="left" if not column else "right")
-    first, best, test = found.attempts[0], found.best, found.test
+    first, best, test = improvement.attempts[0], improvement.best, improvement.test
     parts = [("train", first.train, best.train), ("validation", first.validation, best.validation)]
     if test:
         parts.append(("test", test.before, test.after))
     for part, before, after in parts:
-        for word, metrics in (("before", before), ("after", after if found.improved else None)):
+        for word, metrics in (("before", before), ("after", after if improvement.improved else None)):
             if metrics is not None:
                 estimates = (metrics.recall, metrics.false_triggers, metrics.precision)
                 shares = [percent(estimate.value if estimate else None) for estimate in estimates]
@@ -132,8 +132,8 @@ def _part_table(found: Improvement) -> Table:
     return table
 
 
-def _test_line(found: Improvement) -> str:
-    test = found.test
+def _test_line(improvement: Improvement) -> str:
+    test = improvement.test
     if test is None or test.change is None or test.p_value is None:
         return "unknown, because they were not run to the end."
     change = test.change
@@ -145,26 +145,26 @@ def _test_line(found: Improvement) -> str:
 # As JSON. The keys are stable; new ones may be added.
 
 
-def triggered_to_json(found: TriggerResult) -> dict[str, Any]:
-    evaluation = found.evaluation
-    return _to_json(evaluation.plan, found.queries, [evaluation], found.spent) | {
+def triggered_to_json(result: TriggerResult) -> dict[str, Any]:
+    evaluation = result.evaluation
+    return _to_json(evaluation.plan, result.queries, [evaluation], result.spent) | {
         "run": evaluation.run.id,
-        "models": [metrics.to_dict() for metrics in found.metrics],
-        "requirements": json.requirements(found.rulings),
+        "models": [metrics.to_dict() for metrics in result.metrics],
+        "requirements": json.requirements(result.rulings),
         "stopped": [{"model": model, "message": message} for model, message in evaluation.stopped.items()],
         "halted": evaluation.halted,
     }
 
 
-def improvement_to_json(found: Improvement) -> dict[str, Any]:
-    test = found.test
-    return _to_json(found.plan, found.queries, found.evaluations, found.spent) | {
-        "run": found.best.run,
-        "halted": found.halted,
+def improvement_to_json(improvement: Improvement) -> dict[str, Any]:
+    test = improvement.test
+    return _to_json(improvement.plan, improvement.queries, improvement.evaluations, improvement.spent) | {
+        "run": improvement.best.run,
+        "halted": improvement.halted,
         "improvement": {
-            "improved": found.improved,
-            "description": found.skill.description,
-            "attempts": [_attempt_to_json(attempt) for attempt in found.attempts],
+            "improved": improvement.improved,
+            "description": improvement.skill.description,
+            "attempts": [_attempt_to_json(attempt) for attempt in improvement.attempts],
             "test": test
             and {
                 "before": test.before.to_dict(),
@@ -172,8 +172,8 @@ def improvement_to_json(found: Improvement) -> dict[str, Any]:
                 "change": test.change.to_dict() if test.change else None,
                 "p_value": rounded(test.p_value),
             },
-            "ended": found.ended,
-            "saved_to": str(found.saved_to) if found.saved_to else None,
+            "ended": improvement.ended,
+            "saved_to": str(improvement.saved_to) if improvement.saved_to else None,
         },
     }
 

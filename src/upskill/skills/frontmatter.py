@@ -135,7 +135,7 @@ def _quote_colons(head: str) -> str:
 
 
 def _strictness_problems(head: str) -> list[Problem]:
-    words: dict[type[Any], str] = {
+    messages: dict[type[Any], str] = {
         yaml.FlowMappingStartToken: "the frontmatter uses {…}; write one `field: value` a line",
         yaml.FlowSequenceStartToken: "the frontmatter uses […]; write one `- item` a line",
         yaml.AnchorToken: "the frontmatter uses an anchor (&…); write the value out, or put it in quotes",
@@ -143,7 +143,7 @@ def _strictness_problems(head: str) -> list[Problem]:
     }
     scanned = cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
     tokens = {type(token) for token in scanned}
-    return [Problem("error", message, is_style=True) for kind, message in words.items() if kind in tokens]
+    return [Problem("error", message, is_style=True) for kind, message in messages.items() if kind in tokens]
 
 
 def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:

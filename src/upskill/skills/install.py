@@ -53,7 +53,7 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, wit
     target = root / skill.name
     there = _fingerprint_at(target)
     status: InstallStatus = "replaced"
-    kept: Path | None = None
+    backup: Path | None = None
     if not os.path.lexists(target):
         status = "installed"
     elif there == skill.fingerprint:
@@ -69,14 +69,14 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, wit
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         # In a subfolder, where agents do not look: beside the skills it would be loaded as a skill.
         names = (root / KEPT / f"{skill.name}-{stamp}{suffix}" for suffix in ("", *map("-{}".format, range(2, 10_000))))
-        kept = next(path for path in names if not os.path.lexists(path))
+        backup = next(path for path in names if not os.path.lexists(path))
     if status != "unchanged":
-        write_folder(target, skill.files, skill.folders, keep_old_at=kept)
+        write_folder(target, skill.files, skill.folders, keep_old_at=backup)
     record = _recorded(root) | {skill.name: skill.fingerprint}
     if record != _recorded(root):
         with whole_file(root / RECORD) as file:
             file.write((json.dumps(record, indent=2, sort_keys=True) + "\n").encode())
-    return Installation(target, status, kept)
+    return Installation(target, status, backup)
 
 
 def _fingerprint_at(folder: Path) -> str | None:

@@ -25,29 +25,29 @@ _PREFIX = re.compile(r"^(\s*(?:#{1,6}\s+|[-*+]\s+|\d+[.)]\s+|>\s+|\|\s*)*)(.*)$"
 def placebo(skill: Skill) -> Skill:
     """The same skill always gives the same placebo."""
     start = int(hashlib.sha256(skill.visible_hash.encode()).hexdigest()[:8], 16) % len(FILLER_WORDS)
-    words = cycle(FILLER_WORDS[start:] + FILLER_WORDS[:start])
+    fillers = cycle(FILLER_WORDS[start:] + FILLER_WORDS[:start])
     lines: list[str] = []
     for line, kind in read_fences(skill.body.split("\n")):
         if kind == "fence":
             lines.append(line)
         elif kind == "code":
             indent = line[: len(line) - len(line.lstrip())]
-            lines.append(indent + _fill(f"# {line.strip()}"[: len(line.strip())], words) if line.strip() else line)
+            lines.append(indent + _fill(f"# {line.strip()}"[: len(line.strip())], fillers) if line.strip() else line)
         else:
             prefix = _PREFIX.match(line)
             assert prefix is not None
-            lines.append(prefix[1] + _fill(prefix[2], words))
+            lines.append(prefix[1] + _fill(prefix[2], fillers))
     body = "\n".join(lines)
     manifest = next(file for file in skill.with_body(body).files if file.path.lower() == "skill.md")
     return Skill(skill.name, skill.description, body, skill.frontmatter, (manifest,), skill.folder)
 
 
-def _fill(text: str, words: Iterator[str]) -> str:
+def _fill(text: str, fillers: Iterator[str]) -> str:
     """Filler words of the same length as a text, in bytes."""
     if not text.strip():
         return text
     length, line = len(text.encode()), ""
     while len(line) < length:
-        line += f"{next(words)} "
+        line += f"{next(fillers)} "
     line = line[:1].upper() + line[1:] if text[:1].isupper() else line
     return line[:length].rstrip() + ("." if text.rstrip().endswith(".") else "")

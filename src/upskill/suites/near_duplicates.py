@@ -32,7 +32,7 @@ _NUMBER_AT_END = re.compile(rf"(?:[(\[{{#]\s*(?:{_COUNTER})?|\s{_COUNTER}|[.?!]\
 def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
     """Pairs that ask the same on the same files: the same text, or nearly the same words and the same checks."""
     listed = list(cases)
-    words = [_words(case.prompt) for case in listed]
+    word_sets = [_words(case.prompt) for case in listed]
     same_text: dict[object, list[int]] = defaultdict(list)
     same_checks: dict[str, list[int]] = defaultdict(list)
     for index, case in enumerate(listed):
@@ -41,8 +41,8 @@ def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
         same_checks[_hash_of_checks(listed[group[0]])].append(group[0])
     pairs = {(group[0], other) for group in same_text.values() for other in group[1:]}
     for group in same_checks.values():
-        pairs.update(_similar(group, words))
-    return [(listed[one].id, listed[two].id) for one, two in sorted(pairs)]
+        pairs.update(_similar(group, word_sets))
+    return [(listed[first].id, listed[second].id) for first, second in sorted(pairs)]
 
 
 def group_near_duplicates(cases: Iterable[Case]) -> dict[str, str]:
@@ -97,16 +97,16 @@ def _hash_of_checks(case: Case) -> str:
     return digest([dict(case.files), checks, case.reference])
 
 
-def alike(one: frozenset[str], two: frozenset[str]) -> bool:
-    both, either = len(one & two), len(one | two)
-    only_added = both == min(len(one), len(two)) and either - both <= MAX_ADDED <= both
+def alike(first: frozenset[str], second: frozenset[str]) -> bool:
+    both, either = len(first & second), len(first | second)
+    only_added = both == min(len(first), len(second)) and either - both <= MAX_ADDED <= both
     return only_added or both >= SHARE * either
 
 
-def _similar(group: list[int], words: list[frozenset[str]]) -> set[tuple[int, int]]:
+def _similar(group: list[int], word_sets: list[frozenset[str]]) -> set[tuple[int, int]]:
     """Pairs that share nearly all words, or where one adds a few; for speed, only those with a rare word in common."""
-    counts = Counter(word for index in group for word in words[index])
-    rarest_first = {index: sorted(words[index], key=lambda word: (counts[word], word)) for index in group}
+    counts = Counter(word for index in group for word in word_sets[index])
+    rarest_first = {index: sorted(word_sets[index], key=lambda word: (counts[word], word)) for index in group}
     by_rarest: dict[str, list[int]] = defaultdict(list)
     by_rare: dict[str, list[int]] = defaultdict(list)
     for index, ranked in rarest_first.items():
@@ -117,4 +117,4 @@ def _similar(group: list[int], words: list[frozenset[str]]) -> set[tuple[int, in
     for index, ranked in rarest_first.items():
         others = [other for word in ranked[: MAX_ADDED + 1] for other in by_rarest[word] if other != index]
         candidates.update((min(index, other), max(index, other)) for other in others)
-    return {(one, two) for one, two in candidates if alike(words[one], words[two])}
+    return {(first, second) for first, second in candidates if alike(word_sets[first], word_sets[second])}

@@ -347,9 +347,9 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
 def _deniable(case: Case) -> str:
     """The reference, if denying it is surely wrong: short, no denial itself, and never checked in parts."""
     reference = case.reference.strip().rstrip(".")
-    taken = any(named.name in ("extract", "json_schema") for named in case.checks)
+    is_extracted = any(named.name in ("extract", "json_schema") for named in case.checks)
     plain = "\n" not in reference and len(reference) <= MAX_DENIED and not denies(reference)
-    return reference if plain and not taken else ""
+    return reference if plain and not is_extracted else ""
 
 
 def only_by_acting(suite: Suite) -> str:
@@ -424,28 +424,28 @@ def _keywords(checks: Iterable[SuiteCheck]) -> list[str]:
 MAX_DEPTH = 12  # of a schema that refers to itself
 
 
-def fill_schema(schema: object, words: str, depth: int = 0) -> Any:
+def fill_schema(schema: object, text: str, depth: int = 0) -> Any:
     """A value of this schema whose texts are all these words; of allowed values, only one that the words name."""
     rules = dict_or_empty(schema)
     if depth > MAX_DEPTH:
         return None
     options = [rules["const"]] if "const" in rules else as_list(rules.get("enum"))
     if options:
-        return next((option for option in options if str(option) in words), words)
+        return next((option for option in options if str(option) in text), text)
     for word in ("anyOf", "oneOf", "allOf"):
         if parts := as_list(rules.get(word)):
-            values = [fill_schema(part, words, depth + 1) for part in (parts if word == "allOf" else parts[:1])]
+            values = [fill_schema(part, text, depth + 1) for part in (parts if word == "allOf" else parts[:1])]
             mappings = [mapping for value in values if (mapping := as_mapping(value)) is not None]
             return {key: value for mapping in mappings for key, value in mapping.items()} if mappings else values[0]
     kinds = as_list(rules.get("type")) or [rules.get("type")]
     match kinds[0] if kinds[0] is not None else "object" if "properties" in rules else "string":
         case "object":
             fields = dict_or_empty(rules.get("properties"))
-            wanted = dict.fromkeys([*fields, *(as_list(rules.get("required")) or [])])
-            return {str(name): fill_schema(fields.get(str(name), {}), words, depth + 1) for name in wanted}
+            names = dict.fromkeys([*fields, *(as_list(rules.get("required")) or [])])
+            return {str(name): fill_schema(fields.get(str(name), {}), text, depth + 1) for name in names}
         case "array":
             count = rules.get("minItems") if isinstance(rules.get("minItems"), int) else 1
-            return [fill_schema(rules.get("items"), words, depth + 1) for _ in range(min(int(count or 1), 100))]
+            return [fill_schema(rules.get("items"), text, depth + 1) for _ in range(min(int(count or 1), 100))]
         case "integer" | "number":
             least = rules.get("minimum", rules.get("exclusiveMinimum"))
             return (least + 1 if "exclusiveMinimum" in rules else least) if isinstance(least, int | float) else 0
@@ -455,4 +455,4 @@ def fill_schema(schema: object, words: str, depth: int = 0) -> Any:
             return None
         case _:
             most = rules.get("maxLength")
-            return words[:most] if isinstance(most, int) else words
+            return text[:most] if isinstance(most, int) else text

@@ -267,56 +267,56 @@ class UpstreamCase(Strict):
     max_output_tokens: int | None = Field(default=None, ge=1)
 
 
-def from_upstream(case: UpstreamCase, place: str, warnings: list[str]) -> OurCase:
+def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCase:
     expected = case.expected if isinstance(case.expected, dict) else {"contains": case.expected}
     checks: list[Any] = []
     for key, value in expected.items() if case.expected is not None else ():
         if key == "contains" and value in (None, "", []):
-            raise UsageError(f"{place}: expected.contains is empty", "An empty text is in every answer.")
+            raise UsageError(f"{where}: expected.contains is empty", "An empty text is in every answer.")
         checks.append({key: value})
     for verifier in case.verifiers:
         typed = typed_checks(verifier)
         if typed.refused:
             raise UsageError(
-                f"{place}: the verifier of the type {short(verifier.get('type'))}: {typed.refused}",
+                f"{where}: the verifier of the type {short(verifier.get('type'))}: {typed.refused}",
                 "Write it as a check: contains, regex, command, judge.",
             )
         checks += typed.checks
-        warnings += [f"{place}: {field} of a verifier is not used" for field in typed.unused]
+        warnings += [f"{where}: {field} of a verifier is not used" for field in typed.unused]
     checks += case.checks
     if case.validator:
         checks.append({case.validator: case.validator_config or {}})
     context = case.context or {}
     files = as_mapping(context.get("files") or {})
     if files is None or not all(isinstance(text, str) for text in files.values()):
-        raise UsageError(f"{place}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
+        raise UsageError(f"{where}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
     if unknown := set(context) - {"files"}:
-        warnings.append(f"{place}: context.{sorted(unknown)[0]} is not known and not used")
+        warnings.append(f"{where}: context.{sorted(unknown)[0]} is not known and not used")
     fields: dict[str, Any] = {name: value for name, value in case if name in OurCase.model_fields}
     fields |= {"prompt": case.input, "files": files, "checks": checks, "output_file": case.output_file or ""}
     return OurCase(**fields)
 
 
-def text_reader(read_file: ReadFile | None, place: str) -> ReadText:
+def text_reader(read_file: ReadFile | None, where: str) -> ReadText:
     """Reads text files beside the suite; what cannot be read is blamed on this place."""
 
     def read(name: str) -> str:
-        check_path(name, place)
+        check_path(name, where)
         data = read_file(name) if read_file else None
         if data is None:
             raise UsageError(
-                f"{place}: the file {name!r} is not there",
+                f"{where}: the file {name!r} is not there",
                 "Put it beside the suite, or name it from the skill's folder.",
             )
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise UsageError(f"{place}: the file {name!r} is not UTF-8 text") from error
+            raise UsageError(f"{where}: the file {name!r} is not UTF-8 text") from error
 
     return read
 
 
-def fit(kind: type[Shape], fields: dict[str, Any], place: str) -> Shape:
+def fit(kind: type[Shape], fields: dict[str, Any], where: str) -> Shape:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -325,11 +325,11 @@ def fit(kind: type[Shape], fields: dict[str, Any], place: str) -> Shape:
         for wrong in sorted(error.errors(include_url=False), key=lambda wrong: wrong["type"] != "extra_forbidden"):
             firsts.setdefault(wrong["loc"][:1], wrong)
         known = sorted(kind.model_fields)
-        raise as_one([explain_refusal(wrong, place, ": ", known) for wrong in firsts.values()]) from error
+        raise as_one([explain_refusal(wrong, where, ": ", known) for wrong in firsts.values()]) from error
 
 
-def check_path(name: str, place: str) -> None:
+def check_path(name: str, where: str) -> None:
     try:
         expect_inside(name)
     except ValueError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"{where}: {error}") from error

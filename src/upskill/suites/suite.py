@@ -265,8 +265,8 @@ class Suite:
         file = _read_file(data, where)
         shared: list[SuiteCheck] = []
         for number, item in enumerate(file.checks):
-            place = f"{where}: checks[{number}]"
-            shared += read_checks(item, place, text_reader(read_file, place))
+            location = f"{where}: checks[{number}]"
+            shared += read_checks(item, location, text_reader(read_file, location))
         warnings: list[str] = list(notes.warnings(where)) if notes else []
         read: list[tuple[Case, bool | None]] = []
         problems = ErrorCollector()
@@ -324,44 +324,44 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
 
 
 def _read_case(
-    item: object, place: str, shared: list[SuiteCheck], read_file: ReadFile | None, warnings: list[str]
+    item: object, where: str, shared: list[SuiteCheck], read_file: ReadFile | None, warnings: list[str]
 ) -> tuple[Case, bool | None]:
     fields = as_mapping(item)
     if fields is None:
-        raise UsageError(f"{place}: is not a case but {short(item)}", "A case has a prompt and checks.")
+        raise UsageError(f"{where}: is not a case but {short(item)}", "A case has a prompt and checks.")
     if isinstance(fields.get("id"), str):
-        place += f" ({short(fields['id'])})"
+        where += f" ({short(fields['id'])})"
     if "input" in fields:
-        ours = from_upstream(fit(UpstreamCase, fields, place), place, warnings)
+        ours = from_upstream(fit(UpstreamCase, fields, where), where, warnings)
     else:
-        ours = fit(OurCase, fields, place)
-    read_text = text_reader(read_file, place)
+        ours = fit(OurCase, fields, where)
+    read_text = text_reader(read_file, where)
     own: list[SuiteCheck] = []
     problems = ErrorCollector()
     for check in ours.checks:
         with problems.collect():
-            own += read_checks(check, place, read_text)
+            own += read_checks(check, where, read_text)
     problems.raise_any()
     checks = (*own, *shared)
     if any(named.check.needs_reference for named in checks) and not ours.reference.strip():
         raise UsageError(
-            f"{place}: is compared with its reference and has none", "Add `reference:`, an answer to measure against."
+            f"{where}: is compared with its reference and has none", "Add `reference:`, an answer to measure against."
         )
     if not checks:
-        raise UsageError(f"{place}: has no checks", "Say what a right answer has, for example `contains: text`.")
+        raise UsageError(f"{where}: has no checks", "Say what a right answer has, for example `contains: text`.")
     if not any(named.check.decides for named in checks):
         raise UsageError(
-            f"{place}: {checks[0].name} alone decides nothing: only an arm with a skill can open one",
+            f"{where}: {checks[0].name} alone decides nothing: only an arm with a skill can open one",
             "Add a check of the answer or of what was done. To test when a skill is opened, use `upskill trigger`.",
         )
     if not ours.prompt.strip():
-        raise UsageError(f"{place}: the prompt is empty")
+        raise UsageError(f"{where}: the prompt is empty")
     for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:
-        check_path(name, place)
+        check_path(name, where)
     made = ours.id if ours.id is not None else make_id(ours.prompt, digest([ours.prompt, ours.files, ours.checks]))
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
-        raise UsageError(f"{place}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
+        raise UsageError(f"{where}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
     values: dict[str, Any] = {
         name: value if (items := as_list(value)) is None else tuple(items) for name, value in ours
     }

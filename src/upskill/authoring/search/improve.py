@@ -36,9 +36,9 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
         used.add(name)
         return name
 
-    def add_new(pieces: Iterable[Piece], shown: Iterable[Piece] = ()) -> list[Piece]:
+    def add_new(pieces: Iterable[Piece], known: Iterable[Piece] = ()) -> list[Piece]:
         """The pieces that are not shown already, with ids of their own."""
-        before = {(piece.source, piece.excerpt): piece.id for piece in shown}
+        before = {(piece.source, piece.excerpt): piece.id for piece in known}
         repeated = {piece.id: name for piece in pieces if (name := before.get((piece.source, piece.excerpt)))}
         ids = repeated | {piece.id: claim_id(piece) for piece in pieces if piece.id not in repeated}
         return [
@@ -47,14 +47,14 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
             if piece.id not in repeated
         ]
 
-    given = add_new(material.pieces)
+    new_pieces = add_new(material.pieces)
     read_again: list[Piece] = []
     left_out = list(material.left_out)
     given_files = {file.name for file in material.files}
     for file in provenance.source_files:
         if (path := file.find(older.folder)) is not None:
             try:
-                read_again += add_new(gather("", sources=[f"{file.kind}:{path}"]).pieces, given)
+                read_again += add_new(gather("", sources=[f"{file.kind}:{path}"]).pieces, new_pieces)
             except UpskillError as error:
                 left_out.append(f"the rest of {file.path}: {error.message}")
         elif file.name not in given_files:
@@ -67,15 +67,15 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
         Piece(name, _kind(rows[name].get("kind", "")), redact(rows[name]["text"]), rows[name].get("from", ""))
         for name in chain.from_iterable(unclaimed.values())
     ]
-    room = budget - sum(piece.tokens for piece in (*given, *excerpts))
-    shown = _choose(read_again, set(rows), material.task, room)
-    if len(shown) < len(read_again):
-        missing = len(read_again) - len(shown)
+    room = budget - sum(piece.tokens for piece in (*new_pieces, *excerpts))
+    chosen = _choose(read_again, set(rows), material.task, room)
+    if len(chosen) < len(read_again):
+        missing = len(read_again) - len(chosen)
         left_out.append(f"{missing} of {len(read_again)} pieces of the older material, for which there is no room")
     return replace(
         material,
-        pieces=(*given, *excerpts, *shown),
-        stored=frozenset([*rows, *(piece.id for piece in shown)]),
+        pieces=(*new_pieces, *excerpts, *chosen),
+        stored=frozenset([*rows, *(piece.id for piece in chosen)]),
         left_out=tuple(left_out),
     )
 

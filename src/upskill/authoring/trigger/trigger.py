@@ -317,16 +317,16 @@ def make_trigger_plan(
 
 
 def estimate_runs(
-    plan: Plan, trials: Iterable[Trial], given: Prices | Mapping[str, Mapping[str, float]]
+    plan: Plan, trials: Iterable[Trial], price_table: Prices | Mapping[str, Mapping[str, float]]
 ) -> CostEstimate:
     """What these runs will use: at least one turn each with a short call, at most every turn with a full answer."""
-    prices = {address.name: price_for(address, given) for address in plan.models}
+    prices = {address.name: price_for(address, price_table) for address in plan.models}
     offered = (*plan.distractors, plan.skill)
-    shown = PROMPT_TOKENS + estimate_tokens(catalog_prompt(offered, "~/.agents/skills"))
+    prompt_tokens = PROMPT_TOKENS + estimate_tokens(catalog_prompt(offered, "~/.agents/skills"))
     calls, low_tokens, high_tokens, low, high = 0, 0, 0, 0.0, 0.0
     for trial in trials:
         price = prices[trial.model]
-        first = shown + estimate_tokens(plan.suite.by_id[trial.case].prompt)
+        first = prompt_tokens + estimate_tokens(plan.suite.by_id[trial.case].prompt)
         calls += plan.bounds.turns
         low_tokens += first + USUAL_ANSWER_TOKENS
         low += price.cost(first, USUAL_ANSWER_TOKENS) or 0.0

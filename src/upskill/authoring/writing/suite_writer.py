@@ -160,10 +160,10 @@ class _SuiteWriter:
 
     async def _ask(self, variety: str) -> list[Any]:
         skill, material, count = self.skill, self.material, self.count - len(self.accepted)
-        shown: dict[str, Any] = {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
+        fields: dict[str, Any] = {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
         if material is not None and material.task:
-            shown["task"] = material.task
-        text = json.dumps(shown, ensure_ascii=False)
+            fields["task"] = material.task
+        text = json.dumps(fields, ensure_ascii=False)
         if material is not None and material.pieces:
             text += f"\n\n{material.quoted()}"
         # No prompt contains a held-out case, not even this one.

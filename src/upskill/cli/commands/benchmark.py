@@ -27,13 +27,13 @@ class BenchmarkOptions(EvalOptions):
 @click.command("benchmark", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(BenchmarkOptions)
-def command(**given: Any) -> None:
+def command(**values: Any) -> None:
     """Compare models on one SKILL: every case three times, with and without it.
 
     \b
     upskill benchmark ./skills/my-skill -m haiku -m sonnet
     """
-    options = BenchmarkOptions(**given)
+    options = BenchmarkOptions(**values)
     if not options.students:
         raise UsageError("no model was named", "Name the models to compare: -m haiku -m sonnet.")
     run_eval(options)

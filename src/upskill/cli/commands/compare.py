@@ -75,23 +75,23 @@ def _run_before_last(store: Store) -> Run:
     return next((run for run in runs if cases & run.plan.suite.by_id.keys()), None) or find_run(store, "last~1")
 
 
-def _sides(one: Run, two: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:
+def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:
     if len(models) > 2:
         raise UsageError(f"{len(models)} models cannot be compared with each other", "Name one or two with -m.")
-    for run, named in ((one, models[:1]), (two, models[-1:])):
+    for run, named in ((old, models[:1]), (new, models[-1:])):
         for model in named:
             if model not in run.models:
                 raise UsageError(f"{run.id}: no model is called {model!r}", did_you_mean(model, run.models))
         if arm not in run.plan.arms:
             raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan.arms)}.")
-    pairs = [(models[0], models[-1])] if models else [(model, model) for model in one.models if model in two.models]
-    if not pairs and len(one.models) == len(two.models) == 1:
-        pairs = [(one.models[0], two.models[0])]
+    pairs = [(models[0], models[-1])] if models else [(model, model) for model in old.models if model in new.models]
+    if not pairs and len(old.models) == len(new.models) == 1:
+        pairs = [(old.models[0], new.models[0])]
     if not pairs:
         raise UsageError(
-            f"{one.id} and {two.id} have no model in common", "Name one of each: -m MODEL -m MODEL, in that order."
+            f"{old.id} and {new.id} have no model in common", "Name one of each: -m MODEL -m MODEL, in that order."
         )
-    sides = [(Side(one, before, arm), Side(two, after, arm)) for before, after in pairs]
+    sides = [(Side(old, before, arm), Side(new, after, arm)) for before, after in pairs]
     if any(before == after for before, after in sides):
-        raise UsageError(f"{one.id}: would be compared with itself", "Name two runs, or two of its models with -m.")
+        raise UsageError(f"{old.id}: would be compared with itself", "Name two runs, or two of its models with -m.")
     return sides

@@ -320,8 +320,8 @@ def _gpu_name() -> str:
 
 def _store(settings: Settings) -> Row:
     try:
-        if found := find_store(settings.store):
-            with found as store:
+        if existing := find_store(settings.store):
+            with existing as store:
                 return Row(INSTALL, "store", "ok", f"{store.location} ({counted(store.count_runs(), 'run')})")
         if is_url(settings.store):
             return Row(INSTALL, "store", "ok", f"{without_password(settings.store)} answers, and has no runs yet")
@@ -342,8 +342,8 @@ def _sandbox() -> Row:
     return Row(CAN_I_RUN, "a sandbox", "ok", chosen.label)
 
 
-def _servers(found: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
-    by_name = {server.name: server for server in found}
+def _servers(servers: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
+    by_name = {server.name: server for server in servers}
     for name, row in ENDPOINTS.items():
         if row.key_required:
             continue

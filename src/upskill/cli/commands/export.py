@@ -49,28 +49,28 @@ def command(
     export: Export | None = EXPORTS.load(kind) if kind else None
     if export and output == "-" and not export.is_text:
         raise UsageError(f"{kind} is not text that could be printed", "Name a place with -o.")
-    with open_run(store, run) as (opened, found):
-        if not quiet and not found.finished:
-            left = found.trials - found.passed - found.failed - found.errored
-            note(f"Run {found.id} is not finished: {counted(left, 'trial')} not run, {found.errored} errored.")
+    with open_run(store, run) as (opened, stored):
+        if not quiet and not stored.finished:
+            left = stored.trials - stored.passed - stored.failed - stored.errored
+            note(f"Run {stored.id} is not finished: {counted(left, 'trial')} not run, {stored.errored} errored.")
         if export and kind:
-            name = file_name(found.id)
+            name = file_name(stored.id)
             usual = f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
-            _export(export, StoredRun(opened, found), output or usual, quiet=quiet)
+            _export(export, StoredRun(opened, stored), output or usual, quiet=quiet)
         if replies:
-            _export_replies(opened, found, replies, quiet=quiet)
+            _export_replies(opened, stored, replies, quiet=quiet)
 
 
-def _export(export: Export, run: StoredRun, place: str, *, quiet: bool) -> None:
-    if isinstance(export, FileExport) and place == "-":
+def _export(export: Export, run: StoredRun, path: str, *, quiet: bool) -> None:
+    if isinstance(export, FileExport) and path == "-":
         sys.stdout.flush()
         export.write(run, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    export.save(run, place)
+    export.save(run, path)
     if not quiet:
         trials = counted(run.run.passed + run.run.failed + run.run.errored, "trial")
-        note(f"Wrote {trials} to {place}{'/' if Path(place).is_dir() else ''}")
+        note(f"Wrote {trials} to {path}{'/' if Path(path).is_dir() else ''}")
 
 
 def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:

@@ -37,24 +37,24 @@ def command(run: str, files: tuple[str, ...], output: str | None, model: str, st
     upskill feedback last feedback.json        the same, with what the file says
     upskill feedback last -o feedback.json     for generate --feedback
     """
-    with open_run(store, run) as (opened, found):
+    with open_run(store, run) as (opened, stored):
         for file in files:
-            _import(opened, found, file, model)
+            _import(opened, stored, file, model)
         if output:
-            text = to_json_text(feedback_document(found, opened.reviews(found))) + "\n"
+            text = to_json_text(feedback_document(stored, opened.reviews(stored))) + "\n"
             if output == "-":
                 click.echo(text, nl=False)
             else:
                 write_file(output, text, make_folders=False)
                 note(f"Wrote {output}")
             return
-        agreement = agreement_with_people(opened, found)
+        agreement = agreement_with_people(opened, stored)
     if as_json:
-        show_json({"run": found.id, "feedback": agreement.to_dict() if agreement else None})
+        show_json({"run": stored.id, "feedback": agreement.to_dict() if agreement else None})
     elif agreement:
         click.echo("\n".join(agreement.lines()))
     else:
-        note(f"No feedback yet on {found.id}.\n  `upskill view {found.id}` shows its answers, to be marked.")
+        note(f"No feedback yet on {stored.id}.\n  `upskill view {stored.id}` shows its answers, to be marked.")
 
 
 def _import(store: Store, run: Run, file: str, model: str) -> None:

@@ -32,7 +32,7 @@ class _Options(GenerateOptions, CommandOptions):
 @click.command("generate", cls=Command)
 @click.argument("task", required=False, default="")
 @click_options(_Options)
-def command(**given: Any) -> None:
+def command(**values: Any) -> None:
     """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
 
     The student is run on train cases. Edits that look better are kept provisionally and confirmed together, by one test
@@ -49,7 +49,7 @@ def command(**given: Any) -> None:
     upskill generate --from session.jsonl -m extract   quotes, without a key
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
-    options = _Options(**given)
+    options = _Options(**values)
     with showing_progress(options) as events:
         generated = generate_now(options, events=events)
     if options.as_json:

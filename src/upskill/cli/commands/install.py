@@ -40,8 +40,8 @@ def command(
     folder = Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills
     done = install(Skill.load(skill), folder, force=force, with_evals=with_evals)
     if as_json:
-        kept = str(done.kept) if done.kept else None
-        show_json({"agent": agent, "folder": str(done.folder), "done": done.status, "kept": kept})
+        previous = str(done.kept) if done.kept else None
+        show_json({"agent": agent, "folder": str(done.folder), "done": done.status, "kept": previous})
         return
     click.echo(f"{done.status}: {done.folder}")
     if done.kept:

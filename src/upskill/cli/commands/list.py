@@ -28,9 +28,9 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
         raise UsageError(f"{root}: no such folder", "Name the folder of your skills.")
     skills: list[Skill] = []
     unreadable: list[UsageError] = []
-    for place in find_skills(root) if root.is_dir() else ():
+    for skill_folder in find_skills(root) if root.is_dir() else ():
         try:
-            skills.append(Skill.load(place))
+            skills.append(Skill.load(skill_folder))
         except UsageError as error:
             unreadable.append(error)
     if as_json:

@@ -67,7 +67,7 @@ def command(
     with find_store(store or settings.store) or nullcontext() as opened:
         if suite is None:
             addresses = [resolve(name, keys=find_keys()) for name in names]
-            found = list(sample_sizes_without_suite(addresses, target, opened, loaded.name if loaded else "", lanes))
+            results = list(sample_sizes_without_suite(addresses, target, opened, loaded.name if loaded else "", lanes))
         else:
             judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
             if judged and not judge:
@@ -75,26 +75,26 @@ def command(
             # The embedded model costs nothing, so the estimate is that of the students alone.
             stand_in = Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
             plan = make_plan(loaded or stand_in, suite, names, PlanOptions(judge=judge or "local"))
-            found = list(sample_sizes(plan, target, opened, ModelContext.load(settings).prices, lanes))
+            results = list(sample_sizes(plan, target, opened, ModelContext.load(settings).prices, lanes))
     if as_json:
-        sizes = [_to_json(sizes) for sizes in found]
+        sizes = [_to_json(sizes) for sizes in results]
         name = loaded.name if loaded else None
         show_json({"skill": name, "detect": target.lift, "chance": target.chance, "models": sizes, "notes": notes})
         return
-    for sizes in found:
+    for sizes in results:
         show(*_render(sizes, f"a lift of {detect:g} points with a chance of {chance:g}%"), *map(Text, notes))
 
 
-def _to_json(found: SampleSizes) -> dict[str, Any]:
+def _to_json(estimate: SampleSizes) -> dict[str, Any]:
     return {
-        "model": found.model,
-        "source": "stored run" if found.is_measured else "assumption",
-        "cases": found.cases,
-        "between_cases_sd": round(found.variance.between**0.5, 4),
-        "within_case_sd": round(found.variance.within**0.5, 4),
-        "at_a_time": found.concurrency,
-        "seconds_a_trial": [round(bound, 2) for bound in found.seconds_per_trial],
-        "seconds_source": "stored run" if found.is_timed else "assumption",
+        "model": estimate.model,
+        "source": "stored run" if estimate.is_measured else "assumption",
+        "cases": estimate.cases,
+        "between_cases_sd": round(estimate.variance.between**0.5, 4),
+        "within_case_sd": round(estimate.variance.within**0.5, 4),
+        "at_a_time": estimate.concurrency,
+        "seconds_a_trial": [round(bound, 2) for bound in estimate.seconds_per_trial],
+        "seconds_source": "stored run" if estimate.is_timed else "assumption",
         "options": [
             {
                 "runs": size.runs,
@@ -104,35 +104,35 @@ def _to_json(found: SampleSizes) -> dict[str, Any]:
                 "seconds": [round(bound) for bound in size.seconds],
                 "chance_with_your_cases": size.chance_with_suite and round(size.chance_with_suite, 3),
             }
-            for size in found.sizes
+            for size in estimate.sizes
         ],
     }
 
 
-def _render(found: SampleSizes, target: str) -> list[RenderableType]:
-    source = "what a stored run shows" if found.is_measured else "assumptions (no stored run yet)"
+def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
+    source = "what a stored run shows" if estimate.is_measured else "assumptions (no stored run yet)"
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = ["Repeats", "Cases needed", "Trials", "Time"]
-    if found.cases is not None:
+    if estimate.cases is not None:
         columns[3:3], columns[5:] = ["Cost"], ["Chance with your cases"]
     for column in columns:
         table.add_column(column, justify="right")
-    for size in found.sizes:
+    for size in estimate.sizes:
         time = " to ".join(dict.fromkeys(_time(bound) for bound in size.seconds))
         cells = [str(size.runs), f"{size.cases:,}", f"{size.trials:,}", time]
         if size.chance_with_suite is not None:
             cells[3:3], cells[5:] = [_cost(size.cost_usd)], [f"{size.chance_with_suite:.0%}"]
         table.add_row(*cells)
     at_hand = "There is no suite yet, so there is no cost to estimate"
-    if found.cases is not None:
-        at_hand = f"Your suite has {counted(found.cases, 'case')}"
-    shortest, longest = (round(bound, 2) for bound in found.seconds_per_trial)
-    at_once = f"{found.concurrency} trials at a time" if found.concurrency > 1 else "one trial at a time"
+    if estimate.cases is not None:
+        at_hand = f"Your suite has {counted(estimate.cases, 'case')}"
+    shortest, longest = (round(bound, 2) for bound in estimate.seconds_per_trial)
+    at_once = f"{estimate.concurrency} trials at a time" if estimate.concurrency > 1 else "one trial at a time"
     pace = f"{at_once}, and the assumption that each takes {shortest:g} to {longest:g} s; no stored run tells."
-    if found.is_timed:
+    if estimate.is_timed:
         pace = f"{at_once}, {shortest:g} s each in the stored run."
     return [
-        Text(f"{found.model}: to see {target}, from {source}:\n"),
+        Text(f"{estimate.model}: to see {target}, from {source}:\n"),
         table,
         Text(f"\nTime: {pace}"),
         Text(f"{at_hand}. Runs average out chance within a case; only cases add tasks.\n"),

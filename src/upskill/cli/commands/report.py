@@ -27,14 +27,14 @@ def command(run: str, output: str | None, store: str | None) -> None:
     The file needs no network and no server, and can be sent to anybody. Answers can be marked right, wrong or odd in
     it. RUN is an id, the start of one, `last`, or `last~1` for the one before it.
     """
-    with open_run(store, run) as (opened, found):
-        file = output or re.sub(r"[^\w.-]+", "-", found.id) + ".html"
+    with open_run(store, run) as (opened, stored):
+        file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"
         if file != "-":
             check_writable(file)
         context = ReportContext(
-            results=lambda: opened.results(found), first_results=lambda seeds: first_results(opened, found, seeds)
+            results=lambda: opened.results(stored), first_results=lambda seeds: first_results(opened, stored, seeds)
         )
-        page = render(evaluation_of(opened, found), context)
+        page = render(evaluation_of(opened, stored), context)
     if file == "-":
         click.echo(page, nl=False)
         return

@@ -128,7 +128,7 @@ def _arms(verdict: Document) -> tuple[Document, Document]:
 
 def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
-    shown: list[Text] = []
+    lines: list[Text] = []
     for run, verdict in rows:
         limits = ""
         if not run.finished:
@@ -136,7 +136,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
         if part := run.plan.suite.part:
             limits += f"  ({len(run.plan.suite.cases)} of {part.of} cases, {part.chosen})"
         head = (run.id, "bold"), f"  {verdict['model']}  ", (run.created, "dim"), limits
-        shown.append(Text.assemble(*head))
+        lines.append(Text.assemble(*head))
         of_arm = arm_names(has_reference=run.plan.reference_skill is not None)
         names = (of_arm["baseline"], of_arm["skill"])
         width = 1 + max(map(len, names))
@@ -144,16 +144,16 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
             if not arm["passed"] + arm["failed"]:
                 continue
             if metric == "success":
-                shown.append(Text(f"  {name:<{width}}{bar(arm['pass_rate'])} {percent(arm['pass_rate']):>5}"))
+                lines.append(Text(f"  {name:<{width}}{bar(arm['pass_rate'])} {percent(arm['pass_rate']):>5}"))
             else:
                 mean = _tokens(arm)
-                shown.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens per task"))
+                lines.append(Text(f"  {name:<{width}}{bar(mean / most)} {mean:>8,.0f} tokens per task"))
         if verdict["reason"] == "isolation":
-            shown.append(Text(f"  {INVALID}\n", style="bold red"))
+            lines.append(Text(f"  {INVALID}\n", style="bold red"))
             continue
         lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
-        shown.append(Text(f"  {lift}{decision_in_words(verdict['decision'], verdict['reason'])}\n"))
-    return shown
+        lines.append(Text(f"  {lift}{decision_in_words(verdict['decision'], verdict['reason'])}\n"))
+    return lines
 
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:

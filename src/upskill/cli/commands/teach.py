@@ -23,7 +23,7 @@ class _Options(TeachOptions, CommandOptions):
 @click.command("teach", cls=Command)
 @click.argument("task")
 @click_options(_Options)
-def command(**given: Any) -> None:
+def command(**values: Any) -> None:
     """Let a teacher do TASK with tools in a sandbox, and make a skill from what it did.
 
     Everything it does is recorded in the folder of runs, under lessons/, and handed to generate. It may take 60 turns
@@ -34,7 +34,7 @@ def command(**given: Any) -> None:
     upskill teach "pack the release" -m opus --files ./src --check "tern verify"
     upskill teach "…" -m sonnet --teacher-agent claude-code --no-eval
     """
-    options = _Options(**given)
+    options = _Options(**values)
     tokens = f" or {options.bounds.tokens:,} tokens" if options.bounds.tokens else ""
     own_work = f", and on top of it the teacher's own work, of at most {options.bounds.turns} turns{tokens}"
     try:

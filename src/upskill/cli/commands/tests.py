@@ -50,13 +50,13 @@ class _Options(CommandOptions):
 @click.command("tests", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(_Options)
-def command(**given: Any) -> None:
+def command(**values: Any) -> None:
     """Write the test cases of SKILL anew, add to them, or edit them.
 
     Each generated case is tried with answers that know nothing, with right and with wrong ones before it is kept.
     The cases are saved as evals/evals.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
     """
-    options = _Options(**given)
+    options = _Options(**values)
     skill = Skill.load(options.skill)
     assert skill.folder is not None
     written = SUITE if has_written_suite(skill) else ""

@@ -33,7 +33,7 @@ class TriggerCommandOptions(TriggerOptions, CommandOptions):
 @click.command("trigger", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(TriggerCommandOptions)
-def command(**given: Any) -> None:
+def command(**values: Any) -> None:
     """Measure whether SKILL fires when it should, and only then.
 
     Each query is put to an agent that has the skill in its catalog, beside the skills of --with-skills. A run ends when
@@ -45,7 +45,7 @@ def command(**given: Any) -> None:
     upskill trigger ./skills/my-skill -m haiku --test-writer sonnet
     upskill trigger ./skills/my-skill -m haiku --improve --teacher sonnet --write
     """
-    options = TriggerCommandOptions(**given)
+    options = TriggerCommandOptions(**values)
     options.check()
     without = " without --fresh" if options.fresh else ""
     interrupted = f"interrupted. Every finished run is stored; the same command{without} continues from there."
@@ -58,30 +58,30 @@ def command(**given: Any) -> None:
             estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}"),
         )
         verb = improve_description if options.improve else trigger
-        found = asyncio.run(verb(options, events=events))
-    if isinstance(found, TriggerResult):
-        _show(found, options)
+        result = asyncio.run(verb(options, events=events))
+    if isinstance(result, TriggerResult):
+        _show(result, options)
     elif options.as_json:
-        show_json(improvement_to_json(found))
+        show_json(improvement_to_json(result))
     else:
-        show(*render_improvement(found))
-    if found.has_failed:
+        show(*render_improvement(result))
+    if result.has_failed:
         raise click.exceptions.Exit(3)
-    if isinstance(found, TriggerResult) and not all(ruling.held for _, ruling in found.rulings):
+    if isinstance(result, TriggerResult) and not all(ruling.held for _, ruling in result.rulings):
         raise click.exceptions.Exit(1)
 
 
-def _show(found: TriggerResult, options: TriggerCommandOptions) -> None:
-    evaluation = found.evaluation
+def _show(result: TriggerResult, options: TriggerCommandOptions) -> None:
+    evaluation = result.evaluation
     if evaluation.leaked:
         note("INVALID: a run saw a skill that was hidden from it. No number is valid.")
     if options.as_json:
-        show_json(triggered_to_json(found))
+        show_json(triggered_to_json(result))
         return
     command = f"upskill show {evaluation.run.id}{options.show_flags}" if options.keeps_runs else ""
-    show(*render_triggered(found, command))
+    show(*render_triggered(result, command))
     if evaluation.halted:
         note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
-    for model, ruling in found.rulings:
+    for model, ruling in result.rulings:
         if not ruling.held:
             note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")

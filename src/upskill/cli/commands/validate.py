@@ -146,5 +146,5 @@ def _weak_cases(path: str, *, strict: bool) -> Iterator[Problem]:
             yield Problem("error" if is_error else "warning", str(case))
     for line in summarize_weak(case for case in weak if case.probe == "untried"):
         yield Problem("warning", line)
-    for one, two in near_duplicates(suite.cases):
-        yield Problem("warning", f"cases {one!r} and {two!r} ask nearly the same; keep one")
+    for first, second in near_duplicates(suite.cases):
+        yield Problem("warning", f"cases {first!r} and {second!r} ask nearly the same; keep one")

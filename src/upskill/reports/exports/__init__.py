@@ -67,8 +67,8 @@ class FileExport:
     ending: str
     is_text: bool = True  # and may go to standard output
 
-    def save(self, run: StoredRun, place: str | Path) -> None:
-        with whole_file(place) as stream:
+    def save(self, run: StoredRun, path: str | Path) -> None:
+        with whole_file(path) as stream:
             self.write(run, stream)
 
 
@@ -78,8 +78,8 @@ class FolderExport:
     ending: str = ""
     is_text: bool = False
 
-    def save(self, run: StoredRun, place: str | Path) -> None:
-        with whole_folder(place, MARKER) as folder:
+    def save(self, run: StoredRun, path: str | Path) -> None:
+        with whole_folder(path, MARKER) as folder:
             self.write(run, folder)
 
 

@@ -118,7 +118,7 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[TriggerMet
 
 def _conclude_firing(metrics: TriggerMetrics, skill: str) -> str:
     kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
-    shares = [f"{percent(found.value)} of the runs where a query {needs} it" for needs, found in kinds if found]
+    shares = [f"{percent(rate.value)} of the runs where a query {needs} it" for needs, rate in kinds if rate]
     return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
 
 
@@ -132,14 +132,14 @@ def _firing_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
 
 def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
     arms = [arm for arm in evaluation.run.plan.arms if arm not in ("baseline", "skill")]
-    found: list[dict[str, Any]] = []
+    control_arms: list[dict[str, Any]] = []
     for model, arm in product(evaluation.run.models, arms):
         rows = [row for row in evaluation.outcomes_of(model) if row.arm == arm]
         passed = Counter(row.passed for row in rows)
         counts = {"passed": passed[True], "failed": passed[False], "errored": passed[None]}
         causes = Counter(row.cause for row in rows if row.passed is False and row.cause)
-        found.append({"model": model, "arm": arm, **counts, "causes": dict(causes)})
-    return found
+        control_arms.append({"model": model, "arm": arm, **counts, "causes": dict(causes)})
+    return control_arms
 
 
 def cases_to_page(suite: StoredSuite, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
@@ -224,7 +224,7 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
     trace = result.trace
     steps = trace.steps if trace else ()
     acted = bool(trace and trace.calls) or any(step.kind == "thinking" for step in steps)
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         **trial_row(result.outcome),
         "answer": cut(trace.answer, most) if trace else None,
         "findings": [
@@ -234,23 +234,23 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
         "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,
     }
     if acted:
-        shown = max(MIN_STEPS, min(MAX_STEPS, most // 5))  # where texts have to be short, steps have to be few
-        found["steps"] = [_step(step, most) for step in steps[:shown]]
-        found["more_steps"] = max(0, len(steps) - shown)
+        limit = max(MIN_STEPS, min(MAX_STEPS, most // 5))  # where texts have to be short, steps have to be few
+        row["steps"] = [_step(step, most) for step in steps[:limit]]
+        row["more_steps"] = max(0, len(steps) - limit)
     for name, text in (("error", result.error), ("leak", result.leak), ("stop", trace.stop if trace else "")):
         if text:
-            found[name] = cut(text, most)["text"]
-    return found
+            row[name] = cut(text, most)["text"]
+    return row
 
 
 def _step(step: Step, most: int) -> dict[str, Any]:
-    shown: dict[str, Any] = {"kind": step.kind, "agent": step.agent or None}
+    fields: dict[str, Any] = {"kind": step.kind, "agent": step.agent or None}
     if step.kind == "tool":
-        shown |= {"tool": step.tool, "status": step.status, "arguments": cut(write_arguments(step.arguments), most)}
-        shown |= {"output": cut(step.output, most) if step.output else None, "seconds": step.seconds}
+        fields |= {"tool": step.tool, "status": step.status, "arguments": cut(write_arguments(step.arguments), most)}
+        fields |= {"output": cut(step.output, most) if step.output else None, "seconds": step.seconds}
     else:
-        shown["text"] = cut(step.text, most)
-    return {name: value for name, value in shown.items() if value is not None}
+        fields["text"] = cut(step.text, most)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def cut(text: str, most: int) -> dict[str, Any]:

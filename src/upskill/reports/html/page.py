@@ -42,32 +42,32 @@ SCRIPTS = ("text", "source", "diff", "feedback", "firing", "overview", "findings
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     results, trials = context.results if context else None, len(evaluation.outcomes)
-    found = summary(evaluation)
+    report = summary(evaluation)
     if context and context.first_results and trials > MAX_TRIALS:
         seeds = max(1, evaluation.plan.runs * MAX_TRIALS // trials)
         results, trials = partial(context.first_results, seeds), MAX_TRIALS
-        found["run"]["seeds"] = found["run"]["seeds"][:seeds]
+        report["run"]["seeds"] = report["run"]["seeds"][:seeds]
     reviews = feedback_document(evaluation.run, evaluation.people.reviews if evaluation.people else ())["reviews"]
-    found["reviews"] = [review | {"seed": page_seed(review["seed"])} for review in reviews]
-    lines = [found["headline"], *found["conclusions"]] if len(found["conclusions"]) > 1 else found["conclusions"]
+    report["reviews"] = [review | {"seed": page_seed(review["seed"])} for review in reviews]
+    lines = [report["headline"], *report["conclusions"]] if len(report["conclusions"]) > 1 else report["conclusions"]
     plain = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in lines)}</noscript>"
-    title, start = f"{found['run']['skill']} · upskill", "startReport(embeddedSource());"
+    title, start = f"{report['run']['skill']} · upskill", "startReport(embeddedSource());"
     room = MAX_BYTES + EACH * max(0, trials - TRIALS) - len(document(title, plain, start).encode())
-    whole = compress(to_json_bytes(found))
-    blocks = Blocks(results or (lambda: ()), max(room - len(whole), FOR_ANSWERS))
-    text = whole if len(whole) + blocks.size <= room else _shortened(found, evaluation, room - blocks.size)
+    packed = compress(to_json_bytes(report))
+    blocks = Blocks(results or (lambda: ()), max(room - len(packed), FOR_ANSWERS))
+    text = packed if len(packed) + blocks.size <= room else _shortened(report, evaluation, room - blocks.size)
     data = [_block("summary", text), _block("index", blocks.packed_index)]
     data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]
     return document(title, "\n".join([plain, *data]), start)
 
 
-def _shortened(found: dict[str, Any], evaluation: Evaluation, room: int) -> str:
+def _shortened(report: dict[str, Any], evaluation: Evaluation, room: int) -> str:
     text = ""
 
     def make(most: int) -> bool:
         nonlocal text
         cases = cases_to_page(evaluation.run.plan.suite, most)
-        text = compress(to_json_bytes(found | {"cases": cases}))
+        text = compress(to_json_bytes(report | {"cases": cases}))
         return len(text) <= room
 
     longest_that_fits(make, MIN_PROMPT, MAX_PROMPT)
@@ -158,8 +158,8 @@ class Blocks:
         for name, values in self.columns.items():
             if name in ("case", "model", "arm", "outcome", "cause"):
                 names = list(dict.fromkeys(values))
-                places = {value: place for place, value in enumerate(names)}
-                columns[name] = {"names": names, "values": [places[value] for value in values]}
+                positions = {value: position for position, value in enumerate(names)}
+                columns[name] = {"names": names, "values": [positions[value] for value in values]}
             else:
                 columns[name] = {"values": values}
         return {"columns": columns, "blocks": self.sizes, "limit": self.limit}

@@ -112,7 +112,7 @@ def _state(store: Store, run: Run, *, decided: bool) -> State:
 def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
     """For each model the latest verdict on a whole suite, else the latest verdict and its scope."""
     looks = store.latest_looks(name, LOOKS_AT_ONCE)
-    runs = {run: found for run in dict.fromkeys(look.run for look in looks) if (found := _stored(store, run))}
+    runs = {run: stored for run in dict.fromkeys(look.run for look in looks) if (stored := _stored(store, run))}
     latest: dict[str, tuple[Look, str]] = {}
     for look in looks:
         if run := runs.get(look.run):
@@ -130,10 +130,10 @@ def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
 
 def _stored(store: Store, run: str) -> Run | None:
     try:
-        found = store.run(run)
+        stored = store.run(run)
     except UsageError:  # deleted: what was looked at stays known
         return None
-    return found if found.id == run else None
+    return stored if stored.id == run else None
 
 
 def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:

@@ -140,8 +140,8 @@ class _Map:
         for index, model in enumerate(panel):
             x = self.left + index * self.span
             drawing.text(x + self.span / 2, drawing.height + 13, self.heads[model], anchor="middle", bold=True)
-            for place, arm in enumerate(self.arms):
-                middle = x + (place + 0.5) * width
+            for position, arm in enumerate(self.arms):
+                middle = x + (position + 0.5) * width
                 drawing.text(middle, drawing.height + 29, ARMS[arm], "muted", size=SMALL, anchor="middle")
         drawing.height += 36
 
@@ -152,12 +152,12 @@ class _Map:
             own.add("title", "", escape(clean(", ".join(row.cases[:MAX_NAMED]))))
         own.text(0, y + 13, self.labels.get(row.name, row.name), size=SMALL, room=self.left - 10)
         for index, counts in enumerate(row.cells):
-            model, place = divmod(index, len(self.arms))
-            x = self.left + model * self.span + place * width
-            kind, words = _look(counts)
+            model, position = divmod(index, len(self.arms))
+            x = self.left + model * self.span + position * width
+            kind, label = _look(counts)
             dashed = DASHED.get(kind, {})
             own.add("rect", kind, x=x + 1, y=y + 1, width=width - 2, height=ROW - 2, **dashed)
-            own.text(x + width / 2, y + 13.5, words, "ink" if dashed else "heat-ink", size=SMALL, anchor="middle")
+            own.text(x + width / 2, y + 13.5, label, "ink" if dashed else "heat-ink", size=SMALL, anchor="middle")
         drawing.parts.append(element("g", "row", "".join(own.parts)))
         drawing.height += ROW
 
@@ -170,12 +170,12 @@ def _look(counts: Counts) -> tuple[str, str]:
     rate = passed / scored
     step = 0 if not passed else 4 if not failed else 1 if rate < 0.4 else 2 if rate <= 0.6 else 3
     # What is neither never nor always is not rounded to it.
-    shown = min(99, max(1, round(100 * rate))) if passed and failed else round(100 * rate)
-    return f"heat-{step}", f"{shown}{'!' if errored else ''}"
+    percentage = min(99, max(1, round(100 * rate))) if passed and failed else round(100 * rate)
+    return f"heat-{step}", f"{percentage}{'!' if errored else ''}"
 
 
 def _legend(drawing: Drawing, arms: list[str]) -> None:
-    words = {
+    texts = {
         "baseline": f"base: {drawing.options.baseline}",
         "skill": "skill: this skill" if drawing.options.has_reference else "skill: with it",
         "placebo": "placebo: a text of the skill's length",
@@ -186,4 +186,4 @@ def _legend(drawing: Drawing, arms: list[str]) -> None:
     entries += [("–: not run", swatch("heat-none")), ("err: errored (! some)", swatch("heat-error"))]
     legend(drawing, entries)
     drawing.height += 16
-    drawing.text(0, drawing.height, "; ".join(words[arm] for arm in arms), "muted", size=SMALL, room=drawing.width)
+    drawing.text(0, drawing.height, "; ".join(texts[arm] for arm in arms), "muted", size=SMALL, room=drawing.width)

@@ -81,28 +81,28 @@ class _Forest:
                 self._row(model)
         before = -1e9
         for tick in self.ticks:
-            words, x = f"{tick:+.4g}" if tick else "0", scale(tick)
-            half = text_width(words, SMALL) / 2
+            label, x = f"{tick:+.4g}" if tick else "0", scale(tick)
+            half = text_width(label, SMALL) / 2
             if x - half > before + 4 and x + half <= drawing.width + 12:
-                drawing.text(x, drawing.height + 15, words, "muted", size=SMALL, anchor="middle")
+                drawing.text(x, drawing.height + 15, label, "muted", size=SMALL, anchor="middle")
                 before = x + half
         drawing.height += 20
 
     def _row(self, model: Model) -> None:
-        drawing, scale, words = self.drawing, self.scale, _value(model)
+        drawing, scale, value = self.drawing, self.scale, _value(model)
         bottom = drawing.height + self.step
         top = bottom - (23 if self.narrow else self.step)
-        drawing.words.append(f"{model['model']}: {words}.")
+        drawing.words.append(f"{model['model']}: {value}.")
         for tick in self.ticks:
             x = scale(tick)
             drawing.line(x, top, x, bottom, "grid" if tick else "axis", stroke_width=1 if tick else 1.5)
         y = drawing.height + self.step - (10 if self.narrow else self.step / 2)
         if self.narrow:
             drawing.text(0, y - (32 if self.above else 16), self.labels[str(model["model"])])
-            drawing.text(drawing.width, y - 16, words, "muted", anchor="end")
+            drawing.text(drawing.width, y - 16, value, "muted", anchor="end")
         else:
             drawing.text(0, y + 4, self.labels[str(model["model"])])
-            drawing.text(drawing.width - self.right + 14, y + 4, words, "muted")
+            drawing.text(drawing.width - self.right + 14, y + 4, value, "muted")
         drawing.height = bottom
         if model["lift"] is None:
             return

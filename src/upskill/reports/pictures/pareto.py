@@ -82,7 +82,7 @@ class _Plot:
             low, high = 0.0, high * 1.1 or 1.0
         self.x = Scale(low, high, self.left, drawing.width - 12, log)
         self.y = Scale(0, 1, self.bottom - 10, self.top + 10)
-        self.taken: list[Box] = []
+        self.occupied: list[Box] = []
 
     def at(self, point: _Point) -> tuple[float, float]:
         return self.x(point.price), self.y(point.rate)
@@ -98,7 +98,7 @@ class _Plot:
         for point in self.points:
             by_model.setdefault(point.number, {})[point.arm] = point
             x, y = self.at(point)
-            self.taken.append((x - 6, y - 6, x + 6, y + 6))
+            self.occupied.append((x - 6, y - 6, x + 6, y + 6))
         for arms in by_model.values():
             if len(arms) == 2:
                 self._arrow(self.at(arms["baseline"]), self.at(arms["skill"]))
@@ -126,15 +126,15 @@ class _Plot:
             drawing.text(self.left - 6, self.y(tick) + 4, percent(tick), "muted", size=SMALL, anchor="end")
         before = self.left - 20
         for tick in self.x.ticks(6 if drawing.width > 500 else 4):
-            words = f"{tick:,.6g}" if self.by == "tokens" else f"${tick:,.9f}".rstrip("0").rstrip(".")
-            x, half = self.x(tick), text_width(words, SMALL) / 2
+            label = f"{tick:,.6g}" if self.by == "tokens" else f"${tick:,.9f}".rstrip("0").rstrip(".")
+            x, half = self.x(tick), text_width(label, SMALL) / 2
             if x - half > before + 6 and x + half <= drawing.width + 10:
                 drawing.line(x, self.top, x, self.bottom, "grid")
-                drawing.text(x, self.bottom + 15, words, "muted", size=SMALL, anchor="middle")
+                drawing.text(x, self.bottom + 15, label, "muted", size=SMALL, anchor="middle")
                 before = x + half
         unit = "dollars per task" if self.by == "cost" else "tokens per task"
-        words = f"{unit} (logarithmic)" if self.x.log else unit
-        drawing.text((self.left + drawing.width) / 2, self.bottom + 31, words, "muted", size=SMALL, anchor="middle")
+        label = f"{unit} (logarithmic)" if self.x.log else unit
+        drawing.text((self.left + drawing.width) / 2, self.bottom + 31, label, "muted", size=SMALL, anchor="middle")
         drawing.line(self.left, self.bottom, drawing.width, self.bottom, "axis")
 
     def _arrow(self, start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -156,7 +156,7 @@ class _Plot:
         for distance in DISTANCES:
             free = (box for box in _boxes_around(x, y, width, 9 + distance) if self._is_free(box))
             if (box := next(free, None)) is not None:
-                self.taken.append(box)
+                self.occupied.append(box)
                 if distance > 10:
                     self.drawing.line(x, y, min(max(x, box[0]), box[2]), (box[1] + box[3]) / 2, "axis")
                 self.drawing.text(box[0] + 1, box[1] + 10.5, number, "ink halo", size=SMALL)
@@ -166,7 +166,7 @@ class _Plot:
         left, top, right, bottom = box
         inside = self.left < left and right <= self.drawing.width and self.top - 6 <= top and bottom < self.bottom
         return inside and not any(
-            left < other[2] and other[0] < right and top < other[3] and other[1] < bottom for other in self.taken
+            left < other[2] and other[0] < right and top < other[3] and other[1] < bottom for other in self.occupied
         )
 
 
@@ -185,17 +185,17 @@ def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: Unit) -> N
     drawing.height += 8
     for number, model in enumerate(models, 1):
         arms = [_value(arm, by) for arm in (model["baseline"], model["skill"])]
-        words = " → ".join(arms)
+        value = " → ".join(arms)
         drawing.words.append(
             f"{model['model']}: {drawing.options.baseline} {arms[0]}, {drawing.options.skill} {arms[1]}."
         )
         drawing.height += 17
         narrow = drawing.width < 480
-        room = drawing.width if narrow else drawing.width - text_width(words, SMALL) - 12
+        room = drawing.width if narrow else drawing.width - text_width(value, SMALL) - 12
         drawing.text(0, drawing.height, f"{number} {model['model']}", size=SMALL, room=room)
         if narrow:
             drawing.height += 15
-        drawing.text(drawing.width, drawing.height, words, "muted", size=SMALL, anchor="end")
+        drawing.text(drawing.width, drawing.height, value, "muted", size=SMALL, anchor="end")
 
 
 def _value(arm: Mapping[str, Any], by: Unit) -> str:

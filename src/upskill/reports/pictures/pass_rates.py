@@ -80,8 +80,8 @@ def _group(drawing: Drawing, model: Mapping[str, Any], label: Label, scale: Scal
         y = top + 24
         drawing.text(drawing.width, y - 6, lift, "muted", anchor="end")
         drawing.text(0, y - 6, label, bold=True)
-    said: list[str] = []
-    for arm, words in (("baseline", drawing.options.baseline), ("skill", drawing.options.skill)):
+    rates: list[str] = []
+    for arm, name in (("baseline", drawing.options.baseline), ("skill", drawing.options.skill)):
         rate = model[arm]["pass_rate"]
         value = _value(model[arm])
         if rate:
@@ -95,7 +95,7 @@ def _group(drawing: Drawing, model: Mapping[str, Any], label: Label, scale: Scal
                 stroke_width=1.5,
             )
         drawing.text(scale(rate or 0) + 8, y + BAR - 3, value, size=TEXT)
-        said.append(f"{words} {value}")
+        rates.append(f"{name} {value}")
         y += BAR + 1
-    drawing.words.append(f"{model['model']}: {', '.join(said)}, {lift}.")
+    drawing.words.append(f"{model['model']}: {', '.join(rates)}, {lift}.")
     drawing.height = top + _step(beside=beside)

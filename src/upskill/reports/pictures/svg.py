@@ -105,9 +105,9 @@ class Drawing:
         self, names: Iterable[object], room: float, size: float = TEXT, *, bold: bool = False
     ) -> dict[str, Label]:
         """What is shown of each name where there is so much room. Numbers are explained below."""
-        found = label_all(names, room, size, bold=bold)
-        self.numbered |= {label.shown: label.whole for label in found.values() if label.numbered}
-        return found
+        labels = label_all(names, room, size, bold=bold)
+        self.numbered |= {label.shown: label.whole for label in labels.values() if label.numbered}
+        return labels
 
     def text(
         self,
@@ -122,31 +122,31 @@ class Drawing:
         room: float = math.inf,
     ) -> None:
         """A text on one line, shortened to its room; the whole of it is in its tooltip then."""
-        whole = clean(text)
+        full = clean(text)
         if isinstance(text, Label):
-            shown = text.shown
+            fitted = text.shown
         else:
-            shown = whole if math.isinf(room) else shorten(text, room, size, bold=bold)
-        given: dict[str, object] = {"x": x, "y": y, "font_size": size}
+            fitted = full if math.isinf(room) else shorten(text, room, size, bold=bold)
+        attributes: dict[str, object] = {"x": x, "y": y, "font_size": size}
         if anchor != "start":
-            given["text_anchor"] = anchor
+            attributes["text_anchor"] = anchor
         if bold:
-            given["font_weight"] = 600
-        tooltip = element("title", "", escape(whole)) if shown != whole else ""
-        if is_measured(shown):
-            self.add("text", classes, tooltip + escape(shown), **given)
+            attributes["font_weight"] = 600
+        tooltip = element("title", "", escape(full)) if fitted != full else ""
+        if is_measured(fitted):
+            self.add("text", classes, tooltip + escape(fitted), **attributes)
             return
         # Nobody knows how wide it is in the reader's font: it is fitted to its room, and never leaves it.
-        width = text_width(shown, size, bold=bold)
-        given |= {"direction": "ltr", "unicode_bidi": "isolate"}
-        given |= {"textLength": width, "lengthAdjust": "spacingAndGlyphs"}
+        width = text_width(fitted, size, bold=bold)
+        attributes |= {"direction": "ltr", "unicode_bidi": "isolate"}
+        attributes |= {"textLength": width, "lengthAdjust": "spacingAndGlyphs"}
         left = x - {"start": 0, "middle": width / 2, "end": width}[anchor]
         box = {"x": left, "y": y - 1.3 * size, "width": width, "height": 1.7 * size}
-        content = element("text", classes, tooltip + escape(shown), **given)
+        content = element("text", classes, tooltip + escape(fitted), **attributes)
         self.add("svg", "", content, **box, viewBox=" ".join(map(_number, box.values())))
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, classes: str, **given: object) -> None:
-        self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **given)
+    def line(self, x1: float, y1: float, x2: float, y2: float, classes: str, **attributes: object) -> None:
+        self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
 
     def _notes(self) -> None:
         for label, name in self.numbered.items():
@@ -227,13 +227,13 @@ def dot(classes: str) -> Sign:
 def legend(drawing: Drawing, entries: Sequence[tuple[str, Sign]]) -> None:
     x = 0.0
     drawing.height += 8
-    for words, draw in entries:
-        width = 18 + text_width(words, SMALL) + 16
+    for text, draw in entries:
+        width = 18 + text_width(text, SMALL) + 16
         if x and x + width > drawing.width:
             x = 0.0
             drawing.height += 18
         drawing.parts.append(draw(x + 7, drawing.height + 8))
-        drawing.text(x + 18, drawing.height + 12, words, "muted", size=SMALL)
+        drawing.text(x + 18, drawing.height + 12, text, "muted", size=SMALL)
         x += width
     drawing.height += 18
 
@@ -254,11 +254,11 @@ class Scale:
         if self.log:
             powers = range(math.floor(math.log10(self.low)) - 1, math.ceil(math.log10(self.high)) + 1)
             for steps in ((1, 2, 5), (1, 3), (1,)):
-                found = [step * 10.0**power for power in powers for step in steps]
-                found = [value for value in found if self.low <= value * 1.000001 and value <= self.high * 1.000001]
-                if len(found) <= most + 1:
-                    return found
-            return found[:: math.ceil(len(found) / most)]
+                ticks = [step * 10.0**power for power in powers for step in steps]
+                ticks = [value for value in ticks if self.low <= value * 1.000001 and value <= self.high * 1.000001]
+                if len(ticks) <= most + 1:
+                    return ticks
+            return ticks[:: math.ceil(len(ticks) / most)]
         rough = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(rough))
         # The smallest step of 1, 2, 2.5 or 5 times a power of ten that makes at most so many.
@@ -307,10 +307,10 @@ def _width(character: str) -> int:
 
 def shorten(text: object, width: float, size: float = TEXT, *, bold: bool = False) -> str:
     """A text that is at most so wide, with its middle left out: names of models differ at their ends."""
-    shown = clean(text)
-    if text_width(shown, size, bold=bold) <= width:
-        return shown
-    clusters = regex.findall(r"\X", shown)
+    full = clean(text)
+    if text_width(full, size, bold=bold) <= width:
+        return full
+    clusters = regex.findall(r"\X", full)
     room = width - text_width("…", size, bold=bold)
     head, tail = "", ""
     while clusters:

@@ -124,11 +124,11 @@ class Source:
     read_file: ReadFile | None
     notes: Notes
 
-    def read(self, name: str, place: str = "") -> str:
-        return text_reader(self.read_file, place or self.where)(name)
+    def read(self, name: str, where: str = "") -> str:
+        return text_reader(self.read_file, where or self.where)(name)
 
-    def load(self, name: str, place: str = "") -> object:
-        return decode(self.read(name, place).encode(), name)
+    def load(self, name: str, where: str = "") -> object:
+        return decode(self.read(name, where).encode(), name)
 
     def below(self, folder: str) -> list[str]:
         return self.read_file.below(folder) if isinstance(self.read_file, FilesOfFolders | FilesOfSkill) else []
@@ -239,16 +239,16 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
     """The case as a suite says it, with the checks that can be read."""
     if draft.problem:
         raise draft.problem
-    place = f"{source.where}: {draft.place}"
+    where = f"{source.where}: {draft.place}"
     if not draft.prompt.strip():
-        raise UsageError(f"{place}: has no prompt", "Give it a text to send to the student.")
+        raise UsageError(f"{where}: has no prompt", "Give it a text to send to the student.")
     nothing = f"no assertion of it can be carried over: {draft.refused[0]}" if draft.refused else draft.nothing
     checks: list[dict[str, Any]] = []
     for check in draft.checks:
         try:
-            read_checks(check, place, text_reader(source.read_file, place))
+            read_checks(check, where, text_reader(source.read_file, where))
         except UsageError as error:
-            why = error.message.removeprefix(f"{place}: ")
+            why = error.message.removeprefix(f"{where}: ")
             nothing = f"none of its checks can be read: {why}"
             name = next(iter(as_mapping(check) or {"check": ""}))
             draft.leave_out(name, why.removeprefix(f"{name}: "))
@@ -256,12 +256,12 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
         if check not in checks:
             checks.append(check)
     if not checks:
-        raise UsageError(f"{place}: {printable(nothing)}", "Say what a right answer has, for example `contains: text`.")
+        raise UsageError(f"{where}: {printable(nothing)}", "Say what a right answer has, for example `contains: text`.")
     case: dict[str, Any] = {"id": draft.id, "prompt": draft.prompt, "checks": checks, **draft.more}
     case["metadata"] = draft.metadata
     case = {key: value for key, value in case.items() if value not in (None, "", [], {})}
-    for path in fit(OurCase, case, place).files:
-        check_path(path, place)
+    for path in fit(OurCase, case, where).files:
+        check_path(path, where)
     return case
 
 

@@ -129,7 +129,7 @@ def _add_statements(value: object, draft: Draft) -> None:
             draft.leave_out(f"{field} of an assertion", "every check has to hold, as it is")
 
 
-def _files(value: object, place: str, source: Source) -> dict[str, str]:
+def _files(value: object, where: str, source: Source) -> dict[str, str]:
     mapping = as_mapping(value)
     if mapping is not None:
         return {path: text_of(text) for path, text in mapping.items()}
@@ -138,16 +138,16 @@ def _files(value: object, place: str, source: Source) -> dict[str, str]:
         fields = as_mapping(item) or {"path": item}
         path = fields.get("path", fields.get("name"))
         if not isinstance(path, str):
-            raise UsageError(f"{place}: {short(item)} is not the name of a file")
+            raise UsageError(f"{where}: {short(item)} is not the name of a file")
         if isinstance(fields.get("content"), str):
             files[path] = fields["content"]
             continue
-        check_path(path, place)
+        check_path(path, where)
         if PurePosixPath(path).name == "SKILL.md":
             source.notes.leave_out("SKILL.md", "a file that both arms have cannot be the skill that only one gets")
             continue
         for name in source.below(path)[:MAX_FILES] or [path]:
-            files[str(PurePosixPath(name))] = source.read(name, place)
+            files[str(PurePosixPath(name))] = source.read(name, where)
     return files
 
 

@@ -46,8 +46,8 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
     question = sample.get("input")
     draft.prompt, only_text = (question, True) if isinstance(question, str) else messages_text(question)
     if not only_text:
-        place = f"{source.where}: {draft.place}"
-        draft.problem = UsageError(f"{place}: its input has an image or another file in it", "Put it into words.")
+        where = f"{source.where}: {draft.place}"
+        draft.problem = UsageError(f"{where}: its input has an image or another file in it", "Put it into words.")
     choices = texts_of(sample.get("choices") or [])
     if isinstance(source.data, Rows) and choices:
         choices = [choice.strip() for choice in choices[0].split(",")]
@@ -82,8 +82,8 @@ def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
     if right:
         begun, ended = r"^[\s*_`]*ANSWER", r"[\s.)*_`]*$"
         later = rf"(?![\s\S]*{begun}[\s*_`]*(?::|[A-Z]{ended}))"  # only the last line that answers counts
-        wanted = r"[\s,and*_`]*".join(right)
-        draft.checks = [{"regex": rf"(?im){begun}[\s*_`:]*{wanted}{ended}{later}"}]
+        pattern = r"[\s,and*_`]*".join(right)
+        draft.checks = [{"regex": rf"(?im){begun}[\s*_`:]*{pattern}{ended}{later}"}]
 
 
 def _texts(files: object, draft: Draft, source: Source) -> dict[str, str]:

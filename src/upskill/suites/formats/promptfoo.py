@@ -150,17 +150,17 @@ def _tests(value: object, source: Source) -> Iterator[dict[str, Any]]:
 def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]:
     if isinstance(config.source.data, Rows) or any(name.startswith("__") for name in test):
         test = _from_row(test)
-    place, notes = place_of(number, test), config.source.notes
+    location, notes = place_of(number, test), config.source.notes
     try:
         variables = mapping_or_empty(config.default.get("vars")) | _variables(test.get("vars"), config.source)
     except UsageError as error:
-        yield Draft(place, notes, problem=error)
+        yield Draft(location, notes, problem=error)
         return
     lists = [as_list(value) or [value] for value in variables.values()]
     if (count := prod(map(len, lists))) > MAX_COMBINATIONS:
-        notes.leave_out("vars", f"only {MAX_COMBINATIONS:,} of {count:,} combinations are taken", place)
+        notes.leave_out("vars", f"only {MAX_COMBINATIONS:,} of {count:,} combinations are taken", location)
     for turn, chosen in enumerate(islice(product(*lists), MAX_COMBINATIONS), start=1):
-        draft = Draft(place if count == 1 else f"{place}, combination {turn}", notes)
+        draft = Draft(location if count == 1 else f"{location}, combination {turn}", notes)
         try:
             _fill_in(draft, test, dict(zip(variables, chosen, strict=True)), config)
         except UsageError as error:

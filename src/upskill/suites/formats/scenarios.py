@@ -29,10 +29,10 @@ def cases(source: Source) -> Iterator[Draft]:
 
 
 def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft]:
-    place = f"{source.where}: scenario {name!r}"
+    where = f"{source.where}: scenario {name!r}"
     tests = scenario.get("tests")
     try:
-        data = source.load(tests, place) if isinstance(tests, str) else tests
+        data = source.load(tests, where) if isinstance(tests, str) else tests
     except UsageError as error:
         yield Draft(f"scenario {name!r}", source.notes, problem=error)
         return
@@ -51,14 +51,14 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
         draft.id = f"{name}-{own if own is not None else number}" if len(items) > 1 or own is not None else name
         unused: list[str] = []
         try:
-            ours = from_upstream(fit(UpstreamCase, case, f"{place}, case {number}"), place, unused)
+            ours = from_upstream(fit(UpstreamCase, case, f"{where}, case {number}"), where, unused)
         except UsageError as error:
             draft.problem = error
         else:
             draft.prompt, draft.checks = ours.prompt, [*ours.checks, *({"judge": text} for text in criteria)]
             draft.more = {"files": ours.files, "tags": list(dict.fromkeys([*tags, *ours.tags]))}
             for warning in unused:
-                draft.leave_out(warning.removeprefix(f"{place}: "), "decides nothing here")
+                draft.leave_out(warning.removeprefix(f"{where}: "), "decides nothing here")
             draft.more |= {"output_file": ours.output_file, "reference": ours.reference, "held_out": ours.held_out}
         yield draft
 

@@ -103,11 +103,11 @@ class Rewrite(Refiner):
         task_field = "request" if self.material.skill is not None else "task"
         files = {path: redact(_cut(text, 4 * FILE_TOKENS)) for path, text in _text_files(skill).items()}
         sources = self._sources(skill)
-        shown = failures[:MAX_FAILURES_SHOWN]
+        shown_failures = failures[:MAX_FAILURES_SHOWN]
         # What stands behind the failures, where it is not in the material that is quoted anyway.
         evidence: dict[str, str] = {}
         left = MAX_EVIDENCE_SHOWN
-        for name, text in (item for failure in shown for item in failure.texts.items()):
+        for name, text in (item for failure in shown_failures for item in failure.texts.items()):
             if name not in evidence and name not in self.material.by_id and left > 0:
                 evidence[name] = redact(_cut(text, min(2000, left)))
                 left -= len(evidence[name])
@@ -124,9 +124,9 @@ class Rewrite(Refiner):
                     "wrong": list(failure.reasons),
                     **({"evidence": list(failure.evidence)} if failure.evidence else {}),
                 }
-                for failure in shown
+                for failure in shown_failures
             ],
-            "failures_not_shown": len(failures) - len(shown),
+            "failures_not_shown": len(failures) - len(shown_failures),
             **({"evidence": evidence} if evidence else {}),
             "tried_before": [_describe_tried(edits) for edits in tried],
         }
