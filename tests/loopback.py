@@ -517,6 +517,7 @@ class Loopback:
         app = web.Application(client_max_size=512 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/messages", self._messages)
+        app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/files", self._upload)
         app.router.add_get("/v1/files/{id}/content", self._download)
         for path, create in (("/v1/batches", self._create_of_file), ("/v1/messages/batches", self._create_of_messages)):
@@ -567,6 +568,11 @@ class Loopback:
             return await self._say(self._decide(call, data, request.headers), call, request)
         finally:
             self.at_once -= 1
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        del request
+        names = sorted(self.calls) or ["loopback"]
+        return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
     # The two batch APIs.
 
