@@ -282,6 +282,8 @@ def test_a_change_that_is_the_same_everywhere_is_a_point() -> None:
 def test_one_case_does_not_bound_a_change() -> None:
     assert statistics.mean_change([10, 12], [15, 11], ["a", "a"]).interval == (-math.inf, math.inf)
     assert statistics.relative_change([10], [15], ["a"]).interval == (-1, math.inf)
+    many_looks = statistics.relative_change([8, 1], [40, 32], ["a", "b"], level=1 - 0.05 / 380)
+    assert many_looks.interval == (pytest.approx(-1), math.inf)
     assert math.isnan(statistics.mean_change([], [], []).value)
     assert math.isnan(statistics.relative_change([], [], []).value)
 

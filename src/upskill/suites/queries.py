@@ -16,7 +16,7 @@ from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
 from upskill.suites.files import check_sound, decode
-from upskill.suites.shapes import Strict, fit
+from upskill.suites.shapes import Shape, Strict, fit
 from upskill.suites.suite import hash_to_unit, make_id
 
 Part = Literal["train", "validation", "test"]
@@ -163,18 +163,25 @@ def _items(value: object, where: str) -> list[Any]:
     if mapping is None:
         raise UsageError(f"{where}: is not a list of queries but {short(value)}", _HINT)
     if isinstance(mapping.get("should_trigger"), list):
-        lists = fit(_ListsShape, mapping, where)
+        lists = _fit(_ListsShape, mapping, where)
         return [
             {"query": text, "should_trigger": should}
             for texts, should in ((lists.should_trigger, True), (lists.should_not_trigger, False))
             for text in texts
         ]
-    return fit(_FileShape, mapping, where).queries
+    return _fit(_FileShape, mapping, where).queries
+
+
+def _fit(kind: type[Shape], fields: dict[str, Any], where: str) -> Shape:
+    try:
+        return fit(kind, fields, where)
+    except UsageError as error:
+        raise UsageError(error.message, _HINT) from error
 
 
 def _read_query(value: Any, where: str) -> Query:
     fields = as_mapping(value)
     if fields is None:
         raise UsageError(f"{where}: is not an object but {short(value)}", _HINT)
-    query = fit(_QueryShape, {key: item for key, item in fields.items() if key not in NOTE_KEYS}, where)
+    query = _fit(_QueryShape, {key: item for key, item in fields.items() if key not in NOTE_KEYS}, where)
     return Query(query.query.strip(), query.should_trigger)

@@ -467,8 +467,9 @@ def _log_ratio(
         squares = (draws * ((signs / means) @ parts.T) ** 2).sum(axis=1)
         errors = np.sqrt(squares / (count * (count - 1)))
         lower, upper = _pivots(np.log(means) @ signs, errors, error, tail, student)
-    low, high = centre * math.exp(-upper * error), centre * math.exp(-lower * error)
-    return Estimate(value, min(low, value), max(high, value), level)
+    # After many looks a level can be so high that a bound is beyond every number.
+    low, high = (centre * math.exp(min(-bound * error, 700.0)) for bound in (upper, lower))
+    return Estimate(value, min(low, value), max(high, value) if high < 1e300 else math.inf, level)
 
 
 # ---------------------------------------------------------------------------------------------------- early looks
