@@ -791,7 +791,6 @@ def _read_all(terminal: int) -> str:
         seen += data
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are a thing of Unix")
 def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room(upskill: Upskill, home: Path) -> None:
     skill = write_skill(home / "greeter", cases=40)
     write_script(home / "model.yaml", [{"answer": "ahoy " * 2000}])
