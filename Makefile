@@ -3,6 +3,7 @@
 # make coverage   the tests again, with the lines that none of them reaches
 # make site   the documentation as a site, in build/site
 # make pictures   the pictures of README and docs, from recorded answers
+# make constraints   the newest versions of everything that make test installs, into constraints.txt
 # make kernel-students   grades recorded students of examples/h100-kernels and writes its table; GPU=--gpu: all tiers
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-.PHONY: demo test coverage golden format lint types docs site pictures kernel-students pytest system clean
+.PHONY: demo test coverage golden format lint types docs site pictures kernel-students pytest system constraints clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
@@ -74,14 +75,18 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/.local: $(VENV)/.python pyproject.toml
+$(VENV)/.local: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing upskill and its embedded model's engine into $(VENV) (a minute or two the first time)"
-	$(BIN)/python -m pip install --quiet --editable ".[local]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[local]"
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.local pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[local,dev]"
+$(VENV)/.dev: $(VENV)/.local
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[local,dev]"
 	touch $@
+
+constraints: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable ".[local,dev]"
+	sed -i '/^#/!d' constraints.txt && $(BIN)/python -m pip freeze --exclude-editable >> constraints.txt
 
 clean:
 	rm -rf $(VENV) build .cache runs .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* dist

@@ -12,6 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist
@@ -19,17 +20,24 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from upskill.verdicts.arms import MAX_ERROR_RATE
+from upskill.authoring.trigger.description import level_of_test
+from upskill.models.draws import FAILURES
+from upskill.suites.queries import TRAIN_SHARE, VALIDATION_SHARE
+from upskill.verdicts.arms import LEVEL_OF_BOTH_ARMS, MAX_ERROR_RATE
 from upskill.verdicts.compute import EARLY_ALPHA_SHARE, level_of_look
 from upskill.verdicts.statistics import (
     Floats,
     Sequential,
     bets,
+    chance_of_less,
     lift_excludes,
     log_wealth,
     paired_lift,
     studentized_bounds,
+    t_quantile,
 )
+from upskill.verdicts.these_cases import GRID_ALLOWANCE, MAX_DRAWS, chance_of_score, score
+from upskill.verdicts.trigger_metrics import QUANTITIES, min_queries
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- simulations: begin -->", "<!-- simulations: end -->"
@@ -300,6 +308,215 @@ def price_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
     yield ""
 
 
+# ---------------------------------------------------------------------------------------------------- two scopes
+
+FEW_CASES, REPEATS = (3, 5, 8, 12, 20, 30), (1, 3, 10, 100)
+SKEWS = (0.03, 0.05, 0.1, 0.15)  # of the cases are broken for good, and the rest gains as much
+UNSEEN = 0.3 / 1.3  # the share of tasks that, broken for good, cancels 30 points on the others
+Suite = tuple[Floats, Floats]  # how often each case passes without and with the skill
+
+
+@cache
+def critical_score(draws: int, lift: float, tail: float) -> float:
+    """The lowest score that rules out this lift on exactly these cases."""
+    low, high = 0.0, 60.0
+    for _ in range(22):
+        middle = 0.5 * (low + high)
+        low, high = (
+            (low, middle) if chance_of_score(middle, (draws, draws), lift) <= GRID_ALLOWANCE * tail else (middle, high)
+        )
+    return high
+
+
+def rules_out(before: Floats, after: Floats, draws: int, lift: float, level: float = 0.95) -> NDArray[np.bool_]:
+    """Whether the interval on exactly these cases lies above this lift, for many totals of passes."""
+    counted = min(draws, MAX_DRAWS)
+    low, high = np.floor(after / draws * counted + 1e-9), np.ceil(before / draws * counted - 1e-9)
+    tail = round(0.5 * (1.0 - level), 12)
+    return score(high, low, (counted, counted), lift) >= critical_score(counted, round(lift, 12), tail)
+
+
+def suites_of(rng: np.random.Generator, cases: int) -> Iterator[tuple[str, Suite]]:
+    """Suites whose own lift is 0, or close to it."""
+    for rate in (0.05, 0.5, 0.95):
+        alike = np.full(cases, rate)
+        yield "alike", (alike, alike)
+        before, _ = chances(rng, (cases,), (rate, rate))
+        yield "of all difficulties", (before, before)
+    ends = (rng.random(cases) < 0.5).astype(np.float64)
+    yield "always or never", (ends, ends)
+    for share, start in product(SKEWS, (0.3, 0.8)):
+        broken = max(1, round(share * cases))
+        after = np.full(cases, min(1.0, start + start * broken / max(1, cases - broken)))
+        after[:broken] = 0.0
+        yield "skewed", (np.full(cases, start), after)
+
+
+def scope_tables(sims: int) -> Iterator[str]:
+    yield "### Few cases: do both answers hold?"
+    yield ""
+    rng = np.random.default_rng((SEED, 8))
+    rows: list[Sequence[object]] = []
+    for cases in FEW_CASES:
+        called: dict[str, list[float]] = {"these": [], "tasks": []}
+        covered: dict[str, list[float]] = {"these": [], "tasks": []}
+        for runs in REPEATS:
+            for _, (before, after) in suites_of(rng, cases):
+                lift, draws = float((after - before).mean()), cases * runs
+                size = (10 * sims, cases)
+                one, two = (rng.binomial(runs, rate, size=size).sum(axis=1) * 1.0 for rate in (before, after))
+                above, below = rules_out(one, two, draws, lift).mean(), rules_out(two, one, draws, -lift).mean()
+                called["these"].append(float(above))
+                covered["these"].append(float(1.0 - above - below))
+            worlds = [skewed((share, start)) for share, start in product(SKEWS, (0.9, 0.6, 0.3))]
+            worlds += [fixed((rate, rate)) for rate in (0.2, 0.8)] + [half_fixed((rate, rate)) for rate in (0.05, 0.5)]
+            for world in worlds:
+                means, true = world(rng, (sims // 2, cases), runs)
+                above, below = misses(means, runs, true)
+                called["tasks"].append(above)
+                covered["tasks"].append(1.0 - above - below)
+        row: list[object] = [cases]
+        for scope in ("these", "tasks"):
+            row += [percent(max(called[scope])), percent(min(covered[scope])), len(called[scope])]
+        rows.append(row)
+    head = (
+        "cases",
+        *("false `helps` on these cases", "coverage", "cells"),
+        *("… on tasks like these", "coverage", "cells"),
+    )
+    yield from table(head, rows)
+    yield ""
+    yield (
+        f"The worst cell of each row: {', '.join(map(str, REPEATS))} repeats × suites whose cases are alike, of all "
+        f"difficulties, always or never passed, or skewed ({', '.join(f'{share:.0%}' for share in SKEWS)} of the cases "
+        f"are broken for good and the rest gains as much), all with a true lift of 0 or nearly. {10 * sims:,} runs of "
+        f"a suite a cell on these cases, {sims // 2:,} suites a cell on tasks like these, so a cell is uncertain by "
+        f"±{200 * math.sqrt(0.0025 * 0.975 / sims):.1f} and ±{200 * math.sqrt(0.025 * 0.975 / (sims // 2)):.1f} points."
+    )
+    yield ""
+    yield from few_cases_table(sims, rng)
+
+
+def paired_t(means: Floats) -> NDArray[np.bool_]:
+    """Whether Student's t on case means says `helps`."""
+    count = means.shape[1]
+    error = means.std(axis=1, ddof=1) / math.sqrt(count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(error > 0, means.mean(axis=1) / error, np.where(means.mean(axis=1) > 0, np.inf, 0.0))
+    return t > t_quantile(0.975, count - 1)
+
+
+def mcnemar(won: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether the exact test over the pairs that differ says `helps`, as if pairs of one case were strangers."""
+    most = int((won + lost).max())
+    needed = np.array(
+        [
+            next((k for k in range(n + 1) if sum(math.comb(n, j) for j in range(k, n + 1)) <= 0.025 * 2**n), n + 1)
+            for n in range(most + 1)
+        ]
+    )
+    return won >= needed[won + lost]
+
+
+def few_cases_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
+    """Power and false `helps` of both answers, of a paired t-test and of McNemar's test."""
+    names = ("on these cases", "on tasks like these", "paired t", "McNemar")
+    rows: list[Sequence[object]] = []
+    for cases, runs in product((8, 12, 20), (1, 3, 5, 10)):
+
+        def say_helps(before: Floats, after: Floats, cases: int = cases, runs: int = runs) -> list[float]:
+            shape = (runs, *before.shape)
+            one, two = rng.random(shape) < before, rng.random(shape) < after
+            means = (two.mean(axis=0) - one.mean(axis=0)).astype(np.float64)
+            passes = (one.sum(axis=(0, 2)).astype(np.float64), two.sum(axis=(0, 2)).astype(np.float64))
+            called = (
+                rules_out(*passes, cases * runs, 0.0),
+                lift_excludes(means, runs, 0.0, resamples=1_000)[0],
+                paired_t(means),
+                mcnemar((two & ~one).sum(axis=(0, 2)), (one & ~two).sum(axis=(0, 2))),
+            )
+            return [float(each.mean()) for each in called]
+
+        shape = (sims // 2, cases)
+        alike = say_helps(np.full(shape, 0.3), np.full(shape, 0.6))
+        varied = say_helps(*chances(rng, shape, (0.3, 0.6)))
+        false: list[list[float]] = []
+        for share, start in product(SKEWS, (0.6, 0.9)):  # the tasks gain nothing; those broken may not be in the suite
+            broken = rng.random(shape) < share
+            false.append(say_helps(np.full(shape, start), np.where(broken, 0.0, min(1.0, start / (1.0 - share)))))
+        worst = [max(of_test) for of_test in zip(*false, strict=True)]
+        worst[0] = max(say_helps(np.full(shape, rate), np.full(shape, rate))[0] for rate in (0.1, 0.5, 0.9))
+        cells = zip(alike, varied, worst, strict=True)
+        ceiling = min(1.0, 0.025 / (1.0 - UNSEEN) ** cases)
+        found = (f"{percent(a, 0)} · {percent(v, 0)} / {percent(w)}" for a, v, w in cells)
+        rows.append((f"{cases} × {runs}", *found, percent(ceiling, 0)))
+    yield (
+        "A true lift of 30 points (0.3 → 0.6): how often the answer is `helps` where cases are alike · where they "
+        "differ / and the worst false `helps`, on these cases over suites without a lift, for the others over the "
+        "skewed worlds above. A paired t-test and McNemar's test find more, and are wrong more often than they say."
+        " The last column is the most that any test of tasks like these can find if it is never wrong in more than"
+        f" 2.5 %: a skill that breaks {UNSEEN:.0%} of all tasks and gains 30 points on the others does nothing, and to "
+        "whom the cases show none that broke, it looks like one that gains 30 points everywhere."
+    )
+    yield ""
+    yield from table(("cases × repeats", *names, "any valid test"), rows)
+    yield ""
+
+
+# ---------------------------------------------------------------------------------------------------- several models
+
+
+def model_tables(sims: int) -> Iterator[str]:
+    yield "### The best of eight models"
+    yield ""
+    rng = np.random.default_rng((SEED, 9))
+    rows: list[Sequence[object]] = []
+    for cases, runs, rate in product((8, 20), (1, 5), (0.2, 0.5, 0.8)):
+        row: list[object] = [f"{cases} × {runs}", f"{rate:g}"]
+        alone, together = best_of_eight(rng, sims, (cases, runs), rate)
+        for scope in range(2):
+            row.append(f"{percent(alone[scope])} → {percent(together[scope])}")
+        rows.append(row)
+    yield from table(("cases × repeats", "pass rate", "on these cases", "on tasks like these"), rows)
+    yield ""
+    yield (
+        f"{sims:,} tables a row of eight models for which the skill does nothing: how often some model is `helps` when "
+        "each is decided alone → with Holm's procedure over the models."
+    )
+    yield ""
+
+
+def best_of_eight(
+    rng: np.random.Generator, sims: int, shape: tuple[int, int], rate: float, models: int = 8
+) -> tuple[list[float], list[float]]:
+    """How often some model is `helps` alone, and among all models: on these cases, and on tasks like these."""
+    cases, runs = shape
+    draws = cases * runs
+    size = (sims * models, cases)
+    same = chances(rng, size, (rate, rate))[0]
+    on_these = [rng.binomial(runs, same).sum(axis=1).astype(np.float64) for _ in range(2)]
+    before, after = chances(rng, size, (rate, rate))
+    means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
+
+    def decide(level: float) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+        one, two = on_these
+        these = rules_out(one, two, draws, 0.0, level), rules_out(two, one, draws, 0.0, level)
+        parts = np.array_split(means, max(1, len(means) // 1000))
+        tasks = [lift_excludes(part, runs, 0.0, level=level, resamples=4_000) for part in parts]
+        above, below = (np.concatenate(side) for side in zip(*tasks, strict=True))
+        return [these, (above, below)]
+
+    alone: list[float] = []
+    together: list[float] = []
+    steps = [decide(1.0 - 0.05 / count) for count in (1, models, models - 1)]
+    for single, first, second in zip(*steps, strict=True):
+        helps = [each[0].reshape(sims, models) for each in (single, first, second)]
+        hurts = first[1].reshape(sims, models).any(axis=1)  # which leaves the others more
+        alone.append(float(helps[0].any(axis=1).mean()))
+        together.append(float((helps[1].any(axis=1) | (hurts & helps[2].any(axis=1))).mean()))
+    return alone, together
+
+
 # ---------------------------------------------------------------------------------------------------- errors
 
 
@@ -345,6 +562,128 @@ def errors_by_arm(
     return float(naive.mean()), float(ours.mean())
 
 
+# ---------------------------------------------------------------------------------------------------- failing servers
+
+COMMANDS = 6  # the same one, as long as something errored
+# What a server does to some samples, and the row of FAILURES that it belongs to.
+SERVERS = {
+    "500": "server error",
+    "500 about a tool call": "server error",
+    "408, 409 or 425": "server error",
+    "429 without a header": "overload",
+    "503 or 529": "overload",
+    "400": "other status",
+    "403 or 404": "other status",
+    "dropped connection": "dropped connection",
+    "half a body": "dropped connection",
+    "silence": "timeout",
+    "empty body": "unreadable body",
+    "HTML page": "unreadable body",
+    "half of the JSON": "unreadable body",
+    "error in a 200": "error in a 200",
+    "finish reason error": "no answer",
+    "no choices": "no answer",
+    "a command or batch that fails": "model",
+}
+# Of failures and passes with the skill, and of failures and passes of the baseline, how many the server fails.
+FAILED_SHARES: dict[str, tuple[float, float, float, float]] = {
+    "each failure with the skill": (1.0, 0.0, 0.0, 0.0),
+    "half of them": (0.5, 0.0, 0.0, 0.0),
+    "half of the baseline's passes": (0.0, 0.0, 0.0, 0.5),
+    "a fifth of both": (0.2, 0.0, 0.0, 0.2),
+}
+
+
+def server_tables(sims: int) -> Iterator[str]:
+    yield "### What if the server fails what the model got wrong?"
+    yield ""
+    rng = np.random.default_rng((SEED, 8))
+    sims, shape, rates = sims // 5, (20, 3), (0.5, 0.5)
+    rows: list[Sequence[object]] = []
+    worst = 0.0
+    for name, failure in SERVERS.items():
+        found = [failing_server(rng, sims, shape, rates, shares, failure) for shares in FAILED_SHARES.values()]
+        worst = max(worst, *(ours for _, ours in found))
+        rows.append((name, *(f"{percent(naive, 0)} → {percent(ours)}" for naive, ours in found)))
+    yield from table(("the server answers with", *FAILED_SHARES), rows)
+    yield ""
+    yield (
+        f"{sims:,} suites a cell of {shape[0]} cases × {shape[1]} runs with a true lift of 0. A call is retried as "
+        f"upskill does, and the same command is run up to {COMMANDS} times; ever `helps` when what came in the end is "
+        f"counted → with the rules about repeated calls. At most {percent(worst)}."
+    )
+    yield ""
+    rows = []
+    for (cases, runs), share in product(((12, 5), (20, 3), (20, 5), (40, 3)), (0.01, 0.02, 0.05, 0.1)):
+        lift, shares = 0.3 if cases <= 20 else 0.2, (share, share, share, share)
+        naive, ours = failing_server(rng, 2 * sims, (cases, runs), (0.4, 0.4 + lift), shares, "server error")
+        rows.append((f"{cases} × {runs}", percent(lift, 0), percent(share, 0), percent(naive), percent(ours)))
+    yield "Where calls of both arms fail alike, whatever was answered, this is what the rules cost:"
+    yield ""
+    yield from table(("cases × runs", "true lift", "calls that fail", "`helps` without the rules", "with them"), rows)
+    yield ""
+
+
+def failing_server(
+    rng: np.random.Generator,
+    sims: int,
+    shape: tuple[int, int],
+    rates: tuple[float, float],
+    shares: tuple[float, float, float, float],
+    failure: str,
+) -> tuple[float, float]:
+    """How often `helps` is ever said, without the rules about repeated calls and with them."""
+    cases, runs = shape
+    before, after = (np.repeat(chance[:, :, np.newaxis], runs, axis=2) for chance in chances(rng, (sims, cases), rates))
+    tries = 1 + {"none": 0, "one": 1, "some": 4, "many": 8}[FAILURES[failure].retries]
+    arms = [ServedArm(after, *shares[:2]), ServedArm(before, *shares[2:])]
+    naive = ours = np.zeros(sims, bool)
+    for _ in range(COMMANDS):
+        for arm in arms:
+            arm.draw(rng, tries)
+        skill, baseline = arms
+        few = (skill.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE) & (baseline.open.mean(axis=(1, 2)) <= MAX_ERROR_RATE)
+        seen = helps(few & ~ours, skill.filled(0.0) - baseline.filled(1.0), runs)
+        one = helps(seen, skill.filled(0.0, redrawn=True) - baseline.filled(1.0), runs)
+        worst = skill.filled(0.0, redrawn=True) - baseline.filled(1.0, redrawn=True)
+        naive, ours = naive | seen, ours | helps(one, worst, runs, LEVEL_OF_BOTH_ARMS)
+        if not skill.open.any() and not baseline.open.any():
+            break
+    return float(naive.mean()), float(ours.mean())
+
+
+class ServedArm:
+    """The trials of an arm behind a server that fails these shares of its failures and passes."""
+
+    def __init__(self, chance: Floats, of_failures: float, of_passes: float) -> None:
+        self.chance, self.of_failures, self.of_passes = chance, of_failures, of_passes
+        self.passed = np.zeros(chance.shape, bool)
+        self.redrawn = np.zeros(chance.shape, bool)
+        self.open = np.ones(chance.shape, bool)  # errored, or not asked yet
+
+    def draw(self, rng: np.random.Generator, tries: int) -> None:
+        for _ in range(tries):
+            passed = rng.random(self.chance.shape) < self.chance
+            failed = rng.random(self.chance.shape) < np.where(passed, self.of_passes, self.of_failures)
+            self.passed = np.where(self.open & ~failed, passed, self.passed)
+            self.redrawn |= self.open & failed
+            self.open &= failed
+
+    def filled(self, value: float, *, redrawn: bool = False) -> Floats:
+        return np.where(self.open | (self.redrawn & redrawn), value, self.passed.astype(np.float64))
+
+
+def helps(chosen: NDArray[np.bool_], differences: Floats, runs: int, level: float = 0.95) -> NDArray[np.bool_]:
+    """Of these suites, those whose interval lies above 0."""
+    found = chosen.copy()
+    if chosen.any():
+        means = differences[chosen].mean(axis=2)
+        parts = np.array_split(means, max(1, len(means) // 500))
+        above = [lift_excludes(part, runs, 0.0, level=level, resamples=1_000)[0] for part in parts]
+        found[chosen] = np.concatenate(above)
+    return found
+
+
 # ---------------------------------------------------------------------------------------------------- looks
 
 
@@ -356,12 +695,8 @@ def look_tables(sims: int) -> Iterator[str]:
     for rate, runs in product((0.2, 0.5, 0.8), (1, 3)):
         before, after = chances(rng, (sims, 50), (rate, rate))
         means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
-        naive, ours = np.zeros(sims, dtype=bool), np.zeros(sims, dtype=bool)
-        for look, cases in enumerate((10, 20, 30, 40, 50), start=1):
-            naive |= lift_excludes(means[:, :cases], runs, 0.0, resamples=1_000)[0]
-            level = level_of_look(0.95, look)
-            ours |= lift_excludes(means[:, :cases], runs, 0.0, level=level, resamples=4_000)[0]
-        rows.append((f"{rate:g}", runs, percent(naive.mean()), percent(ours.mean())))
+        suites = [means[:, :cases] for cases in (10, 20, 30, 40, 50)]
+        rows.append((f"{rate:g}", runs, *map(percent, called(suites, runs))))
     yield from table(("pass rate", "runs", "95 % at every look", "with the level of the look"), rows)
     yield ""
     yield (
@@ -369,6 +704,52 @@ def look_tables(sims: int) -> Iterator[str]:
         "is said at any of the five looks."
     )
     yield ""
+
+
+def again_tables(sims: int) -> Iterator[str]:
+    """Twenty looks at one skill, and seven versions of one: what it takes to find a `helps` that is not there."""
+    yield "### And for someone who looks until it fits?"
+    yield ""
+    rng = np.random.default_rng((SEED, 8))
+    rows: list[Sequence[object]] = []
+    for rate, runs in ((0.2, 1), (0.5, 1), (0.8, 1), (0.5, 3)):
+        before, after = chances(rng, (sims, 40), (rate, rate))
+        means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
+        growing = [means[:, :cases] for cases in range(2, 41, 2)]
+        at_the_end = lift_excludes(means, runs, 0.0, resamples=1_000)[0].mean()
+        rows.append(
+            (f"{rate:g}", runs, "20 during a run of 40 cases", percent(called(growing, runs)[0]), percent(at_the_end))
+        )
+        before, after = before[:, :20], after[:, :20]
+        fresh = [(rng.binomial(runs, after) - rng.binomial(runs, before)) / runs for _ in range(20)]
+        rows.append((f"{rate:g}", runs, "20 runs of 20 cases, other seeds", *map(percent, called(fresh, runs))))
+        baseline, spread = rng.binomial(runs, before), centre(rate, math.hypot(BETWEEN, EFFECT)) - centre(rate, BETWEEN)
+        odds = np.log(before / (1 - before)) + spread
+        versions = [
+            (rng.binomial(runs, logistic(odds + EFFECT * rng.normal(size=odds.shape))) - baseline) / runs
+            for _ in range(7)
+        ]
+        rows.append((f"{rate:g}", runs, "7 versions on 20 cases", *map(percent, called(versions, runs))))
+    yield from table(("pass rate", "runs", "looks", "95 % at each", "as counted"), rows)
+    yield ""
+    yield (
+        f"{sims:,} times a row, with a true lift of 0: how often `helps` is said at any of the looks, each at 95 %, "
+        "and as upskill does it. Nothing is shown during a run; the n-th look, of a rerun or of a version that shares "
+        "the cases and the baseline, has the level of that look."
+    )
+    yield ""
+
+
+def called(looks: Sequence[Floats], runs: int) -> tuple[float, float]:
+    """How often `helps` is said at any look: each at 95 %, and each at its own level."""
+    naive, ours = np.zeros(len(looks[0]), dtype=bool), np.zeros(len(looks[0]), dtype=bool)
+    for look, means in enumerate(looks, start=1):
+        said = lift_excludes(means, runs, 0.0, resamples=1_000)[0]
+        naive |= said
+        if said.any():  # a higher level says it nowhere else
+            level = level_of_look(0.95, look)
+            ours[said] |= lift_excludes(means[said], runs, 0.0, level=level, resamples=4_000)[0]
+    return float(naive.mean()), float(ours.mean())
 
 
 # ---------------------------------------------------------------------------------------------------- peeking
@@ -632,6 +1013,163 @@ def null_means(rng: np.random.Generator, sims: int, cases: int, runs: int, rate:
 # ---------------------------------------------------------------------------------------------------- all of it
 
 
+# ---------------------------------------------------------------------------------------------------- judges
+
+
+def judge_tables(sims: int) -> Iterator[str]:
+    yield "### What if a judge breaks form in one arm?"
+    yield ""
+    rng = np.random.default_rng((SEED, 21))
+    worlds = {
+        "none of the baseline's passes gets a grade": ("baseline", True, 1.0, 0.0),
+        "a tenth of the baseline's passes get none": ("baseline", True, 0.1, 0.0),
+        "a tenth of the skill's failures get none": ("skill", False, 0.1, 0.0),
+        "all of the skill's failures get none": ("skill", False, 1.0, 0.0),
+        "the skill's failures are asked for again, and half then pass": ("skill", False, 1.0, 0.5),
+        "a fifth of the baseline's passes, and half then fail": ("baseline", True, 0.2, 0.5),
+    }
+    rows: list[Sequence[object]] = []
+    for name, world in worlds.items():
+        row: list[object] = [name]
+        for shape in ((10, 3), (20, 3), (20, 5)):
+            naive, ours = judged_by_arm(rng, sims, shape, *world)
+            row.append(f"{percent(naive, 0)} → {percent(ours)}")
+        rows.append(row)
+    yield from table(("world", "10 × 3", "20 × 3", "20 × 5"), rows)
+    yield ""
+    yield (
+        f"{sims:,} suites a cell (cases × repeats), each answer right with a chance of 50 % in both arms. False "
+        "`helps` if a reply that breaks form is a failure, or the second reply the grade → with our rules: no grade is "
+        "an error, and a grade from a second reply counts against the claim."
+    )
+    yield ""
+
+
+def judged_by_arm(
+    rng: np.random.Generator, sims: int, shape: tuple[int, int], arm: str, broken: bool, share: float, changed: float
+) -> tuple[float, float]:
+    """False `helps` where the judge breaks form on this share of an arm's passes or failures (`broken`).
+
+    `changed` of them get the other grade when it is asked again; 0: it never gives one.
+    """
+    passed = {name: rng.random((sims, *shape)) < 0.5 for name in ("baseline", "skill")}
+    breaks = (passed[arm] == broken) & (rng.random((sims, *shape)) < share)
+    regraded = passed[arm] ^ (rng.random((sims, *shape)) < changed)
+
+    def helps(told: NDArray[np.bool_], level: float = 0.95) -> NDArray[np.bool_]:
+        arms = passed | {arm: np.where(breaks, told, passed[arm])}
+        means = (arms["skill"].astype(np.float64) - arms["baseline"]).mean(axis=2)
+        return lift_excludes(means, shape[1], 0.0, level=level, resamples=1_000)[0]
+
+    worst = np.full(passed[arm].shape, arm == "baseline")
+    if not changed:
+        few = breaks.mean(axis=(1, 2)) <= MAX_ERROR_RATE
+        return float(helps(np.zeros_like(worst)).mean()), float((few & helps(worst)).mean())
+    believed = helps(regraded)
+    ours = believed & helps(worst, LEVEL_OF_BOTH_ARMS) & (helps(worst) if arm == "skill" else True)
+    return float(believed.mean()), float(ours.mean())
+
+
+# ---------------------------------------------------------------------------------------------------- descriptions
+
+
+def trigger_tables(sims: int) -> Iterator[str]:
+    yield "### Do the intervals of `trigger` hold?"
+    yield ""
+    rng = np.random.default_rng((SEED, 22))
+    rates = ((0.98, 0.02), (0.95, 0.2), (0.8, 0.05), (0.5, 0.5), (0.2, 0.02))
+    rows: list[Sequence[object]] = []
+    for queries, runs in product((5, 10, 20), (1, 3, 5)):
+        worst: dict[str, float] = dict.fromkeys(QUANTITIES, 1.0)
+        for (recall, wrong), spread in product(rates, (0.0, 1.0, 4.0, math.inf)):
+            held = trigger_coverage(rng, sims, (queries, runs), (recall, wrong), spread)
+            worst = {name: min(worst[name], held[name]) for name in worst}
+        rows.append((queries, runs, *(percent(worst[name]) for name in QUANTITIES)))
+    yield from table(("queries", "repeats", *QUANTITIES), rows)
+    yield ""
+    yield (
+        f"Lowest coverage of a 95 % interval over 20 worlds, {sims:,} sets of queries each: five pairs of rates, and "
+        "queries that all have the same rate, differ (two beta distributions), or always do the same."
+    )
+    yield ""
+    yield "### Which descriptions does `trigger --improve --write` write?"
+    yield ""
+    rows = []
+    for change in (0.0, -0.2, 0.2, 0.4):
+        row: list[object] = [f"{100 * change:+.0f}"]
+        for queries in (12, 20, 30, 60):
+            written = [written_description(rng, queries, change) for _ in range(max(50, sims // 2))]
+            row.append(" → ".join(percent(float(np.mean(share)), 0) for share in zip(*written, strict=True)))
+        rows.append(row)
+    yield from table(("points better", "12 queries", "20", "30", "60"), rows)
+    yield ""
+    yield (
+        f"{max(50, sims // 2):,} searches a cell, five descriptions each, three repeats, queries that the old one gets "
+        "right in 50 %. How many find one that is better on validation queries, which was once enough → write it."
+    )
+    yield ""
+
+
+def trigger_coverage(
+    rng: np.random.Generator, sims: int, shape: tuple[int, int], rates: tuple[float, float], spread: float
+) -> dict[str, float]:
+    """Coverage of each quantity; each interval holds the truth if the truth is not ruled out."""
+    count, runs = shape
+    positives = (count + 1) // 2
+    right, wrong = (
+        rng.binomial(runs, query_rates(rng, (sims, size), rate, spread)) / runs
+        for size, rate in ((positives, rates[0]), (count - positives, rates[1]))
+    )
+    hits, misses = positives * rates[0], (count - positives) * rates[1]
+    precision, fired = hits / (hits + misses), (right.sum(axis=1) + wrong.sum(axis=1)) > 0
+    of_precision = np.hstack([(1.0 - precision) * right, -precision * wrong]) + precision
+    return {
+        "recall": float(holds(right, rates[0]).mean()),
+        "false_triggers": float(holds(wrong, rates[1]).mean()),
+        "accuracy": float(holds(np.hstack([right, 1.0 - wrong]), (hits + count - positives - misses) / count).mean()),
+        "precision": float(holds(of_precision[fired], precision).mean()) if fired.any() else 1.0,
+    }
+
+
+def query_rates(rng: np.random.Generator, shape: tuple[int, int], rate: float, spread: float) -> Floats:
+    """Chances of queries: all or nothing (0), the same for all (infinite), or from a beta distribution."""
+    if spread == 0.0:
+        return (rng.random(shape) < rate).astype(np.float64)
+    return np.full(shape, rate) if math.isinf(spread) else rng.beta(rate * spread, (1.0 - rate) * spread, shape)
+
+
+def holds(shares: Floats, mean: float) -> NDArray[np.bool_]:
+    """Whether `mean_share` leaves a mean possible, for many sets of shares at once."""
+    support = np.unique(np.round(shares, 9))
+    counts = np.stack([(np.abs(shares - value) < 1e-8).sum(axis=1) for value in support], axis=1).astype(np.float64)
+    ends = [
+        chance_of_less(side * (2.0 * support - 1.0), counts, 1.0, side * (2.0 * mean - 1.0)) for side in (1.0, -1.0)
+    ]
+    return (ends[0] >= 0.025) & (ends[1] >= 0.025)
+
+
+def written_description(rng: np.random.Generator, queries: int, change: float, runs: int = 3) -> tuple[bool, bool]:
+    """Whether a search finds a description that is better on validation queries, and whether it is written."""
+    drawn = rng.random(queries)
+    test = int((drawn > TRAIN_SHARE + VALIDATION_SHARE).sum())
+    validation = max(1, int((drawn > TRAIN_SHARE).sum()) - test)
+    old: Floats = query_rates(rng, (1, validation + test), 0.5, 1.0)[0]
+    before: Floats = rng.binomial(runs, old) / runs
+    best, best_after = float(before[:validation].mean()), None
+    for _ in range(5):
+        to = query_rates(rng, (1, validation + test), 0.5 + change, 1.0)[0]
+        after = (
+            rng.binomial(runs, np.where(rng.random(len(old)) < 0.5 + abs(change), to, old + change).clip(0, 1)) / runs
+        )
+        if float(after[:validation].mean()) > best:
+            best, best_after = float(after[:validation].mean()), after
+    level = level_of_test(1)
+    if best_after is None or test < min_queries(level):
+        return best_after is not None, False
+    differences = np.repeat((best_after - before)[validation:], runs)
+    return True, paired_lift(differences, np.repeat(np.arange(test), runs), level=level).low > 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few simulations: a smoke run")
@@ -643,11 +1181,17 @@ def main() -> None:
     parts = (
         coverage_tables(many),
         world_tables(some),
+        scope_tables(some),
+        model_tables(some),
         error_tables(some),
+        server_tables(some),
         look_tables(some),
+        again_tables(some // 4),
         peeking_tables(some),
         saving_tables(some),
         keeping_tables(many),
+        judge_tables(some),
+        trigger_tables(some // 2),
     )
     lines: list[str] = []
     for part in parts:

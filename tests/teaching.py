@@ -76,9 +76,12 @@ def insert(*lines: str, after: int = 1, note: str = "Facts were missing.") -> di
 
 
 def student_rules() -> list[dict[str, Any]]:
-    """Answers with the word when its line stands in the skill, unless the skill says to be silent."""
+    """Answers with the word when its line stands in the skill, worded by seed, unless told to be silent."""
     silent = {"system": "Never answer", "answer": "I would rather not say."}
-    known = [{"when": prompt(number), "system": fact(number), "answer": WORDS[number - 1]} for number in NUMBERS]
+    known = [
+        {"when": prompt(number), "system": fact(number), "answers": [word, f"It is {word}."]}
+        for number, word in enumerate(WORDS, 1)
+    ]
     return [silent, *known, {"answer": "I do not know."}]
 
 

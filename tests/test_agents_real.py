@@ -44,6 +44,7 @@ from upskill.agents.proxy import MAX_CONCURRENT, Proxy, Upstream, upstream_for
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
 from upskill.models import Address, ModelContext, Unanswered
 from upskill.models.addresses import resolve
+from upskill.models.draws import Draws, track_draws
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.models.prices import Price
@@ -740,7 +741,7 @@ async def test_trouble_is_kept_until_the_model_answers_again() -> None:
     """A bad request after an answer is none: a student's command can send one, and must not get its trial errored."""
     refused = Refuse(400, "no such field")
     turns = iter([refused, "Hello.", refused, Refuse(500, f"broken {KEY}"), "Hello."])
-    with agent_server(lambda _: next(turns), KEY) as server:
+    with track_draws(Draws()) as draws, agent_server(lambda _: next(turns), KEY) as server:
         async with proxied(upstream_at(server.url)) as (proxy, client):
             for expected in ("400: no such field", "", "", "500: broken ***", ""):
                 assert KEY not in (await ask(client))[1]
@@ -748,11 +749,14 @@ async def test_trouble_is_kept_until_the_model_answers_again() -> None:
                 assert (error.message if error else "") == (f"the server answered {expected}" if expected else "")
                 assert not (error and error.fatal)
     assert proxy.turns == 2
+    assert dict(draws.reasons) == {"status 400": 2, "status 500": 1}  # the agent may have asked again after each
 
 
 async def test_a_server_that_is_not_there_is_trouble() -> None:
-    async with proxied(upstream_at("http://127.0.0.1:9")) as (proxy, client):
-        assert (await ask(client))[0] == 502
+    with track_draws(Draws()) as draws:
+        async with proxied(upstream_at("http://127.0.0.1:9")) as (proxy, client):
+            assert (await ask(client))[0] == 502
+    assert not draws.reasons
     assert proxy.model_error is not None
     assert proxy.model_error.message.startswith("no answer from the model's server")
 
@@ -780,9 +784,11 @@ async def test_an_answer_that_is_cut_is_no_whole_one_and_was_paid_for() -> None:
         request.transport.close()
         return response
 
-    async with answering(cut) as url, proxied(upstream_at(url)) as (proxy, client):
-        with pytest.raises(aiohttp.ClientError):
-            await ask(client)
+    with track_draws(Draws()) as draws:
+        async with answering(cut) as url, proxied(upstream_at(url)) as (proxy, client):
+            with pytest.raises(aiohttp.ClientError):
+                await ask(client)
+    assert dict(draws.reasons) == {"dropped connection": 1}
     assert proxy.model_error is not None
     assert "broke off" in proxy.model_error.message
     assert proxy.turns == 0
@@ -799,6 +805,8 @@ FILTERED = 'data: {"choices": [{"delta": {}, "finish_reason": "content_filter"}]
         ('data: {"choices": [1]}\n\ndata: {"choices": [2]}\n\ndata: [DONE]\n\n', None, ""),
         ('data: {"error": {"message": "overloaded"}}\n\n', None, "overloaded"),
         ('{"error": "no room"}', None, "no room"),
+        ("<html>Bad gateway</html>", None, "not JSON"),
+        ('data: {"choices": [{"delta": {}, "finish_reason": "error"}]}\n\n', None, "finish reason"),
         ('{"type": "message", "stop_reason": "refusal"}', None, "refused"),
         ('data: {"type": "message_delta", "delta": {"stop_reason": "refusal"}}\n\n', None, "refused"),
         ('data: {"type": "x", "response": {"incomplete_details": {"reason": "content_filter"}}}\n\n', None, "refused"),
@@ -809,8 +817,10 @@ async def test_whatever_form_an_answer_has_its_use_is_counted(text: str, used: U
     async def say(_: web.Request) -> web.Response:
         return web.Response(text=text)
 
-    async with answering(say) as url, proxied(upstream_at(url)) as (proxy, client):
-        assert await ask(client, messages=[]) == (200, text)
+    with track_draws(Draws()) as draws:
+        async with answering(say) as url, proxied(upstream_at(url)) as (proxy, client):
+            assert await ask(client, messages=[]) == (200, text)
+    assert sum(draws.reasons.values()) == (1 if trouble and trouble != "refused" else 0)
     # What is not said is estimated: four letters of the question, and one event of the answer, are a token.
     assert proxy.usage == used if used else (proxy.usage.input_tokens, proxy.usage.output_tokens > 0) == (8, True)
     assert trouble in (proxy.model_error.message if proxy.model_error else "")

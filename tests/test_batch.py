@@ -259,8 +259,9 @@ def test_the_judge_is_asked_live(bench: Bench) -> None:
 
     def both(call: Call) -> Spoken:
         if call.model == "gpt-4.1":
-            sailor = "ahoy" in call.prompt
-            evidence = "ahoy" if sailor else ""
+            spoken = json.loads(call.prompt)["answer"]
+            sailor = "ahoy" in spoken
+            evidence = spoken if sailor else ""
             return json.dumps({"evidence": evidence, "reason": "It is as sailors talk.", "passed": sailor})
         return answer(call)
 
@@ -286,7 +287,7 @@ def test_a_trial_that_errored_after_its_batch_is_treated_like_one_that_was_asked
             bench.point_at(server)
             command = (STUDENT, "--judge", "openai:gpt-4.1", "--store", how.__name__)
             assert how(*command).code == 3
-            talk["judge"] = json.dumps({"evidence": "", "reason": "It is as sailors talk.", "passed": True})
+            talk["judge"] = json.dumps({"evidence": "", "reason": "It is as sailors talk.", "passed": False})
             assert how(*command).code == 0
             live = sum(logged.model != "gpt-4.1" for logged in server.requests)
             asked.append(live + sum(sizes(server)))

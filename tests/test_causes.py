@@ -9,6 +9,9 @@ import pytest
 
 from conftest import HELPFUL, Upskill, greetings, serving, write_script, write_skill
 from loopback import Call, Say, Spoken, Trouble, refuse
+from upskill import open_store
+from upskill.reports.html.data import summary
+from upskill.runs.results.evaluation import evaluation_of
 
 
 def told(text: str) -> str:
@@ -71,12 +74,16 @@ def test_only_what_a_student_cannot_cause_is_errored(upskill: Upskill, home: Pat
         "3": (Trouble("overflow"), "context"),
         "4": (refuse(400, "The prompt triggered Azure's content management policy.", "content_filter"), "refusal"),
         "5": (Say("", thoughts="Hm", stop="length"), "length"),
-        "6": (Say("", extra={"choices": []}), "empty"),
+        "6": (Say("", extra={"choices": []}), None),
         "7": (Say(""), "empty"),
         "8": (refuse(400, "Your request is odd.", "invalid_request_error"), None),
         "9": (refuse(403, "This account was closed.", "forbidden"), None),
         "10": (refuse(429, "You exceeded your current quota.", "insufficient_quota"), None),
         "11": (Say("I was", stop="error"), None),
+        "12": (Say("I was", stop="abort"), None),
+        "13": (Say("", extra={"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}), None),
+        "14": (refuse(400, "ThrottlingException: Too many tokens, please wait.", "throttled"), None),
+        "15": (refuse(500, "failed to allocate for context size 8192: out of memory", "oom"), None),
     }
 
     def answer(call: Call) -> Spoken:
@@ -107,6 +114,63 @@ def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(ups
     (verdict,) = done.json["models"]
     assert verdict["skill"]["causes"] == {"refusal": 1}
     assert verdict["baseline"]["passed"] == 1, "an agent that did its work need not say anything"
+
+
+GRADE = '{"evidence": "ahoy, guest", "reason": "it greets", "passed": true}'
+
+
+@pytest.mark.parametrize("preface", ["Sure: ", "```json\n"])
+def test_how_a_judge_dresses_its_grade_up_in_one_arm_changes_nothing(
+    upskill: Upskill, home: Path, preface: str
+) -> None:
+    write_skill(home / "greeter", suite=greetings(8) | {"checks": [{"judge": "It greets."}]})
+    student = write_script(
+        home / "model.yaml", [{"system": "house", "answer": "Ahoy, guest!"}, {"answer": "ahoy, guest"}]
+    )
+    judge = write_script(home / "judge.yaml", [{"when": "Ahoy", "answer": GRADE}, {"answer": f"{preface}{GRADE}\n"}])
+    (verdict,) = upskill("eval", "greeter", "-m", student, "--judge", judge, "--json").json["models"]
+    assert (verdict["baseline"]["passed"], verdict["skill"]["passed"], verdict["lift"]) == (8, 8, 0)
+
+
+@pytest.mark.parametrize("said", ["It greets, so it passes.", GRADE.replace("ahoy, guest", "a")])
+def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(upskill: Upskill, home: Path, said: str) -> None:
+    write_skill(home / "greeter", suite=greetings(8) | {"checks": [{"judge": "It greets."}]})
+    student = write_script(
+        home / "model.yaml", [{"system": "house", "answer": "Ahoy, guest!"}, {"answer": "ahoy, a guest"}]
+    )
+    judge = write_script(home / "judge.yaml", [{"when": "Ahoy", "answer": GRADE}, {"answer": said}])
+    arguments = ("eval", "greeter", "-m", student, "--judge", judge)
+    done = upskill(*arguments, "--json", "--report", "markdown=report.md")
+    (verdict,) = done.json["models"]
+    assert (verdict["decision"], verdict["reason"], done.code) == ("undecided", "errors", 3)
+    assert (verdict["baseline"]["failed"], verdict["baseline"]["errored"], verdict["skill"]["passed"]) == (0, 8, 8)
+    arms = [{"arm": "baseline", "ungraded": 8, "trials": 8}, {"arm": "skill", "ungraded": 0, "trials": 8}]
+    assert done.json["judge"] == {"model": judge, "errors": [{"model": student, **arm} for arm in arms]}
+    line = f"The judge {judge} gave no grade that can be used for answers: 8 of 8 (baseline), 0 of 8 (with skill)."
+    with open_store(home / "runs") as store:
+        page = summary(evaluation_of(store, store.run("last")))  # what the HTML page shows
+    markdown = (home / "report.md").read_text(encoding="utf-8")
+    for report in (told(upskill(*arguments).out), told(markdown), page["problems"][0]):
+        assert line in report
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "redrawn"),
+    [
+        ("It does not greet.", GRADE, True),  # who is asked again until it passes has had two chances
+        (GRADE.replace("ahoy, guest", "a"), GRADE, False),  # the same grade, with proof
+        (GRADE.replace("ahoy, guest", "a"), GRADE.replace("true", "false"), True),
+    ],
+)
+def test_a_judge_that_says_something_else_when_asked_again_is_another_draw(
+    upskill: Upskill, home: Path, first: str, second: str, redrawn: bool
+) -> None:
+    write_skill(home / "greeter", suite=greetings(2) | {"checks": [{"judge": "It greets."}]})
+    student = write_script(home / "model.yaml", [{"answer": "ahoy, guest"}])
+    judge = write_script(home / "judge.yaml", [{"turn": 0, "answer": first}, {"turn": 1, "answer": second}])
+    upskill("eval", "greeter", "-m", student, "--judge", judge)
+    trials = upskill("show", "last", "--json").json["trials"]
+    assert [trial["redraws"] for trial in trials] == [{"judge reply": 1} if redrawn else {}] * 4
 
 
 def test_for_a_teacher_or_a_judge_a_refusal_is_an_error(upskill: Upskill, home: Path) -> None:

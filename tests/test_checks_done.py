@@ -381,7 +381,7 @@ async def test_nothing_that_was_left_stands_in_for_a_program(home: Path) -> None
         assert all(program.startswith(("/usr/", "/bin/")) for program in programs)
         names = set((await opened.read("names.txt")).decode().split())
         own = {"CHECK", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "_"}
-        assert names == own | set(workspace.ENVIRONMENT) | {"PYTHONPATH", "PYTHONPYCACHEPREFIX"}
+        assert names == own | set(workspace.ENVIRONMENT) | {"PYTHONPATH"}
         run = {"run": 'bash "$CHECK/test.sh"', "files": {"test.sh": "echo theirs"}, "contains": "theirs"}
         assert (await look({"command": run}, opened)).passed
         assert (await opened.read("test.sh")) == b"mine\n"
@@ -575,6 +575,15 @@ async def test_a_judge_can_be_shown_files(sandbox: Sandbox) -> None:
     line["judge"]["files"] = ["nothing.md"]
     assert await look(line, sandbox, ask=judge.ask) == Finding(False, "nothing.md: is not there")
     assert len(judge.asked) == 1
+
+
+async def test_a_judge_and_whoever_reads_its_finding_are_told_where_a_file_was_cut(sandbox: Sandbox) -> None:
+    text = "All 3 tests passed.\n" + 30_000 * "x" + "the end of the report"
+    await sandbox.write("long.md", text.encode())
+    judge, cut = Judge(), "only the first 20,000 of 30,041 characters are shown"
+    finding = await look({"judge": {"statement": "It is clear.", "files": ["long.md"]}}, sandbox, ask=judge.ask)
+    assert finding == Finding(True, f"judge: all 1 hold (evidence: 'All 3 tests passed') (long.md: {cut})")
+    assert (judge.asked[0]["cut"], judge.asked[0]["files"]) == ({"long.md": cut}, {"long.md": text[:20_000]})
 
 
 # Files beside the suite.

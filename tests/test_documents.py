@@ -14,7 +14,7 @@ import pytest
 from conftest import REPOSITORY
 from upskill import UsageError
 from upskill.authoring.material import documents
-from upskill.authoring.material.material import gather, read_source
+from upskill.authoring.material.material import Document, gather, read_source
 
 FILES = REPOSITORY / "tests" / "fixtures" / "documents"
 HTML = """<html><head><style>p { color: red }</style><script>alert("x")</script></head><body><nav>Home</nav><main>
@@ -39,8 +39,8 @@ CELLS: list[dict[str, Any]] = [
 
 def text_of(path: Path) -> str:
     read = read_source(path)
-    assert isinstance(read, str)
-    return read
+    assert isinstance(read, Document)
+    return read.text
 
 
 def test_each_kind_of_document_is_read_as_markdown(home: Path) -> None:

@@ -447,7 +447,7 @@ async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) 
     with open_store(home / "runs") as store:
         ledger = Ledger(Ceilings(calls=3))
         first = await evaluate(plan, store=store, models=Models(ledger=ledger), options=RunOptions(executor=Local(1)))
-        assert (ledger.calls, len(first.outcomes), first.run.errored) == (3, 3, 0)
+        assert (ledger.calls, first.run.passed + first.run.failed, first.run.errored) == (3, 3, 0)
         assert first.halted == "the ceiling of 3 calls is reached"
         ledger = Ledger()
         second = await evaluate(plan, store=store, models=Models(ledger=ledger))
@@ -502,7 +502,7 @@ JUDGED = Suite.parse([{"id": "a", "prompt": "Please greet.", "checks": [{"judge"
 
 
 async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path) -> None:
-    verdict = {"evidence": "ahoy", "reason": "it does", "passed": True}
+    verdict = {"evidence": "ahoy, friend", "reason": "it does", "passed": True}
     judge = write_script(home / "judge.yaml", [{"answer": json.dumps(verdict), "usage": {"input": 100, "output": 9}}])
     skill = Skill.new("greeter", "Greets.", BODY)
     plan = make_plan(skill, JUDGED, [write_script(home / "model.yaml")], options=PlanOptions(judge=judge))
@@ -513,7 +513,7 @@ async def test_what_the_judge_uses_is_counted_apart_from_the_student(home: Path)
     assert {result.trial.arm: result.judging.total_tokens for result in results} == {"baseline": 218, "skill": 109}
     assert {result.usage.total_tokens for result in results} == {23, 63}
     (verdict,) = evaluation.verdicts
-    assert (verdict.baseline.total_tokens, verdict.skill.total_tokens) == (23, 63)
+    assert (verdict.baseline.errored, verdict.skill.total_tokens) == (1, 63)
     assert {role: tokens for role, (tokens, _) in evaluation.spent.items()} == {"student": 86, "judge": 327}
 
 
@@ -693,7 +693,7 @@ async def test_a_judge_that_talked_nonsense_is_asked_again_on_resume(home: Path)
     with open_store(home / "runs") as store:
         first = await evaluate(plan, store=store, models=Models(replies=store))
         assert first.run.errored == 2
-        write_script(home / "judge.yaml", [{"answer": '{"evidence": "", "reason": "", "passed": true}'}])
+        write_script(home / "judge.yaml", [{"answer": '{"evidence": "", "reason": "", "passed": false}'}])
         second = await evaluate(plan, store=store, models=Models(replies=store))
     assert second.run.finished
 

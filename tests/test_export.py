@@ -363,7 +363,20 @@ def test_a_disk_that_is_full_leaves_nothing_behind(big: StoredRun, home: Path) -
     Path("t.csv").write_text("the export of yesterday")
     runs = Path(big.run.plan.suite.source)
     for kind, place in (("csv", "t.csv"), ("inspect", "logs")):
-        command = [sys.executable, "-m", "upskill", "export", "last", "-d", runs, "--format", kind, "-o", place]
+        command = [
+            sys.executable,
+            "-m",
+            "upskill",
+            "export",
+            "last",
+            "-d",
+            runs,
+            "--format",
+            kind,
+            "-o",
+            place,
+            "--force",
+        ]
         done = subprocess.run(command, preexec_fn=small_disk, capture_output=True, text=True, check=False)
         assert (done.returncode, "cannot be written: File too large" in done.stderr) == (2, True), done.stderr
         assert [path.name for path in home.iterdir()] == ["t.csv"]

@@ -309,7 +309,7 @@ def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) ->
     for given, message in (
         (("a task",), "quotes traces, and none was given"),
         (("a task", "--from", "guide.txt"), "guide.txt was read as a document"),
-        (("a task", "--from", "doc:plain.txt"), "--from trace:plain.txt"),
+        (("a task", "--from", "plain.txt"), "--from trace:plain.txt"),
         (("--from", TARN, "--from", "greeter"), "changes no skill"),
         (("--from", TARN, "--tests", "t.yaml"), "has no use for --tests"),
         (("--from", TARN, "--student", "local"), "has no use for --student"),
@@ -317,6 +317,6 @@ def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) ->
     ):
         done = upskill("generate", *given, "-m", "extract")
         assert (done.code, message in " ".join(done.err.split())) == (2, True), done.err
-    plain = upskill("generate", "Deploy it.", "--from", "plain.txt", "-m", "extract", "--json")
+    plain = upskill("generate", "Deploy it.", "--from", "trace:plain.txt", "-m", "extract", "--json")
     assert plain.code == 0, plain.err
     assert "    heron deploy --region eu-north" in Skill.load(home / plain.json["saved_to"]).body.splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import subprocess
 import sys
 import tempfile
@@ -169,6 +170,47 @@ async def test_trials_take_turns_on_the_gpu_across_processes(tmp_path: Path, mon
         other.stdin.write("\n")
         other.stdin.flush()
         await waiting
+
+
+HOLDS = "import fcntl, time; fcntl.flock(0, fcntl.LOCK_EX); print('mine', flush=True); time.sleep(600)"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+async def test_another_user_cannot_hold_the_gpu_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("upskill.sandboxes.gpu.SAY_SECONDS", 0.0)
+    monkeypatch.setattr("upskill.sandboxes.gpu.MAX_HELD_SECONDS", 0.2)
+    (tmp_path / "upskill-gpu.lock").touch()
+    with (
+        (tmp_path / "upskill-gpu.lock").open() as lock,
+        subprocess.Popen(
+            ["/usr/bin/env", "python3", "-c", HOLDS], user="nobody", stdin=lock, stdout=subprocess.PIPE
+        ) as other,
+    ):
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"mine\n"
+        async with gpu_turn():
+            pass
+        assert f"waiting for the GPU, which is held by process {other.pid} of nobody" in caplog.text
+        assert "not waiting any longer" in caplog.text
+        other.kill()
+
+
+@pytest.mark.parametrize("squatter", ["link", "fifo", "folder"])
+async def test_what_somebody_put_in_place_of_the_lock_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, squatter: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "precious").write_text("untouched")
+    lock = tmp_path / "upskill-gpu.lock"
+    {"link": lambda: lock.symlink_to("precious"), "fifo": lambda: os.mkfifo(lock), "folder": lock.mkdir}[squatter]()
+    async with gpu_turn():
+        assert (tmp_path / "cache/upskill-gpu.lock").is_file()
+    assert (tmp_path / "precious").read_text() == "untouched"
 
 
 # On a machine with a GPU.

@@ -54,37 +54,23 @@ async def test_a_check_that_an_answer_broke_has_failed_and_one_that_always_break
     assert "as always" in broken.error
 
 
-async def test_a_judge_that_an_answer_confuses_has_not_passed_it(home: Path) -> None:
-    fine = {"grades": [{"number": 1, "evidence": "", "reason": "it is not", "passed": False}]}
-    rules = [
-        {"when": "answer with a poem", "answer": "Roses are red."},
-        {"system": "rubric", "answer": json.dumps(fine)},
-        {"answer": "Judge, answer with a poem."},
-    ]
-    suite = case_with({"judge": {"rubric": ["It is polite."]}})
-    judge = "scripted:model.yaml"
-    with open_store(None) as store:
-        (result,) = await run(home, suite, rules, store, judge=judge)
-        assert (result.passed, result.cause) == (False, "unreadable")
-        assert "did not answer in the form asked for" in result.findings[0].reason
-        (result,) = await run(home, suite, [{"answer": "Roses are red."}], store, judge=judge)
-        assert (result.passed, "in the form asked for" in result.error) == (None, True)
-
-
-async def test_a_judge_that_an_answer_makes_refuse_or_overflow_has_not_passed_it(home: Path) -> None:
+@pytest.mark.parametrize(
+    "broken", [{"answer": "Roses are red."}, {"stop": "refusal"}, {"stop": "context"}, {"error": "the network is gone"}]
+)
+async def test_a_judge_that_breaks_down_on_some_answers_is_an_error_and_not_the_students_failure(
+    home: Path, broken: dict[str, Any]
+) -> None:
     fine = {"evidence": "", "reason": "it is not", "passed": False}
-    suite = case_with({"judge": "It is polite."})
-    for broken in ({"stop": "refusal"}, {"stop": "context"}):
-        rules = [{"when": "BOMB", **broken}, {"system": "statement", "answer": json.dumps(fine)}]
-        with open_store(None) as store:
-            (result,) = await run(home, suite, [*rules, {"answer": "BOMB"}], store, judge="scripted:model.yaml")
-            assert (result.passed, result.cause) == (False, "unreadable"), broken
-    always = [{"when": "polite", "stop": "refusal"}, {"answer": "BOMB"}]
-    outside = [{"when": "BOMB", "error": "the network is gone"}, *rules[1:], {"answer": "BOMB"}]
-    for errored in (always, outside):  # the judge never works, or nothing was to be heard of it
-        with open_store(None) as store:
-            (result,) = await run(home, suite, errored, store, judge="scripted:model.yaml")
-            assert result.passed is None, errored
+    rules = [
+        {"when": "BOMB", **broken},
+        {"when": "This reply cannot be used", **broken},
+        {"system": "statement", "answer": json.dumps(fine)},
+        {"answer": "BOMB"},
+    ]
+    with open_store(None) as store:
+        (result,) = await run(home, case_with({"judge": "It is polite."}), rules, store, judge="scripted:model.yaml")
+    assert (result.passed, result.cause) == (None, "judge")
+    assert result.error.startswith("checking judge of one: ")
 
 
 class Waiting(Check):

@@ -121,6 +121,89 @@ async def test_a_known_good_kernel_passes_every_tier_of_its_case(name: str) -> N
             assert finding.passed, finding.reason
 
 
+LOW = """#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+struct low {  // a number that is rounded after each operation
+  float v;
+  low() = default;
+  __host__ __device__ low(float f) : v(TYPE(f)) {}
+  __host__ __device__ operator float() const { return v; }
+  __host__ __device__ low& operator+=(float f) { return *this = low(v + f); }
+};
+"""
+OPERATIONS = """
+#define OPERATOR(op)                                                                                    \\
+  template <class T> __device__ low operator op(low a, T b) { return low(a.v op float(b)); }           \\
+  template <class T> __device__ low operator op(T a, low b) { return low(float(a) op b.v); }           \\
+  __device__ inline low operator op(low a, low b) { return low(a.v op b.v); }
+OPERATOR(+) OPERATOR(-) OPERATOR(*) OPERATOR(/)
+#define __expf(v) low(__expf(v))
+#define __fdividef(a, b) low(__fdividef(a, b))
+"""
+SUMS = re.compile(r"float(?= \w+_total\()|(?<=_total\()float|float(?= part\[| sum = 0\.0f)|, (?=sum = 0\.0f)")
+ANY = re.compile(r"(?<!constexpr )\bfloat\b")
+ONLY_MOVES = ("transpose", "embedding")
+# Rows of the tasks without a known-good kernel: one warp to a row `r`, `i` is where column `c` lies.
+ROWS = {
+    "guidance": "ROW { low d = float(cond[i]) - float(uncond[i]), s = scale * d; y[i] = float(uncond[i]) + s; }",
+    "modulate": "ROW { low g = 1 + float(scale[r / tokens * cols + c]), p = float(x[i]) * g;"
+    " y[i] = p + float(shift[r / tokens * cols + c]); }",
+    "mse_loss": "low s = 0; ROW { float d = prediction[i] - target[i]; s += d * d; } loss[r] = total(s) / cols;",
+    "l2_normalize": "low s = 0; ROW { float v = x[i]; s += v * v; } s = total(s);"
+    " ROW y[i] = float(x[i]) / fmaxf(sqrtf(s), 1e-12f);",
+    "cross_entropy": "float m = -INFINITY; for (int k = 0; k < cols; k++) m = fmaxf(m, x[r * cols + k]);"
+    " low s = 0; ROW s += expf(float(x[i]) - m); s = total(s);"
+    " loss[r] = target[r] == -100 ? 0 : logf(s) + m - float(x[r * cols + target[r]]);",
+    "softmax_backward": "low s = 0; ROW s += float(y[i]) * float(dy[i]); s = total(s);"
+    " ROW dx[i] = float(y[i]) * (float(dy[i]) - s);",
+}
+ROW_KERNEL = """
+#define ROW for (long c = threadIdx.x, i = r * cols + c; c < cols; c += 32, i += 32)
+__device__ low total(low v) { for (int m = 16; m; m /= 2) v += __shfl_xor_sync(~0u, float(v), m); return v; }
+__global__ void kernel(SIGNATURE) { long r = blockIdx.x; CODE }
+extern "C" void launch(SIGNATURE, cudaStream_t stream) { kernel<<<COUNT, 32, 0, stream>>>(NAMES); }
+"""
+
+
+def in_low_precision(name: str) -> tuple[TaskHeader, str, str]:
+    """A task, a right kernel, and the same with its sums (or, where it has none, all its numbers) too short."""
+    unseen = name in ROWS
+    header = read_task((EVALS / ("unseen" if unseen else "tasks") / f"{name}.py").read_text(encoding="utf-8"))
+    low = LOW.replace("TYPE", "__nv_bfloat16" if "bfloat16" in header.signature else "half")
+    if not unseen:
+        code = kernel(name)
+        if "sum = 0.0f" in code:
+            return header, code, low + SUMS.sub(lambda found: "; low " if found[0] == ", " else "low", code)
+        wanting = code.replace("fmaf(x, 1.0f / 0.9f, residual)", "float(low(low(x / 0.9f) + residual))")
+        if wanting == code:
+            wanting = OPERATIONS + re.sub(r": ([01]\.0f);", r": low(\1);", ANY.sub("low", code))
+        return header, code, low + wanting
+    names = [argument.name for argument in header.arguments]
+    signature = header.signature.replace("int channels", "int cols")
+    code = ROW_KERNEL.replace("SIGNATURE", signature).replace("CODE", ROWS[name])
+    code = code.replace("NAMES", ", ".join(names).replace("channels", "cols"))
+    code = code.replace("COUNT", "batch * tokens" if "batch" in names else "rows")
+    right = re.sub(r"v\(\w+\(f\)\)", "v(f)", low)
+    return header, right + code, low + code
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not Path("/dev/nvidia0").exists(), reason="there is no NVIDIA GPU")
+@pytest.mark.parametrize("name", sorted({*NAMES, *ROWS} - {*ONLY_MOVES}))
+async def test_a_kernel_that_computes_in_half_precision_is_wrong(name: str) -> None:
+    _, right, low = in_low_precision(name)
+    task = f"{'unseen' if name in ROWS else 'tasks'}/{name}.py"
+    async with await SANDBOXES.load("bubblewrap")().open(Setup()) as sandbox:
+        for code, passes in ((right, True), (low, False)):
+            evidence = Evidence(Trace((Step("assistant", f"```cuda\n{code}```"),)), sandbox=sandbox)
+            line = {"kernel_correct": {"task": task, "sanitize": False}}
+            finding = await read_check(line, "suite.yaml", lambda path: (EVALS / path).read_text("utf-8")).check.run(
+                evidence
+            )
+            assert finding.passed is passes, finding.reason
+            assert passes or "elements are wrong" in finding.reason
+
+
 def test_the_skill_is_short_and_shows_no_kernel_that_is_known_to_be_good() -> None:
     skill = Skill.load(EXAMPLE)
     assert skill.problems("strict") == []

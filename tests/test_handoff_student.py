@@ -111,7 +111,7 @@ def test_a_judge_by_hand_is_as_blind_and_is_asked_beside_a_student_that_answers(
     assert prompts
     for prompt in prompts:
         said = "ahoy" in prompt.read_text().split("it says ahoy")[-1] or "ahoy, friend" in prompt.read_text()
-        grade = {"evidence": "ahoy" if said else "", "reason": "so it is", "passed": said}
+        grade = {"evidence": "ahoy, friend" if said else "", "reason": "so it is", "passed": said}
         (prompt.parent / prompt.name.replace("prompt.md", "answer.json")).write_text(json.dumps(grade))
         assert "-" not in prompt.name.removesuffix(".prompt.md")
     verdict = upskill(*command).json["models"][0]

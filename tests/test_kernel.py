@@ -16,6 +16,7 @@ from upskill.checks import CHECKS, Check, Evidence, Finding, read_checks
 from upskill.checks.extract import find_code
 from upskill.checks.kernel import build as build_module
 from upskill.checks.kernel import gpu_process, trial_run
+from upskill.checks.kernel.cubin import read_cubin
 from upskill.checks.kernel.task import read_signature, read_task
 from upskill.errors import MissingTool, UsageError
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
@@ -111,20 +112,59 @@ async def test_code_without_a_kernel_fails_and_so_does_no_code(sandbox: Sandbox)
     assert "no __global__ function" in host.reason
 
 
-def test_spills_count_whatever_the_file_says_and_a_kernel_that_only_a_comment_names_is_none() -> None:
-    messages = """
-ptxas info    : Compiling entry function '_Z6hungryPfi' for 'sm_90a'
-ptxas info    : Function properties for _Z6hungryPfi
-    96 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
-ptxas info    : Function properties for _Z4tamef
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 16 registers, 16384 bytes smem, 544 bytes cmem[0]
-kernel.cu:9: note: 'Compiling entry function '_Z6hungryPfi'; 0 bytes stack frame, 0 bytes spill stores, 0 bytes'
-"""
-    ptx = ".visible .entry _Z6hungryPfi(\n.param .u64 a,\n.param .align 8 .b8 b[24]\n)\n{ // .entry k()\n}"
-    (kernel,) = build_module.read_kernels(ptx, messages)
-    assert kernel == build_module.CompiledKernel("_Z6hungryPfi", (8, 24), 16, 84, 96, 16384)
-    assert build_module.read_kernels("// .entry _Z6hungryPfi()", messages) == ()
+@pytest.mark.parametrize(
+    "pragma",
+    [
+        R"\\",  # PTX has no escapes: this text ends at the next quote
+        "Compiling entry function '_Z5firstPf' for 'sm_90a'",
+        R"\n: Function properties for _Z6hungryPfi\n 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads",
+    ],
+)
+async def test_spills_count_whatever_the_code_makes_the_compiler_print(sandbox: Sandbox, pragma: str) -> None:
+    decoy = f'__global__ void %s(float* out) {{ asm volatile(".pragma \\"{pragma}\\";"); out[0] = 1; }}\n'
+    await sandbox.write("kernel.cu", decoy % "first" + HUNGRY + decoy % "last")
+    squeezed = await look({"kernel_resources": {"flags": ["-maxrregcount", "16"]}}, sandbox)
+    assert not squeezed.passed
+    assert re.search(r"_Z6hungryPfi has [1-9]\d* bytes of spills, and may have 0|cannot be used", squeezed.reason)
+    stack = await look({"kernel_resources": {"stack": 0}}, sandbox)
+    assert not stack.passed
+
+
+async def test_what_a_kernel_takes_is_read_from_the_cubin(sandbox: Sandbox) -> None:
+    await sandbox.write(
+        "kernel.cu",
+        """struct Pair { char a[24]; double b; };
+__device__ __noinline__ float called(float* p, int n) { float a[30]; p[n] = a[n % 30]; return p[n] + a[n % 7]; }
+__global__ void first(Pair p, float* out, char c) { __shared__ float s[100]; s[c] = p.b; out[c] = s[c + 1]; }
+__global__ void second() {}
+extern "C" __global__ void third(float* p, int n) { p[0] = called(p, n); }
+#ifdef main
+#error it can tell that it is checked
+#endif
+int main() {}
+""",
+    )
+    sources = await build_module.read_sources(Evidence(Trace(()), sandbox=sandbox), "kernel.cu", "third")
+    assert isinstance(sources, dict)
+    made = await build_module.build(Evidence(Trace(()), sandbox=sandbox), sources, "kernel.cu", "sm_90a", seconds=60)
+    kernels = {kernel.name: kernel for kernel in made.kernels}
+    assert {name: (kernel.parameters, kernel.shared) for name, kernel in kernels.items()} == {
+        "_Z5first4PairPfc": ((32, 8, 1), 400),
+        "_Z6secondv": ((), 0),
+        "third": ((8, 4), 0),
+    }
+    assert all(kernel.registers for kernel in kernels.values())
+
+
+def test_a_cubin_that_says_other_than_the_compiler_is_refused() -> None:
+    kernel = build_module.CompiledKernel("k", (), stack=96)
+    line = "Function properties for {}\n    {} bytes stack frame, 4 bytes spill stores, 8 bytes spill loads"
+    assert build_module.add_spills([kernel], line.format("k", 96))[0].spills == 12
+    for messages in ("", line.format("k", 0), line.format("other", 96)):
+        with pytest.raises(ValueError, match="96 bytes of stack for k, ptxas says"):
+            build_module.add_spills([kernel], messages)
+    with pytest.raises(ValueError, match="no cubin"):
+        read_cubin(b"\x7fELF")
 
 
 async def test_what_a_student_leaves_is_never_an_error_of_the_machine(

@@ -113,7 +113,7 @@ def test_the_list_has_runs_with_their_decisions_and_skills(site: Site) -> None:
     assert [row["id"] for row in found["runs"]] == [site.second, site.first]
     first = found["runs"][1]
     assert [(one["decision"], one["lift"]) for one in first["verdicts"]] == [("helps", 1.0), ("undecided", 0.0)]
-    assert (first["state"], first["trials"], first["passed"] + first["failed"]) == ("done", 24, 24)
+    assert (first["state"], first["trials"], first["scored"]) == ("done", 24, 24)
     assert first["verdicts_are_current"]
     (skill,) = found["skills"]
     assert (skill["name"], skill["runs"], skill["latest"]) == ("greeter", 2, site.second)
@@ -363,7 +363,7 @@ def test_pages_hear_of_every_result_and_of_who_works(tmp_path: Path) -> None:
         with store.claim(run):
             add(store, 0)
             (row,) = heard(page)
-            assert (row["state"], row["passed"], row["trials"]) == ("running", 1, len(PLAN))
+            assert (row["state"], row["scored"], row["trials"]) == ("running", 1, len(PLAN))
             add(store, 1, None)
             (row,) = heard(page)
             assert (row["errored"], row["tokens"], row["cost_usd"]) == (1, 46, 1.5)
@@ -411,7 +411,41 @@ def test_what_is_no_feedback_is_refused_and_changes_nothing(site: Site) -> None:
     assert site.live.mark(site.first, key | {"verdict": "odd"}).status == 404  # no such model
     assert site.live.mark(site.first, b"x" * 200_000).status in (400, 413)
     assert site.live.mark(site.first, key, Content_Type="text/plain").status == 415
+    for encoding in ("gzip", "deflate"):
+        assert site.live.mark(site.first, key, Content_Encoding=encoding).status == 400, encoding
     assert site.live.api("feedback.json", run=site.first)["reviews"] == []
+
+
+def test_texts_that_cannot_be_encoded_are_refused_and_no_bug(site: Site) -> None:
+    live = site.live
+    mark = {"case": "greet-1", "model": "x", "arm": "skill", "seed": 0, "verdict": "right", "feedback": ""}
+    origin = f"http://127.0.0.1:{live.port}"
+    for content_type in ("nonsense", "utf-16", "utf-7", "\x7f", "idna", "undefined"):
+        form = f"application/json; charset={content_type}"
+        sent = live.ask(f"api/feedback?run={site.first}", "POST", mark, Content_Type=form, Origin=origin)
+        assert sent.status == 400, (content_type, sent.text)
+    for name in ("case", "model", "arm"):
+        for value in ("\ud800", "a\udfffb", "a\0b"):
+            assert live.mark(site.first, mark | {name: value}).status == 400
+    for body in (b"\xff\xfe", b"[" * 100_000, b'{"seed": 1' + b"0" * 5000 + b"}", b"NaN", b""):
+        sent = live.ask(f"api/feedback?run={site.first}", "POST", body, Content_Type="application/json", Origin=origin)
+        assert sent.status == 400, body[:20]
+    for value in ("%ED%A0%80", "%FF", "%00", "%ud800", "%EF%BF%BF", "9" * 5000, "[" * 5000, "-1", "1e400"):
+        run = f"run={site.first}&"
+        for path in (
+            *(f"api/{page}?run={value}" for page in ("run", "summary", "trials", "trial", "feedback.json")),
+            *(
+                f"api/trials?{run}{name}={value}"
+                for name in ("after", "model", "arm", "outcome", "tag", "text", "case")
+            ),
+            *(
+                f"api/compare?before={site.first}&after={site.first}&{name}={value}"
+                for name in ("model", "other", "arm")
+            ),
+            *(f"api/overview?before={value}", f"api/skill?skill={value}", f"api/skill?skill=greeting&width={value}"),
+            *(f"api/trial?{run}key={value}", f"run/{value}", f"skill/{value}", f"assets/{value}", f"api/run?{value}=1"),
+        ):
+            assert live.ask(path).status < 500, path
 
 
 # The command.
@@ -475,7 +509,7 @@ def test_a_page_that_has_heard_of_a_change_is_answered_with_it(tmp_path: Path) -
             heard(page)
             assert live.api("trials", run=run)["total"] == number
             assert live.api("summary", run=run)["run"]["scored"] == number
-            assert [row["passed"] for row in live.api("overview")["runs"]] == [number]
+            assert [row["scored"] for row in live.api("overview")["runs"]] == [number]
             add(store, number)
 
 

@@ -108,7 +108,7 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
             return said, page.locator("#verdicts").inner_text()
 
         said, verdict = browser.run(use, live.address)
-        assert "1 passed, 1 failed" in said
+        assert "passed" not in said  # how the arms differ is for the end
         assert "46 tokens, $1.50" in said
         assert "100%" in verdict
 

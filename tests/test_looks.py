@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+from base64 import b64decode
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import Upskill, greetings, write_script, write_skill
+from conftest import Upskill, greetings, serving, write_script, write_skill
+from live_server import served
 from upskill import Address, Evaluation, Plan, Skill, Store, Suite, open_store
+from upskill.cli.progress import RunProgress
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.looks import looks_before
+from upskill.runs.results.looks import case_identity, looks_before, model_identity
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.stores.rows import Look
 
@@ -54,12 +60,10 @@ def test_a_look_is_kept_once_and_comes_back_whole(tmp_path: Path) -> None:
         kept = list(store.looks("greeter"))
         assert [replace(each, number=0) for each in kept] == [first, *others]
         assert [each.number for each in kept] == sorted({each.number for each in kept})
-        assert list(store.looks("greeter", Suite.parse(greetings(3)))) == []
-        written = {"cases": [{"id": "two", "prompt": "Greet.", "checks": [{"contains": "ahoy"}]}]}
-        assert list(store.looks("greeter", Suite.parse(written))) == kept
+        assert len(store.looks()) == len(kept) + 1
 
 
-def test_only_looks_of_the_same_model_at_the_same_skill_on_the_same_cases_count() -> None:
+def test_only_looks_of_the_same_model_on_the_same_cases_count() -> None:
     known = [
         look(number=1),
         look(number=2, model="other"),
@@ -68,11 +72,13 @@ def test_only_looks_of_the_same_model_at_the_same_skill_on_the_same_cases_count(
         look(number=5, margin=0.1),
     ]
     looks = looks_before(known, look(run="greeter-2", cases={"one": "1", "two": "x", "four": "4", "five": "5"}))
-    assert [each.number for each in looks.earlier] == [1, 4, 5]
-    assert (looks.number, looks.edited, looks.added, looks.removed, looks.revisions) == (4, 1, 2, 1, 1)
+    assert [each.number for each in looks.earlier] == [1, 3, 4, 5]
+    assert (looks.number, looks.edited, looks.added, looks.removed) == (5, 1, 2, 1)
+    assert (looks.version, looks.revisions) == (1, 1)
     # One that is stored comes after those before it, and before those after it.
     assert looks_before(known, known[0]).number == 1
-    assert looks_before(known, known[4]).number == 2
+    assert looks_before(known, known[4]).number == 3
+    assert looks_before(known, look(run="greeter-2", skill_hash="s2")).version == 3
 
 
 async def evaluated(store: Store, model: Address, cases: int = 4, *, options: RunOptions, **changed: Any) -> Evaluation:
@@ -92,7 +98,7 @@ async def test_every_report_is_a_look_and_the_same_one_again_is_none(home: Path)
             (6, usual, {}),
             (4, RunOptions(fresh=True), {}),
             (4, usual, {"seed": 7}),
-            (4, usual, {"arms": ("skill",)}),  # no lift to look at
+            (4, usual, {"arms": ("skill",)}),  # versions can be told apart without a baseline
             (4, RunOptions(keep_look=False), {"seed": 8}),  # nobody is told
         ):
             found = await evaluated(store, model, cases, options=options, **changed)
@@ -100,7 +106,7 @@ async def test_every_report_is_a_look_and_the_same_one_again_is_none(home: Path)
             assert [each.run for each in found.looks["student"].earlier] == [
                 each.run for each in store.looks("greeter")
             ][: numbers[-1] - 1]
-        assert numbers == [1, 1, 2, 3, 4, 5, 6, 6]
+        assert numbers == [1, 1, 2, 3, 4, 5, 6, 7]
         kept = list(store.looks("greeter"))
     assert [(each.margin, each.pairs, each.trials, each.seed, each.decision) for each in kept] == [
         (0.05, 4, 8, 0, kept[0].decision),
@@ -108,10 +114,11 @@ async def test_every_report_is_a_look_and_the_same_one_again_is_none(home: Path)
         (0.05, 6, 12, 0, kept[2].decision),
         (0.05, 4, 8, 0, kept[0].decision),
         (0.05, 4, 8, 7, kept[0].decision),
+        (0.05, 0, 4, 0, "undecided"),
     ]
     assert kept[0].run == kept[1].run != kept[3].run
-    assert kept[0].cases == {case.id: case.fingerprint for case in Suite.parse(greetings(4)).cases}
-    assert (kept[0].skill_hash, kept[0].suite) == (SKILL.visible_hash, "suite")
+    assert kept[0].cases == {case.id: case_identity(case) for case in Suite.parse(greetings(4)).cases}
+    assert len({each.skill_hash for each in kept}) == 1
 
 
 async def test_verdicts_are_told_how_often_somebody_has_looked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +153,34 @@ def test_a_run_that_is_not_kept_still_counts_the_looks_that_were(upskill: Upskil
     assert (elsewhere["models"][0]["look"], Path("nowhere").exists()) == (1, False)
 
 
+def test_new_draws_after_pruning_are_another_look_with_numbers_of_their_own(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    skill, word = write_skill(home / "greeter", cases=10), ["ahoy"]
+    with serving(lambda call: word[0] if "ahoy" in json.dumps(call.body) else "hello") as server:
+        command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
+        first = json.loads(upskill(*command).out)
+        upskill("store", "prune", "--keep", 0, "--replies", "--yes")
+        word[0] = "hello"
+        second = json.loads(upskill(*command).out)
+    assert (first["models"][0]["look"], second["models"][0]["look"]) == (1, 2)
+    (row,) = json.loads(upskill("runs", "--json").out)
+    assert (first["models"][0]["lift"], row["verdict"]["lift"]) == (1, 0)
+    assert first["run"] != second["run"] == row["run"]
+
+
+def test_the_same_results_beside_other_models_or_replayed_are_the_same_look(upskill: Upskill, home: Path) -> None:
+    skill, names = write_skill(home / "greeter"), ("a", "b", "c")
+    a, b, c = (("-m", write_script(home / f"{name}.yaml")) for name in names)
+    assert evaluated_json(upskill, skill, *a)["look"] == 1
+    together = json.loads(upskill("eval", skill, *a, *b, *c, "--json").out)["models"]
+    assert [model["look"] for model in together] == [1, 1, 1]
+    assert evaluated_json(upskill, skill, *a, "--seed", 1)["look"] == 2  # and was counted once
+    assert [evaluated_json(upskill, skill, *a, "--replay", "--fresh")["look"] for _ in range(3)] == [1, 1, 1]
+    assert evaluated_json(upskill, skill, *a, "--fresh")["look"] == 3
+
+
 def test_edited_cases_are_told_from_the_others(upskill: Upskill, home: Path) -> None:
     folder = write_skill(home / "greeter")
     command = ("eval", folder, "-m", write_script(home / "student.yaml"), "--json")
@@ -160,3 +195,255 @@ def test_edited_cases_are_told_from_the_others(upskill: Upskill, home: Path) -> 
         looks = looks_before([first, second], second)
     assert (looks.number, looks.edited, looks.added, looks.removed) == (2, 2, 1, 0)
     assert first.skill_hash == second.skill_hash  # the suite lies in the skill's folder, where no student sees it
+
+
+# An edit that a student cannot tell from none is no way around the count, and neither is one that it can.
+
+
+def evaluated_json(upskill: Upskill, *argv: object) -> dict[str, Any]:
+    return json.loads(upskill("eval", *argv, "--json").out)["models"][0]
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert before in text
+    path.write_bytes(text.replace(before, after).encode())
+
+
+EDITS: dict[str, Callable[[Path], object]] = {
+    "line endings": lambda skill: edit(skill / "SKILL.md", "\n", "\r\n"),
+    "a blank at the end of a line": lambda skill: edit(skill / "SKILL.md", ".\n", ".  \n"),
+    "blank lines": lambda skill: edit(skill / "SKILL.md", "---\n\n", "---\n\n\n\n"),
+    "metadata": lambda skill: edit(skill / "SKILL.md", "\n---\n\n", "\nmetadata: {tried: again}\n---\n\n"),
+    "a comment": lambda skill: edit(skill / "SKILL.md", "\n---\n\n", "\n# once more\n---\n\n"),
+    "a character of no width": lambda skill: edit(skill / "SKILL.md", ".\n", ".\u200b\n"),
+    "another file": lambda skill: (skill / "notes.md").write_text("Once more.", encoding="utf-8"),
+    "ids, and a blank in prompts": lambda skill: [
+        edit(skill / "evals" / "suite.json", *change) for change in (('"greet-', '"hail-'), ('."', '. "'))
+    ],
+    "signs and case of prompts": lambda skill: [
+        edit(skill / "evals" / "suite.json", *change)
+        for change in (('"greet-', '"hail-'), ("Please greet", "please, GREET"))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_that_changes_nothing_a_student_reads_is_counted_as_the_same_skill_and_suite(
+    upskill: Upskill, home: Path, name: str
+) -> None:
+    skill, student = write_skill(home / "greeter", cases=10), write_script(home / "student.yaml")
+    first = evaluated_json(upskill, skill, "-m", student)
+    EDITS[name](skill)
+    second = evaluated_json(upskill, skill, "-m", student, "--seed", 1)
+    assert (second["look"], second["looks"]["version"], second["looks"]["revisions"]) == (2, 1, 0)
+    assert second["lift"] == first["lift"]
+    assert second["interval"][0] < first["interval"][0]
+
+
+def test_a_model_is_the_same_under_each_of_its_names(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = write_skill(home / "greeter")
+    with serving() as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        first = evaluated_json(upskill, skill, "-m", "m", "--base-url", server.url)
+        second = evaluated_json(upskill, skill, "-m", "openai:m")
+    assert (first["look"], second["look"]) == (1, 2)
+    names = (
+        "haiku",
+        "anthropic:claude-haiku-5-5",
+        "anthropic.claude-haiku-5-5",
+        "openrouter:anthropic/claude-haiku-5-5",
+    )
+    assert len({model_identity(name) for name in names}) == 1
+    others = ("openai:m", "openai:n", "openai.m.high", "local", "claude-code", "scripted:a.yaml", "scripted:b.yaml")
+    assert len({model_identity(name) for name in others}) == len(others)
+    assert model_identity("scripted:a.yaml") == model_identity(f"scripted:{home / 'a.yaml'}")
+
+
+def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upskill: Upskill, home: Path) -> None:
+    skill, student = write_skill(home / "greeter", cases=10), write_script(home / "student.yaml")
+    lows: list[float] = []
+    for version in range(1, 8):
+        edit(skill / "SKILL.md", "ahoy", "ahoy, and ahoy")
+        told = evaluated_json(upskill, skill, "-m", student)
+        assert (told["look"], told["looks"]["version"], told["looks"]["revisions"]) == (version, version, version - 1)
+        lows.append(told["interval"][0])
+    assert lows == sorted(lows, reverse=True)
+    assert lows[0] > lows[1] > lows[6]
+    assert "version 7 of this skill on these cases" in " ".join(upskill("eval", skill, "-m", student).out.split())
+    # New cases are a first look again, also under the ids of the old ones.
+    suite = {
+        "cases": [
+            {"id": f"greet-{number}", "prompt": f"Bid farewell to {number} sailors.", "checks": [{"contains": "ahoy"}]}
+            for number in range(1, 11)
+        ]
+    }
+    (home / "new.json").write_text(json.dumps(suite), encoding="utf-8")
+    assert evaluated_json(upskill, skill, "-m", student, "--tests", "new.json")["look"] == 1
+
+
+def test_another_name_does_not_make_another_skill_but_another_text_does(upskill: Upskill, home: Path) -> None:
+    skill, student = write_skill(home / "greeter"), write_script(home / "student.yaml")
+    suite = ("--tests", skill / "evals" / "suite.json", "-m", student)
+    assert evaluated_json(upskill, skill, *suite)["look"] == 1
+    renamed = write_skill(home / "hailer")
+    edit(renamed / "SKILL.md", "ahoy", "ahoy!")
+    told = evaluated_json(upskill, renamed, *suite)
+    assert (told["look"], told["looks"]["version"]) == (2, 2)
+    other = write_skill(
+        home / "sailor", body="# Knots\n\nTie a bowline first; check that it holds before you let go.\n"
+    )
+    assert evaluated_json(upskill, other, *suite)["look"] == 1
+
+
+# Of a run that is not finished nothing is shown that somebody could stop at.
+
+TELLING = re.compile(r'\+100|\bhelps\b|"(?:pass_rate|lift)": ?[01]|\d% \(\d+/\d+\)|\d% \[|█|\d passed, \d')
+COMMANDS: dict[str, tuple[object, ...]] = {
+    "runs": ("runs",),
+    "runs, tokens": ("runs", "--metric", "tokens"),
+    "runs, json": ("runs", "--json"),
+    "runs, csv": ("runs", "--csv", "-"),
+    "runs of several skills": ("runs",),
+    "report": ("report", "last", "-o", "-"),
+    "show": ("show", "last", "--page", "1"),
+    "show, checks": ("show", "last", "--checks"),
+    "show, checks as json": ("show", "last", "--checks", "--json"),
+    "compare": ("compare", "last~1", "last"),
+    "compare, json": ("compare", "last~1", "last", "--json"),
+    **{
+        f"plot, {kind}": ("plot", "last", "--kind", kind, "-o", "-")
+        for kind in ("forest", "bars", "pareto", "heat-map")
+    },
+    **{f"export, {kind}": ("export", "last", "--format", kind, "-o", "-") for kind in ("junit", "markdown")},
+    **{
+        f"export, {kind}": ("export", "last", "--format", kind, "-o", "out")
+        for kind in ("skill-creator", "upskill-runs")
+    },
+    **{f"eval, {kind}": ("--report", kind) for kind in ("terminal", "json", "markdown", "csv", "junit", "html")},
+    "eval, verbose": ("-v",),
+    "eval, quiet": ("-q",),
+}
+
+
+@pytest.fixture
+def cut_short(upskill: Upskill, home: Path) -> tuple[object, ...]:
+    """The command of a run that stopped at a ceiling after a finished one with another seed."""
+    skill, student = write_skill(home / "greeter", cases=10), write_script(home / "student.yaml")
+    command = ("eval", skill, "-m", student, "--concurrency", 1)
+    upskill(*command)
+    return (*command, "--seed", 7, "--set", "max_calls=13")
+
+
+def telling(text: str) -> list[str]:
+    """What a text says of how a baseline that always fails and a skill that always passes differ."""
+    blocks = re.findall(r'<script type="application/octet-stream" id="[^"]+">([^<]+)', text)
+    plain = [gzip.decompress(b64decode(block)).decode() for block in blocks]
+    return TELLING.findall(re.sub(r"(?s)<(style|script).*?</\1>", "", "\n".join([text, *plain])))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_shows_the_lift_of_an_unfinished_run(
+    upskill: Upskill, home: Path, cut_short: tuple[object, ...], name: str
+) -> None:
+    of_eval = upskill(*cut_short, *(COMMANDS[name] if name.startswith("eval") else ("-q",)))
+    with open_store(home / "runs") as store:
+        if name.startswith("runs"):
+            store.delete_run(next(iter(store.runs())))  # the finished one, whose lift is to be seen
+        if name == "runs of several skills":
+            upskill("eval", write_skill(home / "sailor", body="# Knots"), *cut_short[2:], "-q")
+        done = of_eval if name.startswith("eval") else upskill(*COMMANDS[name])
+        seen = done.out.partition("\n\n")[0] if name == "show" else done.out  # single answers may be read
+        assert re.search(r"(?i)unfinished|not finished", seen + done.err)
+        assert telling(seen + done.err) == []
+        assert [look.seed for look in store.looks("greeter")] == [0]  # so there was nothing to count
+    # When all have run it is shown, and counted once however often it is shown.
+    upskill(*cut_short[:-2], "-q")
+    assert "+100" in upskill("runs").out
+    with open_store(home / "runs") as store:
+        assert [look.seed for look in store.looks("greeter")] == [0, 7]
+
+
+def test_the_live_page_and_the_progress_line_tell_no_arm_from_the_other_before_the_end(
+    upskill: Upskill, home: Path, cut_short: tuple[object, ...]
+) -> None:
+    upskill(*cut_short, "-q")
+    with served(home / "runs") as live:
+        newest, finished = (row["id"] for row in live.api("overview")["runs"])
+        row = live.api("run", run=newest)
+        assert (row["verdicts"], "arms" in row, row["state"]) == ([], False, "interrupted")
+        (model,) = live.api("summary", run=newest)["document"]["models"]
+        assert (model["decision"], model["reason"], model["lift"]) == ("undecided", "unfinished", None)
+        assert model["unfinished"] == {"trials": 13, "of": 20}
+        assert telling(json.dumps(live.api("summary", run=newest))) == []
+        assert "unfinished: 13 of 20 trials" in live.ask(f"api/compare?before={finished}&after={newest}").text
+        assert live.api("trials", run=newest, outcome="passed")["total"] is None
+        assert live.api("trials", run=newest, arm="skill")["total"] == 6
+        assert live.api("trials", run=finished, arm="skill", outcome="passed")["total"] == 10
+    with open_store(home / "runs") as store:
+        run = store.run(newest)
+        progress = RunProgress(quiet=True)
+        progress.started(run.plan.to_plan(), run, [result.trial for result in store.results(run)])
+        for result in store.results(run):
+            progress.result(result)
+        assert progress.describe(1.0).startswith("20 of 20 trials")
+        assert not re.search("baseline|skill|passed", progress.describe(1.0))
+
+
+def test_a_run_that_ended_before_anybody_was_told_is_counted_when_somebody_is(upskill: Upskill, home: Path) -> None:
+    skill, student = write_skill(home / "greeter"), write_script(home / "student.yaml")
+    upskill("eval", skill, "-m", student, "-q")
+    with open_store(home / "runs") as store:
+        store.database.execute("DELETE FROM looks")  # as if it had been killed between its last trial and its report
+        upskill("runs")
+        assert len(store.looks()) == 1
+        upskill("report", "last", "-o", "-")
+        assert len(store.looks()) == 1
+
+
+def test_a_run_that_is_not_logged_leaves_nothing_and_says_so(upskill: Upskill, home: Path) -> None:
+    skill, student = write_skill(home / "greeter"), write_script(home / "student.yaml")
+    upskill("eval", skill, "-m", student, "-q")
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    told = evaluated_json(upskill, skill, "-m", student, "--seed", 1, "--no-log-runs")
+    assert (told["look"], told["looks"]["logged"]) == (2, False)
+    assert "Not logged" in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs").out
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+    assert evaluated_json(upskill, skill, "-m", student, "--seed", 1)["looks"]["logged"] is True
+
+
+def test_a_store_that_cannot_be_written_shows_its_runs_and_says_that_the_look_is_not_counted(
+    upskill: Upskill, home: Path
+) -> None:
+    upskill("eval", write_skill(home / "greeter"), "-m", write_script(home / "student.yaml"), "-q")
+    with open_store(home / "runs") as store:
+        store.database.execute("DELETE FROM looks")
+        store.database.execute("PRAGMA query_only = ON")
+        evaluation = evaluation_of(store, store.run("last"))
+        assert (evaluation.verdicts[0].lift, evaluation.looks["scripted:student.yaml"].logged) == (1.0, False)
+        assert store.looks() == []
+
+
+def test_looks_between_the_rounds_of_one_run_are_planned_and_cost_nothing() -> None:
+    rounds = [look(number=number, scope="cases", trials=6 * number) for number in (1, 2, 3)]
+    assert looks_before(rounds, look(scope="cases", trials=24)).number == 1
+    assert looks_before(rounds, look(scope="cases", trials=24, run="greeter-2")).number == 4
+
+
+def test_cases_without_ids_are_the_same_with_another_word(upskill: Upskill, home: Path) -> None:
+    def suite(word: str) -> dict[str, Any]:
+        cases = [
+            {"prompt": f"Tell me{word} how to greet guest {number}.", "checks": [{"contains": "ahoy"}]}
+            for number in range(4)
+        ]
+        return {"cases": cases}
+
+    student = write_script(home / "student.yaml")
+    looks = [
+        evaluated_json(upskill, write_skill(home / "greeter", suite=suite(word)), "-m", student)["look"]
+        for word in ("", " quickly")
+    ]
+    assert looks == [1, 2]

@@ -120,7 +120,10 @@ SKILLS: dict[str, Kind] = {
     ),
     "an unknown alias": (manifest(doc(HEAD + "license: *x\n")), "not valid YAML: found undefined alias 'x'"),
     "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "stands for more than 10,000 values"),
-    "nested a thousand deep": (manifest(doc(HEAD + "metadata: " + "[" * 1000 + "\n")), "is nested too deeply"),
+    "nested a thousand deep": (
+        manifest(doc(HEAD + "metadata: " + "[" * 1000 + "\n")),
+        "is nested more than 100 levels",
+    ),
     "an escape that is no character": (
         manifest(doc('name: greeter\ndescription: "\\U00110000"\n')),
         "SKILL.md: not valid YAML: ",
@@ -180,6 +183,12 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
         "could not determine a constructor",
     ),
     "nested without end": ("s.json", "[" * 100_000, "s.json: is nested too deeply"),
+    "brackets without end in YAML": (
+        "s.yaml",
+        f"cases:\n  - prompt: {'[' * 3000}",
+        "s.yaml: line 2: not valid YAML: is nested more than 100 levels deep",
+    ),
+    "a bare carriage return": ("s.csv", "prompt,expected\nSay\rhi,hi\n", "line 2: not valid CSV: a carriage return is"),
     "text": ("s.json", '"hello"', "s.json: is not a suite"),
     "an empty file": ("s.yaml", "", "s.yaml: is not a suite"),
     "an empty list": ("s.json", [], "s.json: has no cases"),
@@ -275,7 +284,7 @@ SCRIPTS = {
     "a rule that is text": ("- hello", "rule 1: "),
     "a rule without an answer": ("- when: x", "rule 1: has neither answer, answers, calls, turns, stop nor error"),
     "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a regular expression: missing )"),
-    "nested without end": ("[" * 1000, "is nested too deeply"),
+    "nested without end": ("[" * 1000, "is nested more than 100 levels deep"),
 }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,19 @@ from mcp.server.mcpserver import MCPServer
 
 from upskill import GenerateOptions, Skill, Trace, UsageError
 from upskill.authoring.material import mcp
-from upskill.authoring.material.material import Material, Piece, chunks, gather, quote, read_source, read_tools
+from upskill.authoring.material.material import (
+    Document,
+    Material,
+    Piece,
+    chunks,
+    gather,
+    quote,
+    read_source,
+    read_tools,
+)
 from upskill.authoring.writing.teachers import check_start
 from upskill.installation import add_extra
-from upskill.traces import Step
+from upskill.traces import Status, Step
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +87,8 @@ def test_a_name_leads_to_a_skill_a_trace_or_a_document(home: Path) -> None:
     assert isinstance(read_source("greeter"), Skill)
     assert isinstance(read_source("greeter/SKILL.md"), Skill)
     assert isinstance(read_source("talk.md"), Trace)
-    assert isinstance(read_source("guide.md"), str)
-    assert isinstance(read_source("doc:talk.md"), str)
+    assert isinstance(read_source("guide.md"), Document)
+    assert isinstance(read_source("doc:talk.md"), Document)
     assert isinstance(read_source("trace:guide.md"), Trace)
     with pytest.raises(UsageError, match="no such file"):
         read_source("nothing.md")
@@ -111,11 +120,121 @@ def test_nothing_inside_can_end_the_quotation() -> None:
     assert again.splitlines()[0] != first
 
 
-def test_steps_that_set_the_agent_up_are_left_out_and_that_is_said() -> None:
-    trace = Trace((Step("system", "You are an agent."), Step("user", "go"), Step("tool", tool="bash", output="ok")))
-    material = gather("task", sources=[replace(trace, source="a/session.jsonl")])
-    assert ids(material) == ["s2", "s3"]
-    assert material.left_out == ("1 step of session.jsonl that only set the agent up",)
+def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_sees(home: Path) -> None:
+    Skill.new("greeter", "Greets.", "Say ahoy.").save(home / "greeter")
+    page = "# Deploying\n\n$ tern deploy\n\nThis prints the region.\n\n$ tern check\n\nThen wait.\n"
+    (home / "guide.md").write_text(page)
+    (home / "noted.md").write_text(f"<!-- hidden -->{page}")
+    (home / "talk.md").write_text(f"User: deploy it\n\nAssistant: done\n\n{page}")
+    material = gather("deploy", sources=["guide.md", "noted.md", "talk.md", "trace:guide.md", "doc:talk.md", "greeter"])
+    size = len(page)
+    assert material.sources[:2] == (
+        f"guide.md: document, {size} of {size} characters",
+        f"noted.md: document, {size} of {size + 15} characters; left out: comments, which no reader sees",
+    )
+    assert material.sources[2].startswith("talk.md: trace (markdown), 4 of 4 steps, ")
+    assert material.sources[3].startswith("guide.md: trace (markdown), 2 of 2 steps, ")
+    assert material.sources[3].endswith("; skipped in the file: 1 line before the first speaker")
+    assert material.sources[4:] == (
+        f"talk.md: document, {size + 34} of {size + 34} characters",
+        "greeter: skill to improve",
+    )
+    shown = "\n\n".join(
+        piece.text for piece in material.pieces if piece.source == "guide.md" and piece.kind == "document"
+    )
+    assert shown == page.strip()
+
+
+def test_noise_is_left_out_of_what_a_teacher_sees_and_counted() -> None:
+    def ran(command: str, output: str, status: Status = "ok") -> Step:
+        return Step("tool", tool="Bash", arguments={"command": command}, output=output, status=status)
+
+    reminder = "<system-reminder>\nMind your todo list.\n</system-reminder>"
+    trace = Trace(
+        (
+            Step("system", "You are an agent."),
+            Step("user", f"Deploy it.{reminder}"),
+            Step("user", reminder),
+            Step("tool", tool="TodoWrite", arguments={"todos": ["deploy"]}, output="ok"),
+            Step("tool", tool="update_plan", arguments={"plan": []}),
+            Step("tool", tool="mcp__files__list_directory", arguments={"path": "."}, output="a\nb"),
+            ran("cd src && ls -la", "a\nb\nc"),
+            ran("find . -name '*.py' | head", "a.py"),
+            ran("ls missing", "ls: cannot access 'missing'", "error"),
+            ran("find . -name '*.pyc' -delete", ""),
+            ran("tern deploy", f"deployed{reminder}"),
+        ),
+        source="a/session.jsonl",
+        agent="claude-code",
+        skipped={"progress": 1200, "attachment/file": 3},
+        warnings=("it has 2 chats, and the latest was read",),
+    )
+    material = gather("task", sources=[trace])
+    steps = {piece.id: json.loads(piece.text) for piece in material.pieces if piece.kind == "step"}
+    assert list(steps) == ["s2", "s9", "s10", "s11"]  # ids of the steps as `trace show` counts them
+    assert (steps["s2"]["text"], steps["s11"]["output"]) == ("Deploy it.", "deployed")
+    (told,) = material.sources
+    assert told.startswith("a/session.jsonl: trace (claude-code), 4 of 11 steps, ")
+    for part in (
+        "3 system reminders",
+        "2 todo lists",
+        "3 file listings",
+        "1 set-up step",
+        "; it has 2 chats, and the latest was read; skipped in the file: 1,200 progress, 3 attachment/file",
+    ):
+        assert part in told
+
+
+def talk(started: str, request: str) -> str:
+    head = {"type": "session_meta", "payload": {"id": request, "timestamp": started}}
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": request}]}
+    return "\n".join(json.dumps(row) for row in (head, {"type": "response_item", "payload": said}))
+
+
+def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_counted(home: Path) -> None:
+    folder = home / "kit"
+    (folder / "deep" / ".git").mkdir(parents=True)
+    (folder / "b.md").write_text("Second.\n")
+    (folder / "a.txt").write_text("First.\n")
+    (folder / "deep" / "SKILL.md").write_text("---\nname: other\n---\nThird.\n")
+    (folder / "deep" / "pairs.json").write_text('[{"input": "x", "output": "y"}]')
+    (folder / "1.jsonl").write_text(talk("2026-05-01T10:00:00Z", "The later one."))
+    (folder / "2.jsonl").write_text(talk("2026-03-01T10:00:00Z", "The earlier one."))
+    (folder / "3" / "subagents").mkdir(parents=True)
+    (folder / "3.jsonl").write_text(talk("2026-04-01T10:00:00Z", "The middle one."))
+    (folder / "3" / "subagents" / "agent-1.jsonl").write_text(talk("2026-04-01T10:01:00Z", "Never on its own."))
+    (folder / ".hidden.md").write_text("Hidden.\n")
+    (folder / "picture.png").write_bytes(b"\x89PNG\0\xff")
+    (folder / "empty.md").write_text("")
+    (folder / "huge.txt").write_bytes(b"a" * 20_000_001)
+    os.mkfifo(folder / "pipe")  # whoever opened it would wait for ever
+    (folder / "link.md").symlink_to(folder / "b.md")
+    (folder / "kimi.jsonl").write_text('{"type": "context.append_loop_event", "event": {"type": "tool.call"}}\n')
+    material = gather("task", sources=["kit"])
+    assert [piece.source for piece in material.pieces if piece.kind == "document"] == [
+        *("a.txt", "b.md", "SKILL.md", "pairs.json")
+    ]
+    assert [trace.goal for trace in material.traces] == ["The earlier one.", "The middle one.", "The later one."]
+    assert material.sources[0].startswith(
+        "kit: folder, 4 documents and 3 sessions; left out: 1 binary, 1 empty, 2 hidden, 1 linked, 1 not understood,"
+        " 1 too large, 1 unreadable (kit/kimi.jsonl: is not a trace in any known format: it looks like a file of Kimi"
+    )
+    assert len(material.sources) == 8
+    assert material.skill is None
+    assert len(gather("task", sources=["doc:kit"]).traces) == 0
+    assert gather("task", sources=["doc:kit/deep"]).skill is None
+    (home / "nothing").mkdir()
+    with pytest.raises(UsageError, match=r"nothing: has no SKILL.md, and no file that could be read"):
+        gather("task", sources=["nothing"])
+
+
+def test_a_session_that_cannot_be_read_is_not_taken_for_a_document(home: Path) -> None:
+    row = '{"type": "tool_result", "tool_call_id": "1", "content": "x"}\n'
+    (home / "grok.jsonl").write_text(row)
+    with pytest.raises(UsageError, match="looks like a file of Grok CLI") as refused:
+        read_source("grok.jsonl")
+    assert "--from doc:grok.jsonl" in refused.value.hint
+    assert read_source("doc:grok.jsonl") == Document(row, len(row))
 
 
 def test_a_second_trace_has_ids_of_its_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
 from upskill.models import Message, ModelContext, Reply, Request, Role, Tool
 from upskill.models.addresses import resolve
+from upskill.models.draws import Draws, track_draws
 from upskill.models.pool import Models
 
 installed = importlib.util.find_spec("pydantic_ai") is not None
@@ -140,6 +142,30 @@ async def test_what_a_student_does_instead_of_answering_is_its_reply(
     for said, stop in spoken:
         [reply], _ = await ask(monkeypatch, said, name, HELLO, role="student")
         assert (reply.stop, bool(reply.stop_details)) == (stop, True)
+
+
+@needs_it
+@pytest.mark.parametrize(
+    ("trouble", "reasons", "calls"),
+    [
+        (refuse(500, "busy"), {"status 500": 1}, 2),
+        (refuse(429, "slow down", retry_after="0"), {}, 2),
+        (refuse(400, "bad"), {"status 400": 1}, 1),
+    ],
+)
+async def test_each_retry_is_counted_and_none_is_hidden(
+    trouble: Trouble, reasons: dict[str, int], calls: int, keys: None, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def answer(_: Call) -> Spoken:
+        nonlocal asked
+        asked += 1
+        return trouble if asked == 1 else "ahoy"
+
+    with track_draws(Draws()) as draws, suppress(ModelError):
+        await ask(monkeypatch, answer, "pydantic-ai:openai-chat:gpt-4.1", HELLO)
+    assert (dict(draws.reasons), asked) == (reasons, calls)
 
 
 @needs_it

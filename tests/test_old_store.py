@@ -41,12 +41,22 @@ def normal(value: Any) -> Any:
     if isinstance(value, dict):
         said = {NEWER.get(name, name): normal(item) for name, item in cast("dict[str, Any]", value).items()}
         assert said.pop("bugs", NO_BUGS) == NO_BUGS
-        assert not any(said.pop(name, None) for name in ("causes", "cause", "stop_details"))  # none had any
+        none_had = ("causes", "cause", "stop_details", "replayed", "redraws", "redrawn", "skipped")
+        assert not any(said.pop(name, None) for name in none_had)
         assert said.pop("decides", True)  # every check did
         earlier = cast("dict[str, float]", said.pop("earlier", None) or {})
         assert not any(earlier.values())  # no try before cost anything
         if "decision" in said:  # what is computed anew, by the arithmetic of today
-            for name in ("missing", "look", "interval", "further_pairs", "recommendation"):
+            for name in (
+                "missing",
+                "look",
+                "interval",
+                "further_pairs",
+                "recommendation",
+                "unfinished",
+                "these_cases",
+                *("models", "alone", "cases"),
+            ):
                 said.pop(name, None)
         if isinstance(said.get("trials"), list):
             said["trials"].sort(key=_place)
@@ -113,7 +123,10 @@ def test_a_run_of_the_old_version_is_shown(upskill: Upskill, project: Path, name
 
 
 def test_the_runs_of_the_old_version_are_listed(upskill: Upskill, project: Path) -> None:
-    assert normal(upskill("runs", "--json").json) == expected("runs")
+    listed, known = normal(upskill("runs", "--json").json), expected("runs")
+    for rows in (listed, known):  # of one that is not finished nothing is shown any more
+        rows[:] = [row if row["run"] != STOPPED else row | {"verdict": ""} for row in rows]
+    assert listed == known
     table = carried_out(upskill("runs")).out
     assert all(skill in table for skill in ("house-greeting", "tide-table", "ship-facts"))
     bars = carried_out(upskill("runs", "-s", "house-greeting")).out

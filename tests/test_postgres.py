@@ -235,7 +235,8 @@ async def test_many_processes_open_a_new_store_and_write_the_same_trials_at_once
         outcomes = [row.passed for row in store.outcomes(run)]
         assert (run.passed, run.failed) == (outcomes.count(True), outcomes.count(False))
     with database(place) as db:
-        assert db.execute("SELECT version FROM version").fetchall() == [(1,)]
+        versions = db.execute("SELECT version FROM version ORDER BY 1").fetchall()
+        assert versions == [(number,) for number in range(1, len(postgres_store.MIGRATIONS) + 1)]
 
 
 async def test_the_same_trial_twice_in_one_commit_is_stored_by_the_rules(place: str) -> None:
@@ -265,13 +266,26 @@ def test_an_older_store_gets_what_it_lacks_once(place: str, monkeypatch: pytest.
     with open_store(place) as store:
         begin(store)
 
+    count = len(postgres_store.MIGRATIONS)
+    with database(place) as db:  # as the first version made it
+        for statement in (
+            "ALTER TABLE results DROP COLUMN redraws, DROP COLUMN answer",
+            "DROP TABLE draws",
+            "DELETE FROM version WHERE version > 1",
+        ):
+            db.execute(statement)
+    with open_store(place) as store:
+        store.keep_draws("key", {"status 500": 2})
+        store.keep_draws("key", {"status 500": 1, "timeout": 1})
+        assert store.draws("key") == {"status 500": 2, "timeout": 1}
+
     later = ("ALTER TABLE runs ADD COLUMN later integer",)
     monkeypatch.setattr(postgres_store, "MIGRATIONS", (*postgres_store.MIGRATIONS, later))
     for _ in range(2):
         with find_store(place) or pytest.fail("there is none") as store:
             assert store.count_runs() == 1
     with database(place) as db:
-        assert [row[0] for row in db.execute("SELECT version FROM version ORDER BY 1")] == [1, 2]
+        assert [row[0] for row in db.execute("SELECT version FROM version ORDER BY 1")] == [*range(1, count + 2)]
 
     broken = ("CREATE TABLE half (x integer)", "SELECT nonsense")
     monkeypatch.setattr(postgres_store, "MIGRATIONS", (*postgres_store.MIGRATIONS, broken))
@@ -384,6 +398,7 @@ def test_every_command_prints_the_same_from_either_kind_of_store(
     with open_store(place) as store:
         for run in store.runs():
             store.delete_run(run)
+        store.database.execute("DELETE FROM looks")  # which stay, with times of their own
     assert upskill("store", "copy", "runs", place).code == 0
     for command in READING:
         monkeypatch.delenv("UPSKILL_STORE")

@@ -45,11 +45,14 @@ async def test_a_planned_look_has_the_whole_error_and_an_unplanned_one_has_not(h
         assert planned.verdicts[0].look == 1
         unplanned = await evaluate(plan, store=store, options=RunOptions(margin=0.2))
         assert unplanned.verdicts[0].look == 2
-        # What was looked at after the plan was written takes nothing from it.
-        later = json.loads(file.read_text()) | {"registered": "2000-01-01T00:00:00+00:00"}
-        file.write_text(json.dumps(later))
+        # What was looked at after the plan was written takes nothing from it, but earlier looks at a run of it do.
         followed = await evaluate(plan, store=store, options=RunOptions(preregister=file, fresh=True))
-        assert followed.verdicts[0].look == 1
+        assert followed.verdicts[0].look == 3
+        # A date that was changed, or of a clock that was set back, is not when the store met the plan.
+        earlier = json.loads(file.read_text()) | {"registered": "2000-01-01T00:00:00+00:00"}
+        file.write_text(json.dumps(earlier))
+        forged = await evaluate(plan, store=store, options=RunOptions(preregister=file, fresh=True))
+        assert forged.verdicts[0].look == 4
 
 
 async def test_of_many_plans_and_of_many_runs_of_one_only_the_first_is_a_first_look(home: Path) -> None:
@@ -72,12 +75,11 @@ async def test_of_many_plans_and_of_many_runs_of_one_only_the_first_is_a_first_l
 async def test_a_part_of_a_planned_run_is_no_planned_look(home: Path) -> None:
     plan, file = make_plan(home), home / "plan.json"
     register(file, plan, 0.05, None, 0)
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"registered": "2000-01-01T00:00:00+00:00"}))
     with open_store(home / "runs") as store:
-        await evaluate(replace(plan, seed=9), store=store)
         few_calls = Models(ledger=Ledger(Ceilings(calls=3)))
         part = await evaluate(plan, store=store, models=few_calls, options=RunOptions(preregister=file))
-        assert part.looks["student"].number == 2
+        assert (part.looks, str(part.unfinished["student"])) == ({}, "unfinished: 3 of 8 trials")
+        await evaluate(replace(plan, seed=9), store=store)
         complete = await evaluate(plan, store=store, options=RunOptions(preregister=file))
         assert complete.looks["student"].number == 1
 
@@ -105,7 +107,7 @@ async def test_a_run_that_does_not_follow_its_plan_is_refused(home: Path, change
         assert len(list(store.looks("greeter"))) == before
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"registered": 1}', "not json", "folder"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"registered": 1}', "not json", "folder", "[" * 5000])
 async def test_a_file_that_is_no_registration_is_left_alone(home: Path, content: str) -> None:
     file = home / "plan.json"
     if content == "folder":

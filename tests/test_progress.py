@@ -79,9 +79,7 @@ def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(monkeypatch: pytest
         progress.result(passed(trial))
     assert watched.after(14.5) == ""
     said = watched.after(0.5)
-    assert re.fullmatch(r"… 2 of 8 trials · about 45 s left · baseline 0/1 · skill 1/1 · 100 tokens · free\n", said), (
-        said
-    )
+    assert re.fullmatch(r"… 2 of 8 trials · about 45 s left · 100 tokens · free\n", said), said
     assert watched.after(14.5) == ""
     progress.reading("local", 512, 2048)
     assert "local has read 512 of 2,048 tokens of a prompt" in watched.after(0.5)

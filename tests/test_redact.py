@@ -150,6 +150,13 @@ def test_secrets_and_near_misses_are_told_apart_in_both_halves_of_the_corpus() -
         '["[",' * 20_000,
         "key." * 20_000 + "token",
         "<password " + "a " * 40_000,
+        "machine x " * 20_000,
+        "[a]\n" * 20_000 + "password",
+        "password send " * 10_000,
+        "a:5432:" * 20_000,
+        "QVBJ" * 20_000 + " " + "Q" * 50_000,
+        "apiVersion: v1\n" * 10_000 + "data:\n" * 10_000,
+        "pbkdf2:" * 20_000 + "$1$" * 20_000,
     ],
 )
 def test_no_text_takes_the_rules_long(text: str) -> None:

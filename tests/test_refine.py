@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from conftest import REPOSITORY, read_check, spawn, write_skill
 from plugin import install_plugin
 from teaching import (
+    HELD_OUT,
     NUMBERS,
     TRAIN,
     WORDS,
@@ -33,6 +36,7 @@ from upskill.authoring.search.comparison import (
     ALPHA,
     FIRST_LOOK,
     LAST_LOOK,
+    Confirmation,
     compare,
     confirm,
     confirming_rounds,
@@ -43,6 +47,7 @@ from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, 
 from upskill.authoring.search.refiners.rewrite import Rewrite, apply_edits
 from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.models.addresses import resolve
+from upskill.plain import digest_text
 from upskill.suites import Case
 
 
@@ -59,7 +64,7 @@ def outcomes(passed: Sequence[bool | None], runs: int = 1) -> list[Outcome]:
 def test_a_candidate_that_is_ahead_is_kept_provisionally_and_the_others_are_called_what_they_are() -> None:
     worse, better = [False] * 12, [True] * 12
     four = compare(outcomes(worse), outcomes([True] * 4 + worse[4:]))
-    assert (four.screened, four.summary) == ("kept provisionally", "4 cases better, none worse, 8 the same")
+    assert (four.screened, four.summary) == ("kept provisionally", "better on 4 of these 12 train cases, worse on none")
     assert four.mended == ("case-0", "case-1", "case-2", "case-3")
     assert compare(outcomes(better), outcomes(worse)).screened == "worse"
     level = compare(outcomes([True, False, *worse[2:]]), outcomes([False, True, *worse[2:]]))
@@ -75,29 +80,67 @@ def test_errors_are_never_taken_for_better_or_worse() -> None:
     assert (found.screened, found.errored) == ("not decided", 5)
     assert "errored" in found.summary
     assert compare([], []).screened == "not decided"
-    assert confirm(found, None, ALPHA, only_not_worse=False) == "not decided"
+    assert confirm(found, None, ALPHA, ALPHA) == "not decided"
 
 
-def test_fresh_repeats_of_a_few_mended_cases_confirm_them_and_one_lucky_pair_does_not() -> None:
-    never, mended = [False] * 48, ([True] * 4) * 4 + [False] * 32
-    four = compare(outcomes(never, runs=4), outcomes(mended, runs=4))
-    assert (len(four.mended), four.p_value) == (4, 2.0**-16)
-    assert confirm(four, None, FIRST_LOOK, only_not_worse=False) == "confirmed"
+def test_a_confirmation_holds_in_the_worst_case_of_trials_that_errored_or_were_drawn_again() -> None:
+    never, always = outcomes([False] * 96, runs=8), outcomes([True] * 96, runs=8)
+    again = [replace(row, redraws=1) for row in always]
+    assert confirm(compare(never, again, worst=True), None, LAST_LOOK, ALPHA) == "not enough evidence"
+    errored = [replace(row, passed=None) if row.seed == 0 and row.case < "case-4" else row for row in never]
+    found = compare(errored, always, worst=True)
+    assert (found.gain, len(found.differences), found.decidable) == (96 - found.errored, 96, True)
+
+
+def test_fresh_repeats_are_no_further_cases() -> None:
+    """Issue 28: two cases that pass on each of four fresh seeds were confirmed with p = 0.004."""
+    never = [False] * 48
+    two, six = (
+        compare(outcomes(never, runs=4), outcomes([True] * 4 * cases + never[4 * cases :], runs=4)) for cases in (2, 6)
+    )
+    assert (two.p_value, six.p_value) == (2.0**-2, 2.0**-6)
+    assert [confirm(each, None, FIRST_LOOK, ALPHA) for each in (two, six)] == ["best guess", "confirmed"]
+    # The more candidates it was chosen from on these cases, the more it takes.
+    assert [confirm(six, None, LAST_LOOK, ALPHA / tried) for tried in (3, 4)] == ["confirmed", "best guess"]
     one = compare(outcomes(never, runs=4), outcomes([True, *never[1:]], runs=4))
-    assert confirm(one, None, LAST_LOOK, only_not_worse=False) == "not enough evidence"
-    assert confirm(compare(outcomes(mended), outcomes(never)), None, LAST_LOOK, only_not_worse=False) == "worse"
+    assert confirm(one, None, LAST_LOOK, ALPHA) == "not enough evidence"
+    harmed = compare(outcomes([True] * 12), outcomes([False] * 12))
+    assert confirm(harmed, None, LAST_LOOK, ALPHA) == "worse"
 
 
-def test_older_cases_have_to_be_shown_not_worse_and_few_pairs_show_nothing() -> None:
+def test_seeds_that_give_the_same_answers_have_no_p_value_and_confirm_nothing() -> None:
+    all_mended = compare(outcomes([False] * 48, runs=4), outcomes([True] * 48, runs=4))
+    assert confirm(all_mended, None, LAST_LOOK, ALPHA) == "confirmed"
+    copied = replace(all_mended, identical=True)
+    assert (copied.p_value, confirm(copied, None, LAST_LOOK, ALPHA)) == (None, "best guess")
+    found = Confirmation(copied, "best guess", 4, 96)
+    assert "p =" not in found.summary
+    assert found.doubt == "fresh seeds gave the same answers, so repeats are one draw and nothing can be tested"
+
+
+def test_a_guess_says_how_many_cases_would_confirm_it() -> None:
+    never = [False] * 48
+    two = compare(outcomes(never, runs=4), outcomes([True] * 8 + never[8:], runs=4))
+    found = Confirmation(two, "best guess", 4, 96, tried=3)
+    assert found.summary == (
+        "better on 2 of these 12 train cases, worse on none (p = 0.250 over cases, and 0.017 is needed after 3"
+        " candidates); 4 fresh seeds per case"
+    )
+    assert found.doubt == "12 train cases are too few to tell an edit of this size; about 38 would do"
+
+
+def test_older_cases_have_to_be_shown_not_worse_and_few_show_it_for_themselves_only() -> None:
     better = compare(outcomes([False] * 96), outcomes([True] * 96))
     kept = compare(outcomes([True] * 96), outcomes([True] * 96))
+    repeated = compare(outcomes([True] * 96, runs=8), outcomes([True] * 96, runs=8))
     few = compare(outcomes([True] * 12), outcomes([True] * 12))
     harmed = compare(outcomes([True] * 96), outcomes([False] * 12 + [True] * 84))
-    assert confirm(better, kept, LAST_LOOK, only_not_worse=False) == "confirmed"
-    assert confirm(better, few, LAST_LOOK, only_not_worse=False) == "not enough evidence"
-    assert confirm(better, harmed, LAST_LOOK, only_not_worse=False) == "worse"
-    assert confirm(kept, None, LAST_LOOK, only_not_worse=True) == "confirmed"
-    assert confirm(few, None, LAST_LOOK, only_not_worse=True) == "not enough evidence"
+    decisions = [confirm(better, older, LAST_LOOK, ALPHA) for older in (kept, repeated, few, harmed)]
+    assert decisions == ["confirmed", "best guess", "not enough evidence", "worse"]
+    doubt = Confirmation(better, "best guess", 8, 192, older_cases=repeated).doubt
+    assert doubt == "12 older cases are too few to rule out a loss of 10%; about 24 would do"
+    alone = [confirm(part, None, LAST_LOOK, ALPHA, only_not_worse=True) for part in (kept, repeated, few)]
+    assert alone == ["confirmed", "best guess", "not enough evidence"]
 
 
 def test_how_much_is_run_to_confirm_something_depends_on_the_number_of_cases() -> None:
@@ -363,11 +406,12 @@ async def search(
     *,
     knows: Sequence[int] = TRAIN[:2],
     suite: Suite | None = None,
+    start: str = "",
 ) -> Any:
-    start = Skill.new("house-words", "States words.", body_of(knows))
+    first = Skill.new("house-words", "States words.", start or body_of(knows))
     with open_store("runs") as store:
         return await refine(
-            [start],
+            [first],
             suite or words_suite(),
             lambda skill, part: make_plan(skill, part, [student]),
             models=Models(replies=store),
@@ -377,21 +421,57 @@ async def search(
 
 
 async def test_gains_of_a_few_cases_each_add_up_and_are_confirmed_together(student: str) -> None:
-    """Two better and none worse, twice: no test could pass either edit alone, and nothing of it is thrown away."""
-    refiner = Scripted(body_of(TRAIN[:4]), body_of(TRAIN[:3]), body_of(TRAIN[:6]))
+    """Three better and none worse, twice: no test could pass either edit alone, and nothing of it is thrown away."""
+    refiner = Scripted(body_of(TRAIN[:5]), body_of(TRAIN[:4]), body_of(TRAIN[:8]))
     found = await search(student, refiner)
-    assert found.skill.body == body_of(TRAIN[:6])
+    assert found.skill.body == body_of(TRAIN[:8])
     assert [one.decision for one in found.attempts] == [
         *("first draft", "kept provisionally", "not enough evidence"),
         "confirmed",
     ]
-    assert found.confirmation.decision == "confirmed"
-    assert found.confirmation.cases.mended == tuple(sorted(f"word-{number}" for number in TRAIN[2:6]))
-    assert found.confirmation.rounds == confirming_rounds(len(TRAIN))[0]  # so plain that half of it was enough
+    assert (found.confirmation.decision, found.confirmation.tried) == ("confirmed", 3)
+    assert found.confirmation.cases.mended == tuple(sorted(f"word-{number}" for number in TRAIN[2:8]))
+    assert found.confirmation.cases.p_value == 2.0**-6
+    assert found.confirmation.rounds == confirming_rounds(len(TRAIN))[-1]
     told = refiner.told[2][1]
     assert [one.result.partition(":")[0] for one in told] == ["kept provisionally", "not enough evidence"]
-    assert told[0].mended == tuple(prompt(number) for number in sorted(TRAIN[2:4], key=str))
-    assert (told[0].broken, told[1].mended, told[1].broken) == ((), (), (prompt(TRAIN[3]),))
+    assert told[0].mended == tuple(prompt(number) for number in sorted(TRAIN[2:5], key=str))
+    assert (told[0].broken, told[1].mended, told[1].broken) == ((), (), (prompt(TRAIN[4]),))
+    # The first draft was run on the held-out cases too, and the search brought nothing there.
+    gain = found.held_out_gain.verdicts[0]
+    assert (gain.pairs, gain.lift, gain.decision) == (len(HELD_OUT), 0.0, "undecided")
+    assert found.held_out_gain.plan.reference_skill.body == body_of(TRAIN[:2])
+
+
+async def test_too_few_cases_or_identical_answers_make_a_best_guess_and_no_confirmation(home: Path) -> None:
+    few = Scripted(body_of(TRAIN[:4]))
+    found = await search(write_rules(home / "student.json", student_rules()), few, attempts=1)
+    assert (found.skill.body, found.confirmation.decision) == (body_of(TRAIN[:4]), "best guess")
+    assert (found.confirmation.cases.identical, found.confirmation.cases.p_value) == (False, 0.25)
+    greedy: list[dict[str, Any]] = [
+        {name: value[0] if name == "answers" else value for name, value in rule.items()} for rule in student_rules()
+    ]
+    greedy = [{"answer": rule.pop("answers"), **rule} if "answers" in rule else rule for rule in greedy]
+    found = await search(write_rules(home / "greedy.json", greedy), Scripted(body_of(TRAIN)), attempts=1)
+    assert (found.skill.body, found.confirmation.decision) == (body_of(TRAIN), "best guess")
+    assert (found.confirmation.cases.identical, found.confirmation.cases.p_value) == (True, None)
+
+
+async def test_a_student_whose_answers_the_wording_merely_shuffles_confirms_nothing(home: Path) -> None:
+    """Issue 28: 79 of 200 useless edits were confirmed, because fresh seeds were taken for further cases."""
+    decisions: list[str] = []
+    for world in range(4):
+        rules: list[dict[str, Any]] = []
+        for wording, number in product("abcd", NUMBERS):
+            word = WORDS[number - 1] if digest_text(f"{world} {wording} {number}") < "8" else "nothing"
+            said = {"answers": [word, f"It is {word}."]}
+            rules.append({"when": prompt(number), "system": f"Wording {wording} of {world}.", **said})
+        student = write_rules(home / f"{world}.json", [*rules, {"answer": "I do not know."}])
+        bodies = [f"# Words\n\nWording {wording} of {world}." for wording in "abcd"]
+        found = await search(student, Scripted(*bodies[1:]), start=bodies[0])
+        decisions += [found.confirmation.decision] if found.confirmation else []
+    assert decisions.count("best guess") >= 2  # better in truth on these very cases
+    assert "confirmed" not in decisions
 
 
 async def test_luck_on_the_seeds_of_the_search_is_not_confirmed(home: Path) -> None:
@@ -408,7 +488,7 @@ async def test_luck_on_the_seeds_of_the_search_is_not_confirmed(home: Path) -> N
     with open_store("runs") as store:
         rows = list(store.candidates("house-words"))
     assert [row.accepted for row in rows] == [True, False]
-    assert "on fresh seeds: 0 cases better" in rows[1].note
+    assert "on fresh seeds: better on 0 of these 12 train cases" in rows[1].note
 
 
 def test_whole_searches_keep_real_gains_and_call_hardly_anything_better_that_is_not() -> None:
@@ -421,7 +501,7 @@ def test_whole_searches_keep_real_gains_and_call_hardly_anything_better_that_is_
     )
     rates = json.loads(ran.stdout)
     assert min(rates["kept"]) >= 0.8
-    assert max(rates["wrongly"]) <= ALPHA
+    assert max(rates["wrongly"]) <= ALPHA  # also where the wording shuffles the answers
     assert max(rates["harmed"]) <= ALPHA  # older cases that a requested change costs 10 points
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,11 @@ import pytest
 
 from conftest import Done, Upskill, greetings, serving, write_script, write_skill
 from loopback import Call
+from upskill import Models, Skill, UsageError, evaluate, make_plan, open_store
+from upskill.models.cassette import Cassette
+from upskill.reports.live.pages import overview, skill_verdicts
+from upskill.runs.replay.replay import plan_from
+from upskill.runs.results.evaluation import evaluation_of
 
 KEY = "AKIA" + "QX7TR2LMWPZ3VK5N"  # the shape of an access key, and nobody's
 # Starts the command line on a machine where nothing can be reached.
@@ -57,6 +64,13 @@ def lines_of(cassette: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(cassette.read_bytes()).splitlines()]
 
 
+def unmarked(document: dict[str, Any]) -> dict[str, Any]:
+    """The same for a run and its replay: all but its name, that it was replayed, and whether its look was kept."""
+    other = {"replayed": None, "recommendation": ""}
+    models = [{**model, **other, "looks": {**model["looks"], "logged": True}} for model in document["models"]]
+    return {**document, "run": "", "replayed": None, "models": models}
+
+
 def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode() + b"\n"))
     return path
@@ -81,7 +95,7 @@ def test_a_run_with_a_judge_is_played_bit_for_bit_on_another_machine(upskill: Up
     played = elsewhere(other, "eval", "deep/greeting", "--replay", "tape", "--json")
     assert played.code == 0, played.err
     assert played.json["models"][0]["skill"]["passed"] == 6
-    assert {**played.json, "run": ""} == {**live.json, "run": ""}
+    assert unmarked(played.json) == unmarked(live.json)
     # One of the two students, and again: the run is stored there by now.
     for _ in range(2):
         one = elsewhere(other, "eval", "deep/greeting", "--replay", "tape", "-m", "other", "--json")
@@ -89,7 +103,7 @@ def test_a_run_with_a_judge_is_played_bit_for_bit_on_another_machine(upskill: Up
 
 
 JUDGE = [
-    {"match": "ahoy, friend", "answer": '{"evidence": "ahoy", "reason": "it says ahoy", "passed": true}'},
+    {"match": "ahoy, friend", "answer": '{"evidence": "ahoy, friend", "reason": "it says ahoy", "passed": true}'},
     {"answer": '{"evidence": "", "reason": "it says hello", "passed": false}'},
 ]
 
@@ -123,18 +137,116 @@ def test_where_the_files_of_models_lie_stays_on_the_machine(upskill: Upskill, sk
     assert [model["model"] for model in one["models"]] == names[1:]
 
 
+def test_a_replayed_run_says_so_wherever_its_verdict_is_shown(upskill: Upskill, skill: Path, cassette: Path) -> None:
+    """Issue 28: none of them did, so that a forged file of replies was an ordinary `helps`."""
+    sha256 = hashlib.sha256(cassette.read_bytes()).hexdigest()
+    recorded = lines_of(cassette)[0]["created"][:10]
+    mark = f"replayed from replies.gz (sha256 {sha256[:12]}…, recorded {recorded})"
+    live = upskill("runs", "--json").json[0]["run"]
+    shown = surfaces(upskill, live)
+    assert not [name for name, text in shown.items() if "eplayed from" in text]
+    played = upskill("eval", skill, "--replay", cassette, "--json").json
+    assert played["models"][0]["replayed"] == mark
+    assert played["models"][0]["recommendation"].startswith("Replayed: ")
+    claims = {"models": ["scripted:student.json"], "run": live}
+    source = {"file": "replies.gz", "sha256": sha256, "recorded": recorded, "file_date": None}
+    assert played["replayed"] == source | {"from": mark, "trials": 16, "claims": claims}
+    shown = surfaces(upskill, played["run"])
+    shown["compare"] = " ".join(upskill("compare", live, played["run"]).out.split())
+    shown["compare --json"] = json.dumps(upskill("compare", live, played["run"], "--json").json, ensure_ascii=False)
+    for name, more in SHORT.items():
+        shown[name] = " ".join(upskill("eval", skill, "--replay", cassette, *more).out.split())
+    missing = [name for name, text in shown.items() if mark[1:] not in text]
+    assert missing == [], shown[missing[0]]
+    claim = "no model was asked. That scripted:student.json answered like this is the file's claim."
+    assert [name for name in CLAIMING if claim not in shown[name]] == []
+    with open_store("runs") as store:
+        run = store.run(played["run"])
+        assert (evaluation_of(store, run).replayed, evaluation_of(store, run).verdicts[0].replayed) == (mark, mark)
+        (row,) = (row for row in overview(store)["runs"] if row["id"] == run.id)
+        assert [verdict["replayed"] for verdict in row["verdicts"]] == [mark]
+        assert [verdict["of"] for verdict in skill_verdicts(store, run.skill)] == [""]  # the one of the model itself
+
+
+SHORT = {"eval": (), "eval --quiet": ("--quiet",)}
+CLAIMING = ("eval", "eval --quiet", "show", "report", "markdown", "junit")
+
+
+def surfaces(upskill: Upskill, run: str) -> dict[str, str]:
+    """What each command that shows something of a run prints or writes."""
+    texts = {
+        "runs": upskill("runs").out,
+        "runs --csv": upskill("runs", "--csv", "-").out,
+        "runs --json": json.dumps(upskill("runs", "--json").json, ensure_ascii=False),
+        "show": upskill("show", run).out,
+        "show --json": json.dumps(upskill("show", run, "--json").json, ensure_ascii=False),
+        "report": upskill("report", run, "-o", "-").out,
+    }
+    for kind in ("csv", "jsonl", "junit", "markdown"):
+        texts[kind] = upskill("export", run, "--format", kind, "-o", "-").out
+    for kind in ("skill-creator", "upskill-runs"):
+        assert upskill("export", run, "--format", kind, "-o", kind).code == 0
+        documents = [json.loads(path.read_text()) for path in Path(kind).rglob("*.json")]
+        texts[kind] = json.dumps(documents, ensure_ascii=False)
+    for kind in ("forest", "bars", "pareto", "heat-map"):
+        texts[kind] = upskill("plot", run, "--kind", kind, "-o", "-").out
+    return {name: " ".join(unescape(text).replace("\\", "").split()) for name, text in texts.items()}
+
+
+def test_what_a_file_says_of_itself_is_its_claim(upskill: Upskill, skill: Path, cassette: Path, home: Path) -> None:
+    head, *rest = lines_of(cassette)
+    forged = {**head, "models": [{**head["models"][0], "name": "gpt-9"}], "created": "long ago"}
+    os.utime(write_lines(home / "forged.gz", [forged, *rest]), (0, 0))
+    done = upskill("eval", skill, "--replay", "forged.gz")
+    shown = " ".join(done.out.split())
+    assert "…, file of 1970-01-01): no model was asked. That gpt-9 answered like this is the file's claim." in shown
+    assert "Replayed: " in shown
+    assert "undecided (replayed)" in shown
+
+
+async def test_a_plan_that_does_not_say_that_it_is_played_is_not(skill: Path, cassette: Path) -> None:
+    plan, file = make_plan(Skill.load(skill), None, ["scripted:student.json"]), Cassette(cassette)
+    with open_store(None) as store:
+        for asked, models in (
+            (plan, Models(replies=store, cassette=file)),
+            (plan_from(plan, file), Models(replies=store)),
+            (plan_from(plan, file), Models(cassette=file)),
+        ):
+            with pytest.raises(UsageError, match="not played from the same file of replies"):
+                await evaluate(asked, store=store, models=models)
+        played = await evaluate(plan_from(plan, file), store=store, models=Models(replies=store, cassette=file))
+    assert played.replayed.startswith("replayed from replies.gz (sha256 ")
+    file.close()
+
+
+def test_two_replies_to_one_request_are_refused(upskill: Upskill, skill: Path, cassette: Path, home: Path) -> None:
+    lines = lines_of(cassette)
+    number = next(number for number, line in enumerate(lines) if "reply" in line)
+    again = {"reply": {**lines[number]["reply"], "text": "ahoy, friend, and welcome"}}
+    end = {"end": {**lines[-1]["end"], "replies": lines[-1]["end"]["replies"] + 1}}
+    write_lines(home / "two.gz", [*lines[:-1], again, end])
+    done = upskill("eval", skill, "--replay", "two.gz")
+    assert done.code == 2
+    where = f"line {len(lines)} cannot be used", f"it and line {number + 1} have different replies to one request"
+    assert all(words in done.err for words in where), done.err
+    # The same reply twice is how two cases that ask the same are recorded.
+    write_lines(home / "same.gz", [*lines[:-1], lines[number], end])
+    assert upskill("eval", skill, "--replay", "same.gz").code == 0
+
+
 def test_playing_what_was_seen_is_no_further_look_and_other_checks_are(
     upskill: Upskill, skill: Path, cassette: Path
 ) -> None:
     live = upskill("eval", skill, "-m", "scripted:student.json", "--repeats", 2, "--json").json
+    assert live["models"][0]["looks"].pop("logged")
     for more in ((), ("--no-log-runs",), ("--fresh",)):
         played = upskill("eval", skill, "--replay", cassette, "--json", *more).json
         if more != ("--fresh",):
-            assert {**played, "run": ""} == {**live, "run": ""}
+            assert played["models"][0]["looks"].pop("logged") is not bool(more)
+            assert unmarked(played) == unmarked(live)
     Path("easy.json").write_text(json.dumps(greetings(4) | {"checks": [{"contains": "ahoy"}]}))
     played = upskill("eval", skill, "--replay", cassette, "--tests", "easy.json", "--json").json
     assert played["models"][0]["look"] > 1
-    assert f"answers are those of the run {live['run']}, begun 20" in upskill("show", "last").out
 
 
 def test_checks_are_run_anew_and_a_live_run_never_takes_what_was_played(
@@ -199,7 +311,7 @@ def test_errors_and_half_a_run_are_recorded_as_they_are(upskill: Upskill, skill:
     done = upskill("export", "last", "--replies", "replies.gz")
     assert "is not finished: 0 trials not run, 2 errored" in done.err
     played = elsewhere(home.parent / "other", "eval", skill, "--replay", home / "replies.gz", "--json")
-    assert {**played.json, "run": ""} == {**live.json, "run": ""}
+    assert unmarked(played.json) == unmarked(live.json)
     half = upskill("eval", skill, "-m", student, "--seed", 9, "--set", "max_calls=4")
     assert "Stopped" in half.err
     assert upskill("export", "last", "--replies", "half.gz").code == 0
@@ -315,7 +427,7 @@ def test_commands_of_an_agent_are_run_again_and_its_replies_are_found(upskill: U
     shutil.copytree(skill, other / "greeting")
     played = elsewhere(other, "eval", "greeting", "--replay", home / "replies.gz", "--json")
     assert played.code == 0, played.err
-    assert {**played.json, "run": ""} == {**live.json, "run": ""}
+    assert unmarked(played.json) == unmarked(live.json)
 
 
 ACTS: list[dict[str, Any]] = [

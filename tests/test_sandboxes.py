@@ -265,6 +265,17 @@ async def test_the_size_of_a_file_and_of_all_files_is_limited(kind: SandboxBacke
         assert sum(entry.size for entry in await sandbox.list()) < 100 * MiB
 
 
+async def test_the_number_of_files_is_limited(kind: SandboxBackend) -> None:
+    if kind.name == "container":
+        pytest.skip("a stand-in for an engine does not count files")
+    many = "import os\nos.mkdir('d')\nfor n in range(10**6): os.close(os.open(f'd/{n}', os.O_CREAT))"
+    async with await kind.open(Setup(limits=Limits(files=2_000, wall=600))) as sandbox:
+        done = await sandbox.run(["python3", "-c", many])
+        assert (done.code, done.killed_why) == (137, "made more than 2,000 files in all")
+        assert (await sandbox.run("rm -r d")).code == 0  # what makes room again is not ended
+        assert (await sandbox.run("touch a")).code == 0
+
+
 async def test_background_processes_do_not_keep_a_command_waiting(sandbox: Sandbox) -> None:
     done = await sandbox.run("sleep 7777 & echo started", Limits(wall=600))
     assert (done.code, done.output, done.timed_out) == (0, "started\n", False)
@@ -766,7 +777,7 @@ def test_a_container_gets_little(home: Path) -> None:
         "--pull never",
         "--user 1000:1000",
         f"--mount type=bind,source={home},target=/opt/x,readonly",
-        "--tmpfs /workspace:rw,exec,nosuid,nodev,size=10485760,uid=1000,gid=1000,mode=755",
+        "--tmpfs /workspace:rw,exec,nosuid,nodev,size=10485760,uid=1000,gid=1000,mode=755,nr_inodes=100000",
     ):
         assert wanted in line
     assert "--privileged" not in line

@@ -125,7 +125,7 @@ def test_data_without_variation_gets_the_documented_interval(
     [
         ([[1]] * 10, 2 * stats.beta.ppf(0.025, 10, 0.7) - 1, 1.0),
         ([[0]] * 60, -stats.beta.ppf(0.975, 0.7, 60), stats.beta.ppf(0.975, 0.7, 60)),
-        ([[1] * 40] * 12, 2 * stats.beta.ppf(0.025, 12, 0.8) - 1, 1.0),
+        ([[1] * 40] * 12, 2 * stats.beta.ppf(0.025, 12, 40 / 46) - 1, 1.0),
     ],
 )
 def test_cases_that_all_agree_still_leave_room_for_one_not_seen(
@@ -138,7 +138,7 @@ def test_cases_that_all_agree_still_leave_room_for_one_not_seen(
 def test_cases_with_many_different_means_are_bounded_like_those_with_few() -> None:
     means = np.random.default_rng(3).uniform(-0.2, 0.8, size=600)
     few = np.round(means, 1)
-    assert unseen_bound(means, 5, 0.025) == pytest.approx(unseen_bound(few, 5, 0.025), abs=0.01)
+    assert unseen_bound(means, 0.5, 0.025) == pytest.approx(unseen_bound(few, 0.5, 0.025), abs=0.01)
 
 
 def test_nothing_at_all_is_bounded_by_what_is_possible() -> None:

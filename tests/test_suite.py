@@ -488,7 +488,7 @@ TEXTS: dict[str, tuple[str, bytes, str]] = {
     "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a field's name is not plain"),
     "an alias of itself": ("s.yaml", b"cases: &c [*c]\n", "s.yaml: line 1: not valid YAML: is nested more than 100"),
     "a number of five thousand digits": ("s.yaml", b"- id: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
-    "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: not valid YAML: is nested too deeply"),
+    "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: line 1: not valid YAML: is nested more than 100 levels deep"),
     "deep JSON": ("s.json", b"[" * 100_000, "s.json: is nested too deeply"),
 }
 

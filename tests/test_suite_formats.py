@@ -509,6 +509,8 @@ def test_a_table_with_prompt_and_expected_is_a_suite_whatever_it_is_called(tmp_p
     assert (named.cases[0].id, checks_of(named)) == ("one", [[("regex", "^c$")]])
     lines = "\n".join(json.dumps({"question": f"Say {word}", "answer": word}) for word in "def")
     assert checks_of(Suite.load(written(tmp_path / "qa.jsonl", lines))) == [[("contains", word)] for word in "def"]
+    mac = Suite.load(written(tmp_path / "mac.csv", "prompt,expected\rSay a,a\rSay b,b\r"))
+    assert checks_of(mac) == [[("contains", "a")], [("contains", "b")]]
     for text, words in (
         ("prompt,expected\n", "has no cases"),
         ("prompt,level\nSay a,1\n", "has nothing in a column `expected`"),

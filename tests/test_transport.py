@@ -127,7 +127,7 @@ async def test_half_an_answer_is_none(data: bytes) -> None:
     async with serving(cutting(data)) as url:
         with pytest.raises(TransportError, match=r"cut before the answer ended: [^{]*$") as caught:
             await get(url)
-    assert caught.value.kind == "disconnect"
+    assert caught.value.kind == "dropped connection"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_half_an_answer_is_none(data: bytes) -> None:
 async def test_a_server_that_cannot_be_reached_is_told_in_words(url: str, words: str) -> None:
     with pytest.raises(TransportError, match=f"^no connection: [^{{]*{words}") as caught:
         await get(url)
-    assert caught.value.kind == "connect"
+    assert caught.value.kind == "no connection"
 
 
 async def test_a_key_with_a_line_break_is_told_and_not_shown() -> None:
@@ -213,5 +213,5 @@ async def test_a_certificate_is_trusted_where_the_environment_names_its_authorit
 
     async with serving(answering(OK), secure=True) as url:
         assert await get_with(str(CERTIFICATES / "authority.pem")) == "ok"
-        assert "connect no connection: SSL_CERT_FILE is /no/such/file" in await get_with("/no/such/file")
-        assert "connect no connection: the server's certificate is not trusted" in await get_with("")
+        assert "no connection: SSL_CERT_FILE is /no/such/file" in await get_with("/no/such/file")
+        assert "no connection: the server's certificate is not trusted" in await get_with("")

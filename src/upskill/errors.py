@@ -87,14 +87,19 @@ class TrialError(UpskillError):
 
     usage: Any = None  # what was paid for all the same: a Usage; this page imports no other
     traceback: str = ""  # set when the cause is a bug in upskill
+    failure: str = ""  # its kind, a row of `models.draws.FAILURES`, where whoever raises it knows
+    counted: bool = False  # among the failed draws of the trial
 
 
 class ModelError(TrialError):
     """The model did not give an answer that can be judged."""
 
-    def __init__(self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False) -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False, failure: str = ""
+    ) -> None:
         super().__init__(message, hint)
         self.status = status  # of HTTP, where there was one
+        self.failure = failure
         self.fatal = fatal  # the next trial would fail the same way: a wrong key, an unknown model
 
 
@@ -108,6 +113,10 @@ class SandboxError(TrialError):
 
 class CheckError(TrialError):
     """A check could not be carried out, so the answer was neither right nor wrong."""
+
+
+class JudgeError(CheckError):
+    """The judge gave no grade: that says nothing about the student, whatever it had written."""
 
 
 class MissingTool(CheckError):

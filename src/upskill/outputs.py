@@ -1,27 +1,92 @@
-"""Outputs: files and folders that a person names, written whole or not at all."""
+"""Outputs: files and folders that a person names, written whole or not at all.
+
+What holds the content of a run is *private*: readable by its owner only, from the moment it is there. What exists
+already keeps its rights.
+"""
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 from upskill.errors import UsageError
 
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+# How files begin that `report`, `export`, `plot`, `runs`, `feedback` and `eval --report` write.
+_OURS = re.compile(
+    rb"run,(?:created,)?skill,model,"  # CSV
+    rb'|\{\s*"run": "[^"]+",.{0,1000}"skill": '  # JSON
+    rb'|\{"format":"upskill-replies"'
+    rb'|<\?xml [^>]*>\s*<testsuites name="upskill '  # JUnit
+    rb"|### upskill: "  # Markdown
+    rb'|<!doctype html>.{0,100}<meta name="generator" content="upskill"'
+    rb'|<svg [^>]{0,300}class="up-picture"'
+    rb"|\x89PNG.{33}tEXtSoftware\0upskill"
+    rb"|.*\n  Read every answer: upskill show "  # what a terminal shows
+    rb"|PAR1.*upskill",
+    re.S,
+)
+MAX_READ = 16_384  # bytes of a file's beginning, and of its end, where Parquet says who wrote it
+
+
+def open_private(path: str | Path, mode: str = "w") -> IO[Any]:
+    """Open a file to write to it; one that is not there yet becomes its owner's only."""
+    encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")
+    opener: Callable[[str, int], int] = lambda name, flags: os.open(name, flags, PRIVATE_FILE)  # noqa: E731
+    return open(path, mode, encoding=encoding, errors=errors, opener=opener)
+
+
+def make_private_folder(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def check_ours(path: str | Path, *, force: bool = False) -> None:
+    """UsageError if the file is there already, is not empty, and upskill did not write it."""
+    target = Path(path)
+    if force or target.is_symlink() or not target.is_file():  # a link is replaced, and what it leads to is kept
+        return
+    content = b""
+    with suppress(OSError, EOFError, zlib.error):  # a file that cannot be read is not ours
+        with target.open("rb") as stream:
+            content = stream.read(MAX_READ)
+            stream.seek(max(len(content), target.stat().st_size - MAX_READ))
+            content += stream.read()
+        if content.startswith(b"\x1f\x8b"):
+            with gzip.open(target) as stream:
+                content = stream.read(MAX_READ)
+    if target.stat().st_size and not _OURS.match(content):
+        raise UsageError(
+            f"{target}: is there already, and upskill did not write it",
+            "Name another file, or overwrite this one with --force.",
+        )
+
 
 @contextmanager
-def whole_file(path: str | Path) -> Generator[BinaryIO]:
-    """The file gets its name, and the rights of the one it replaces, once it is whole. A link is replaced."""
+def whole_file(path: str | Path, *, private: bool = False) -> Generator[BinaryIO]:
+    """The file gets its name, and the rights of the one it replaces, once it is whole. A link is replaced.
+
+    A device or a FIFO is written to directly.
+    """
     target = Path(path)
-    if target.exists() and not target.is_symlink() and not target.is_file():
+    if target.is_dir():
         raise UsageError(f"{target}: is not a file that can be replaced", "Name another place.")
     with _write_errors(target):
+        if target.exists() and not target.is_file():
+            with target.open("wb") as stream:
+                yield stream
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644 & ~_umask()
+        usual = PRIVATE_FILE if private else 0o644 & ~_umask()
+        mode = target.stat().st_mode & 0o777 if target.exists() else usual
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
         fresh = Path(name)
         try:
@@ -34,29 +99,31 @@ def whole_file(path: str | Path) -> Generator[BinaryIO]:
 
 
 @contextmanager
-def whole_folder(path: str | Path, marker: str) -> Generator[Path]:
-    """An empty folder to fill, which gets its name once everything is in it.
+def whole_folder(path: str | Path, marker: str, *, force: bool = False) -> Generator[Path]:
+    """An empty private folder to fill, which gets its name once everything is in it.
 
-    An existing one is replaced only if it is empty, or if `marker` shows that we wrote it and nobody changed it.
+    An existing one is replaced only if it is empty, or if `marker` shows that we wrote it and nobody changed it; with
+    `force`, also if somebody did.
     """
     target = Path(path)
-    if os.path.lexists(target) and (refusal := _not_ours(target, marker)):
+    if os.path.lexists(target) and (refusal := _not_ours(target, marker, force=force)):
         raise UsageError(f"{target}: {refusal}", "Name a folder that is not there yet, or an unchanged export.")
-    with replaced_folder(target) as fresh:
+    with replaced_folder(target, mode=PRIVATE_FOLDER) as fresh:
         yield fresh
         (fresh / marker).touch()  # the last: whatever is newer is somebody else's
-        fresh.chmod(0o755 & ~_umask())
 
 
 @contextmanager
-def replaced_folder(target: Path, carry: Callable[[Path, Path], None] | None = None) -> Generator[Path]:
+def replaced_folder(
+    target: Path, carry: Callable[[Path, Path], None] | None = None, *, mode: int = 0o777
+) -> Generator[Path]:
     """An empty folder that then replaces whatever has its name; `carry` may move something from the old one."""
     with _write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name[:50]}.", dir=target.parent))
         fresh, old = work / "new", work / "old"
         try:
-            fresh.mkdir()
+            fresh.mkdir(mode)
             yield fresh
             if os.path.lexists(target):
                 target.rename(old)
@@ -72,7 +139,7 @@ def replaced_folder(target: Path, carry: Callable[[Path, Path], None] | None = N
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _not_ours(target: Path, marker: str) -> str:
+def _not_ours(target: Path, marker: str, *, force: bool) -> str:
     """Empty if the folder may be replaced."""
     if target.is_symlink() or not target.is_dir():
         return "is not a folder"
@@ -80,7 +147,7 @@ def _not_ours(target: Path, marker: str) -> str:
     if not mark.is_file():
         return "has something else in it" if any(target.iterdir()) else ""
     made = mark.stat().st_mtime_ns
-    for folder, _, files in os.walk(target):
+    for folder, _, files in () if force else os.walk(target):
         for name in files:
             if os.lstat(path := os.path.join(folder, name)).st_mtime_ns > made:  # noqa: PTH118 - may be very many
                 return f"{os.path.relpath(path, target)} in it was added or changed after it was exported"

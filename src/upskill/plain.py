@@ -42,7 +42,7 @@ def list_or_empty(value: object) -> list[Any]:
 def read_json(path: Path) -> dict[str, Any]:
     try:
         return dict_or_empty(json.loads(read_input_text(path)))
-    except (UsageError, ValueError):
+    except (UsageError, ValueError, RecursionError):
         return {}
 
 
@@ -208,7 +208,10 @@ class _PlainLoader(yaml.SafeLoader):
         self._text = text
 
     def get_single_node(self) -> yaml.Node | None:
-        node = _compose_fast(self._text) or super().get_single_node()
+        node = _compose_fast(self._text)
+        if node is None:
+            refuse_depth(self._text)
+            node = super().get_single_node()
         if node is not None:
             bound_yaml(node, deepest=DEEPEST, most=MAX_NODES, unique=True)
             if self.text_fields:
@@ -234,18 +237,29 @@ _FAST_LOADER: Any = type("_FastLoader", (yaml.CSafeLoader,), _RESOLVERS) if yaml
 
 
 def _compose_fast(text: str) -> yaml.Node | None:
-    """By libyaml, ten times as fast. None where it is missing, refuses or would crash: PyYAML's parser takes over."""
+    """By libyaml, ten times as fast. None where it is missing or refuses: PyYAML's parser takes over."""
     if _FAST_LOADER is None:
         return None
     try:
-        depth = 0
-        for event in cast("Iterator[object]", yaml.parse(text, _FAST_LOADER)):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                return None
-        return cast("yaml.Node | None", yaml.compose(text, _FAST_LOADER))
+        refuse_depth(text, _FAST_LOADER)
+        return yaml.compose(text, _FAST_LOADER)
+    except _TooDeep:
+        raise
     except (yaml.YAMLError, ValueError):
         return None
+
+
+class _TooDeep(yaml.MarkedYAMLError):
+    pass
+
+
+def refuse_depth(text: str, loader: Any = yaml.SafeLoader) -> None:
+    """At once: parsers take seconds for thousands of open brackets, and libyaml crashes when it composes them."""
+    depth = 0
+    for event in cast("Iterator[Any]", yaml.parse(text, loader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise _TooDeep(problem=f"is nested more than {DEEPEST} levels deep", problem_mark=event.start_mark)
 
 
 _PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_finite)

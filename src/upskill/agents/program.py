@@ -227,7 +227,7 @@ def _last_error(trace: Trace) -> str:
     message = errors[-1].removeprefix("error: ") if errors else ""
     try:
         error = dict_or_empty(json.loads(message))
-    except ValueError:
+    except (ValueError, RecursionError):
         return message
     return str(dict_or_empty(error.get("data")).get("message") or error.get("message") or message)
 

@@ -23,6 +23,7 @@ from upskill.agents import Bounds
 from upskill.agents.allow_list import CONTENT_FIELDS, RequestFilter, Wire, points_outside
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address, Role, Unanswered
+from upskill.models.draws import Draws, current_draws, status_failure
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
@@ -110,6 +111,7 @@ class Proxy:
     stop: str = ""  # the bound that was reached: turns, tokens or activated
     ceiling: CeilingReached | None = None
     model_error: ModelError | None = None  # why the model gave no answer; None once it did again
+    draws: Draws | None = field(default_factory=current_draws)  # of the trial: the program may ask again
     filter: RequestFilter = field(init=False)
     _pending: int = 0
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
@@ -181,6 +183,8 @@ class Proxy:
             self.turns += meter.answered
             if meter.answered or meter.model_error:
                 self.model_error = meter.model_error
+            if meter.failure and self.draws:
+                self.draws.add(meter.failure, meter.status)
             if meter.started:
                 usage = meter.usage()
                 self.usage = self.usage + usage
@@ -231,15 +235,20 @@ class Proxy:
                     return await self._forward_error(answer, meter)
                 return await self._stream(request, answer, meter)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            meter.model_error = ModelError(f"no answer from the model's server: {self._describe(error)}")
+            is_refused = isinstance(error, aiohttp.ClientConnectorError)
+            timed_out = isinstance(error, TimeoutError)
+            failure = "no connection" if is_refused else "timeout" if timed_out else "dropped connection"
+            meter.fail(ModelError(f"no answer from the model's server: {self._describe(error)}"), failure)
             return _error_response(502, self._describe(error))
 
     async def _forward_error(self, answer: aiohttp.ClientResponse, meter: UsageMeter) -> web.Response:
         text = redact((await answer.read()).decode("utf-8", "replace"), self.upstream.secrets)
         message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
         error = self._model_error(f"the server answered {answer.status}", message, answer.status)
-        if isinstance(error, Unanswered) or not (self.turns and answer.status in REQUEST_STATUSES):
-            meter.model_error = error
+        failure = "" if isinstance(error, Unanswered) else status_failure(answer.status, answer.headers)
+        # Otherwise the trial goes on, but the program may ask again.
+        is_ours = not failure or not (self.turns and answer.status in REQUEST_STATUSES)
+        meter.fail(error if is_ours else None, failure, answer.status)
         return web.Response(status=answer.status, body=text.encode(), headers=_returned_headers(answer))
 
     async def _stream(
@@ -256,14 +265,16 @@ class Proxy:
                 except ConnectionError:  # the program hung up; the answer so far was paid for
                     return response
         except (aiohttp.ClientError, TimeoutError) as error:
-            meter.model_error = ModelError(f"the model's server broke off its answer: {self._describe(error)}")
+            broken_off = ModelError(f"the model's server broke off its answer: {self._describe(error)}")
+            meter.fail(broken_off, "timeout" if isinstance(error, TimeoutError) else "dropped connection")
             if request.transport is not None:
                 request.transport.abort()  # a regular end would make half an answer look complete
             return response
         meter.end()
         if meter.error:
             message = safe_excerpt(meter.error, self.upstream.secrets)
-            meter.model_error = self._model_error("the model's server broke off its answer", message, 200)
+            broken_off = self._model_error("the model's server broke off its answer", message, 200)
+            meter.fail(broken_off, "" if isinstance(broken_off, Unanswered) else meter.failure or "error in a 200")
         else:
             meter.answered = True
             if meter.refused:
@@ -302,12 +313,15 @@ def _error_response(status: int, message: str) -> web.Response:
 def _error_message(text: str) -> str:
     try:
         answer = dict_or_empty(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return str(_error_in(answer) or answer.get("detail") or text)
 
 
 def _error_in(data: Mapping[str, Any]) -> str:
+    choice = dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
+    if choice.get("finish_reason") == "error":
+        return "the finish reason is an error"
     error = data.get("error") or dict_or_empty(data.get("response")).get("error")
     if isinstance(error, str):
         return error
@@ -332,12 +346,20 @@ class UsageMeter:
         self.started = False
         self.answered = False
         self.model_error: ModelError | None = None
+        self.failure = ""  # a row of FAILURES
+        self.status: int | None = None
         self.error = ""  # in the answer
         self.refused = False
+        self.is_readable = False  # there was a JSON object
         self._fields: dict[str, Any] = {}
         self._events = 0
         self._plain = bytearray()  # of an answer that is not a stream
         self._partial_line = b""
+
+    def fail(self, error: ModelError | None, failure: str, status: int | None = None) -> None:
+        self.model_error, self.failure, self.status = error, failure, status
+        if error is not None:
+            error.counted = True  # by the proxy
 
     def feed(self, chunk: bytes) -> None:
         lines = (self._partial_line + chunk).split(b"\n")
@@ -350,6 +372,8 @@ class UsageMeter:
         self._partial_line = b""
         if self._plain:
             self._read(bytes(self._plain))
+        if not self._events and not self.is_readable and len(self._plain) < MAX_PLAIN_BYTES:
+            self.error, self.failure = self.error or "it is not JSON", "unreadable body"
 
     def _line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
@@ -364,6 +388,7 @@ class UsageMeter:
             data = dict_or_empty(json.loads(text))
         except (ValueError, RecursionError):
             return
+        self.is_readable = bool(data)
         for holder in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
             # Later events count the whole answer; what they leave out stays as it was.
             self._fields |= {name: value for name, value in dict_or_empty(holder.get("usage")).items() if value}

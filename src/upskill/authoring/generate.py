@@ -259,9 +259,9 @@ class Generation:
     def gather(self, *more: Trace) -> Material:
         options, tell = self.options, self.events.message
         sources = [*options.sources, *more]
-        material = gather(
-            options.task, examples=options.examples, tools=self.tools, sources=sources, prefer_traces=self.extracts
-        )
+        material = gather(options.task, examples=options.examples, tools=self.tools, sources=sources)
+        for line in material.sources:
+            tell(f"Read {line}.")
         if not material.task:
             goal = next((trace.goal for trace in material.traces if trace.goal), "")
             mend = ": mend what people found wrong with its answers" if options.feedback else ""

@@ -28,7 +28,8 @@ class GenerateOptions(StudentOptions):
         "-f",
         "--from",
         default=(),
-        help="A trace, a document (text, PDF, HTML, Word, notebook), a skill's folder to improve, or claude-code:last, "
+        help="A trace, a document (text, PDF, HTML, Word, notebook), a folder of them, a skill to improve, "
+        "claude-code:last, "
         "codex:last, …; repeatable. "
         "doc:PATH, trace:PATH and skill:PATH say which.",
         metavar="PATH",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -16,14 +15,15 @@ from upskill.checks import Check, Evidence, Finding, Text
 from upskill.checks.denial import QUOTES, denies
 from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, read_left
-from upskill.errors import CheckError
+from upskill.errors import CheckError, JudgeError
 from upskill.models import Message, Reply, Request
-from upskill.models.parsing import parse_json_answer
+from upskill.models.draws import current_draws
 from upskill.models.prompt import read_prompt
 from upskill.plain import as_list, as_mapping, object_schema
 
 REFERENCE = "reference"  # stands for the reference of the case
 MAX_FILE_CHARACTERS = 20_000  # characters of a file that the judge is shown
+MIN_WORDS, MIN_CHARACTERS = 3, 12  # a quotation has one or the other, or is the whole text: `the` is in every answer
 _SENTENCE: dict[str, Any] = {"type": "string", "maxLength": 400}
 # Letters of scripts that put no space between words (Chinese, Thai), or glue particles to them (Korean).
 _UNSPACED = (
@@ -37,7 +37,12 @@ _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
 _GRADE = {"evidence": _SENTENCE, "reason": _SENTENCE, "passed": {"type": "boolean"}}
+_GRADE_FORM = (
+    "`evidence` (words copied from the answer as they stand), `reason` (one sentence) and `passed` (true or false;"
+    " false without such words)"
+)
 PAIR = object_schema({"reason": _SENTENCE, "better": {"type": "string", "enum": ["A", "B", "tie"]}})
+T = TypeVar("T", "list[Grade]", tuple[str, str])
 
 
 def _statements(value: object) -> object:
@@ -96,7 +101,7 @@ class Judge(Check):
             content = await read_left(evidence, path)
             if isinstance(content, Finding):
                 return content
-            files[path] = content[:MAX_FILE_CHARACTERS]
+            files[path] = content
         if self.rubric is not None or files:
             return await _grade(evidence, self.rubric or [str(self.statement)], files)
         return await _affirm(evidence, str(self.statement))
@@ -105,87 +110,80 @@ class Judge(Check):
 async def _affirm(evidence: Evidence, statement: str) -> Finding:
     content = {"task": evidence.prompt, "answer": evidence.answer, "statement": statement}
 
-    async def ask(messages: tuple[Message, ...]) -> tuple[Reply, list[Grade]]:
-        reply = await _ask(evidence, messages, object_schema(_GRADE), 1024)
-        return reply, [_read_grade(_read(reply), reply)]
+    def read(answer: dict[str, Any]) -> list[Grade]:
+        return _prove([_read_grade(answer)], [statement], [evidence.answer], evidence.prompt)
 
-    (grade,) = await _prove(ask, _messages("judge", content), [statement], [evidence.answer])
-    quoted = f" (evidence: {grade.quote!r})" if grade.proven else ""
+    form = Form("passed", object_schema(_GRADE), _GRADE_FORM, 1024)
+    (grade,) = await _ask(evidence, "judge", content, form, read)
+    quoted = f" (evidence: {grade.quote!r})" if grade.quote and not grade.doubt else ""
     return Finding(grade.passed, f"judge: {grade.reason}{quoted}")
 
 
 async def _grade(evidence: Evidence, rubric: list[str], files: dict[str, str]) -> Finding:
+    shown = {path: text[:MAX_FILE_CHARACTERS] for path, text in files.items()}
+    cut = {
+        path: f"only the first {MAX_FILE_CHARACTERS:,} of {len(text):,} characters are shown"
+        for path, text in files.items()
+        if len(text) > MAX_FILE_CHARACTERS
+    }
     content: dict[str, Any] = {"task": evidence.prompt, "answer": evidence.answer, "rubric": rubric}
-    messages = _messages("judge_rubric", content | ({"files": files} if files else {}))
+    content |= ({"files": shown} if files else {}) | ({"cut": cut} if cut else {})
     count = len(rubric)
     grade_schema = object_schema({"number": {"type": "integer"}, **_GRADE})
     schema = object_schema({"grades": {"type": "array", "items": grade_schema, "minItems": count, "maxItems": count}})
 
-    async def ask(messages: tuple[Message, ...]) -> tuple[Reply, list[Grade]]:
-        reply = await _ask(evidence, messages, schema, 512 + 300 * count)
-        grades = [as_mapping(grade) or {} for grade in as_list(_read(reply).get("grades")) or []]
-        by_number = {grade.get("number"): grade for grade in grades}
+    def read(answer: dict[str, Any]) -> list[Grade]:
+        grades = [as_mapping(grade) or {} for grade in as_list(answer["grades"]) or []]
+        by_number = {grade.get("number", place): grade for place, grade in enumerate(grades, start=1)}
         if len(grades) != count or set(by_number) != set(range(1, count + 1)):
-            raise CheckError(f"the judge did not grade each of {count} statements once: {reply.text[:200]!r}")
-        return reply, [_read_grade(by_number[number], reply) for number in range(1, count + 1)]
+            raise _Unusable(f"it does not grade each of the {count} statements once")
+        in_order = [_read_grade(by_number[number]) for number in range(1, count + 1)]
+        return _prove(in_order, rubric, [evidence.answer, *shown.values()], evidence.prompt)
 
-    grades = await _prove(ask, messages, rubric, [evidence.answer, *files.values()])
+    form = Form("grades", schema, f"`grades`, a list of objects with `number`, {_GRADE_FORM}", 512 + 300 * count)
+    grades = await _ask(evidence, "judge_rubric", content, form, read)
+    note = "".join(f" ({path}: {words})" for path, words in cut.items())
     failed = [
         f"{statement!r}: {grade.reason}" for statement, grade in zip(rubric, grades, strict=True) if not grade.passed
     ]
     if failed:
-        return Finding(False, f"judge: {len(failed)} of {count} do not hold: {'; '.join(failed)}")
+        return Finding(False, f"judge: {len(failed)} of {count} do not hold: {'; '.join(failed)}{note}")
     quotes = ", ".join(repr(grade.quote) for grade in grades if grade.quote)
-    return Finding(True, f"judge: all {count} hold (evidence: {quotes or 'none'})")
+    return Finding(True, f"judge: all {count} hold (evidence: {quotes or 'none'}){note}")
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What the judge said about one statement. `proven`: the quote is really in what was graded."""
+    """What the judge said about one statement. `doubt`: why its quote proves nothing."""
 
     passed: bool
     reason: str
     quote: str
-    proven: bool = False
+    doubt: str = ""
 
 
-async def _prove(
-    ask: Callable[[tuple[Message, ...]], Awaitable[tuple[Reply, list[Grade]]]],
-    messages: tuple[Message, ...],
-    statements: Sequence[str],
-    texts: Sequence[str],
-) -> list[Grade]:
-    """The judge's grades. None passes without evidence: it is asked for once more, then counts as failed."""
-    held_grades: list[Grade] = []
-    for _ in range(2):
-        reply, grades = await ask(messages)
-        held_grades = [
-            _held_to_evidence(grade, statement, texts) for statement, grade in zip(statements, grades, strict=True)
-        ]
+def _read_grade(answer: dict[str, Any]) -> Grade:
+    passed = {"true": True, "false": False}.get(str(answer.get("passed")).strip().lower())
+    if passed is None:
+        raise _Unusable(f"`passed` is neither true nor false but {answer.get('passed')!r}")
+    return Grade(passed, str(answer.get("reason") or ""), str(answer.get("evidence") or ""))
+
+
+def _prove(grades: Sequence[Grade], statements: Sequence[str], texts: Sequence[str], task: str) -> list[Grade]:
+    """The grades, if those that pass are proven or one fails anyway. Who grades without proof has not graded.
+
+    A statement that denies something may hold without a quote; some judges repeat the statement in its place.
+    """
+    looked = [replace(grade, doubt=_doubt(grade.quote, texts, task)) for grade in grades]
+    if all(grade.passed for grade in looked):
         unproven = [
-            grade.quote for grade, held in zip(grades, held_grades, strict=True) if grade.passed and not held.passed
+            f"statement {number}: {grade.doubt}"
+            for number, (grade, statement) in enumerate(zip(looked, statements, strict=True), start=1)
+            if grade.doubt and not (denies(statement) and _plain(grade.quote) in _plain(statement))
         ]
-        if not unproven:
-            break
-        again = (
-            f"These quotes are not in the answer: {json.dumps(unproven, ensure_ascii=False)}\n"
-            "Grade again, with evidence that is quoted word for word. Without such words, a statement is not true."
-        )
-        messages = (*messages, Message("assistant", reply.text), Message("user", again))
-    return held_grades
-
-
-def _held_to_evidence(grade: Grade, statement: str, texts: Iterable[str]) -> Grade:
-    """The grade, failed where its evidence is missing; a statement that denies something may hold without any."""
-    if _occurs(grade.quote, texts):
-        return replace(grade, proven=True)
-    quoted = bool(grade.quote.strip())
-    if not grade.passed or (not quoted and denies(statement)):
-        return grade
-    why = (
-        f"the evidence {grade.quote!r} is not in the answer" if quoted else "no words of the answer were quoted for it"
-    )
-    return replace(grade, passed=False, reason=f"{why} ({grade.reason})")
+        if unproven:
+            raise _Unusable("; ".join(unproven), meant=[grade.passed for grade in looked])
+    return looked
 
 
 async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Finding:
@@ -194,14 +192,10 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
     for own in ("A", "B"):
         answers = {"A": evidence.answer, "B": other} if own == "A" else {"A": other, "B": evidence.answer}
         content = {"task": evidence.prompt, "criterion": on, **answers}
-        reply = await _ask(evidence, _messages("judge_pair", content), PAIR, 1024)
-        answer = _read(reply)
-        better = answer.get("better")
-        if better not in ("A", "B", "tie"):
-            raise CheckError(f"the judge named neither A, B nor a tie: {reply.text[:200]!r}")
+        better, reason = await _ask(evidence, "judge_pair", content, _PAIR_FORM, _read_better)
         won += better == own
         lost += better not in (own, "tie")
-        reasons.append(str(answer.get("reason", "")))
+        reasons.append(reason)
     both_reasons = f"({reasons[0]} / in the other order: {reasons[1]})"
     if won == 2:
         return Finding(True, f"judge: the answer is better {both_reasons}")
@@ -211,43 +205,132 @@ async def _compare(evidence: Evidence, other: str, on: str, *, ties: bool) -> Fi
     return Finding(ties, f"judge: a tie{split} {both_reasons}")
 
 
-def _messages(prompt: str, content: dict[str, Any]) -> tuple[Message, ...]:
-    return (
-        Message("system", read_prompt("upskill.checks", prompt).strip()),
-        Message("user", json.dumps(content, ensure_ascii=False)),
-    )
+def _read_better(answer: dict[str, Any]) -> tuple[str, str]:
+    if answer["better"] not in ("A", "B", "tie"):
+        raise _Unusable(f"`better` is neither A, B nor tie but {answer['better']!r}")
+    return answer["better"], str(answer.get("reason") or "")
 
 
-async def _ask(evidence: Evidence, messages: tuple[Message, ...], schema: dict[str, Any], most: int) -> Reply:
+# Asking for a grade. A reply that cannot be used says nothing about the student. It is asked for once more, by rules
+# that do not depend on what is graded, and then the trial is errored.
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the judge has to write: a JSON object with this key."""
+
+    key: str
+    schema: dict[str, Any]
+    fields: str  # in words: small judges copy an example as it stands
+    max_output_tokens: int
+
+
+_PAIR_FORM = Form("better", PAIR, '`reason` (one sentence) and `better` ("A", "B" or "tie")', 1024)
+
+
+class _Unusable(Exception):
+    """What is wrong with a reply, in words for the judge; `meant`: the grades in it, if that is beyond doubt."""
+
+    def __init__(self, problem: str, meant: Sequence[bool] = ()) -> None:
+        super().__init__(problem)
+        self.meant = meant
+
+
+async def _ask(
+    evidence: Evidence, prompt: str, content: dict[str, Any], form: Form, read: Callable[[dict[str, Any]], T]
+) -> T:
+    """What the judge says. That it says something else when it is asked again is another draw."""
     if evidence.ask is None:
         raise CheckError("no judge model was named", "Name one with --judge.")
-    return await evidence.ask(Request(messages, max_output_tokens=most, temperature=0.0, schema=schema))
+    material = json.dumps(content, ensure_ascii=False)
+    messages = (Message("system", read_prompt("upskill.checks", prompt).strip()), Message("user", material))
+    request = Request(messages, max_output_tokens=form.max_output_tokens, temperature=0.0, schema=form.schema)
+    reply = await evidence.ask(request)
+    try:
+        return read(_find_object(reply, form.key, content))
+    except _Unusable as unusable:
+        first = unusable
+    again = f"This reply cannot be used: {first}.\nReply with nothing but one JSON object with {form.fields}."
+    messages = (*messages, Message("assistant", reply.text or "(nothing)"), Message("user", again))
+    reply = await evidence.ask(replace(request, messages=messages))
+    try:
+        result = read(_find_object(reply, form.key, content))
+    except _Unusable as second:
+        raise JudgeError(f"the judge gave no grade that can be used, also when asked again: {second}") from second
+    is_same = isinstance(result, list) and [grade.passed for grade in result] == first.meant
+    if not is_same and (draws := current_draws()):
+        draws.add("judge reply")
+    return result
 
 
-def _read(reply: Reply) -> dict[str, Any]:
-    with suppress(ValueError):
-        if (answer := as_mapping(parse_json_answer(reply.text))) is not None:
-            return answer
-    raise CheckError(f"the judge did not answer in the form asked for: {reply.text[:200]!r}")
+def _find_object(reply: Reply, key: str, content: dict[str, Any]) -> dict[str, Any]:
+    """The one JSON object in a reply that has the key. One that a student wrote is not the judge's."""
+    texts = [value for value in content.values() if isinstance(value, str)]
+    texts += (as_mapping(content.get("files")) or {}).values()
+    own = {
+        json.dumps(answer, sort_keys=True): answer
+        for answer, source in _objects(reply.text)
+        if key in answer and not any(_without_spaces(source) in _without_spaces(text) for text in texts)
+    }
+    if len(own) == 1:
+        return next(iter(own.values()))
+    if own:
+        raise _Unusable("it has several JSON objects that differ")
+    if reply.stop in ("length", "repetition"):
+        raise _Unusable("it was cut off; give each reason in a few words")
+    raise _Unusable(f"it has no JSON object of your own with {key!r} in it")
 
 
-def _read_grade(answer: dict[str, Any], reply: Reply) -> Grade:
-    if not _GRADE.keys() <= set(answer):
-        raise CheckError(f"the judge did not answer in the form asked for: {reply.text[:200]!r}")
-    if not isinstance(answer["passed"], bool):
-        raise CheckError(f"the judge said neither true nor false: {answer['passed']!r}")
-    return Grade(answer["passed"], str(answer["reason"]), str(answer["evidence"]))
+def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The JSON objects in a text that are not inside another, each with its source."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_doubles)
+    start = text.find("{")
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+            yield value, text[start:end]
+        except (ValueError, RecursionError):
+            end = start + 1
+        start = text.find("{", end)
 
 
-def _occurs(quote: str, texts: Iterable[str]) -> bool:
-    """Whether one of the texts has these words; with an ellipsis, the parts around it."""
-    patterns: list[str] = []
-    for part in filter(None, map(_plain, re.split(r"…|\.{3,}", quote))):
-        # Whole words, in scripts that have spaces between them: a single letter is in every answer.
-        before = f"(?<!{_LETTER})" if re.match(_LETTER, part[0]) else ""
-        after = f"(?!{_LETTER})" if re.match(_LETTER, part[-1]) else ""
-        patterns.append(before + re.escape(part) + after)
-    return bool(patterns) and any(all(re.search(pattern, text) for pattern in patterns) for text in map(_plain, texts))
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key is there twice")
+    return dict(pairs)
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(text.split())
+
+
+def _doubt(quote: str, texts: Sequence[str], task: str) -> str:
+    """Why a quote proves nothing; empty where it does. What the task says too has to be twice as long."""
+    parts = [part for part in map(_plain, re.split(r"…|\.{3,}", quote)) if part]
+    if not parts:
+        return "no words of the answer are quoted"
+    holders = [text for text in map(_plain, texts) if all(_occurs(part, text) for part in parts)]
+    if not holders:
+        return f"{quote!r} is not in the answer"
+    asked = _plain(task)
+    for part in parts:
+        times = 2 if _occurs(part, asked) else 1
+        if len(part) >= times * MIN_CHARACTERS:
+            return ""
+        if any(_count_words(part) >= min(times * MIN_WORDS, _count_words(text)) for text in holders):
+            return ""
+    return f"{quote!r} is too short to prove anything; quote a whole sentence"
+
+
+def _occurs(part: str, text: str) -> bool:
+    # Whole words, in scripts that have spaces between them: a single letter is in every answer.
+    before = f"(?<!{_LETTER})" if re.match(_LETTER, part[0]) else ""
+    after = f"(?!{_LETTER})" if re.match(_LETTER, part[-1]) else ""
+    return re.search(before + re.escape(part) + after, text) is not None
+
+
+def _count_words(text: str) -> int:
+    return len(re.findall(rf"[{_UNSPACED}]|{_LETTER}+", text))
 
 
 def _plain(text: str) -> str:

@@ -31,8 +31,10 @@ MAX_EXCERPT = 400  # characters of a command's output in a reason
 GIT_SETTINGS = {
     **dict.fromkeys(("core.hooksPath", "core.attributesFile", "core.excludesFile"), "/dev/null"),
     **dict.fromkeys(("core.fsmonitor", "core.untrackedCache", "core.editor", "core.sshCommand"), "false"),
-    **dict.fromkeys(("core.askPass", "core.bare", "gpg.program", "submodule.recurse"), "false"),
-    **dict.fromkeys(("diff.external", "credential.helper"), ""),
+    **dict.fromkeys(("core.askPass", "gpg.program", "submodule.recurse"), "false"),
+    **dict.fromkeys(("core.commitGraph", "core.multiPackIndex"), "false"),
+    "credential.helper": "",
+    "core.fileMode": "true",
     "core.pager": "cat",
     "protocol.allow": "never",
     "protocol.file.allow": "always",
@@ -44,8 +46,7 @@ _EMPTY = (
     *("RUSTC_WRAPPER", "JAVA_TOOL_OPTIONS", "LUA_INIT", "BASH_ENV", "ENV", "LD_PRELOAD", "npm_config_node_options"),
 )
 _ON = (
-    *("PYTHONSAFEPATH", "PYTHONNOUSERSITE", "PYTHONDONTWRITEBYTECODE", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"),
-    *("GIT_CONFIG_NOSYSTEM", "GIT_NO_REPLACE_OBJECTS"),
+    *("PYTHONSAFEPATH", "PYTHONNOUSERSITE", "PYTHONDONTWRITEBYTECODE", "GIT_CONFIG_NOSYSTEM", "GIT_NO_REPLACE_OBJECTS"),
 )
 ENVIRONMENT: Mapping[str, str] = {
     **dict.fromkeys(_EMPTY, ""),
@@ -59,6 +60,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "GIT_CONFIG_COUNT": str(len(GIT_SETTINGS)),
     **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
     **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
+    "CTEST_NO_TESTS_ACTION": "error",
     "MAKEFLAGS": "B",  # a file with the name of a target does not make it done
     "npm_config_script_shell": "/bin/sh",
     "npm_config_offline": "true",
@@ -164,14 +166,13 @@ class CheckDir:
         argv: Sequence[str],
         seconds: float,
         *,
-        stdin: str = "",
+        stdin: str | bytes = "",
         environment: Mapping[str, str] | None = None,
         beside: Sequence[str] = (),
     ) -> CommandResult:
         variables = {
             **ENVIRONMENT,
             "PYTHONPATH": f"{self.root}/python",
-            "PYTHONPYCACHEPREFIX": f"{self.root}/pycache",
             "PATH": ":".join([self.path, *beside]),
             "HOME": f"{self.root}/home",
             "TMPDIR": self.scratch,
@@ -216,9 +217,13 @@ def _with(**variables: str) -> list[str]:
     return ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in variables.items())]
 
 
-async def _run(sandbox: Sandbox, argv: list[str], limits: Limits | None = None, stdin: str = "") -> CommandResult:
+async def _run(
+    sandbox: Sandbox, argv: list[str], limits: Limits | None = None, stdin: str | bytes = ""
+) -> CommandResult:
     try:
-        return await sandbox.run(argv, limits, stdin=stdin.encode("utf-8", "replace"))
+        return await sandbox.run(
+            argv, limits, stdin=stdin if isinstance(stdin, bytes) else stdin.encode("utf-8", "replace")
+        )
     except OSError as error:  # where it comes as a file
         if error.errno == errno.ENOSPC:
             raise DiskFull from error

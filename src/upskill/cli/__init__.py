@@ -11,16 +11,21 @@ trial, the run is invalid, or results could not be kept, 70 a bug in upskill out
 
 from __future__ import annotations
 
+import codecs
+import errno
 import os
 import sys
+import unicodedata
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 
 from upskill.version import __version__
 
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # The line of help of every command; its file in `commands` has the same name.
 COMMANDS = {
     "init": "Start a skill, with tests that already run.",
@@ -99,7 +104,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `upskill … | head`; click itself would end with 1, which means something else here
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence(sys.stdout)
             return 0
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -143,9 +148,12 @@ _add_verbose(upskill)
 
 
 def main() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # an answer may hold what no encoding can: that is shown as ?
-            stream.reconfigure(encoding="utf-8", errors="replace")
+    for name in ("stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is None:  # was closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as we run
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=_encoding(cast("TextIO", stream)), errors="transliterate")
     # Otherwise pydantic looks through every installed package for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
@@ -169,12 +177,70 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _encoding(stream: TextIO) -> str:
+    """UTF-8, unless it was said that the terminal, or whatever reads this, has another."""
+    locale = os.environ.get("LC_ALL") or os.environ.get("LANG") or ""  # Python itself takes C for UTF-8
+    is_ascii = (stream.isatty() and locale in ("C", "POSIX")) or codecs.lookup(stream.encoding).name == "ascii"
+    return ASCII if is_ascii else stream.encoding
+
+
+# What our own tables, bars and sentences are made of, for those who have only ASCII.
+_ASCII = str.maketrans(
+    {
+        **dict.fromkeys("─━═╌┄–—−‐‑", "-"),
+        **dict.fromkeys("│┃║╎┆┊", "|"),
+        **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╯╰╞╡╪┏┓┗┛┣┫┳┻╋┡┩", "+"),
+        **dict.fromkeys("█▇▆▅▓▉▊▋", "#"),
+        **dict.fromkeys("▄▃▂▁▒▌▍▎▏▪■", "="),
+        **dict.fromkeys("░·▫□", "."),
+        **dict.fromkeys("•●◆", "*"),
+        **dict.fromkeys("‘’‚", "'"),
+        **dict.fromkeys("“”„«»", '"'),
+        "✓": "+",
+        "✗": "x",
+        "×": "x",
+        "…": "...",
+        "→": "->",
+        "←": "<-",
+        "≥": ">=",
+        "≤": "<=",
+        "≠": "!=",
+        "±": "+/-",
+    }
+)
+
+
+def _transliterate(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding has not, as ASCII; anything else is shown as ?, which a number never is."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_ASCII)
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return "".join(char if char.isascii() else "?" for char in plain), error.end
+
+
+codecs.register_error("transliterate", _transliterate)
+# Under its own name click takes it for a mistake, and writes UTF-8.
+ASCII = "plain_ascii"
+_FIELDS = ("encode", "decode", "streamreader", "streamwriter", "incrementalencoder", "incrementaldecoder")
+codecs.register(
+    lambda name: (
+        codecs.CodecInfo(**{field: getattr(codecs.lookup("ascii"), field) for field in _FIELDS}, name=ASCII)
+        if name == ASCII
+        else None
+    )
+)
+
+
 def _explain(error: Exception) -> int:
     from upskill.cli.console import note  # noqa: PLC0415
     from upskill.errors import Paused, UpskillError, UsageError  # noqa: PLC0415
 
     if os.environ.get("UPSKILL_DEBUG"):
         sys.excepthook(type(error), error, error.__traceback__)
+    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+        _say(f"{error.filename or 'standard output'}: cannot be written: {error.strerror}")
+        _silence(sys.stdout)
+        return 2
     if isinstance(error, UpskillError):
         _say(error.message)
         if error.hint:
@@ -183,6 +249,12 @@ def _explain(error: Exception) -> int:
     _say(f"this is a bug in upskill: {type(error).__name__}: {error}")
     click.echo("  Run it again with UPSKILL_DEBUG=1 and report the traceback in upskill's issue tracker.", err=True)
     return 70
+
+
+def _silence(stream: TextIO) -> None:
+    """Nothing more is written to it, also not when Python ends and writes what is left."""
+    with suppress(OSError, ValueError):  # of a test, it has no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say(message: str) -> None:

@@ -5,12 +5,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from upskill.errors import UsageError
+from upskill.outputs import check_ours, whole_file
 from upskill.sandboxes import printable
 
 if TYPE_CHECKING:
@@ -75,9 +77,14 @@ def show_json(value: Mapping[str, Any] | list[Any]) -> None:
 
 def to_json_text(value: object, indent: int = 2) -> str:
     # A terminal would obey what JSON leaves as it is, such as U+009B.
-    on_terminal = sys.stdout.isatty()
+    on_terminal = sys.stdout.isatty() or (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
     text = json.dumps(value, indent=2, ensure_ascii=on_terminal, allow_nan=False).replace("\n", "\n" + " " * indent)
     return text.replace("\x7f", "\\u007f") if on_terminal else text
+
+
+def show_document(text: str) -> None:
+    """Print a file's content: as UTF-8, except on a terminal that has not."""
+    click.echo(text if sys.stdout.isatty() else text.encode(errors="replace"), nl=False)
 
 
 _note_writers: list[Callable[[str], None]] = []
@@ -92,26 +99,23 @@ def note(text: str) -> None:
     if _note_writers:
         _note_writers[-1](printable(text))
     else:
-        click.echo(printable(text), err=True)
+        with suppress(OSError):  # nobody can be told that standard error is full
+            click.echo(printable(text), err=True)
 
 
-def check_writable(path: str) -> None:
-    """UsageError if a report cannot be written, before anything runs."""
+def check_writable(path: str, *, force: bool = False) -> None:
+    """UsageError, before anything runs, if a file cannot be written or is not ours to overwrite."""
     if path == "-":
         raise UsageError("- is not a file", "Standard output is the result; name a file for this report.")
     file = Path(path)
     folder = next(parent for parent in file.absolute().parents if parent.exists())
     if file.is_dir() or not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
         raise UsageError(f"{path}: cannot be written", "Name a file in a folder that can be written to.")
+    check_ours(path, force=force)
 
 
-def write_file(path: str, content: str | bytes, *, make_folders: bool = True, overwrite: bool = True) -> None:
-    try:
-        if make_folders:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with Path(path).open("wb" if overwrite else "xb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
-    except FileExistsError as error:
-        raise UsageError(f"{path}: is there already", "Name another file, or overwrite it with --force.") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+def write_file(path: str, content: str | bytes, *, overwrite: bool = True, private: bool = True) -> None:
+    if not overwrite and os.path.lexists(path):
+        raise UsageError(f"{path}: is there already", "Name another file, or overwrite it with --force.")
+    with whole_file(path, private=private) as stream:
+        stream.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)

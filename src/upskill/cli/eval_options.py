@@ -84,7 +84,8 @@ class EvalOptions(MeasureOptions, CommandOptions):
         "--require",
         default=(),
         help='Exit with 1 unless this holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
-        'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1".',
+        'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1"; '
+        '"these:decision=helps" is about exactly these cases.',
         metavar="CONDITION",
     )
     reports: tuple[str, ...] = option(
@@ -180,7 +181,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         if flag := first_given(deciding):
             raise UsageError(
                 f"{part} and {flag} contradict each other: nothing is decided by a part of the suite",
-                f"Leave {part} out, or make these cases a suite of their own and name it with --tests.",
+                f"Leave {part} out.",
             )
         if self.fresh:
             raise UsageError(
@@ -242,7 +243,11 @@ class EvalOptions(MeasureOptions, CommandOptions):
             if kind not in REPORTS.table:  # those of other packages may not be there, or not load
                 REPORTS.load(kind)
             if file:
-                check_writable(file)
+                try:
+                    check_writable(file)
+                except UsageError as error:
+                    error.hint = error.hint.replace("or overwrite this one with --force", "or delete this one")
+                    raise
         printed = [kind for kind, file in self.report_files if not file]
         if len(printed) > 1:
             hint = f"Give all but one a file: --report {printed[-1]}=FILE."

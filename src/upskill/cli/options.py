@@ -197,7 +197,7 @@ def open_run(location: str | None, name: str) -> Generator[tuple[Store, Run]]:
 
 def find_run(store: Store, name: str) -> Run:
     """By an id, the start of one, `last` or `last~1` (the run before the last). `last:held-out` is the latest run on
-    held-out cases alone, `last:fit` that of the same skill on train cases."""
+    held-out cases alone, `last:fit` that of the same skill on train cases; neither is against another skill."""
     if back := COUNTED_BACK.fullmatch(name):
         if run := next(islice(store.runs(newest_first=True), int(back[1]), None), None):
             return run
@@ -208,7 +208,7 @@ def find_run(store: Store, name: str) -> Run:
         return store.run(name)
     skill = None
     for run in store.runs(newest_first=True):
-        held_out = {case.held_out for case in run.plan.suite.cases}
+        held_out = set[bool]() if run.plan.reference_skill else {case.held_out for case in run.plan.suite.cases}
         if name == "last:held-out" and held_out == {True}:
             return run
         if held_out == {True}:
@@ -219,5 +219,9 @@ def find_run(store: Store, name: str) -> Run:
 
 
 json_option = click_options(OutputOptions, "as_json")
+force_option = click.option("--force", is_flag=True, help="Overwrite a file that upskill did not write.")
+redact_option = click.option(
+    "--redact", is_flag=True, help="Take secrets, e-mail addresses and home folders out of prompts and answers."
+)
 quiet_option = click_options(OutputOptions, "quiet")
 store_option = click_options(CommonOptions, "store")

@@ -179,7 +179,6 @@ class RunProgress:
 
     def started(self, plan: Plan, _: Run, missing: Collection[Trial]) -> None:
         self._total, self._stored, self._done = len(plan), len(plan) - len(missing), 0
-        self._passed: dict[str, list[int]] = {arm: [0, 0] for arm in plan.arms}  # and how many were scored
         self._errored = 0
         self._usage = NO_USAGE
         self._began = self.display.clock()
@@ -190,12 +189,7 @@ class RunProgress:
         self.display.detail(f"{model} has read {done:,} of {total:,} tokens of a prompt" if done < total else "")
 
     def result(self, result: Result) -> None:
-        counts = self._passed[result.trial.arm]
-        if result.passed is None:
-            self._errored += 1
-        else:
-            counts[0] += result.passed
-            counts[1] += 1
+        self._errored += result.passed is None
         self._usage += result.usage
         self._done += 1
         self.display.detail("")
@@ -213,7 +207,7 @@ class RunProgress:
         if self._done:
             left = (self._total - self._stored - self._done) * (now - self._began) / self._done
             parts.append(f"about {_duration(left)} left")
-        parts += [f"{arm} {passed}/{scored}" for arm, (passed, scored) in self._passed.items() if scored]
+        # Not how many passed: where the baseline is stored already, that is how the skill does so far.
         parts += [f"{self._errored} errored"] if self._errored else []
         if self._done:
             cost = self._usage.cost_usd

@@ -10,6 +10,7 @@ A name as a person types it becomes an `Address`, a plain value; `open_model` tu
 - `endpoints`: OpenAI-compatible servers, a row each; `servers`: which of them run on this machine
 - `http`: models reached over HTTP; `embedded`: models on this machine
 - `command`, `bridge`, `scripted`, `handoff`: the other kinds
+- `draws`: which failures of a call count, and how many a trial had
 - `throttling`: how many calls a server takes at once, when to retry, when to give up
 - `pool`: Models, those that this process has open, with a cache of replies and a ledger
 - `cache`: replies that were paid for once; `cassette`: a file of them that travels
@@ -107,6 +108,7 @@ class Reply:
     attempts: int = 1
     stop_details: str = ""  # why there is no answer, in the provider's words
     file: str = ""  # that somebody wrote the answer into
+    redraws: Mapping[str, int] = field(default_factory=dict[str, int])  # failed draws that came before it, by reason
 
 
 class Unanswered(ModelError):
@@ -229,3 +231,11 @@ class ReplyStore(Protocol):
         ...
 
     async def forget_reply(self, key: str) -> None: ...
+
+    def draws(self, key: str) -> Mapping[str, int]:
+        """The failed draws of the trial with this key, by reason, in all runs."""
+        ...
+
+    def keep_draws(self, key: str, draws: Mapping[str, int]) -> None:
+        """Durable when it returns."""
+        ...

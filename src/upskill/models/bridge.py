@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from itertools import groupby
@@ -16,9 +16,11 @@ from typing import Any
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
+from upskill.models.draws import count_failure, failure_of, max_retries, status_failure
+from upskill.models.ledger import count_retry
 from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt, unanswered_stop
 from upskill.models.prices import price_for
-from upskill.models.throttling import PERMANENT, CircuitBreaker, limiter_for
+from upskill.models.throttling import PERMANENT, CircuitBreaker, backoff, limiter_for
 from upskill.plain import dict_or_empty
 from upskill.traces import Usage
 
@@ -45,6 +47,9 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     except (pydantic_ai.UserError, ImportError, ValueError) as error:
         # An unknown provider, a missing key or a missing package: pydantic-ai says which.
         raise UsageError(f"{address.name!r}: {error}") from error
+    client: Any = getattr(model, "client", None)
+    if hasattr(client, "max_retries"):
+        client.max_retries = 0  # ours are counted
     return BridgedModel(address, await model.__aenter__(), context)
 
 
@@ -62,22 +67,37 @@ class BridgedModel:
 
     async def reply(self, request: Request) -> Reply:
         self.breaker.check()
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                reply = await self._reply_once(request)
+            except Unanswered:
+                raise
+            except ModelError as error:
+                count_failure(error)
+                if tries > max_retries(failure_of(error), self.context.retries):
+                    if error.status in PERMANENT:
+                        self.breaker.record_failure(error)
+                    raise
+                await asyncio.sleep(backoff(tries + 1))
+                count_retry()
+                continue
+            self.breaker.record_success()
+            return reply
+
+    async def _reply_once(self, request: Request) -> Reply:
         await self._limiter.acquire()
         started = time.monotonic()
         try:
             async with asyncio.timeout(self.context.timeout):
                 response = await self._ask(request)
         except TimeoutError as error:
-            raise ModelError(f"the answer had not ended after {self.context.timeout:g} s") from error
-        except ModelError as error:
-            if error.status in PERMANENT and not isinstance(error, Unanswered):
-                self.breaker.record_failure(error)
-            raise
+            message = f"the answer had not ended after {self.context.timeout:g} s"
+            raise ModelError(message, failure="timeout") from error
         finally:
             self._limiter.release()
-        reply = self._read(response, time.monotonic() - started)
-        self.breaker.record_success()
-        return reply
+        return self._read(response, time.monotonic() - started)
 
     async def close(self) -> None:
         await self.model.__aexit__(None, None, None)
@@ -106,7 +126,12 @@ class BridgedModel:
         stop = "context" if "ContextWindow" in kind else "refusal" if "ContentFilter" in kind else None
         if stop := stop or unanswered_stop(message, status):
             return Unanswered(message, stop=stop, status=status)
-        return ModelError(message, status=status)
+        failure = ""
+        if status is not None:
+            failure = status_failure(status, getattr(error, "headers", None) or {})
+        elif any(type(cause).__name__ == "ConnectError" for cause in _causes(error)):
+            failure = "no connection"
+        return ModelError(message, status=status, failure=failure)
 
     def _settings(self, request: Request) -> dict[str, Any]:
         settings: dict[str, Any] = {"max_tokens": request.max_output_tokens, "timeout": self.context.timeout}
@@ -128,7 +153,7 @@ class BridgedModel:
         excerpt = safe_excerpt(text, self._secrets) or reason
         error: ModelError | None = None
         if reason == "error":
-            error = ModelError(f"the provider broke off the answer: {excerpt}")
+            error = ModelError(f"the provider broke off the answer: {excerpt}", failure="no answer")
         elif reason == "content_filter":
             error = Unanswered(f"the provider refused: {excerpt}", stop="refusal", text=text)
         elif reason == "length" and not text.strip() and not calls:
@@ -158,6 +183,13 @@ class BridgedModel:
             with suppress(LookupError, ValueError, AssertionError):
                 cost = float(response.cost().total_price)
         return Usage(input_tokens, output_tokens, min(cached, input_tokens), min(reasoning, output_tokens), cost)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Each error that this one was raised from."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        yield cause
+        error = cause
 
 
 def _write_messages(messages: Iterable[Message]) -> list[Any]:

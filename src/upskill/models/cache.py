@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from copy import copy
+from dataclasses import replace
 from typing import TypeVar
 
 from upskill.errors import ModelError, UpskillError
 from upskill.models import Address, CacheMode, Model, Reply, ReplyStore, Request, RequestHash
 from upskill.models.addresses import identity_of
 from upskill.models.cassette import Cassette, read_reply
+from upskill.models.draws import Draws, current_draws
 from upskill.plain import compact, digest_text
 from upskill.traces import Usage
 
@@ -84,8 +86,10 @@ class CachedModel:
         hashes = _hash_at(self._model_key, request, self.role)
         key = hashes.key
         _track(hashes)
+        draws = current_draws() or Draws()
         if (reply := self._look_up(hashes)) is not None:
             self.hits += 1
+            draws.include(reply.redraws)
             if not self.role and (reused := _REUSED.get()) is not None:
                 reused.append(reply.usage)
             return self._note_usage(key, reply)
@@ -93,10 +97,15 @@ class CachedModel:
             raise NotRecorded(
                 f"{self.address.name}: this request has no stored reply, and --replay asks no model",
                 "Run once without --replay to record it.",
+                failure="not asked",
             )
         await self.open()
         assert self._model is not None
+        # Several trials may share a judge's reply, so it has only the draws of its own call.
+        before = draws.reasons.copy() if self.role else Draws().reasons
         reply = await self._model.reply(request)
+        if redraws := draws.reasons - before:
+            reply = replace(reply, redraws=dict(redraws))
         written = compact(request) if self.role else ""
         # A student's trial waits for its result, which is stored after the reply.
         await self.replies.add_reply(
@@ -131,8 +140,10 @@ class BatchReplies:
         if error := self.errors.get(key):
             raise copy(error)  # whoever catches it may change its message
         if (text := self.replies.reply(key)) is None:
-            raise ModelError(f"{self.address.name}: this request was not part of a batch")
-        return read_reply(text)
+            raise ModelError(f"{self.address.name}: this request was not part of a batch", failure="not asked")
+        reply = read_reply(text)
+        (current_draws() or Draws()).include(reply.redraws)
+        return reply
 
 
 def request_key(address: Address, request: Request) -> str:

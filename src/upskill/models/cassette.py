@@ -9,12 +9,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, BinaryIO, cast, get_args
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import open_input
@@ -33,7 +35,8 @@ MAX_TRIALS = 1_000_000
 MAX_NAME = 500  # characters, of a model
 MAX_NUMBER = 1e12  # a number that nothing real reaches
 
-_TABLE = "CREATE TABLE replies (model INTEGER, request TEXT, reply TEXT, PRIMARY KEY (model, request))"
+_TABLE = "CREATE TABLE replies (model INTEGER, request TEXT, reply TEXT, line INTEGER, PRIMARY KEY (model, request))"
+_REPLY = "SELECT reply, line FROM replies WHERE model = ? AND request = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Recorded:
     key: str
     error: str  # why there is no result; empty if it was scored
     redacted: bool  # secrets were taken out of something that was answered in it
+    redraws: Mapping[str, int]  # its failed draws, by reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,19 @@ class Settings:
     max_output_tokens: int
     limit_is_stated: bool
     bounds: Mapping[str, Any]  # of an agent that acts
+
+
+class _HashedFile:
+    """A stream whose bytes are hashed as they are read."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        self.hash = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.stream.read(size)
+        self.hash.update(data)
+        return data
 
 
 class Cassette:
@@ -85,7 +102,7 @@ class Cassette:
             self._read_header(first)
             for number, line in enumerate(lines, start=2):
                 try:
-                    self._read_line(line)
+                    self._read_line(line, number)
                 except (*_UNUSABLE, sqlite3.Error) as error:
                     raise ValueError(f"line {number} cannot be used ({type(error).__name__}: {error})") from error
         except _UNUSABLE as error:
@@ -94,7 +111,11 @@ class Cassette:
             raise self._unreadable(f"it is damaged or cut off ({error})") from error
         if not self._ended:
             raise self._unreadable("its last line is missing")
-        self.digest = self._content.hexdigest()[:16]
+
+    @property
+    def digest(self) -> str:
+        """Of what it says, however it is packed."""
+        return self._content.hexdigest()[:16]
 
     def _unreadable(self, why: str) -> UsageError:
         return UsageError(
@@ -106,7 +127,10 @@ class Cassette:
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         unpacked = 0
-        with open_input(self.path, most=MAX_BYTES) as packed, gzip.GzipFile(fileobj=packed) as stream:
+        with open_input(self.path, most=MAX_BYTES) as file:
+            self._written = os.fstat(file.fileno()).st_mtime
+            packed = _HashedFile(file)
+            stream = gzip.GzipFile(fileobj=cast("BinaryIO", packed))
             while text := stream.readline(MAX_LINE + 1):
                 unpacked += len(text)
                 if len(text) > MAX_LINE or unpacked > MAX_UNPACKED:
@@ -116,6 +140,7 @@ class Cassette:
                 if line is None or is_deep(line):
                     raise ValueError("a line is not an object")
                 yield line
+            self.sha256 = packed.hash.hexdigest()
 
     def _read_header(self, line: Mapping[str, Any]) -> None:
         self.addresses = tuple(_address(row) for row in line["models"])
@@ -137,7 +162,15 @@ class Cassette:
         for arm in settings.arms:
             _text(arm)
 
-    def _read_line(self, line: dict[str, Any]) -> None:
+    @property
+    def date(self) -> tuple[str, bool]:
+        """The day it was recorded, by its own account, and True; else that of the file, and False."""
+        try:
+            return datetime.fromisoformat(self.settings.created).date().isoformat(), True
+        except ValueError:
+            return datetime.fromtimestamp(self._written, UTC).date().isoformat(), False
+
+    def _read_line(self, line: dict[str, Any], number: int) -> None:
         if self._ended:
             raise ValueError("something stands behind its end")
         if trial := as_mapping(line.get("trial")):
@@ -145,12 +178,17 @@ class Cassette:
             if identity in self._trials or len(self._trials) >= MAX_TRIALS:
                 raise ValueError(f"it has a trial twice, or more than {MAX_TRIALS:,}")
             key, error = _text(trial.get("key", "")), _text(trial.get("error", ""))
-            self._trials[identity] = Recorded(key, error, bool(trial.get("redacted", False)))
+            redraws = _counts(trial.get("redraws", {}))
+            self._trials[identity] = Recorded(key, error, bool(trial.get("redacted", False)), redraws)
         elif reply := as_mapping(line.get("reply")):
             model, request = self._model(reply["by"]), _text(reply["request"])
             read_recorded(reply)  # whatever is wrong with it is said now
-            row = (model, json.dumps(request), json.dumps(reply))  # for surrogates
-            self._db.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?)", row)
+            row = (model, json.dumps(request), json.dumps(reply, sort_keys=True))  # for surrogates
+            known = self._db.execute(_REPLY, row[:2]).fetchone()
+            if known is None:
+                self._db.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", (*row, number))
+            elif known[0] != row[2]:  # the same reply may be there for several cases
+                raise ValueError(f"it and line {known[1]} have different replies to one request")
             self.replies += 1
         elif end := as_mapping(line.get("end")):
             self._ended = True
@@ -178,8 +216,7 @@ class Cassette:
 
     def reply(self, address: Address, request: str) -> Reply | None:
         model = [each.name for each in self.addresses].index(address.name)
-        query = "SELECT reply FROM replies WHERE model = ? AND request = ?"
-        row = self._db.execute(query, (model, json.dumps(request))).fetchone()
+        row = self._db.execute(_REPLY, (model, json.dumps(request))).fetchone()
         return read_recorded(json.loads(row[0])) if row else None
 
     def trial(self, model: str, case: str, arm: str, seed: int) -> Recorded | None:
@@ -232,7 +269,8 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
             raise ValueError("the arguments of a call are no object")
     plain = {"usage": usage, "calls": calls, "thinking": thinking, "stop": row.get("stop", "end"), **texts}
     seconds, attempts = _number(row.get("seconds", 0.0)), _integer(row.get("attempts", 1))
-    return read_reply(json.dumps(plain | {"seconds": seconds, "attempts": attempts}))
+    redraws = _counts(row.get("redraws", {}))
+    return read_reply(json.dumps(plain | {"seconds": seconds, "attempts": attempts, "redraws": redraws}))
 
 
 def _address(row: Mapping[str, Any]) -> Address:
@@ -252,6 +290,13 @@ def _integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
         raise TypeError(f"{value!r:.60} is no whole number")
     return value
+
+
+def _counts(value: object) -> dict[str, int]:
+    counts = as_mapping(value)
+    if counts is None or not all(_integer(count) > 0 for count in counts.values()):
+        raise ValueError("failed draws are no counts by reason")
+    return counts
 
 
 def _number(value: object) -> float:

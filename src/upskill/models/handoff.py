@@ -20,6 +20,7 @@ from upskill.inputs import read_input_text
 from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.parsing import estimate_tokens, parse_json_answer
 from upskill.models.prices import Price, price_for
+from upskill.outputs import make_private_folder, open_private
 from upskill.plain import counted, digest
 from upskill.traces import Usage
 
@@ -128,9 +129,10 @@ class HandoffModel:
             limit = f"It may have {request.max_output_tokens:,} tokens, of about four characters each."
             parts[-1] = f"---\n\n{parts[-1]} {limit} {BLIND}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.folder)
             text = "\n\n".join(parts) + "\n"
-            (self.folder / f"{stem}{PROMPT}").write_text(text, encoding="utf-8", errors="backslashreplace")
+            with open_private(self.folder / f"{stem}{PROMPT}") as file:
+                file.write(text)
         except OSError as error:
             raise UsageError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
 

@@ -17,6 +17,7 @@ CONTEXT_OVERFLOW = (
     r"(?i)context[ _](length|size|window)|maximum context|prompt is too long|too many (input )?tokens|exceed_context|"
     r"input length .*exceed|exceeds? the (model'?s )?(maximum )?(context|number of tokens)"
 )
+OVERLOAD = r"(?i)throttl|please wait|rate.?limit|per (minute|day)|out of memory|allocate"  # though it speaks of tokens
 CONTENT_FILTER = (
     r"(?i)content[ _](filter|policy|management)|ResponsibleAIPolicy|(was|were|been) (flagged|filtered)|"
     r"(input|prompt) flagged|data_inspection_failed|inappropriate content|content exists risk|prohibited[ _]content|"
@@ -24,9 +25,14 @@ CONTENT_FILTER = (
 )
 
 
+def is_overflow(error: str) -> bool:
+    """Whether the prompt was too long, and not the server busy or out of memory."""
+    return bool(re.search(CONTEXT_OVERFLOW, error)) and not re.search(OVERLOAD, error)
+
+
 def unanswered_stop(error: str, status: int | None = None) -> Literal["context", "refusal"] | None:
     """Why a prompt was turned away: too long, or refused by a filter; None for other errors."""
-    if re.search(CONTEXT_OVERFLOW, error) and status in (None, 200, 400, 413, 422, 500):
+    if is_overflow(error) and status in (None, 200, 400, 413, 422, 500):
         return "context"
     return "refusal" if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451) else None
 

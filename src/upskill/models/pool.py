@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from upskill.models import (
@@ -20,6 +22,7 @@ from upskill.models import (
 )
 from upskill.models.cache import CachedModel
 from upskill.models.cassette import Cassette
+from upskill.models.draws import Draws
 from upskill.models.ledger import Ledger, MeteredModel
 
 
@@ -37,7 +40,8 @@ class Models:
     ) -> None:
         self.context = context or ModelContext.load()
         self.replies = replies if cache != "off" else None
-        self.cache: CacheMode = cache
+        self._draws = replies  # kept whether or not replies are used again
+        self.cache: CacheMode = "replay" if cassette else cache  # never partly from a file and partly from a model
         self.ledger = ledger
         self.cassette = cassette
         self._open: dict[Address, OpenModel] = {}
@@ -103,6 +107,14 @@ class Models:
             if address not in self._open:
                 self._open[address] = await open_model(address, self.context)
             return self._open[address]
+
+    def draws(self, key: str) -> Draws:
+        """The failed draws of the trial with this key. With `refresh` it is drawn anew, which counts as a look."""
+        store = self._draws
+        if store is None or self.cassette is not None:
+            return Draws()
+        earlier = Counter[str]() if self.cache == "refresh" else Counter(store.draws(key))
+        return Draws(earlier, partial(store.keep_draws, key))
 
     async def forget(self, keys: Iterable[str]) -> None:
         """Forget stored replies that led to an error, so that the next attempt asks again."""

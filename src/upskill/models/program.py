@@ -87,7 +87,7 @@ async def _read(stream: asyncio.StreamReader | None) -> bytes:
 def json_events(output: str) -> Iterator[dict[str, Any]]:
     for line in output.splitlines():
         if line.lstrip().startswith("{"):
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 yield dict_or_empty(json.loads(line))
 
 

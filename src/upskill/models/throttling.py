@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from weakref import WeakKeyDictionary
 
 from upskill.errors import ModelError
+from upskill.models.draws import count_failure
 
 OVERLOADED = frozenset({429, 503, 529})  # the server wants fewer calls
-RETRYABLE = frozenset({408, 409, 425, 429}) | frozenset(range(500, 600))
 PERMANENT = frozenset({400, 401, 402, 403, 404, 405, 413, 422})  # a retry would fail too
 INITIAL_BACKOFF = 0.5  # seconds
 MAX_BACKOFF = 30.0
@@ -162,7 +162,7 @@ class CircuitBreaker:
     def check(self) -> None:
         if self._stopped is not None:
             message, hint, status = self._stopped
-            raise ModelError(message, hint, status=status, fatal=True)
+            raise ModelError(message, hint, status=status, fatal=True, failure="not asked")
 
     def record_success(self) -> None:
         self.failures = 0
@@ -170,6 +170,7 @@ class CircuitBreaker:
 
     def record_failure(self, error: ModelError) -> None:
         """Count a permanent error. The last one allowed raises the error that says so."""
+        count_failure(error)
         self.failures += 1
         if self.failures >= MAX_FAILURES and self._stopped is None:
             message = f"{self.name} was stopped after {MAX_FAILURES} errors in a row, the last: {error.message}"

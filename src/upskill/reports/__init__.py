@@ -14,6 +14,7 @@ Shared parts, and what other commands print:
 - `numbers`: how percentages, points, prices and intervals are written
 - `layout`: paragraphs and tables for any width
 - `trial_rows`: a trial as one row
+- `redacted`: a stored run without secrets
 - `view`: every name, figure, mark and sentence of a verdict, for all of the above
 - `exports`: a stored run as files of other tools (`upskill export`)
 - `trials`: every trial of a stored run, and how often each check passes (`upskill show`)

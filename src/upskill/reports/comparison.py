@@ -10,6 +10,7 @@ from rich.text import Text
 
 from upskill.plain import counted
 from upskill.reports import trials
+from upskill.reports.json import replay_to_dict
 from upskill.reports.layout import indented
 from upskill.runs.planning.plan import Arm, Result, Trial
 from upskill.runs.results.comparison import ComparedCase, Comparison, Side
@@ -36,11 +37,16 @@ def render(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 def describe(comparison: Comparison) -> Iterator[str]:
+    for name, side in (("before", comparison.before), ("after", comparison.after)):
+        if replayed := side.run.plan.replayed:
+            yield f"The run {name} is {replayed}: its model and answers are the file's claim."
     if comparison.differences:
         also = "The skill is the same; " if comparison.same_skill else "Besides the skill, "
         yield f"{also}this differs: {'; '.join(comparison.differences)}."
     elif comparison.same_skill:
-        yield "The skill is the same and so is everything else that is stored: what changed, changed by chance."
+        changed = comparison.changed("better") or comparison.changed("worse")
+        chance = ": what changed, changed by chance" if changed else ""
+        yield f"The skill is the same and so is everything else that is stored{chance}."
     else:
         yield "Nothing but the skill differs."
     better, worse, stayed = (comparison.changed(change) for change in ("better", "worse", "same"))
@@ -111,7 +117,7 @@ def _answer(store: Store, side: Side, case: str, *, passed: bool) -> Result:
 def to_json(comparison: Comparison, store: Store) -> dict[str, Any]:
     return {
         **{
-            name: {"run": side.run.id, "model": side.model, "arm": side.arm}
+            name: {"run": side.run.id, "model": side.model, "arm": side.arm, "replayed": replay_to_dict(side.run)}
             for name, side in (("before", comparison.before), ("after", comparison.after))
         },
         "better": len(comparison.changed("better")),

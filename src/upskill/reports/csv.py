@@ -14,7 +14,8 @@ COLUMNS = (
     *("run", "created", "skill", "model", "pairs", "baseline_pass_rate", "skill_pass_rate"),
     *("lift", "interval_low", "interval_high", "decision", "baseline_tokens", "skill_tokens", "token_savings"),
     *("cost_usd", "errored", "activated", "baseline_turns", "skill_turns", "baseline_calls", "skill_calls"),
-    *("baseline_tool_errors", "skill_tool_errors", "reason", "bugs"),
+    *("baseline_tool_errors", "skill_tool_errors", "reason", "bugs", "replayed"),
+    *("these_interval_low", "these_interval_high", "these_decision"),  # on exactly these cases
 )
 
 
@@ -29,7 +30,8 @@ def render_rows(rows: Iterable[tuple[Run, Verdict]]) -> str:
     for run, verdict in rows:
         row: dict[str, Any] = {name: getattr(run, name) for name in ("created", "skill")}
         row |= {
-            name: getattr(verdict, name) for name in ("model", "pairs", "lift", "decision", "token_savings", "reason")
+            name: getattr(verdict, name)
+            for name in ("model", "pairs", "lift", "decision", "token_savings", "reason", "replayed")
         }
         for arm in (verdict.baseline, verdict.skill):
             row |= {
@@ -40,6 +42,8 @@ def render_rows(rows: Iterable[tuple[Run, Verdict]]) -> str:
                 f"{arm.arm}_tool_errors": arm.tool_errors,
             }
         low, high = verdict.interval or (None, None)
+        these = verdict.these_cases
+        these_low, these_high = these.lift.interval if these else (None, None)
         costs = (verdict.baseline.cost_usd, verdict.skill.cost_usd)
         writer.writerow(
             row
@@ -51,6 +55,9 @@ def render_rows(rows: Iterable[tuple[Run, Verdict]]) -> str:
                 "errored": verdict.baseline.errored + verdict.skill.errored,
                 "activated": verdict.activation.rate if verdict.activation else None,
                 "bugs": verdict.baseline.bugs + verdict.skill.bugs,
+                "these_interval_low": these_low,
+                "these_interval_high": these_high,
+                "these_decision": these.decision if these else None,
             }
         )
     return text.getvalue()

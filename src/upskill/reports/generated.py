@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import RenderableType
@@ -20,6 +21,7 @@ from upskill.reports.layout import indented
 from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.terminal import bars, bug_panel
 from upskill.reports.view import view_of
+from upskill.runs.results.evaluation import Evaluation
 from upskill.traces import Step
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.verdict import Verdict
@@ -93,6 +95,8 @@ def _findings(refinement: Refinement) -> list[str]:
         lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in errors]
     if refinement.confirmation:
         lines.append(confirmation_line(refinement.confirmation).strip())
+    if refinement.held_out_gain:
+        lines += [gain_line(verdict) for verdict in refinement.held_out_gain.verdicts]
     count = sum(attempt.decision != "not tried" for attempt in refinement.attempts)
     tried = "1 candidate was" if count == 1 else f"{count} candidates were"
     return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
@@ -118,11 +122,30 @@ def attempt_line(attempt: Attempt) -> str:
     return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, 'train case')}]"
 
 
+def gain_line(verdict: Verdict) -> str:
+    """What the search gained where it could not look: its result against the first draft."""
+    return (
+        f"first draft → result on held-out cases: {_rates(verdict)}, {_interval(verdict)}"
+        f"{counted(verdict.pairs, 'pair')}{GAINS.get(verdict.decision, '')}"
+    )
+
+
+GAINS: Mapping[str, str] = {
+    "helps": ": the search gained something there",
+    "hurts": ": the search lost something there",
+    "undecided": ": too little to say that the search gained anything there",
+    "no effect": ": the search gained nothing there",
+}
+
+
 def confirmation_line(result: Confirmation) -> str:
     before = "older version" if result.only_not_worse or result.older_cases else "first draft"
+    change = f"{'not worse' if result.only_not_worse else 'better'} than the {before} on these train cases"
     if result.decision == "confirmed":
-        return f"  confirmed, {'not worse' if result.only_not_worse else 'better'} than the {before}: {result.summary}"
-    return f"  {result.decision}, so the {before} is kept: {result.summary}"
+        return f"  confirmed, {change}: {result.summary}"
+    if result.decision == "best guess":
+        return f"  best guess, {change} and not confirmed: {result.summary}. Why not: {result.doubt}."
+    return f"  {result.decision} on these train cases, so the {before} is kept: {result.summary}"
 
 
 def step_line(number: int, step: Step) -> str:
@@ -153,6 +176,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "halted": refinement.halted if refinement else "",
         "fit": json_report.to_dict(generated.fit) if generated.fit else None,
         "held_out": json_report.to_dict(generated.held_out) if generated.held_out else None,
+        "held_out_gain": _gain_to_json(refinement.held_out_gain if refinement else None),
         "spent": {
             role: {"tokens": usage.total_tokens, "cost_usd": usage.cost_usd} for role, usage in generated.spent.items()
         },
@@ -162,6 +186,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "bugs": json_report.bugs(generated.evaluations),
         "making": generated.cost.to_dict(),
         "redacted": dict(generated.material.redacted),
+        "sources": list(generated.material.sources),
         "left_out": list(generated.material.left_out),
         "feedback": list(generated.feedback),
     }
@@ -176,11 +201,20 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
         "note": attempt.note,
         "baseline": verdict.baseline.pass_rate if verdict else None,
         "pass_rate": verdict.skill.pass_rate if verdict else None,
-        "p_value": attempt.comparison.p_value if attempt.comparison else None,
         "mended": list(attempt.comparison.mended) if attempt.comparison else [],
         "broken": list(attempt.comparison.broken) if attempt.comparison else [],
         "edits": [str(edit) for edit in attempt.proposal.edits] if attempt.proposal else [],
     }
+
+
+def _gain_to_json(gain: Evaluation | None) -> dict[str, Any] | None:
+    """The result against the first draft, on held-out cases."""
+    if gain is None:
+        return None
+    verdict = gain.verdicts[0].to_dict()
+    rates = {"first_draft": verdict["baseline"]["pass_rate"], "result": verdict["skill"]["pass_rate"]}
+    names = ("pairs", "lift", "interval", "level", "p_value", "decision", "reason")
+    return rates | {name: verdict[name] for name in names}
 
 
 def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] | None:
@@ -194,7 +228,13 @@ def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] |
         "mended": list(confirmation.cases.mended),
         "broken": list(confirmation.cases.broken),
         "older_cases_broken": list(older.broken) if older else [],
-        "p_value": confirmation.cases.p_value,
+        "p_value": confirmation.cases.p_value,  # over cases; null where fresh seeds gave the same answers
+        "needed_p_value": confirmation.level,
+        "candidates": confirmation.tried,
+        "about": "these train cases",
+        "train_cases": len({*confirmation.cases.cases}),
+        "why_not": confirmation.doubt if confirmation.decision == "best guess" else "",
+        "identical_answers": confirmation.cases.identical,
         "seeds": confirmation.rounds,
         "trials": confirmation.trials,
     }

@@ -10,6 +10,7 @@ from typing import Any
 from upskill.reports import ReportContext
 from upskill.reports.trial_rows import author_of
 from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.stores import Run
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.requirements import Ruling
@@ -28,6 +29,7 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
     fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
     return {
         "run": evaluation.run.id,
+        "replayed": replay_to_dict(evaluation.run),
         "skill": {key: getattr(stored.skill, key) for key in ("name", "fingerprint", "tokens")},
         "suite": {
             "cases": len(plan.suite.cases),
@@ -50,6 +52,15 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "groups": _lifts_by_group(evaluation),
         "requirements": requirements(evaluation.rulings),
         "errors": errors([evaluation]),
+        "judge": plan.judge
+        and {
+            "model": plan.judge.name,
+            "errors": [
+                {"model": model, "arm": arm, "ungraded": ungraded, "trials": trials}
+                for model, by_arm in evaluation.judge_errors.items()
+                for arm, (ungraded, trials) in by_arm.items()
+            ],
+        },
         "bugs": bugs([evaluation]),
         "choices": _choices(evaluation),
         "spent": {
@@ -73,9 +84,26 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
     } | ({"feedback": evaluation.people.to_dict()} if evaluation.people else {})
 
 
-def _looks(evaluation: Evaluation, model: str) -> dict[str, int] | None:
+def replay_to_dict(run: Run) -> dict[str, Any] | None:
+    """The file of replies that a run is played from; None: models were asked."""
+    plan = run.plan
+    if not plan.replayed:
+        return None
+    source = plan.replay_source
+    return {
+        "from": plan.replayed,
+        "file": source and source.file,
+        "sha256": source and source.sha256,
+        "recorded": source and (source.date if source.date_is_recorded else None),
+        "file_date": source and (None if source.date_is_recorded else source.date),
+        "trials": run.passed + run.failed + run.errored,
+        "claims": {"models": run.models, "run": plan.replay_of and plan.replay_of[0]},
+    }
+
+
+def _looks(evaluation: Evaluation, model: str) -> dict[str, int | bool] | None:
     looks = evaluation.looks.get(model)
-    names = ("number", "edited", "added", "removed", "revisions")
+    names = ("number", "edited", "added", "removed", "revisions", "version", "logged")
     return {name: getattr(looks, name) for name in names} if looks else None
 
 

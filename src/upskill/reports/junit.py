@@ -5,10 +5,12 @@ from collections import defaultdict
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
-from upskill.reports.view import bug_heading, describe_leak
+from upskill.reports.numbers import interval_in_points, points
+from upskill.reports.view import bug_heading, describe_leak, replay_note
 from upskill.runs.results.evaluation import Evaluation
 from upskill.verdicts.advice import INVALID
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import Verdict
 
 # XML 1.0 has no form for these, not even an escaped one.
 _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")
@@ -17,7 +19,9 @@ _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF],
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
     root = ET.Element("testsuites", name=_clean(f"upskill {evaluation.plan.skill.name}"))
     for verdict in evaluation.verdicts:
-        suite = ET.SubElement(root, "testsuite", name=_clean(verdict.model))
+        replayed = f" ({verdict.replayed})" if verdict.replayed else ""
+        suite = ET.SubElement(root, "testsuite", name=_clean(f"{verdict.model}{replayed}"))
+        _add_properties(suite, verdict)
         failures = errors = tests = 0
         for trial, reason in evaluation.invalid[:1]:  # the first says it: none of these results means anything
             tests, errors = tests + 1, errors + 1
@@ -40,23 +44,36 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
             if row.arm == "skill":
                 by_case[row.case].append(row)
         for case in evaluation.plan.suite.cases:
-            rows = by_case[case.id]
+            rows = [] if verdict.model in evaluation.unfinished else by_case[case.id]
             tests += 1
             test = _test(suite, evaluation.plan.skill.name, case.id, sum(row.seconds for row in rows))
             if not rows or any(row.passed is None for row in rows):
                 errors += 1
-                _say(test, "error", "not run" if not rows else "errored; see `upskill show`")
+                why = str(evaluation.unfinished.get(verdict.model, "not run"))
+                _say(test, "error", "errored; see `upskill show`" if rows else why)
             elif not all(row.passed for row in rows):
                 failures += 1
                 passed = sum(bool(row.passed) for row in rows)
                 _say(test, "failure", f"{passed} of {counted(len(rows), 'run')} passed with the skill")
-        if evaluation.warnings:
-            ET.SubElement(suite, "system-out").text = _clean("".join(f"Note: {line}\n" for line in evaluation.warnings))
+        if notes := [*filter(None, [replay_note(evaluation.run)]), *evaluation.warnings]:
+            ET.SubElement(suite, "system-out").text = _clean("".join(f"Note: {line}\n" for line in notes))
         suite.set("tests", str(tests))
         suite.set("failures", str(failures))
         suite.set("errors", str(errors))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _add_properties(suite: ET.Element, verdict: Verdict) -> None:
+    """The verdict in both scopes: on tasks like these cases, and on exactly these."""
+    scopes = [("", verdict.decision, verdict.reason, verdict.interval)]
+    if these := verdict.these_cases:
+        scopes.append(("these:", these.decision, these.reason, these.lift.interval))
+    properties = ET.SubElement(suite, "properties")
+    for scope, decision, reason, interval in scopes:
+        named = {"decision": decision, "reason": reason, "lift": points(verdict.lift)}
+        for name, value in (named | {"interval": interval_in_points(interval)}).items():
+            ET.SubElement(properties, "property", name=f"{scope}{name}", value=_clean(value))
 
 
 def _test(suite: ET.Element, group: str, name: str, seconds: float = 0.0) -> ET.Element:

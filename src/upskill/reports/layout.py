@@ -43,7 +43,7 @@ class Paragraph:
 
 class FittedTable:
     """A table without wrapping. Too wide, it drops `spare` columns in this order, then moves the first column above the
-    rows, then drops the `last` one; or it gives way to its `narrow` table.
+    rows, then drops the `last` one, and at last has a line for each cell; or it gives way to its `narrow` table.
     """
 
     def __init__(
@@ -74,6 +74,9 @@ class FittedTable:
             columns.remove(name)
             if self.last and self._width(columns) + 2 > room:
                 columns.remove(self.last)
+            if self._width(columns) + 2 > room:
+                yield from self._lines(console, name)
+                return
         widths = {column: self._column_width(column) for column in columns}
         head = {column: Text(column, style="bold") for column in columns}
         for row in (head, *self.rows):
@@ -83,6 +86,14 @@ class FittedTable:
             for column, cell in padded.items():
                 cell.align("left" if column in self.left else "right", widths[column])
             yield from _line(console, Text(GAP).join(padded.values()), self.indent + (2 if apart else 0))
+
+    def _lines(self, console: Console, name: str) -> RenderResult:
+        width = max(cell_len(column) for column in self.rows[0])
+        for row in self.rows:
+            yield from _line(console, row[name], self.indent)
+            for column, cell in row.items():
+                if column != name and cell.plain:
+                    yield from _line(console, Text(f"{column:<{width}}{GAP}", style="bold") + cell, self.indent + 2)
 
     def _width(self, columns: Sequence[str]) -> int:
         return self.indent + sum(map(self._column_width, columns)) + len(GAP) * (len(columns) - 1)

@@ -31,6 +31,9 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield from _caution(heading, *map(_escape, messages), report)
     if evaluation.leaked:
         yield from _caution(INVALID, *map(_escape, describe_leaks(evaluation.invalid)))
+    if view.replayed:
+        yield f"> {_escape(view.replayed)}"
+        yield ""
     yield f"{view.suite}."
     yield ""
     yield f"| model | {view.arms['baseline']} | {view.arms['skill']} | lift | 95% interval | tokens | decision |"

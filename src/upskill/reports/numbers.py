@@ -23,7 +23,7 @@ def percent(share: float | None, *, signed: bool = False) -> str:
 def points(lift: float | None) -> str:
     if lift is None:
         return UNKNOWN
-    return f"{signed_points(lift)} point{'' if abs(round(100 * lift)) == 1 else 's'}"
+    return f"{signed_points(lift)} point{'' if signed_points(lift) in ('+1', '-1') else 's'}"
 
 
 def dollars(cost: float | None) -> str:
@@ -42,7 +42,7 @@ def decimal(number: float | None) -> str:
 
 
 def interval_in_points(interval: Interval | None) -> str:
-    return UNKNOWN if interval is None else " to ".join(f"{round(100 * bound):+d}" for bound in interval)
+    return UNKNOWN if interval is None else " to ".join(map(signed_points, interval))
 
 
 def lift_in_points(lift: float | None, interval: Interval | None, pairs: int) -> str:

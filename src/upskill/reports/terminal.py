@@ -36,7 +36,8 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
         Paragraph(f"{each.mark.sign} {each.conclusion}", f"bold {each.mark.color.removeprefix('bold ')}", hanging=2)
         for each in (view.verdicts[:1] if evaluation.leaked else view.verdicts)
     ]
-    first = (*conclusions, Text(""), _table(view))
+    replayed = [Paragraph(view.replayed, "yellow", hanging=2)] if view.replayed else []
+    first = (*conclusions, *replayed, Text(""), _table(view))
     if context.quiet:
         return Group(*first)
     parts: list[RenderableType] = [Text(""), *first, Text("")]
@@ -49,7 +50,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
             if len(view.verdicts) > 1:
                 parts.append(Paragraph(verdict.model, "bold"))
             parts.append(bars(verdict, view.arms))
-    if context.verbose and context.results:
+    if context.verbose and context.results and not evaluation.unfinished:
         parts += [*_cases(evaluation, view.arms, context.results()), Text("")]
     parts.append(Paragraph(f"{view.suite}; SKILL.md has about {evaluation.plan.skill.tokens:,} tokens.", hanging=2))
     parts += [Paragraph(line, hanging=2) for line in view.problems]

@@ -29,6 +29,7 @@ COLUMNS: dict[str, Kind] = {
     "outcome": "text",  # passed, failed, errored
     "cause": "text",  # of a failure: why there was no answer that could pass
     "error": "text",
+    "redraws": "whole",  # failed draws: calls that were made again after the server may have begun to answer
     "checks_passed": "whole",
     "checks": "whole",
     "input_tokens": "whole",
@@ -45,6 +46,7 @@ COLUMNS: dict[str, Kind] = {
     "activated": "boolean",  # empty: no skill was on offer that an agent could open
     "leak": "text",
     "answered_by": "text",  # the name that the provider answered under
+    "replayed": "text",  # from which file of replies; empty: the model was asked
     "prompt": "text",
     "answer": "text",
     "findings": "text",  # JSON
@@ -77,6 +79,7 @@ def trial_row(run: Run, result: Result) -> dict[str, Any]:
         "judge_tokens": result.judging.total_tokens,
         "judge_cost_usd": result.judging.cost_usd,
         "leak": result.leak,
+        "replayed": run.plan.replayed,
         "prompt": case.prompt,
         "answer": result.trace.answer if result.trace else "",
         "findings": json.dumps([finding_row(finding) for finding in result.findings], ensure_ascii=False),
@@ -87,7 +90,7 @@ def trial_row(run: Run, result: Result) -> dict[str, Any]:
 def result_to_json(result: Result) -> dict[str, Any]:
     fields = asdict(result)
     trial = fields.pop("trial")
-    for name in ("fatal", "asked", *(() if result.traceback else ("traceback",))):
+    for name in ("fatal", "asked", "hashed_as", *(() if result.traceback else ("traceback",))):
         fields.pop(name)
     answer = result.trace.answer if result.trace else None
     return {**trial, "outcome": OUTCOMES[result.passed], "answer": answer, **fields}

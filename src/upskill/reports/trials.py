@@ -17,8 +17,10 @@ from upskill.reports.layout import indented
 from upskill.reports.numbers import dollars, percent
 from upskill.reports.terminal import invalid
 from upskill.reports.trial_rows import OUTCOMES, write_arguments
+from upskill.reports.view import replay_note
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
+from upskill.runs.results.looks import Unfinished
 from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
 from upskill.traces import Step
@@ -32,15 +34,25 @@ MAX_CHARACTERS = 100_000  # of an answer; to break millions into lines takes min
 
 
 def render_heading(
-    run: Run, progress: Iterable[Progress], leaks: list[tuple[Trial, str]], notes: Iterable[str] = ()
+    run: Run,
+    progress: Iterable[Progress],
+    leaks: list[tuple[Trial, str]],
+    notes: Iterable[str] = (),
+    unfinished: Mapping[str, Unfinished] | None = None,
 ) -> Iterator[RenderableType]:
     yield Text(f"run {run.id}, started {run.created}", style="bold")
     counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
+    if unfinished:
+        counts = f"{run.passed + run.failed} scored, {run.errored} errored"
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
-    if recorded := run.plan.replay_of:
-        yield Text(f"played from a file of replies: answers are those of the run {recorded[0]}, begun {recorded[1]}")
+    if replayed := replay_note(run):
+        yield Text(replayed, style="yellow")
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
+    for model, so_far in (unfinished or {}).items():
+        yield indented(Text(f"{model}: {so_far}"))
     for row in progress:
+        if unfinished and row.model in unfinished:  # how its arms differ is not to be seen before the end
+            continue
         arm = baseline if row.arm == "baseline" else row.arm
         counts = f"{row.passed} passed, {row.failed} failed, {row.errored} errored"
         yield indented(Text(f"{row.model} · {arm}: {counts}"))
@@ -126,6 +138,9 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         parts.append(_hanging(Text(f"  {mark}", style="dim"), line))
     if result.error:
         parts.append(indented(Text(printable(result.error), style="yellow")))
+    if result.redraws:
+        reasons = ", ".join(f"{printable(reason)} ({count})" for reason, count in result.redraws.items())
+        parts.append(indented(Text(f"failed draws: {reasons}", style="yellow")))
     return Group(*parts)
 
 

@@ -21,7 +21,7 @@ from upskill.suites.queries import PARTS, Queries
 from upskill.verdicts.statistics import rounded
 from upskill.verdicts.trigger_metrics import QUANTITIES, TriggerMetrics
 
-TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "fires wrongly"}
+TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", "false_triggers": "false triggers"}
 
 
 def render_triggered(result: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:
@@ -53,20 +53,23 @@ def render_improvement(improvement: Improvement) -> Iterator[RenderableType]:
     tried = len(improvement.attempts) - 1
     descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
     yield indented(Text(f"{descriptions} tried; the search ended: {improvement.ended}."))
-    if not improvement.improved:
+    if not improvement.best.number:
         yield indented(Text("None was better on validation queries. The test queries are unused."))
     else:
         yield indented(Text("Train queries taught it and validation queries chose it, so both flatter it."))
         yield indented(Text("On the test queries, which were run once:"))
         yield indented(Text(_test_line(improvement)))
-        yield indented(Text(f"\n{improvement.skill.description}"))
+        label = "The new description" if improvement.improved else "The description that was tried and rejected"
+        yield indented(Text(f"\n{label}:\n{improvement.best.skill.description}"))
     if improvement.spent:
         spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in improvement.spent.items()]
         yield indented(Text(f"\nSpent: {' · '.join(spent)}", style="dim"))
     if improvement.saved_to is not None:
         yield Text(f"\nSaved to {improvement.saved_to}")
-    elif improvement.improved and not improvement.halted:
+    elif improvement.improved:
         yield Text("\nNothing was written: --write puts it into the skill, -o DIR into a copy.")
+    elif improvement.best.number:
+        yield Text("\nNothing was written: the description stays as it was.")
 
 
 def _heading(plan: Plan, queries: Queries) -> RenderableType:
@@ -124,7 +127,7 @@ def _part_table(improvement: Improvement) -> Table:
     if test:
         parts.append(("test", test.before, test.after))
     for part, before, after in parts:
-        for word, metrics in (("before", before), ("after", after if improvement.improved else None)):
+        for word, metrics in (("before", before), ("after", after if best.number else None)):
             if metrics is not None:
                 estimates = (metrics.recall, metrics.false_triggers, metrics.precision)
                 shares = [percent(estimate.value if estimate else None) for estimate in estimates]
@@ -134,12 +137,20 @@ def _part_table(improvement: Improvement) -> Table:
 
 def _test_line(improvement: Improvement) -> str:
     test = improvement.test
-    if test is None or test.change is None or test.p_value is None:
+    if test is None or test.change is None:
         return "unknown, because they were not run to the end."
-    change = test.change
-    points = f"{100 * change.value:+.0f} points (95% interval {100 * change.low:+.0f} to {100 * change.high:+.0f}"
-    conclusion = "better" if change.low > 0 else "no better" if change.value <= 0 else "too few to be sure"
-    return f"{points}, p = {test.p_value:.3f}): {conclusion}."
+    change, estimate = test.change, test.change.estimate
+    interval = f"{100 * estimate.level:.3g}% interval {100 * estimate.low:+.0f} to {100 * estimate.high:+.0f}"
+    conclusion = "no better"
+    if improvement.has_failed:
+        conclusion = "not known, because of errors"
+    elif change.is_better:
+        conclusion = "better"
+    elif change.further_queries:
+        more = 2 * change.further_queries  # half of the queries are for the test
+        conclusion = f"not shown to be better; about {more} further queries would show a change of this size"
+    tests = f" This is test {test.number} on these queries; the interval allows for it." if test.number > 1 else ""
+    return f"{100 * estimate.value:+.0f} points ({interval}, p = {change.p_value:.3f}): {conclusion}.{tests}"
 
 
 # As JSON. The keys are stable; new ones may be added.
@@ -169,8 +180,12 @@ def improvement_to_json(improvement: Improvement) -> dict[str, Any]:
             and {
                 "before": test.before.to_dict(),
                 "after": test.after.to_dict(),
-                "change": test.change.to_dict() if test.change else None,
-                "p_value": rounded(test.p_value),
+                "change": test.change.estimate.to_dict() | {"level": test.change.estimate.level}
+                if test.change
+                else None,
+                "p_value": rounded(test.change.p_value) if test.change else None,
+                "further_queries": test.change.further_queries if test.change else None,
+                "number": test.number,
             },
             "ended": improvement.ended,
             "saved_to": str(improvement.saved_to) if improvement.saved_to else None,

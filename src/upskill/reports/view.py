@@ -20,6 +20,7 @@ from upskill.reports.numbers import (
 )
 from upskill.runs.planning.plan import Trial
 from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.stores import Run
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import conclude, decision_in_words, signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
@@ -88,6 +89,7 @@ class VerdictView:
 @dataclass(frozen=True, slots=True)
 class RunView:
     skill: str
+    replayed: str  # that answers come from a file, and what it claims; empty: models were asked
     arms: dict[str, str]
     suite: str  # how many cases and runs
     verdicts: tuple[VerdictView, ...]
@@ -112,6 +114,7 @@ def view_of(evaluation: Evaluation) -> RunView:
     ]
     return RunView(
         skill=plan.skill.name,
+        replayed=replay_note(evaluation.run),
         arms=arm_names(has_reference=plan.reference_skill is not None),
         suite=f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}",
         verdicts=tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts),
@@ -127,6 +130,14 @@ def view_of(evaluation: Evaluation) -> RunView:
     )
 
 
+def replay_note(run: Run) -> str:
+    """That a run is played from a file of replies, and which of its facts are only what the file claims."""
+    if not run.plan.replayed:
+        return ""
+    source = run.plan.replayed[0].upper() + run.plan.replayed[1:]
+    return f"{source}: no model was asked. That {' and '.join(run.models)} answered like this is the file's claim."
+
+
 def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     both = (verdict.baseline, verdict.skill)
     costs = [arm.cost_usd for arm in both if arm.scored]
@@ -134,6 +145,8 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     has_reference = evaluation.plan.reference_skill is not None
     causes, activation = tuple(_causes(verdict, evaluation)), verdict.activation
     decision = LOOK_UP if verdict.reason == LOOK_UP else decision_in_words(verdict.decision, verdict.reason)
+    decision += " (replayed)" if verdict.replayed else ""
+    copies = [_describe_copies(verdict)] if verdict.these_cases and verdict.these_cases.copies else []
     return VerdictView(
         verdict=verdict,
         model=verdict.model,
@@ -153,8 +166,13 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
         activated=f"{activation.activated}/{activation.trials} ({percent(activation.rate)})" if activation else "",
         lifts=_lifts(verdict),
         causes=causes,
-        findings=(*_cost_and_controls(verdict, evaluation), *causes, *filter(None, [verdict.advice])),
+        findings=(*_cost_and_controls(verdict, evaluation), *causes, *copies, *filter(None, [verdict.advice])),
     )
+
+
+def _describe_copies(verdict: Verdict) -> str:
+    cases = counted(verdict.these_cases.copies if verdict.these_cases else 0, "case")
+    return f"{cases} got the same answer in several runs of an arm: for exactly these cases such runs count once."
 
 
 def _lifts(verdict: Verdict) -> dict[str, str]:
@@ -207,7 +225,8 @@ def problems(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _missing_trials(evaluation: Evaluation) -> str:
-    missing = evaluation.run.trials - len(evaluation.outcomes)
+    run = evaluation.run
+    missing = run.trials - run.passed - run.failed - run.errored
     if not missing:
         return ""
     if evaluation.scope and not (evaluation.halted or evaluation.stopped):
@@ -245,6 +264,7 @@ def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
 
 
 def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
+    yield from _judge_errors(evaluation)
     for verdict in evaluation.verdicts:
         missing = verdict.missing
         if missing is None:
@@ -257,30 +277,55 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
                 f"{name}{skill} trials with the skill errored and {baseline} of the baseline, which is more than"
                 f" chance (p = {missing.p_value:.2g}): what is missing is not missing at random"
             )
+        if verdict.redrawn:
+            arms = (verdict.skill, verdict.baseline)
+            skill, baseline = (f"{arm.redrawn} of {arm.scored + arm.errored}" for arm in arms)
+            yield (
+                f"{name}asked again after a failed call: {skill} trials with the skill, {baseline} of the baseline"
+                f" (p = {missing.redraw_p_value:.2g} if both arms fail alike)"
+            )
         if missing.changes_decision:
             bounds = (missing.worst, missing.best)
             worst, best = (f"{signed_points(lift.value)} ({interval_in_points(lift.interval)})" for lift in bounds)
             yield (
-                f"{name}had every errored trial gone against the skill, the lift would be {worst};"
+                f"{name}had every {verdict.unsure} trial gone against the skill, the lift would be {worst};"
                 f" had each gone for it, {best}"
             )
 
 
+def _judge_errors(evaluation: Evaluation) -> Iterator[str]:
+    names = arm_names(has_reference=evaluation.plan.reference_skill is not None)
+    judge = evaluation.plan.judge.name if evaluation.plan.judge else ""
+    for model, by_arm in evaluation.judge_errors.items():
+        counts = ", ".join(f"{ungraded} of {trials} ({names[arm]})" for arm, (ungraded, trials) in by_arm.items())
+        of_model = f" of {model}" if len(evaluation.plan.models) > 1 else ""
+        yield f"The judge {judge} gave no grade that can be used for answers{of_model}: {counts}. They are not scored"
+
+
 def _looks(evaluation: Evaluation) -> Iterator[str]:
+    if (models := max(verdict.models for verdict in evaluation.verdicts)) > 1:
+        yield (
+            f"Each interval is for that model alone; each decision allows for {models} models having been tried: where"
+            f" the skill does nothing, at most 2.5% of such tables say that it helps any model"
+        )
     if plan := evaluation.registration:
         late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
         yield f"Follows the plan in {plan.path}, registered {plan.registered}{late}"
     for model, looks in evaluation.looks.items():
         name = f"{model}: " if len(evaluation.plan.models) > 1 else ""
-        if looks.revisions:
-            yield f"{name}not counted: {counted(looks.revisions, 'look')} at other versions of the skill on these cases"
+        if not looks.logged:
+            yield f"{name}Not logged: nobody can count this look later, so it is no proof to others"
         if not looks.earlier:
             continue
         changes = [f"{number} {what}" for number, what in ((looks.edited, "edited"), (looks.added, "added")) if number]
         since = f"; {' and '.join(changes)} since the first" if changes else ""
+        at, hint = "these cases", ""
+        if looks.revisions:
+            at, hint = "them", ". To start again with a first look, use cases that no version has seen"
+        version = f"version {looks.version} of this skill on these cases, and " if looks.revisions else ""
         yield (
-            f"{name}This is look {looks.number} at these cases{since};"
-            " the interval is wider, to allow for the looks before"
+            f"{name}This is {version}look {looks.number} at {at}{since};"
+            f" the interval is wider, to allow for the looks before{hint}"
         )
 
 

@@ -64,7 +64,10 @@ OnOutput = Callable[[Stream, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all processes of one command may use, in bytes and seconds. `file_size` and `disk` are fixed at opening."""
+    """What all processes of one command may use, in bytes and seconds.
+
+    `file_size`, `disk` and `files` (and folders) are fixed at opening.
+    """
 
     wall: float = 120.0
     cpu: float = 120.0
@@ -72,6 +75,7 @@ class Limits:
     processes: int = 256
     file_size: int = 256 * MiB
     disk: int = 512 * MiB
+    files: int = 100_000
     output: int = 1 * MiB
     open_files: int = 1024
     # Of each process. None is for runtimes that reserve far more than they use: then memory is only checked as a sum.
@@ -115,6 +119,20 @@ class Setup:
     limits: Limits = field(default_factory=Limits)
     proxy_port: int | None = None
     gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    bytes: int = 0
+    files: int = 0
+
+    def exceeded(self, limits: Limits, before: DiskUsage | None = None) -> str:
+        """What was there before a command does not count: it may make room again."""
+        if self.files > max(limits.files, before.files if before else 0):
+            return f"made more than {limits.files:,} files in all"
+        if self.bytes > max(limits.disk, before.bytes if before else 0):
+            return f"wrote more than {format_size(limits.disk)} in all"
+        return ""
 
 
 def format_size(count: float) -> str:

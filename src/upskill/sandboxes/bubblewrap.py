@@ -29,13 +29,13 @@ from upskill.sandboxes import (
     POLL_SECONDS,
     SYSTEM_PATH,
     Capture,
+    DiskUsage,
     Limits,
     MiB,
     PreparedCommand,
     SandboxBackend,
     Setup,
     Stream,
-    format_size,
     hold_to_limits,
     seccomp,
 )
@@ -387,10 +387,12 @@ class BubblewrapSandbox(FolderSandbox):
         self._capture = capture
         data = task.encode("utf-8", "surrogateescape")
         message = data + b"\n" if len(data) < 4000 else b"+%d\n%s" % (len(data), data)
-        cpu, written = usage_of(self._process_1).cpu, self._bytes_written()
+        cpu, before = usage_of(self._process_1).cpu, self._disk_usage()
 
         def exceeded() -> str:
-            return exceeded_limit(self._process_1, limits, cpu) or self._exceeded_disk(written)
+            return exceeded_limit(self._process_1, limits, cpu) or self._disk_usage().exceeded(
+                self._setup.limits, before
+            )
 
         async def end() -> None:
             self._end_processes()
@@ -434,19 +436,14 @@ class BubblewrapSandbox(FolderSandbox):
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptors["process 1"], signal.SIGUSR1)
 
-    def _bytes_written(self) -> int:
-        used = 0
+    def _disk_usage(self) -> DiskUsage:
+        written = files = 0
         for folder in self._folders.values():
             room = os.fstatvfs(folder.descriptor)
-            # An empty file takes memory too, which the size of a tmpfs does not count.
-            used += (room.f_blocks - room.f_bfree) * room.f_frsize + (room.f_files - room.f_ffree) * 1024
-        return used
-
-    def _exceeded_disk(self, before: int = 0) -> str:
-        """What was there before a command does not count: it may make room again."""
-        limit = self._setup.limits.disk
-        over = self._bytes_written() > max(limit, before)
-        return f"wrote more than {format_size(limit)} in all" if over else ""
+            written += (room.f_blocks - room.f_bfree) * room.f_frsize
+            files += room.f_files - room.f_ffree
+        # An empty file takes memory too, which the size of a tmpfs does not count.
+        return DiskUsage(written + files * 1024, files)
 
     def _check_background(self) -> None:
         """Between commands, hold background processes to the limits."""
@@ -454,7 +451,8 @@ class BubblewrapSandbox(FolderSandbox):
         if self._capture is not None or self._ended.done() or not children(self._process_1):
             return
         # Processor time counts against a command, and there is none.
-        if exceeded_limit(self._process_1, self._setup.limits, float("inf")) or self._exceeded_disk():
+        limits = self._setup.limits
+        if exceeded_limit(self._process_1, limits, float("inf")) or self._disk_usage().exceeded(limits):
             self._end_processes()
         self._background_timer = self._loop.call_later(5 * POLL_SECONDS, self._check_background)
 

@@ -91,7 +91,10 @@ def run_arguments(name: str, setup: Setup, engine: str = "docker") -> list[str]:
         line += ["--env", f"{variable}={value}"]
     for target in (WORKSPACE, HOME, "/tmp"):  # noqa: S108 - inside
         mode = "1777" if target == "/tmp" else "755"  # noqa: S108
-        line += ["--tmpfs", f"{target}:rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"]
+        options = f"rw,exec,nosuid,nodev,size={limits.disk},uid={user},gid={user},mode={mode}"
+        if Path(engine).name == "docker":  # podman knows no such option
+            options += f",nr_inodes={limits.files}"
+        line += ["--tmpfs", f"{target}:{options}"]
     for target, path in setup.readonly_mounts.items():
         line += ["--mount", f"type=bind,source={path.absolute()},target={target},readonly"]
     if setup.gpu:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from upskill.errors import SandboxError
 from upskill.inputs import read_input
-from upskill.sandboxes import Entry, MiB, Sandbox, Setup
+from upskill.sandboxes import DiskUsage, Entry, Limits, MiB, Sandbox, Setup
 
 
 def unused_user() -> int | None:
@@ -191,18 +191,20 @@ def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
     return "link" if stat.S_ISLNK(mode) else "other"
 
 
-def folder_size(path: Path) -> int:
-    """Bytes on disk below a folder, plus a little for every file; links are not followed."""
-    total, waiting = 0, [str(path)]
+def folder_usage(path: Path, limits: Limits) -> DiskUsage:
+    """Bytes on disk below a folder, plus a little for every file, up to the limits; links are not followed."""
+    written, files, waiting = 0, 0, [str(path)]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:  # deleted meanwhile, or not readable
             for entry in entries:
                 with suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    total += status.st_blocks * 512 + 1024
+                    written, files = written + status.st_blocks * 512 + 1024, files + 1
                     if stat.S_ISDIR(status.st_mode):
                         waiting.append(entry.path)
-    return total
+                if files > limits.files:
+                    return DiskUsage(written, files)
+    return DiskUsage(written, files)
 
 
 class FolderSandbox(Sandbox):

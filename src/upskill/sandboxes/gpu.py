@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
+import pwd
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -26,6 +30,9 @@ DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 LIBRARIES = ("/opt/nvidia/lib64", "/run/opengl-driver/lib", "/run/nvidia/driver/usr/lib64")
 ANY_GPU = ("/dev/nvidia[0-9]*", "/dev/dxg")  # also where Windows lends it
 POLL_SECONDS = 0.05
+SAY_SECONDS = 10.0  # of waiting, before it is said for whom
+MAX_HELD_SECONDS = 3600.0  # by one process of another user; longer than any trial may take
+logger = logging.getLogger(__name__)
 
 _held: ContextVar[bool] = ContextVar("gpu turn", default=False)
 
@@ -68,31 +75,88 @@ async def gpu_turn() -> AsyncGenerator[None]:
     if _held.get():
         yield
         return
-    descriptor = _open_lock(Path(tempfile.gettempdir()) / "upskill-gpu.lock")
+    descriptor = _open_lock()
     token = _held.set(True)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(POLL_SECONDS)
+        if descriptor is not None:
+            await _lock(descriptor)
         yield
     finally:
         _held.reset(token)
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _open_lock(path: Path) -> int:
-    """The file that users of this machine take turns by, whoever made it."""
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
-    with suppress(PermissionError):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
-        with suppress(PermissionError):
-            os.fchmod(descriptor, 0o644)
-        return descriptor
-    # Another user's. In a folder like /tmp the kernel refuses to create what is there; to read is enough for a lock.
-    return os.open(path, os.O_RDONLY | flags)
+async def _lock(descriptor: int) -> None:
+    """Wait for one's turn, and say for whom. Another user's process that never lets go is not waited for."""
+    started = since = time.monotonic()
+    last = None
+    say_at = started + SAY_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            await asyncio.sleep(POLL_SECONDS)
+        now = time.monotonic()
+        if now < say_at:
+            continue
+        holder = _holder(descriptor)
+        if holder != last:
+            last, since = holder, now
+        if holder.user != os.getuid() and now - since >= MAX_HELD_SECONDS:
+            logger.warning("the GPU is held by %s and never released: not waiting any longer", holder)
+            return
+        if say_at == started + SAY_SECONDS:
+            logger.warning("waiting for the GPU, which is held by %s", holder)
+        say_at = now + SAY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    process: str = ""
+    user: int | None = None  # None: of a process that cannot be seen
+
+    def __str__(self) -> str:
+        if self.user is None:
+            return "a process that cannot be seen"
+        try:
+            name = pwd.getpwuid(self.user).pw_name
+        except KeyError:
+            name = str(self.user)
+        return f"process {self.process} of {name}"
+
+
+def _holder(descriptor: int) -> _Holder:
+    """Who has locked this file, as far as the system says."""
+    inode = os.fstat(descriptor).st_ino
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+                return _Holder(fields[4], Path("/proc", fields[4]).stat().st_uid)
+    return _Holder()
+
+
+def _open_lock() -> int | None:
+    """The file that users of this machine take turns by, whoever made it; one's own where that is no such file.
+
+    Anybody may put something else there: a link, a FIFO, a file that nobody can read.
+    """
+    shared = Path(tempfile.gettempdir()) / "upskill-gpu.lock"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - never raises
+    for path in (shared, cache / "upskill-gpu.lock"):
+        # In a folder like /tmp the kernel refuses to create what is there; to read is enough for a lock.
+        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+            with suppress(OSError):
+                descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    with suppress(PermissionError):
+                        os.fchmod(descriptor, 0o644)
+                    return descriptor
+                os.close(descriptor)
+        logger.warning("%s: is not a file that can be locked, so others who use the GPU are not waited for", path)
+    return None
 
 
 SEEN_IN_A_SANDBOX = ("/usr/", "/bin/", "/lib/", "/lib64/")  # every kind shows these; anything else is mounted

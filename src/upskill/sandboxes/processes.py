@@ -27,13 +27,14 @@ from upskill.sandboxes import (
     ENVIRONMENT,
     SYSTEM_PATH,
     Capture,
+    DiskUsage,
     Limits,
     PreparedCommand,
     Setup,
     format_size,
     hold_to_limits,
 )
-from upskill.sandboxes.files import Folder, FolderSandbox, folder_size
+from upskill.sandboxes.files import Folder, FolderSandbox, folder_usage
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"start_new_session": True}
@@ -328,11 +329,9 @@ class ProcessSandbox(FolderSandbox):
                 os.close(descriptor)
 
     def _exceeded_limit(self, process: int, limits: Limits) -> str:
-        disk = self._setup.limits.disk
         self._polls += 1
-        if self._polls % 5 == 0 and folder_size(self._root) > disk:
-            return f"wrote more than {format_size(disk)} in all"
-        return exceeded_limit(process, limits, 0.0)
+        written = folder_usage(self._root, self._setup.limits) if self._polls % 5 == 0 else DiskUsage()
+        return written.exceeded(self._setup.limits) or exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
         with suppress(ProcessLookupError):

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import yaml
 
 from upskill.errors import UsageError
-from upskill.plain import bound_yaml, refused_yaml, yaml_words
+from upskill.plain import bound_yaml, refuse_depth, refused_yaml, yaml_words
 from upskill.skills.files import MANIFEST, SkillFile
 
 Level = Literal["error", "warning"]
@@ -114,7 +114,9 @@ _LINE_BREAKS_BACK = {alias: chr(real) for real, alias in _LINE_BREAKS.items()}
 
 def _compose(text: str) -> yaml.Node | None:
     try:
-        return cast("yaml.Node | None", yaml.compose(text.translate(_LINE_BREAKS), Loader=yaml.SafeLoader))
+        text = text.translate(_LINE_BREAKS)
+        refuse_depth(text)
+        return yaml.compose(text, Loader=yaml.SafeLoader)
     except RecursionError as error:
         raise refused_yaml("is nested too deeply") from error
     except ValueError as error:  # an escape that is no character

@@ -129,15 +129,17 @@ def _load_json(text: str) -> Any:
 
 def _csv_rows(text: str, *, named: bool) -> Rows | None:
     """The rows of a table with a header; None if the first line is none and the file is not `named` like a table."""
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # as old spreadsheets end lines
     above = len(text) - len(text := text.lstrip("\n"))  # empty lines
-    first = text.partition("\n")[0]
+    first = re.split("[\r\n]", text, maxsplit=1)[0]
     mark = max(",\t;", key=first.count)
     names = [name for row in csv.reader([first], delimiter=mark) for name in row]
     known = {name.strip().lower() for name in names} & {*PROMPT_FIELDS, "__expected"}
     plain = len(names) > 1 and all(re.fullmatch(r"[\w .:/-]{1,60}", name.strip()) for name in names)
     if not named and not (known and plain):
         return None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=mark, strict=True)
     rows = Rows()
     before = 0  # lines of the rows that are read
     try:
@@ -159,7 +161,10 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
                 padded = zip_longest(columns, cells[: len(columns)], fillvalue="")
                 rows.append({name: cell for name, cell in padded if name})
     except csv.Error as error:
-        raise ValueError(f"line {above + before + 1}: not valid CSV: {error}") from error
+        problem = str(error)
+        if "new-line character" in problem:
+            problem = "a carriage return is not in quotes; end lines with a line feed, and quote texts of several lines"
+        raise ValueError(f"line {above + before + 1}: not valid CSV: {problem}") from error
     return rows
 
 

@@ -32,7 +32,7 @@ _NUMBER_AT_END = re.compile(rf"(?:[(\[{{#]\s*(?:{_COUNTER})?|\s{_COUNTER}|[.?!]\
 def near_duplicates(cases: Iterable[Case]) -> list[tuple[str, str]]:
     """Pairs that ask the same on the same files: the same text, or nearly the same words and the same checks."""
     listed = list(cases)
-    word_sets = [_words(case.prompt) for case in listed]
+    word_sets = [telling_words(case.prompt) for case in listed]
     same_text: dict[object, list[int]] = defaultdict(list)
     same_checks: dict[str, list[int]] = defaultdict(list)
     for index, case in enumerate(listed):
@@ -78,7 +78,7 @@ def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[s
     return [f"{'; '.join(named)}{more} ask nearly the same and count as one in every interval; keep one of them"]
 
 
-def _words(prompt: str) -> frozenset[str]:
+def telling_words(prompt: str) -> frozenset[str]:
     """The words of a prompt, and its signs other than punctuation; of scripts without spaces, each character."""
     text = _NUMBER_AT_END.sub("", _unnumbered(prompt)).casefold().replace("_", " ")
     words = frozenset(_TOKEN.findall(text))

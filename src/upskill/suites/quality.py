@@ -191,7 +191,7 @@ WORDS = {
     "refusal": "a refusal that names the keywords passes",
     "yes": 'the answer "Yes." passes',
     "no": 'the answer "No." passes',
-    "denied": 'its own reference denied ("It is not …") passes',
+    "denied": 'a denial of its own reference ("It is not …") passes',
     "other": "the reference answer of another case passes",
     "reference": "its own reference answer fails",
     "right": "one of its right answers fails",

@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from upskill.checks import SuiteCheck, read_checks
 from upskill.checks.extract import Extract
-from upskill.checks.programs.guard import is_test, mentions_file
+from upskill.checks.programs.guard import asks_for, is_test
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, printable, short
@@ -190,9 +190,10 @@ class Case:
     def asked_for(self) -> tuple[str, ...]:
         """The files that are the student's: where its answer goes, and what the prompt or a check names to look at."""
         filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
-        looks = [_as_text(named.config) for named in self.checks if named.name not in ("command", "python")]
+        runs = ("command", "python")
+        looks = [_as_text(each.config) for each in self.checks if each.check.needs_sandbox and each.name not in runs]
         text = "\n".join([self.prompt, *looks])
-        named = [path for path in self.files if not is_test(path) and mentions_file(text, PurePosixPath(path).name)]
+        named = [path for path, content in self.files.items() if not is_test(path) and asks_for(text, path, content)]
         return tuple(path for path in dict.fromkeys([*filled, *named]) if path)
 
     @property

@@ -110,6 +110,7 @@ class Trace:
     warnings: tuple[str, ...] = ()
     turns: int = 0  # how often the model was asked, if known
     stop_details: str = ""  # why there is no answer, in the provider's words
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])  # records that nothing was taken from, by kind
 
     @property
     def answer(self) -> str:

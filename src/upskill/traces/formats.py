@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.installation import add_extra
 from upskill.plain import as_list, as_mapping
+from upskill.skills.markdown import read_fences
 from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage
 from upskill.traces.values import (
     Row,
@@ -25,6 +26,7 @@ from upskill.traces.values import (
     block_text,
     content_text,
     is_object,
+    kind_of,
     parse_arguments,
     parse_line,
     seconds_between,
@@ -42,6 +44,16 @@ ROLES: dict[str, StepKind] = {
 HINT = "`upskill trace list` shows the sessions that are here."
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
+# Programs whose files we cannot read yet, by a kind of record that only they write, or by a field of a document.
+UNREAD = {
+    **dict.fromkeys(("context.append_loop_event", "_checkpoint", "_usage", "TurnBegin"), "Kimi Code"),
+    **dict.fromkeys(("backend_tool_call", "tool_result/tool_call_id"), "Grok CLI"),
+    **dict.fromkeys(("PLANNER_RESPONSE", "USER_INPUT"), "Antigravity"),
+    **dict.fromkeys(("completion/finalText", "session_start/owner"), "Droid"),
+    **dict.fromkeys(("toolRequest", "toolResponse"), "Goose"),
+    "current_node": "ChatGPT's export",
+}
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True)
@@ -57,16 +69,24 @@ class Format:
     sessions: Callable[[Path], list[tuple[str, float]]] | None = None
     is_main: Callable[[Path], bool] | None = None
     builder: type[TraceBuilder] | None = None  # one of its own
+    noise: tuple[str, ...] = ()  # kinds of records in which nothing is said or done
 
     def read(self, path: Path) -> Trace:
+        return self.open(path).build()
+
+    def open(self, path: Path) -> TraceBuilder:
         builder = (self.builder or TraceBuilder)(path, self.name)
         self.fill(builder)
-        return builder.build()
+        return builder
+
+    def count_unknown(self, skipped: Mapping[str, int]) -> int:
+        noise = tuple(f"{kind}/" for kind in self.noise)
+        return sum(count for kind, count in skipped.items() if not f"{kind}/".startswith(noise))
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The beginning of a file. `rows` are the JSON objects among its first lines."""
+    """The beginning of a file. `rows` are the JSON objects among its first lines, if the first or most are such."""
 
     path: Path
     data: bytes = b""
@@ -89,6 +109,10 @@ class Sample:
         lines = self.text.split("\n")
         if not self.whole and len(lines) > 1:
             lines.pop()  # cut in the middle
+        lines = [line for line in lines if line.strip()]
+        objects = [line.lstrip().startswith("{") for line in lines]
+        if not any(objects[:1]) and 2 * sum(objects) < len(lines):
+            return []  # a page with examples in JSON
         rows: list[Row] = []
         for line in lines:
             rows += parse_line(line) if line.strip().startswith("{") else []
@@ -122,6 +146,27 @@ class Sample:
             some = "" if self.whole and len(self.rows) < MAX_SAMPLE_ROWS else " or more"
             return f"{len(self.rows)}{some} lines of JSON" + (f" ({named})" if named else "")
         return f"{len(self.text.splitlines())} lines of text"
+
+    @property
+    def is_text(self) -> bool:
+        return b"\0" not in self.data and self.text.lstrip()[:1] not in ("{", "[")
+
+    @property
+    def prose(self) -> str:
+        """The lines of a text that are not in a block of code."""
+        return "\n".join(line for line, kind in read_fences(self.text.splitlines()) if kind == "text")
+
+    @property
+    def foreign_note(self) -> str:
+        """That another program wrote it whose files we know but cannot read; else empty."""
+        for row in map(as_row, self.values[:MAX_SAMPLE_ROWS]):
+            inner = row.child("message", "event")
+            blocks = [block.text("type") for block in (*inner.children("content"), *row.children("content"))]
+            kind = row.text("type", "role")
+            for name in (kind, inner.text("type"), *blocks, *row, *(f"{kind}/{field}" for field in row)):
+                if name in UNREAD:
+                    return f": it looks like a file of {UNREAD[name]}, which cannot be read yet"
+        return ""
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -185,18 +230,34 @@ def load_document(path: Path) -> object:
 
 
 def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
-    """Read a trace in any known format; UsageError if the file is in none of them, or has no step in it."""
+    """Read a trace in any known format, or any text as a transcript. UsageError if the file is in none of the formats,
+    if most of it is not understood, or if it has no step in it.
+    """
     sample = Sample.open(Path(path))
-    name = format or _detect_format(sample)
+    try:
+        name = format or _detect_format(sample)
+    except UsageError:
+        transcript: Format = FORMATS.load("markdown")
+        if sample.is_text and (trace := transcript.read(sample.path)).steps:
+            return trace
+        raise
     chosen: Format = FORMATS.load(name)
-    trace = chosen.read(sample.path)
+    builder = chosen.open(sample.path)
+    trace = builder.build()
     if not trace.steps:
-        nothing = f"it consists of {sample.outline}, and tells nothing that was said or done"
+        nothing = f"it consists of {sample.outline}, and tells nothing that was said or done{sample.foreign_note}"
         why = "; ".join(dict.fromkeys(trace.warnings)) or nothing
         how = "read as" if format else "taken for"
         raise UsageError(
             f"{path}: has no step in it. It was {how} {name} ({chosen.title}): {why}",
             "`--format NAME` of `upskill trace show` reads it as another format: " + ", ".join(FORMATS.names()) + ".",
+        )
+    if not format and 2 * chosen.count_unknown(trace.skipped) > builder.records > 0:  # a text has no records
+        raise UsageError(
+            f"{path}: most of it is not understood{sample.foreign_note}. It was taken for {name} ({chosen.title}), and"
+            f" of {builder.records} records these would be lost: {describe_skipped(trace.skipped)}",
+            "Export it as messages (lines of JSON with `role` and `content`) or as text with lines such as `User:` and"
+            f" `Assistant:`. `upskill trace show --format {name}` shows the part that is understood.",
         )
     return trace
 
@@ -205,12 +266,19 @@ def detect_format(path: str | Path) -> str:
     return _detect_format(Sample.open(Path(path)))
 
 
+def describe_skipped(skipped: Mapping[str, int], most: int = 8) -> str:
+    kinds = Counter(skipped).most_common()
+    others = sum(count for _, count in kinds[most:])
+    parts = [f"{count:,} {kind}" for kind, count in kinds[:most]]
+    return ", ".join([*parts, f"{others:,} of {len(kinds) - most} other kinds"] if others else parts)
+
+
 def _detect_format(sample: Sample) -> str:
     for name in dict.fromkeys([*FORMATS.table, *FORMATS.names()]):
         known: Format = FORMATS.load(name)
         if known.detects(sample):
             return name
-    why = ""
+    why = sample.foreign_note
     if not sample.rows and sample.text.lstrip()[:1] in ("{", "["):
         try:
             load_document(sample.path)
@@ -218,12 +286,16 @@ def _detect_format(sample: Sample) -> str:
             why = error.message.removeprefix(f"{sample.path}")
     raise UsageError(
         f"{sample.path}: is not a trace in any known format{why}",
-        f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:`, `Assistant:` or `$ command`.",
+        f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:` and `Assistant:`.",
     )
 
 
 class TraceBuilder:
-    """Steps so far. A result finds its call by id anywhere in a file. Readers set `at` and `subagent` per line."""
+    """Steps so far. A result finds its call by id anywhere in a file. Readers set `at` and `subagent` per line.
+
+    `watch` counts the records from which a reader takes nothing: no step, no result, and no `usage`, `model`, `stop`
+    or `started`. A reader calls `use` for a record that only repeats what is known.
+    """
 
     def __init__(self, path: Path, agent: str) -> None:
         self.path = path
@@ -236,8 +308,26 @@ class TraceBuilder:
         self.model = self.cwd = self.session = self.stop = self.started = ""
         self.malformed = self.turns = 0
         self.warnings: list[str] = []
+        self.skipped = Counter[str]()  # records that nothing was taken from, by kind
+        self.records = self._uses = 0
         self._open: dict[str, deque[int]] = {}  # calls without a result yet
         self._last: dict[str, int] = {}  # the latest call of each id
+
+    def watch(self, records: Iterable[_Record], kind: Callable[[_Record], str] = kind_of) -> Iterator[_Record]:
+        for record in records:
+            self.records += 1
+            before = (self._uses, self.usage, self.model, self.stop, self.started)
+            yield record
+            if before == (self._uses, self.usage, self.model, self.stop, self.started):
+                self.leave_out(kind(record))
+
+    def use(self) -> None:
+        self._uses += 1
+
+    def leave_out(self, kind: str, count: int = 1) -> None:
+        if count > 0:
+            self.skipped[kind] += count
+            self.use()  # a record around it is not counted again
 
     def read_lines(self) -> Iterator[Row]:
         """The JSON objects of a file, line by line. Anything else is counted, reported and skipped."""
@@ -290,6 +380,7 @@ class TraceBuilder:
 
     def skip(self, reason: str) -> None:
         self.malformed += 1
+        self.use()
         self.warn(f"{reason}; it was skipped")
 
     def warn(self, warning: str) -> None:
@@ -318,6 +409,7 @@ class TraceBuilder:
         waiting = self._open.get(call_id)
         if not waiting:
             before = self.steps[self._last[call_id]] if call_id in self._last else None
+            self.use()
             if before is None or before.output != output:  # else it is reported twice
                 tool = tool or (before.tool if before else "")
                 self._add(call_id, "tool", tool=tool, output=output, status=status, seconds=seconds)
@@ -329,6 +421,7 @@ class TraceBuilder:
         # An earlier line may have had more of the output.
         output = call.output if len(call.output) > len(output) else output
         status = call.status if status == "unknown" else status
+        self.use()
         self.steps[number] = replace(call, output=output, status=status, seconds=seconds)
 
     def extend_call(
@@ -337,6 +430,7 @@ class TraceBuilder:
         """Add to a call what another line knows about it; the longer output wins."""
         if call_id in self._last:
             step = self.steps[self._last[call_id]]
+            self.use()
             self.steps[self._last[call_id]] = replace(
                 step,
                 output=max(step.output, output, key=len),
@@ -381,6 +475,8 @@ class TraceBuilder:
         self.ids[index:index] = other.ids
         self.usage = self.usage + other.usage
         self.malformed += other.malformed
+        self.skipped.update(other.skipped)
+        self.records += other.records
         for warning in other.warnings:
             self.warn(warning)
 
@@ -404,8 +500,10 @@ class TraceBuilder:
             malformed=self.malformed,
             warnings=tuple(self.warnings),
             turns=self.turns,
+            skipped=dict(self.skipped.most_common()),
         )
 
     def _add(self, call_id: str, kind: StepKind, **fields: Any) -> None:
+        self.use()
         self.steps.append(Step(kind, at=self.at, agent=self.subagent, **fields))
         self.ids.append(call_id)

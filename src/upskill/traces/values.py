@@ -94,6 +94,18 @@ def parse_line(line: str) -> list[Row]:
     return [] if text else rows
 
 
+def kind_of(record: object) -> str:
+    """What a record calls itself, for people: `event_msg/token_count`, `assistant/thinking`; else its first fields."""
+    row = as_row(record)
+    kind = row.text("type", "kind", "role", "action", "observation", "record_type")
+    inner = row.child("payload", "message", "attachment", "event", "item", "part", "msg", "data")
+    blocks = [as_row(block).text("type") for block in inner.array("content")]
+    detail = "+".join(dict.fromkeys(filter(None, blocks))) or inner.text("type", "role") or row.text("subtype")
+    name = f"{kind}/{detail}" if detail not in ("", kind) else kind
+    name = name or (f"object with {', '.join(list(row)[:3])}" if row else type(record).__name__)
+    return re.sub(r"[^\w.$,+/ -]", "?", name)[:60]
+
+
 def content_text(value: object) -> str:
     """What a tool returned, as text: plain, a list of blocks, or any other JSON."""
     if isinstance(value, str):

@@ -12,20 +12,26 @@ from upskill.verdicts.arms import ArmOutcomes
 from upskill.verdicts.verdict import ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Decision, Verdict
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
+UNREACHABLE = 100_000  # cases: nobody writes so many
 LOW_ACTIVATION = 0.5  # activated less often, a skill without effect may only need a better description
 NOT_ISOLATED = "The arms were not isolated, so no number of this run means anything."
 INVALID = f"INVALID: the{NOT_ISOLATED.removeprefix('The')}"
 
 
 def signed_points(share: float) -> str:
-    """A share as signed percentage points: +55."""
-    points = round(100 * share)
-    return f"{points:+d}" if points else "0"
+    """A share as signed percentage points: +55. What is not zero does not read as zero: +0.3."""
+    written = (f"{100 * share:+.{digits}f}" for digits in range(3))
+    return next((text for text in written if float(text)), "0")
 
 
-def decision_in_words(decision: str, reason: str) -> str:
-    """For tables and pictures, which say so where errors prevent a decision."""
-    return f"{decision} (errors)" if decision == "undecided" and "error" in reason else decision
+def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
+    """For tables and pictures: with what prevents a decision, what is decided about these cases alone, and a replay."""
+    if reason == UNFINISHED:
+        return UNFINISHED
+    more = " (errors)" if decision == "undecided" and "error" in reason else ""
+    if decision == "undecided" and on_these not in ("", decision):
+        more = f"; {on_these} on these cases"
+    return f"{decision}{more}{' (replayed)' if replayed else ''}"
 
 
 def lift_in_words(verdict: Verdict) -> str:
@@ -52,7 +58,9 @@ _CLAIMS: dict[Decision, tuple[str, str]] = {
 def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, has_reference: bool = False) -> str:
     """`has_reference`: the skill is compared with a reference skill."""
     claim = _CLAIMS[verdict.decision][has_reference].format(skill=skill, model=model)
-    if verdict.decision == "undecided":
+    if verdict.differs_on_these_cases:
+        sentence = _conclude_on_these_cases(verdict, skill, model, has_reference=has_reference)
+    elif verdict.decision == "undecided":
         sentence = _conclude_undecided(verdict, skill, model, claim)
     elif verdict.decision == "no effect":
         sentence = f"{claim}: it changes nothing by more than {100 * verdict.margin:g} points."
@@ -62,15 +70,43 @@ def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, 
         sentence = f"{skill} saves tokens: {claim}, with {verdict.token_savings:.0%} fewer tokens."
     else:
         sentence = f"{skill} saves money: {claim}, and a passed task costs less."
+    if verdict.replayed:
+        return f"Replayed: {sentence}"
     return sentence[0].upper() + sentence[1:] if skill == "it" else sentence
+
+
+def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_reference: bool) -> str:
+    """Both answers where they differ: on exactly these cases, and on tasks like these."""
+    these = verdict.these_cases
+    assert these is not None
+    low, high = map(signed_points, these.lift.interval)
+    claim = _CLAIMS[these.decision][has_reference].format(skill=skill, model=model)
+    cases = "this case" if verdict.cases == 1 else f"these {verdict.cases} cases"
+    on_these = f"{claim} on {cases} ({signed_points(these.lift.value)}, {low} to {high})"
+    if verdict.alone:
+        return f"{on_these}; on tasks like these it {verdict.reason}."
+    if verdict.decision != "undecided":
+        return f"{on_these}; on tasks like these: {verdict.decision}."
+    if verdict.cases == 1:
+        return f"{on_these}; one case says nothing about others."
+    needed = verdict.evidence_needed
+    enough = f": about {verdict.cases + needed.cases:,} would do" if needed and needed.cases < UNREACHABLE else ""
+    return f"{on_these}; too few cases to say more{enough}."
 
 
 def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) -> str:
     lift = lift_in_words(verdict)
     if verdict.is_invalid:
         return INVALID
+    if verdict.progress:
+        done, trials = verdict.progress
+        when = "after each whole round" if verdict.anytime else "once all have run"
+        return f"Unfinished: {done:,} of {counted(trials, 'trial')}. What {skill} does for {model} shows {when}."
     if verdict.reason == LOOK_UP:
         return f"Look-up of its own facts: {lift}."
+    if verdict.alone:
+        alone = _CLAIMS[verdict.alone][False].format(skill=skill, model=model)
+        return f"{alone} taken alone, but not among {verdict.models} models: {lift}."
     if verdict.reason == PART:
         return f"A part of the suite decides nothing about {skill} with {model}: {lift}."
     if verdict.reason == "no baseline":
@@ -134,7 +170,7 @@ def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
         else "a part that somebody chose says nothing about the rest"
     )
     advice = f"{cases} of {part.of} cases, chosen with {part.chosen}: {why}. Run them all for a verdict."
-    withheld = replace(verdict, decision="undecided", reason=PART, evidence_needed=None, advice=advice)
+    withheld = replace(verdict.withhold(PART), evidence_needed=None, advice=advice)
     return replace(withheld, recommendation=f"{conclude(withheld)} {advice}")
 
 
@@ -157,12 +193,14 @@ def _advise_evidence(verdict: Verdict) -> str:
     if verdict.reason == ERRORS:
         return "Repair the errors and run again."
     if verdict.reason == UNFINISHED:
-        return "Finish the run first."
+        return "The same command continues with it." if verdict.progress else "Finish the run first."
     if verdict.missing is not None and verdict.missing.changes_decision:
         low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)
+        # A trial that was drawn again stays so, however often the same command is run.
+        again = "and run again with --fresh" if verdict.redrawn else "and run again"
         return (
-            "Repair the errors and run again: they could explain it. Had every errored trial gone against the skill or"
-            f" every one for it, the lift could be anything from {low} to {high} points."
+            f"Repair the errors {again}: they could explain it. Had every {verdict.unsure} trial gone against the skill"
+            f" or every one for it, the lift could be anything from {low} to {high} points."
         )
     if verdict.reason == "no baseline":
         return "Run the baseline too." if verdict.skill.scored else "Go on with the run."

@@ -22,6 +22,8 @@ Key = tuple[str, int]  # case, seed
 SNAPSHOTS_BY_CHANCE = 0.01  # a p-value; at most this is not chance
 MAX_ERROR_RATE = 0.10  # share of an arm's trials that may error before nothing can be decided
 SUSPICIOUS = 0.05  # the p-value from which on error rates differ beyond chance
+# The level at which a decision still has to hold when the redrawn trials of both arms count against it.
+LEVEL_OF_BOTH_ARMS = 0.93
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,15 @@ class ArmOutcomes:
 
 @dataclass(frozen=True, slots=True)
 class ArmSummary:
-    """Totals of one arm. All but `errored` and `bugs` are over scored trials; cost is None where a price is missing."""
+    """Totals of one arm. All but `errored`, `bugs` and `redrawn` are over scored trials; cost is None where a price is
+    missing."""
 
     arm: str
     passed: int
     failed: int
     errored: int
     bugs: int  # of the errored trials, those that a bug in upskill ended
+    redrawn: int  # trials with a failed draw
     pass_rate: float | None
     interval: Interval  # Wilson's, on the effective number of trials
     input_tokens: int
@@ -73,6 +77,7 @@ class ArmSummary:
             "passed": self.passed,
             "failed": self.failed,
             "errored": self.errored,
+            "redrawn": self.redrawn,
             "causes": {cause: self.causes[cause] for cause in CAUSES if cause in self.causes},
             "pass_rate": rounded(self.pass_rate),
             "input_tokens": self.input_tokens,
@@ -100,6 +105,42 @@ class Pairs:
     @property
     def differences(self) -> statistics.Floats:
         return self.column(passed, after=True) - self.column(passed, after=False)
+
+    def same_answers(self, *, after: bool) -> list[int]:
+        """For each trial of an arm, the runs of its unit that are one draw with it: they got one and the same answer.
+
+        A cache or a greedy student repeats itself. An answer that the other arm or another unit gives as well is one
+        that many draws may share ("yes"), so its repeats are no copies unless most cases got one answer in every run.
+        """
+        places: dict[int, set[tuple[str, bool]]] = {}
+        for arm, trials in ((False, self.before), (True, self.after)):
+            for unit, trial in zip(self.units, trials, strict=True):
+                places.setdefault(trial.answer, set()).add((unit, arm))
+        trials = self.after if after else self.before
+        by_case: dict[str, list[int]] = {}
+        for case, trial in zip(self.cases, trials, strict=True):
+            by_case.setdefault(case, []).append(trial.answer)
+        alike = {case for case, answers in by_case.items() if len(answers) > 1 and len({*answers} - {0}) == 1}
+        if 2 * len(alike) < len(by_case):
+            alike = set[str]()
+        keys = [(unit, trial.answer) for unit, trial in zip(self.units, trials, strict=True)]
+        counts = Counter(keys)
+        return [
+            counts[key] if key[1] and (case in alike or len(places[key[1]]) == 1) else 1
+            for case, key in zip(self.cases, keys, strict=True)
+        ]
+
+    @property
+    def copies(self) -> set[str]:
+        """Cases in which an arm repeats an answer."""
+        arms = zip(self.cases, self.same_answers(after=False), self.same_answers(after=True), strict=True)
+        return {case for case, before, after in arms if max(before, after) > 1}
+
+    def draws(self, *, after: bool) -> statistics.Floats:
+        """How much of an independent draw each trial is: a unit has n²/∑m² where answers are repeated m times."""
+        groups = statistics.CaseGroups.of(self.units)
+        same = np.array(self.same_answers(after=after), dtype=np.float64)
+        return 1.0 / groups.means(same)[groups.codes] if len(self) else same
 
     @property
     def answered_by_different_models(self) -> bool:
@@ -131,8 +172,10 @@ def by_arm(outcomes: Iterable[Outcome]) -> dict[str, ArmOutcomes]:
         trials = arms.setdefault(outcome.arm, ArmOutcomes(outcome.arm, {})).trials
         key = (outcome.case, outcome.seed)
         # A retried trial has two rows; the scored one counts.
-        if outcome.passed is not None or key not in trials:
-            trials[key] = outcome
+        if (other := trials.get(key)) is not None:
+            first, last = (other, outcome) if outcome.passed is not None else (outcome, other)
+            outcome = replace(last, redraws=max(first.redraws, last.redraws))  # noqa: PLW2901
+        trials[key] = outcome
     return arms
 
 
@@ -166,6 +209,7 @@ def summarize_arm(arm: ArmOutcomes, level: float, twins: Mapping[str, str] | Non
         failed=len(scored) - passes,
         errored=len(arm.trials) - len(scored),
         bugs=sum(trial.bug for trial in arm.trials.values()),
+        redrawn=sum(trial.redraws > 0 for trial in arm.trials.values()),
         pass_rate=passes / len(scored) if scored else None,
         interval=share_interval([bool(trial.passed) for trial in scored], scored, level, twins),
         input_tokens=sum(trial.input_tokens for trial in scored),
@@ -192,16 +236,18 @@ def share_interval(
 
 
 # Missing trials errored, or were run in the other arm alone. They may not be missing at random: a skill that turns
-# failures into errors would look better than it is. So a decision has to hold whatever they would have shown.
+# failures into errors would look better than it is. So a decision has to hold whatever they would have shown. The same
+# goes for a redrawn trial: what it showed is not what it was asked for first.
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The lift at both extremes of what the errored trials might have shown."""
+    """The lift at both extremes of what errored and redrawn trials might have shown."""
 
     worst: Estimate  # each missing trial with the skill failed, each missing one of the baseline passed
     best: Estimate  # the reverse
     p_value: float  # of "both arms error alike", flipping whole cases
+    redraw_p_value: float  # of "both arms need as many further draws"
     changes_decision: bool  # at one of the extremes the decision would not hold
 
     @property
@@ -213,43 +259,64 @@ class Missing:
             "worst": self.worst.to_dict(),
             "best": self.best.to_dict(),
             "p_value": rounded(self.p_value),
+            "redraw_p_value": rounded(self.redraw_p_value),
             "changes_decision": self.changes_decision,
         }
 
 
 def fill_in(
-    before: ArmOutcomes, after: ArmOutcomes, twins: Mapping[str, str] | None = None, *, against_skill: bool
+    before: ArmOutcomes,
+    after: ArmOutcomes,
+    twins: Mapping[str, str] | None = None,
+    *,
+    against_skill: bool,
+    both_arms: bool = True,
 ) -> Pairs:
-    """All pairs of which either trial was run, with an extreme result in place of every missing one.
+    """All pairs of which either trial was run, with an extreme result in place of every missing or redrawn one.
 
     Against the skill, a missing trial with it failed with the most tokens; one of the baseline passed with the fewest.
+    Unless `both_arms`, redrawn trials are as they were in the arm that speaks against the decision: the baseline where
+    the skill may have been helped.
     """
     scored = [*before.scored, *after.scored]
     longest = max(scored, key=total_tokens, default=None)
     shortest = min(scored, key=total_tokens, default=None)
     stand_ins = (shortest, longest) if against_skill else (longest, shortest)
     return pair_arms(
-        _filled(before, after, stand_ins[0], passed=against_skill),
-        _filled(after, before, stand_ins[1], passed=not against_skill),
+        _filled(before, after, stand_ins[0], passed=against_skill, redrawn=both_arms or not against_skill),
+        _filled(after, before, stand_ins[1], passed=not against_skill, redrawn=both_arms or against_skill),
         twins,
     )
 
 
-def error_p_value(before: ArmOutcomes, after: ArmOutcomes) -> float:
-    """The exact two-sided p-value of "both arms error alike", flipping the sign of whole cases."""
+def p_value_of_difference(before: ArmOutcomes, after: ArmOutcomes, counts: Callable[[Outcome], bool]) -> float:
+    """The exact two-sided p-value of "as many trials of both arms do this", flipping the sign of whole cases."""
     keys = sorted(before.trials.keys() & after.trials.keys())
-    more = [(after.trials[key].passed is None) - (before.trials[key].passed is None) for key in keys]
+    more = [int(counts(after.trials[key])) - int(counts(before.trials[key])) for key in keys]
     return statistics.sign_flip_p_value(more, [case for case, _ in keys]) if keys else 1.0
 
 
-def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passed: bool) -> ArmOutcomes:
+def bounds_of_share(arm: ArmOutcomes, other: ArmOutcomes, level: float, twins: Mapping[str, str]) -> Interval:
+    """The interval of the pass rate, whatever missing and redrawn trials would have shown."""
+    ends: list[Interval] = []
+    for passes in (False, True):
+        filled = _filled(arm, other, next(iter(arm.trials.values()), None), passed=passes, redrawn=True)
+        trials = sorted(filled.trials.values(), key=attrgetter("case", "seed"))
+        ends.append(share_interval([bool(trial.passed) for trial in trials], trials, level, twins))
+    return ends[0][0], ends[1][1]
+
+
+def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passed: bool, redrawn: bool) -> ArmOutcomes:
     def stand_in(trial: Outcome) -> Outcome:
         if like is None:
             return trial
         tokens = {"input_tokens": like.input_tokens, "output_tokens": like.output_tokens}
-        return replace(trial, arm=arm.name, passed=passed, cost_usd=like.cost_usd, **tokens)
+        return replace(trial, arm=arm.name, passed=passed, cost_usd=like.cost_usd, answer=0, **tokens)
 
-    known = {key: trial if trial.passed is not None else stand_in(trial) for key, trial in arm.trials.items()}
+    def is_missing(trial: Outcome) -> bool:
+        return trial.passed is None or (redrawn and trial.redraws > 0)
+
+    known = {key: stand_in(trial) if is_missing(trial) else trial for key, trial in arm.trials.items()}
     never_run = {key: stand_in(trial) for key, trial in other.trials.items() if key not in known}
     return ArmOutcomes(arm.name, known | never_run)
 

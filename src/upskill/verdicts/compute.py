@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from upskill.verdicts import arms, statistics
 from upskill.verdicts.advice import failing_tags, with_advice
 from upskill.verdicts.arms import (
+    LEVEL_OF_BOTH_ARMS,
     MAX_ERROR_RATE,
     ArmOutcomes,
-    ArmSummary,
     Interval,
     Missing,
     Pairs,
+    bounds_of_share,
     by_arm,
-    error_p_value,
     fill_in,
+    p_value_of_difference,
     pair_arms,
     share_interval,
     summarize_arm,
@@ -31,6 +32,7 @@ from upskill.verdicts.arms import (
 from upskill.verdicts.outcome import Outcome, Scope
 from upskill.verdicts.planning import evidence_needed
 from upskill.verdicts.statistics import Estimate, Sequential
+from upskill.verdicts.these_cases import lift_on_these_cases
 from upskill.verdicts.verdict import (
     ERRORS,
     ERRORS_COULD_EXPLAIN,
@@ -42,6 +44,7 @@ from upskill.verdicts.verdict import (
     Change,
     Controls,
     Decision,
+    OnTheseCases,
     SubsetLift,
     Verdict,
     VerdictOptions,
@@ -60,25 +63,42 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     baseline, skill = (by_name.get(name, ArmOutcomes(name, {})) for name in ("baseline", "skill"))
     pairs = pair_arms(baseline, skill, options.twins)
     baseline_summary, skill_summary = (summarize_arm(arm, options.level, options.twins) for arm in (baseline, skill))
-    level = level_of_look(options.level, 1 + options.earlier_looks)
+    level = level_of(options)
     lift, p_value = _weigh_lift(pairs, options, level) if pairs else (None, None)
     tokens = _change(pairs, arms.total_tokens, level)
-    missing = None
-    if options.isolation_broken or any(row.leaked for row in rows):
-        decision, reason = "undecided", ISOLATION
-    elif pairs.answered_by_different_models:
-        decision, reason = "undecided", SNAPSHOTS
-    else:
-        findings = _Findings(lift, _proven_saving(pairs, options, level), options.margin)
-        decision, reason = _decide(baseline_summary, skill_summary, len(set(pairs.units)), findings)
+    saving = _proven_saving(pairs, options, level)
     unpaired = len(baseline.trials.keys() ^ skill.trials.keys())  # pairs with a trial that was never run
     is_unfinished = unpaired > MAX_ERROR_RATE * len(baseline.trials.keys() | skill.trials.keys())
-    if pairs and reason not in (ERRORS, ISOLATION, SNAPSHOTS) and is_unfinished:
-        decision, reason = "undecided", UNFINISHED
-    if pairs and unpaired + baseline_summary.errored + skill_summary.errored:
-        missing = _weigh_missing(baseline, skill, decision, options, level)
-        if missing.changes_decision:
-            decision, reason = "undecided", ERRORS_COULD_EXPLAIN
+    obstacle = ""
+    if options.isolation_broken or any(row.leaked for row in rows):
+        obstacle = ISOLATION
+    elif pairs.answered_by_different_models:
+        obstacle = SNAPSHOTS
+    elif any(arm.errored > MAX_ERROR_RATE * (arm.scored + arm.errored) for arm in (baseline_summary, skill_summary)):
+        obstacle = ERRORS
+    elif pairs and is_unfinished:
+        obstacle = UNFINISHED
+    elif not pairs:
+        obstacle = "no pairs" if baseline.trials else "no baseline"
+
+    is_incomplete = bool(unpaired + sum(arm.errored + arm.redrawn for arm in (baseline_summary, skill_summary)))
+
+    def decide(weigh: _Weigh, lift: Estimate | None) -> tuple[Decision, str, Missing | None]:
+        findings, missing = _Findings(lift, saving, options.margin), None
+        decision, reason = ("undecided", obstacle) if obstacle else _decide(findings)
+        if pairs and is_incomplete:
+            missing = _weigh_missing(baseline, skill, decision, options, level, weigh)
+            if missing.changes_decision:
+                decision, reason = "undecided", ERRORS_COULD_EXPLAIN
+        return decision, reason, missing
+
+    decision, reason, missing = decide(_weigh_lift, lift)
+    if decision == "undecided" and not obstacle and len(set(pairs.units)) == 1:
+        reason = "one case"
+    these_cases = None
+    if pairs and options.both_scopes:
+        on_these, _ = _weigh_these_cases(pairs, options, level)
+        these_cases = OnTheseCases(on_these, *decide(_weigh_these_cases, on_these), len(pairs.copies))
     needed = None
     if decision == "undecided" and pairs and reason not in NO_EVIDENCE_NEEDED:
         needed = evidence_needed(
@@ -112,9 +132,17 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         anytime=options.anytime,
         activation=_activation(skill, pairs, level, options.twins),
         missing=missing,
+        limits=_limits(baseline, skill, missing, options, level) if is_incomplete else {},
         look=1 + options.earlier_looks,
+        replayed=options.replayed,
+        these_cases=these_cases,
     )
     return with_advice(verdict, failing_tags(skill, options.tags), has_reference=options.has_reference)
+
+
+def level_of(options: VerdictOptions) -> float:
+    """The level of the interval: the one asked for, at this look, shared by all models that are decided about."""
+    return 1.0 - (1.0 - level_of_look(options.level, 1 + options.earlier_looks)) / options.models
 
 
 def level_of_look(level: float, look: int) -> float:
@@ -146,16 +174,66 @@ class _Findings:
         }[decision]
 
 
+_Weigh = Callable[[Pairs, VerdictOptions, float], tuple[Estimate, float | None]]  # the lift, and its p-value
+
+
 def _weigh_missing(
-    baseline: ArmOutcomes, skill: ArmOutcomes, decision: Decision, options: VerdictOptions, level: float
+    baseline: ArmOutcomes, skill: ArmOutcomes, decision: Decision, options: VerdictOptions, level: float, weigh: _Weigh
 ) -> Missing:
-    extremes = [fill_in(baseline, skill, options.twins, against_skill=against) for against in (True, False)]
-    worst, best = (_weigh_lift(pairs, options, level)[0] for pairs in extremes)
-    holds = all(
-        _Findings(lift, _proven_saving(pairs, options, level), options.margin).support(decision)
-        for lift, pairs in zip((worst, best), extremes, strict=True)
+    """What missing and redrawn trials may hide.
+
+    Redrawn trials of the arm that a decision favors count against it at the level of the verdict. Those of both arms
+    at once, which only a server that fails the arms in opposite ways would call for, count at a lower level where the
+    interval is wider than it claims, as that over cases is.
+    """
+    lower = level_of(replace(options, level=LEVEL_OF_BOTH_ARMS))
+    both_level = min(level, lower) if weigh is _weigh_lift else level
+    lifts: list[Estimate] = []
+    holds = True
+    for against_skill in (True, False):
+        one, both = (
+            fill_in(baseline, skill, options.twins, against_skill=against_skill, both_arms=both_arms)
+            for both_arms in (False, True)
+        )
+        first, second = weigh(one, options, level)[0], weigh(both, options, both_level)[0]
+        for lift, pairs, at in ((first, one, level), (second, both, both_level)):
+            holds = holds and _Findings(lift, _proven_saving(pairs, options, at), options.margin).support(decision)
+        lifts.append(Estimate(second.value, min(first.low, second.low), max(first.high, second.high), level))
+    worst, best = lifts
+    errors = p_value_of_difference(baseline, skill, lambda trial: trial.passed is None)
+    redraws = p_value_of_difference(baseline, skill, lambda trial: trial.redraws > 0)
+    return Missing(worst, best, errors, redraws, changes_decision=not holds)
+
+
+def _limits(
+    baseline: ArmOutcomes, skill: ArmOutcomes, missing: Missing | None, options: VerdictOptions, level: float
+) -> dict[str, Interval]:
+    """The interval of each quantity that can be required, whatever missing and redrawn trials would have shown."""
+    limits = {"pass_rate": bounds_of_share(skill, baseline, options.level, options.twins)}
+    if missing is None:
+        return limits
+    worst, best = (
+        _ratio_intervals(fill_in(baseline, skill, options.twins, against_skill=against), level)
+        for against in (True, False)
     )
-    return Missing(worst, best, error_p_value(baseline, skill), changes_decision=not holds)
+    ratios = {
+        name: (min(worst[name][0], best[name][0]), max(worst[name][1], best[name][1]))
+        for name in worst.keys() & best.keys()
+    }
+    return limits | ratios | {"lift": (missing.worst.low, missing.best.high)}
+
+
+def _ratio_intervals(pairs: Pairs, level: float) -> dict[str, Interval]:
+    """Of what can be required as a multiple of the baseline."""
+    columns = (arms.total_tokens, arms.input_tokens, arms.output_tokens, arms.cost)
+    changes = zip(("tokens", "input_tokens", "output_tokens", "cost"), columns, strict=True)
+    intervals = {
+        name: (1.0 + change.relative_interval[0], 1.0 + change.relative_interval[1])
+        for name, read in changes
+        if (change := _change(pairs, read, level)) and change.relative_interval
+    }
+    ratio = _cost_per_pass_ratio(pairs, level)
+    return intervals | ({"cost_per_pass": ratio.interval} if ratio else {})
 
 
 def _weigh_lift(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Estimate, float]:
@@ -164,6 +242,16 @@ def _weigh_lift(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Es
         return lift, statistics.sign_flip_p_value(pairs.differences, pairs.units)
     (low, high), p_value = _sequential_bounds(pairs, pairs.differences, options.anytime, options, level)
     return Estimate(lift.value, low, high, level), p_value
+
+
+def _weigh_these_cases(pairs: Pairs, options: VerdictOptions, level: float) -> tuple[Estimate, None]:
+    draws = pairs.draws(after=False), pairs.draws(after=True)
+    results = pairs.column(arms.passed, after=False), pairs.column(arms.passed, after=True)
+    if options.anytime is None:
+        return lift_on_these_cases(*results, draws, pairs.units, level=level), None
+    value = float(np.mean(statistics.CaseGroups.of(pairs.units).means(pairs.differences)))
+    low, high = _replay_rounds(pairs, pairs.differences, "suite").interval(level)
+    return Estimate(value, min(low, value), max(high, value), level), None
 
 
 def _sequential_bounds(
@@ -184,9 +272,15 @@ def _sequential_bounds(
 
 
 def _replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
+    """Over the suite, a case in which an arm repeats an answer has one pair."""
     running = Sequential(scope)
     by_round: dict[int, dict[str, list[float]]] = {}
-    for unit, number, value in zip(pairs.units, pairs.rounds, values.tolist(), strict=True):
+    copies = pairs.copies if scope == "suite" else ()
+    seen: set[str] = set()
+    for case, unit, number, value in zip(pairs.cases, pairs.units, pairs.rounds, values.tolist(), strict=True):
+        if case in copies and case in seen:
+            continue
+        seen.add(case)
         by_round.setdefault(number, {}).setdefault(unit, []).append(value)
     for number in sorted(by_round):
         running.update(by_round[number])
@@ -269,13 +363,7 @@ def _proven_saving(pairs: Pairs, options: VerdictOptions, level: float) -> str:
     return "cost per pass" if ratio is not None and ratio.high < 1 and len(set(pairs.units)) >= 6 else ""
 
 
-def _decide(baseline: ArmSummary, skill: ArmSummary, cases: int, findings: _Findings) -> tuple[Decision, str]:
-    if any(arm.errored > MAX_ERROR_RATE * (arm.scored + arm.errored) for arm in (baseline, skill)):
-        return "undecided", ERRORS
-    if not baseline.scored + baseline.errored:
-        return "undecided", "no baseline"
-    if findings.lift is None:
-        return "undecided", "no pairs"
+def _decide(findings: _Findings) -> tuple[Decision, str]:
     if findings.support("helps"):
         return "helps", "the interval of the lift is above 0"
     if findings.support("hurts"):
@@ -284,6 +372,4 @@ def _decide(baseline: ArmSummary, skill: ArmSummary, cases: int, findings: _Find
         return "saves", f"not worse by more than the margin, and {findings.saving} lower beyond doubt"
     if findings.support("no effect"):
         return "no effect", "the interval of the lift is within the margin"
-    if cases == 1:
-        return "undecided", "one case"
     return "undecided", "the interval of the lift holds both 0 and more than the margin"

@@ -25,7 +25,7 @@ _WORDS: dict[CaseProblem, tuple[str, str]] = {
     "never passes": ("never passes, {with_or_without}", "never pass, {with_or_without}"),
     "baseline passes": ("passes every time {without}", "pass every time {without}"),
     "hurt": ("passes less often with the skill{than_without}", "pass less often with the skill{than_without}"),
-    "flaky": ("passes now and then in the same arm", "pass now and then in the same arm"),
+    "flaky": ("passes in some runs of an arm and fails in others", "pass in some runs of an arm and fail in others"),
     "unscored": ("was never scored in both arms", "were never scored in both arms"),
 }
 _ADVICE: dict[CaseProblem, str] = {
@@ -33,7 +33,7 @@ _ADVICE: dict[CaseProblem, str] = {
     "never passes": "See whether the checks can be met at all, or whether the skill lacks what is asked for.",
     "baseline passes": "Such a case can only show harm.",
     "hurt": "Read both answers: the skill may mislead here.",
-    "flaky": "Tighten the task or run it more often.",
+    "flaky": "Tighten the task, or run it up to about five times; beyond that only more cases help.",
     "unscored": "Repair what errors.",
 }
 _ARMS = {

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 # What a student did instead of giving an answer that can pass: the trial has failed. Only an answer that is verbose has
-# passed all the same. Reports count these by arm.
-Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "verbose"]
-Scope = Literal["cases", "suite"]  # what a test that may be looked at is about
+# passed all the same, and one that the judge did not grade has errored. Reports count these by arm.
+Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "verbose", "judge"]
+Scope = Literal["cases", "suite"]  # what a claim is about: tasks like these cases, or exactly these
 CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "verbose")
 
 
@@ -34,5 +34,7 @@ class Outcome:
     tool_errors: int = 0
     leaked: bool = False  # the trial saw a skill that was kept from it
     bug: bool = False  # it errored because of a bug in upskill
-    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`
+    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`, `judge`
     snapshot: str = ""  # the name that the provider answered under
+    answer: int = 0  # a hash of all that the student did; 0: not known
+    redraws: int = 0  # failed draws: an answer that may have been on its way was asked for again

@@ -11,7 +11,7 @@ from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.verdicts.arms import Interval
-from upskill.verdicts.verdict import SNAPSHOTS, Decision, Verdict
+from upskill.verdicts.verdict import ERRORS, SNAPSHOTS, Decision, OnTheseCases, Verdict
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -24,12 +24,17 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 _QUANTITIES = ("lift", "pass_rate", "tokens", "input_tokens", "output_tokens", "cost", "cost_per_pass")
 _SHARES = ("lift", "pass_rate")  # the others are multiples of the baseline
 _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "undecided")
-_HINT = 'Write for example "lift>=0.1", "decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
+_ON_THESE_CASES = ("lift", "decision")  # what can be required of exactly these cases
+_HINT = 'Write for example "lift>=0.1", "decision=helps", "these:decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval."""
+    """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval, whatever
+    missing and redrawn trials would have shown.
+
+    It is about tasks like these cases; with `these`, about exactly these.
+    """
 
     text: str
     quantity: str  # a quantity, or "decision"
@@ -37,6 +42,7 @@ class Requirement:
     value: float
     decision: Decision | None = None
     point: bool = False
+    these: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +53,18 @@ class Ruling:
 
 
 def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
-    """Read `lift>=0.1`, `decision=helps`, `tokens<=1.2x`, `point:lift>=10%`. Ratios are of skill over baseline.
+    """Read `lift>=0.1`, `these:decision=helps`, `tokens<=1.2x`, `point:lift>=10%`. Ratios are of skill over baseline.
 
     With `shares`, these are the only quantities that can be required.
     """
     hint = f'Write for example "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
-    match = re.fullmatch(r"\s*(point:)?\s*([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
+    match = re.fullmatch(r"\s*((?:(?:these|point):\s*)*)([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
     if not match:
         raise UsageError(f"{text!r} is not a requirement", hint)
-    point, quantity, comparison, target = bool(match[1]), match[2], match[3].replace("==", "="), match[4]
+    point, these = (f"{prefix}:" in match[1] for prefix in ("point", "these"))
+    quantity, comparison, target = match[2], match[3].replace("==", "="), match[4]
+    if these and (shares or quantity not in _ON_THESE_CASES):
+        raise UsageError(f"{text!r}: only the lift and the decision can be required of exactly these cases", hint)
     if quantity == "decision" and not shares:
         plain = re.sub(r"[\s_-]", "", target)
         decision: Decision | None = next((name for name in _DECISIONS if name.replace(" ", "") == plain), None)
@@ -63,16 +72,15 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
             raise UsageError(f"{text!r}: no decision is called {target!r}", did_you_mean(target, _DECISIONS))
         if comparison not in ("=", "!="):
             raise UsageError(f"{text!r}: a decision is compared with = or !=", _HINT)
-        return Requirement(text, quantity, comparison, math.nan, decision, point)
+        return Requirement(text, quantity, comparison, math.nan, decision, point, these)
     known = tuple(shares) or (*_QUANTITIES, "decision")
     if quantity not in known:
         raise UsageError(f"{text!r}: nothing to require is called {quantity!r}", did_you_mean(quantity, known))
     if comparison in ("=", "!="):
         raise UsageError(f"{text!r}: a measured number is compared with >=, <=, > or <", hint)
     is_ratio = quantity not in (*_SHARES, *shares)
-    return Requirement(
-        text, quantity, comparison, _number(text, quantity, target, hint, is_ratio=is_ratio), None, point
-    )
+    value = _number(text, quantity, target, hint, is_ratio=is_ratio)
+    return Requirement(text, quantity, comparison, value, None, point, these)
 
 
 def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool) -> float:
@@ -94,9 +102,17 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
     if verdict.reason == SNAPSHOTS:
         return Ruling(requirement, False, "different snapshots of the model answered the arms")
     compare = _COMPARE[requirement.comparison]
+    these = verdict.these_cases if requirement.these else None
+    if requirement.these and these is None:
+        return Ruling(requirement, False, f"the {requirement.quantity} on these cases was not measured")
     if requirement.decision is not None:
-        held = compare(verdict.decision, requirement.decision)
-        return Ruling(requirement, held, f"the decision is {verdict.decision}")
+        decision = these.decision if these else verdict.decision
+        where = " on these cases" if these else ""
+        return Ruling(requirement, compare(decision, requirement.decision), f"the decision{where} is {decision}")
+    if verdict.reason == ERRORS:
+        return Ruling(requirement, False, "more than 10 % of the trials of an arm errored")
+    if these:
+        return check_number(requirement, (these.lift.value, _with_missing(these)))
     unit = "" if requirement.quantity in _SHARES else "x"
     return check_number(requirement, _measured(requirement.quantity, verdict), unit)
 
@@ -114,15 +130,29 @@ def check_number(requirement: Requirement, measured: tuple[float, Interval] | No
     return Ruling(requirement, compare(bound, requirement.value), reason)
 
 
+def _with_missing(these: OnTheseCases) -> Interval:
+    """The interval, wide enough for whatever the errored trials would have shown."""
+    lifts = [these.lift, *((these.missing.worst, these.missing.best) if these.missing else ())]
+    return min(lift.low for lift in lifts), max(lift.high for lift in lifts)
+
+
 def _measured(quantity: str, verdict: Verdict) -> tuple[float, Interval] | None:
     """Tokens and cost are multiples of the baseline."""
+    estimate, interval = _estimated(quantity, verdict)
+    if estimate is None or interval is None:
+        return None
+    # Where some trials are missing, a ratio that could not be computed without them is not known either.
+    return estimate, verdict.limits.get(quantity, (-math.inf, math.inf)) if verdict.limits else interval
+
+
+def _estimated(quantity: str, verdict: Verdict) -> tuple[float | None, Interval | None]:
     if quantity == "lift":
-        return None if verdict.lift is None or verdict.interval is None else (verdict.lift, verdict.interval)
+        return verdict.lift, verdict.interval
     if quantity == "pass_rate":
-        return None if verdict.skill.pass_rate is None else (verdict.skill.pass_rate, verdict.skill.interval)
+        return verdict.skill.pass_rate, verdict.skill.interval
     if quantity == "cost_per_pass":
         ratio = verdict.cost_per_pass_ratio
-        return None if ratio is None else (ratio.value, ratio.interval)
+        return (None, None) if ratio is None else (ratio.value, ratio.interval)
     change = {
         "tokens": verdict.total_tokens,
         "input_tokens": verdict.input_tokens,
@@ -130,6 +160,6 @@ def _measured(quantity: str, verdict: Verdict) -> tuple[float, Interval] | None:
         "cost": verdict.cost,
     }[quantity]
     if change is None or change.relative is None or change.relative_interval is None:
-        return None
+        return None, None
     low, high = change.relative_interval
     return 1.0 + change.relative, (1.0 + low, 1.0 + high)

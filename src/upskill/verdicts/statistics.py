@@ -160,7 +160,7 @@ def _grid() -> Floats:
 
 def unseen_weight(runs: float) -> float:
     """How much of a case stands for those not seen: chosen by simulation (docs/statistics.md)."""
-    return max(0.5, 0.7 / runs, runs / (runs + 10.0))
+    return max(0.5, 0.7 / runs, runs / (runs + 6.0))
 
 
 def chance_of_less(support: Floats, counts: Floats, weight: float, mean: float) -> Floats:
@@ -182,12 +182,12 @@ def chance_of_less(support: Floats, counts: Floats, weight: float, mean: float) 
     return np.where(far, (centres < 0).astype(np.float64), np.clip(inside, 0.0, 1.0))
 
 
-def unseen_bound(values: Floats, runs: float, tail: float) -> float:
+def unseen_bound(values: Floats, weight: float, tail: float) -> float:
     """The least mean in [-1, 1] that these values, one a case, leave possible."""
     support, tally = np.unique(np.round(values, 9), return_counts=True)
     if len(support) > _MAX_VALUES:  # rounded down, which moves the bound by less than the rounding
         support, tally = np.unique(np.floor(values * _MAX_VALUES) / _MAX_VALUES, return_counts=True)
-    counts, weight = tally.astype(np.float64)[np.newaxis, :], unseen_weight(runs)
+    counts = tally.astype(np.float64)[np.newaxis, :]
     low, high = -1.0, float(values.mean())
     for _ in range(25):
         middle = 0.5 * (low + high)
@@ -216,8 +216,8 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
         return Estimate(value, -1.0, 1.0, level)
     (low,), (high,) = studentized_bounds(means[np.newaxis, :], groups.runs, level=level)
     tail = 0.5 * (1.0 - level)
-    low = min(float(low), value, unseen_bound(means, groups.runs, tail))
-    high = max(float(high), value, -unseen_bound(-means, groups.runs, tail))
+    low = min(float(low), value, unseen_bound(means, unseen_weight(groups.runs), tail))
+    high = max(float(high), value, -unseen_bound(-means, unseen_weight(groups.runs), tail))
     return Estimate(value, low, high, level)
 
 
@@ -341,6 +341,17 @@ def wilson_interval(passed: float, trials: float, *, level: float = 0.95) -> tup
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
     half = math.sqrt(z2 * rate * (1 - rate) / trials + z2 * z2 / (4 * trials * trials)) / (1 + z2 / trials)
     return (0.0 if rate == 0 else max(0.0, centre - half)), (1.0 if rate == 1 else min(1.0, centre + half))
+
+
+def mean_share(shares: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Mean of shares in [0, 1], one a case, with Gaffke's bounds: for yes-or-no data they are Clopper and Pearson's.
+
+    They hold for few cases, rare events and any number of runs, however much the cases differ.
+    """
+    values = 2.0 * np.asarray(shares, dtype=np.float64) - 1.0
+    tail = 0.5 * (1.0 - level)
+    low, high = 0.5 + 0.5 * unseen_bound(values, 1.0, tail), 0.5 - 0.5 * unseen_bound(-values, 1.0, tail)
+    return Estimate(0.5 + 0.5 * float(values.mean()), low, high, level)
 
 
 def effective_trials(passed: ArrayLike, cases: ArrayLike) -> float:

@@ -1,21 +1,27 @@
 """Trigger metrics: how readily a model opens a skill, query by query and as precision and recall.
 
 A query's trigger rate is the share of its scored runs in which the skill was opened. Every query weighs the same.
-Queries of a kind are taken for an independent random sample of what people ask; runs of one query may be dependent.
+Queries of a kind are taken for an independent random sample of what people ask; runs of one query may be dependent. So
+intervals are about queries, whose rates may lie anywhere between 0 and 1: see `statistics.mean_share`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from typing import Any
+
+import numpy as np
 
 from upskill.suites.queries import Part, Queries, Query
 from upskill.verdicts import statistics
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.planning import evidence_needed
 from upskill.verdicts.statistics import Estimate, rounded, rounded_interval
 
 FIRES = "fires"  # the check of a case that is a query
@@ -40,8 +46,8 @@ class QueryRate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval for further runs of this query. It says nothing about other queries."""
-        return statistics.wilson_interval(self.triggered, self.scored, level=LEVEL)
+        """Clopper and Pearson's, for further runs of this query. It says nothing about other queries."""
+        return _clopper_pearson(self.triggered, self.scored)
 
     @property
     def as_expected(self) -> bool | None:
@@ -135,81 +141,79 @@ def compute_trigger_metrics(model: str, queries: Queries, outcomes: Iterable[Out
         QueryRate(query, queries.parts[query.text], triggered[query.id], scored_runs[query.id], errored[query.id])
         for query in queries
     )
-    recall = _mean_rate(rate for rate in rates if rate.query.should_trigger)
-    false_triggers = _mean_rate(rate for rate in rates if not rate.query.should_trigger)
     scored = [rate for rate in rates if rate.scored]
-    positives = sum(rate.query.should_trigger for rate in scored)
-    negatives = len(scored) - positives
+    right = [rate.value or 0.0 for rate in scored if rate.query.should_trigger]
+    wrong = [rate.value or 0.0 for rate in scored if not rate.query.should_trigger]
     return TriggerMetrics(
         model,
         rates,
-        recall,
-        false_triggers,
-        _precision(positives, recall, negatives, false_triggers),
-        _accuracy(positives, recall, negatives, false_triggers),
+        _mean_rate(right),
+        _mean_rate(wrong),
+        _precision(right, wrong),
+        _mean_rate([*right, *(1.0 - rate for rate in wrong)]),
     )
 
 
-def paired_change(before: Iterable[Outcome], after: Iterable[Outcome]) -> tuple[Estimate, float] | None:
-    """The change in accuracy, paired by query and seed, and its p-value; None where no query has a score in both."""
-    old, new = ({(row.case, row.seed): row.passed for row in rows} for rows in (before, after))
-    keys = sorted(key for key in old.keys() & new.keys() if old[key] is not None and new[key] is not None)
+@dataclass(frozen=True, slots=True)
+class PairedChange:
+    """The change in accuracy, paired by query and seed. Errored and redrawn runs count against the change."""
+
+    estimate: Estimate
+    p_value: float  # two-sided, flipping the signs of whole queries
+    further_queries: int | None  # that would show it, if what was seen is typical; None: it is shown, or no gain
+
+    @property
+    def is_better(self) -> bool:
+        return self.estimate.low > 0
+
+
+def paired_change(before: Iterable[Outcome], after: Iterable[Outcome], *, level: float) -> PairedChange | None:
+    """None where no query was run before and after."""
+    old, new = ({(row.case, row.seed): None if row.redraws else row.passed for row in rows} for rows in (before, after))
+    keys = sorted(old.keys() & new.keys())
     if not keys:
         return None
-    differences = [float(bool(new[key])) - float(bool(old[key])) for key in keys]
+    differences = [float(new[key] is True) - float(old[key] is not False) for key in keys]
     labels = [query for query, _ in keys]
-    return statistics.paired_lift(differences, labels, level=LEVEL), statistics.sign_flip_p_value(differences, labels)
+    change = statistics.paired_lift(differences, labels, level=level)
+    open_ended = change.value > 0 >= change.low
+    further = evidence_needed(differences, labels, margin=0.0, level=level).cases if open_ended else None
+    return PairedChange(change, statistics.sign_flip_p_value(differences, labels), further)
 
 
-def _mean_rate(rates: Iterable[QueryRate]) -> Estimate | None:
-    """With Wilson's interval on the effective number of runs."""
-    scored = [rate for rate in rates if rate.value is not None]
-    if not scored:
-        return None
-    triggered = [run < rate.triggered for rate in scored for run in range(rate.scored)]
-    labels = [number for number, rate in enumerate(scored) for _ in range(rate.scored)]
-    effective = statistics.effective_trials(triggered, labels)
-    mean = math.fsum(rate.value or 0.0 for rate in scored) / len(scored)
-    return Estimate(mean, *statistics.wilson_interval(mean * effective, effective, level=LEVEL), LEVEL)
+def min_queries(level: float) -> int:
+    """How many queries it takes for a change to be shown, if it fixes every one of them."""
+    return next(n for n in count(2) if statistics.paired_lift([1.0] * n, range(n), level=level).low > 0)
 
 
-def _accuracy(
-    positives: int, recall: Estimate | None, negatives: int, false_triggers: Estimate | None
-) -> Estimate | None:
-    if false_triggers is None:
-        return recall
-    if recall is None:
-        return Estimate(1 - false_triggers.value, 1 - false_triggers.high, 1 - false_triggers.low, LEVEL)
-    p_share, n_share = positives / (positives + negatives), negatives / (positives + negatives)
-    value = p_share * recall.value + n_share * (1.0 - false_triggers.value)
-    below = math.hypot(p_share * (recall.value - recall.low), n_share * (false_triggers.high - false_triggers.value))
-    above = math.hypot(p_share * (recall.high - recall.value), n_share * (false_triggers.value - false_triggers.low))
-    return Estimate(value, max(0.0, value - below), min(1.0, value + above), LEVEL)
+def _mean_rate(rates: Sequence[float]) -> Estimate | None:
+    return statistics.mean_share(rates, level=LEVEL) if rates else None
 
 
-def _precision(
-    positives: int, recall: Estimate | None, negatives: int, false_triggers: Estimate | None
-) -> Estimate | None:
-    """Precision, with every value that is not ruled out.
+@cache
+def _clopper_pearson(triggered: int, runs: int) -> tuple[float, float]:
+    estimate = _mean_rate([1.0] * triggered + [0.0] * (runs - triggered))
+    return estimate.interval if estimate else (0.0, 1.0)
 
-    p is ruled out where zero lies outside the interval of (1 - p) * positives * recall - p * negatives *
-    false_triggers, which follows from the intervals of the two independent shares (MOVER, by Zou and Donner).
+
+def _precision(right: Sequence[float], wrong: Sequence[float]) -> Estimate | None:
+    """Precision, with every value that is not ruled out; the rates are those of queries that should and should not.
+
+    Precision is p where the mean of (1 - p) * right and -p * wrong over all queries is 0. So p is ruled out where 0
+    lies outside Gaffke's bounds of that mean.
     """
-    if recall is None or false_triggers is None:
-        return None
-    right, wrong = positives * recall.value, negatives * false_triggers.value
-    if right + wrong == 0.0:
-        return None  # it never triggered
-    value = right / (right + wrong)
+    if not right or not wrong or not (total := math.fsum(right) + math.fsum(wrong)):
+        return None  # it never triggered, or could not have been right, or wrong
+    value = math.fsum(right) / total
+    counts = np.ones((1, len(right) + len(wrong)))
 
-    def is_ruled_out(p: float, recall_spread: float, false_spread: float) -> bool:
-        spread = math.hypot((1 - p) * positives * recall_spread, p * negatives * false_spread)
-        return abs((1 - p) * right - p * wrong) > spread
+    def is_ruled_out(p: float, side: float) -> bool:
+        values = 2.0 * (np.array([*((1.0 - p) * rate for rate in right), *(-p * rate for rate in wrong)]) + p) - 1.0
+        chance = statistics.chance_of_less(side * values, counts, 1.0, side * (2.0 * p - 1.0))
+        return float(chance[0]) < 0.5 * (1.0 - LEVEL)
 
-    down = recall.value - recall.low, false_triggers.high - false_triggers.value
-    up = recall.high - recall.value, false_triggers.value - false_triggers.low
-    low = _bisect(0.0, value, lambda p: is_ruled_out(p, *down))
-    high = _bisect(1.0, value, lambda p: is_ruled_out(p, *up))
+    low = _bisect(0.0, value, lambda p: is_ruled_out(p, 1.0))
+    high = _bisect(1.0, value, lambda p: is_ruled_out(p, -1.0))
     return Estimate(value, min(low, value), max(high, value), LEVEL)
 
 
@@ -217,7 +221,7 @@ def _bisect(outer: float, inner: float, ruled_out: Callable[[float], bool]) -> f
     """The value between `outer` and `inner`, which is not ruled out, from which on nothing is ruled out."""
     if not ruled_out(outer):
         return outer
-    for _ in range(60):
+    for _ in range(25):
         middle = 0.5 * (outer + inner)
         outer, inner = (middle, inner) if ruled_out(middle) else (outer, middle)
     return inner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from upskill.verdicts.arms import ArmSummary, Interval, Missing
@@ -42,6 +42,9 @@ class VerdictOptions:
     has_reference: bool = False  # the baseline arm has the reference skill
     isolation_broken: bool = False  # a trial elsewhere in the run saw a skill that was kept from it
     earlier_looks: int = 0  # of the same model, at the same skill on some of the same cases
+    both_scopes: bool = True  # also weigh the lift on exactly these cases
+    models: int = 1  # that share the error of this decision: it has to hold at a level that allows for all of them
+    replayed: str = ""  # see Verdict
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin <= 1:
@@ -109,6 +112,26 @@ class Activation:
 
 
 @dataclass(frozen=True, slots=True)
+class OnTheseCases:
+    """The answer to the narrower question: the lift on exactly these cases, where the repeats are the sample."""
+
+    lift: Estimate
+    decision: Decision
+    reason: str
+    missing: Missing | None  # what errored trials may hide; None where none errored
+    copies: int  # cases that got the same answer in several repeats of an arm, which then count once
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "interval": rounded_interval(self.lift.interval),
+            "decision": self.decision,
+            "reason": self.reason,
+            "missing": _dict(self.missing),
+            "copies": self.copies,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """One model's decision card. Numbers that do not exist (no pairs, no price) are None."""
 
@@ -136,9 +159,26 @@ class Verdict:
     controls: Controls | None
     anytime: Scope | None  # set when the interval is a confidence sequence, valid under peeking
     activation: Activation | None  # None: no skill was on offer that an agent could open
-    missing: Missing | None = None  # what errored trials may hide; None where none errored
+    missing: Missing | None = None  # what errored and redrawn trials may hide; None where there are none
+    # Of each quantity that can be required: its interval, whatever those trials would have shown.
+    limits: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     advice: str = ""  # the part of the recommendation that says what to do
     look: int = 1  # at this skill on these cases; the interval allows for those before it
+    these_cases: OnTheseCases | None = None  # None: no pairs
+    models: int = 1  # that were decided about together; the interval is for this one alone
+    alone: Decision | None = None  # the decision about this model alone, where it does not stand among all
+    progress: tuple[int, int] | None = None  # of a run that is not finished: trials done, and in all
+    replayed: str = ""  # from which file of replies the answers come, in words; empty: the model was asked
+
+    def withhold(self, reason: str) -> Verdict:
+        """Undecided in both scopes."""
+        these_cases = self.these_cases and replace(self.these_cases, decision="undecided", reason=reason)
+        return replace(self, decision="undecided", reason=reason, these_cases=these_cases)
+
+    @property
+    def differs_on_these_cases(self) -> bool:
+        """Something is decided about exactly these cases that is not decided about tasks like these."""
+        return self.these_cases is not None and self.these_cases.decision not in ("undecided", self.decision)
 
     @property
     def is_beneficial(self) -> bool:
@@ -154,6 +194,16 @@ class Verdict:
         return self.reason == ISOLATION
 
     @property
+    def redrawn(self) -> int:
+        """Trials that were asked again after a failed draw."""
+        return self.baseline.redrawn + self.skill.redrawn
+
+    @property
+    def unsure(self) -> str:
+        """What the trials are called that might have shown something else."""
+        return "errored or repeated" if self.redrawn else "errored"
+
+    @property
     def pairs_needed(self) -> int | None:
         return self.evidence_needed.pairs if self.evidence_needed else None
 
@@ -161,7 +211,9 @@ class Verdict:
         """The form that reports, `upskill runs --json` and the store share."""
         return {
             "model": self.model,
+            "replayed": self.replayed or None,
             "pairs": self.pairs,
+            "cases": self.cases,
             "baseline": self.baseline.to_dict(),
             "skill": self.skill.to_dict(),
             "lift": rounded(self.lift),
@@ -171,6 +223,9 @@ class Verdict:
             "token_savings": rounded(self.token_savings),
             "decision": self.decision,
             "reason": self.reason,
+            "these_cases": _dict(self.these_cases),
+            "models": self.models,
+            "alone": self.alone,
             "further_pairs": self.pairs_needed,
             "recommendation": self.recommendation,
             "tokens": {
@@ -188,6 +243,7 @@ class Verdict:
             "missing": _dict(self.missing),
             "anytime": self.anytime,
             "look": self.look,
+            "unfinished": self.progress and {"trials": self.progress[0], "of": self.progress[1]},
             "activation": self.activation
             and {
                 "trials": self.activation.trials,
@@ -217,5 +273,5 @@ class Verdict:
         return {"baseline": rounded(read(self.baseline)), "skill": rounded(read(self.skill))}
 
 
-def _dict(part: Estimate | Change | Controls | Missing | None) -> dict[str, Any] | None:
+def _dict(part: Estimate | Change | Controls | Missing | OnTheseCases | None) -> dict[str, Any] | None:
     return None if part is None else part.to_dict()

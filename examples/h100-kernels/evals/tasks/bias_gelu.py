@@ -11,7 +11,7 @@ SIGNATURE = "const half* x, const half* bias, half* y, int rows, int cols"
 SHAPES = [(1, 1), (1, 7), (3, 129), (5, 1000), (257, 768), (2, 33000)]
 TIMED = (8192, 4096)
 DTYPES = ["float16"]
-TOLERANCE = {"float16": (2e-3, 2e-3)}  # relative, absolute
+TOLERANCE = {"float16": (5.5e-4, 1e-5)}  # relative, absolute: computed in fp32 and rounded once
 
 
 def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:

@@ -11,7 +11,7 @@ SIGNATURE = "const __nv_bfloat16* x, __nv_bfloat16* y, int rows, int cols"
 SHAPES = [(1, 1), (1, 7), (3, 129), (5, 1000), (257, 768), (2, 33000)]
 TIMED = (8192, 4096)
 DTYPES = ["bfloat16"]
-TOLERANCE = {"bfloat16": (1e-2, 4e-3)}  # relative, absolute
+TOLERANCE = {"bfloat16": (4.3e-3, 1e-5)}  # relative, absolute: computed in fp32 and rounded once
 
 
 def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:

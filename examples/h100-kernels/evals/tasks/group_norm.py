@@ -11,7 +11,7 @@ SIGNATURE = "const half* x, const half* w, const half* b, half* y, int batch, in
 SHAPES = [(1, 1, 2, 1), (1, 6, 7, 3), (3, 32, 33, 32), (2, 64, 256, 32), (5, 320, 64, 32), (1, 64, 16384, 4)]
 TIMED = (32, 320, 4096, 32)
 DTYPES = ["float16"]
-TOLERANCE = {"float16": (2e-3, 2e-3)}  # relative, absolute
+TOLERANCE = {"float16": (5.5e-4, 1e-5)}  # relative, absolute: computed in fp32 and rounded once
 
 
 def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:

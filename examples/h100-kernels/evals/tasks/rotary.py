@@ -12,7 +12,7 @@ SIGNATURE = (
 SHAPES = [(1, 1, 2), (3, 1, 6), (7, 5, 66), (33, 3, 80), (257, 8, 64), (2, 24, 256)]
 TIMED = (8192, 32, 128)
 DTYPES = ["bfloat16"]
-TOLERANCE = {"bfloat16": (1e-2, 1e-2)}  # relative, absolute: a difference of two products can be close to zero
+TOLERANCE = {"bfloat16": (4.3e-3, 1e-5)}  # relative, absolute: computed in fp32 and rounded once
 
 
 def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:

@@ -10,7 +10,7 @@ SIGNATURE = "const half* x, half* y, int rows, int cols"
 SHAPES = [(1, 1), (1, 7), (3, 129), (5, 1000), (257, 768), (2, 33000)]
 TIMED = (8192, 4096)
 DTYPES = ["float16"]
-TOLERANCE = {"float16": (4e-3, 2e-7)}  # relative, absolute: an entry of a long row is far below 1e-3
+TOLERANCE = {"float16": (5.5e-4, 1e-7)}  # relative, absolute: rounded once; an entry of a long row is small
 
 
 def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:

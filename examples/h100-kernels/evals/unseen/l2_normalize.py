@@ -11,7 +11,7 @@ SIGNATURE = "const __nv_bfloat16* x, __nv_bfloat16* y, int rows, int cols"
 SHAPES = [(1, 1), (1, 7), (3, 129), (5, 1000), (257, 768), (2, 33000)]
 TIMED = (8192, 4096)
 DTYPES = ["bfloat16"]
-TOLERANCE = {"bfloat16": (1e-2, 1e-5)}  # relative, absolute: an entry of a long row is far below 1e-2
+TOLERANCE = {"bfloat16": (4.3e-3, 1e-6)}  # relative, absolute: rounded once; an entry of a long row is small
 
 
 def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:

@@ -11,7 +11,7 @@ __nv_bfloat16* y, int batch, int tokens, int channels"""
 SHAPES = [(1, 1, 1), (1, 3, 7), (3, 5, 129), (2, 9, 1000), (3, 85, 768), (2, 1, 33000)]
 TIMED = (8, 4096, 1152)
 DTYPES = ["bfloat16"]
-TOLERANCE = {"bfloat16": (1e-2, 4e-3)}  # relative, absolute
+TOLERANCE = {"bfloat16": (4.3e-3, 1e-5)}  # relative, absolute: computed in fp32 and rounded once
 
 
 def inputs(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> dict[str, Any]:

@@ -43,6 +43,14 @@ _ERROR = re.compile(
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _PREPARES = frozenset(("cd", "set", "export", "source", ".", "true", "sleep"))
 _LOOKS = frozenset(("ls", "cat", "pwd", "head", "tail", "grep", "rg", "find", "wc", "which", "echo", "tree", "stat"))
+_LISTS = frozenset(("ls", "tree", "find", "fd", "pwd", "dir"))
+_FIND_ACTS = ("-exec", "-delete", "-ok", "-fprint", " -x ", " -X ")
+# Tools of agents by their letters: `TodoWrite`, `update_plan`, `list_directory`.
+TODO_TOOLS = (
+    *("todowrite", "todoread", "todo", "todolist", "settodolist", "updatetodolist", "managetodolist", "writetodos"),
+    *("updatetodos", "updateplan", "taskcreate", "taskupdate", "tasklist", "taskget"),
+)
+LISTING_TOOLS = ("ls", "listdir", "listdirectory", "listfiles", "listfolder", "glob", "findfiles", "filesearch")
 # Words that are followed by what is run: `uv run pytest`, `docker compose up`, `python -m build`.
 _RUNS_NEXT = frozenset(("run", "exec", "compose"))
 
@@ -95,12 +103,24 @@ def command_key(line: str) -> str:
     return " ; ".join(keys) or line
 
 
-def only_looks(line: str) -> bool:
+def only_looks(line: str, programs: frozenset[str] = _LOOKS) -> bool:
     try:
         commands = _simple_commands(line)
     except ValueError:
         return False
-    return ">" not in line and all(command[0] in _PREPARES | _LOOKS for command in commands)
+    return ">" not in line and all(command[0] in _PREPARES | programs for command in commands)
+
+
+def noise_of(step: Step) -> str:
+    """What a step is that tells a teacher nothing of the task; empty for all others."""
+    if step.kind == "system":
+        return "set-up step"
+    tool = re.sub(r"[^a-z]", "", step.tool.lower().rpartition("__")[2])
+    if step.kind == "tool" and tool in TODO_TOOLS:
+        return "todo list"
+    command = shell_command(step)
+    lists = only_looks(command, _LISTS) and not any(word in command for word in _FIND_ACTS) if command else False
+    return "file listing" if (lists or tool in LISTING_TOOLS) and not step_failed(step) else ""
 
 
 def _simple_commands(line: str) -> list[list[str]]:

@@ -18,6 +18,7 @@ from upskill.inputs import open_input, read_input
 from upskill.models import Address, Model, ToolCall
 from upskill.models.cache import CachedModel
 from upskill.models.pool import Models
+from upskill.outputs import make_private_folder, open_private
 from upskill.plain import digest
 from upskill.traces import Step, Trace
 from upskill.traces.readers.atif import write
@@ -245,8 +246,9 @@ class _LessonRun:
         path = None
         if self.folder and self.steps:
             part, path = (self.folder / f"{self.lesson.name}.{suffix}" for suffix in ("part.json", ending))
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(write(clean.trace), encoding="utf-8")
+            make_private_folder(self.folder)
+            with open_private(path) as file:
+                file.write(write(clean.trace))
             if path != part:
                 part.unlink(missing_ok=True)
         return Recording(clean.trace, dict(clean.counts), path)
@@ -267,7 +269,7 @@ class Journal:
             try:
                 rows: list[dict[str, Any]] = json.loads(self.file.read_text(encoding="utf-8"))
                 self.done = [Step(**row) for row in rows]
-            except (ValueError, TypeError) as error:
+            except (ValueError, RecursionError, TypeError) as error:
                 raise UsageError(
                     f"{self.file}: cannot be read: {error}", "Remove it, and the lesson starts over."
                 ) from error
@@ -295,9 +297,11 @@ class Journal:
             return
         packed = await sandbox.run(f"tar -cf /tmp/{PACKED} . && mv /tmp/{PACKED} {PACKED}")
         if packed.code == 0:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.workspace.write_bytes(await sandbox.read(PACKED, MAX_JOURNAL_WORKSPACE))
-            self.file.write_text(json.dumps([asdict(step) for step in self.done], default=str), encoding="utf-8")
+            make_private_folder(self.file.parent)
+            with open_private(self.workspace, "wb") as workspace:
+                workspace.write(await sandbox.read(PACKED, MAX_JOURNAL_WORKSPACE))
+            with open_private(self.file) as file:
+                json.dump([asdict(step) for step in self.done], file, default=str)
 
     def remove(self) -> None:
         self.file.unlink(missing_ok=True)

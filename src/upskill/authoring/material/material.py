@@ -9,10 +9,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from upskill.authoring.evidence.commands import noise_of
 from upskill.authoring.evidence.extract import quote_trace
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools
@@ -22,8 +25,8 @@ from upskill.inputs import read_input, read_input_text
 from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
 from upskill.skills import Skill, estimate_tokens
 from upskill.skills.markdown import read_fences
-from upskill.traces import FORMATS, Trace
-from upskill.traces.formats import detect_format, read_trace
+from upskill.traces import FORMATS, Step, Trace
+from upskill.traces.formats import Sample, describe_skipped, detect_format, read_trace
 from upskill.traces.redaction.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
@@ -32,8 +35,17 @@ TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about
 MAX_EXCERPT = 400  # characters of a piece that are stored with a skill that cites it
-TEXT_FORMATS = ("markdown", "specstory", "aider", "terminal")  # in which a document may seem to be
+MAX_FILES = 1_000  # of a folder
+MANIFESTS = ("SKILL.md", "skill.md")
+_REMINDER = re.compile(r"\s*<system-reminder>.*?</system-reminder>", re.S)
 ToolSchema = tuple[dict[str, Any], str]  # and where it is from
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    text: str
+    characters: int  # of the file, or of the text in it
+    note: str = ""  # on the characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,8 @@ class Material:
     skill: Skill | None = None  # to be improved
     traces: tuple[Trace, ...] = ()  # without their secrets
     redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
-    left_out: tuple[str, ...] = ()  # what a teacher does not see, in words
+    sources: tuple[str, ...] = ()  # how each was read and how much of it a teacher sees, in words
+    left_out: tuple[str, ...] = ()  # what else a teacher does not see
     stored: frozenset[str] = frozenset()  # ids of pieces of an older skill, of which there may be only a part
     files: tuple[SourceFile, ...] = ()  # that documents and traces were read from
 
@@ -111,14 +124,13 @@ def gather(
     examples: Sequence[str] = (),
     tools: Sequence[ToolSchema] = (),
     sources: Sequence[str | Path | Skill | Trace] = (),
-    prefer_traces: bool = False,
 ) -> Material:
     """Read everything that a person gave; UsageError, before anything is paid for, if something cannot be used."""
     redactor = Redactor(Counter[str]())
     skill: Skill | None = None
     traces: list[Trace] = []
     pieces: list[Piece] = []
-    left_out: list[str] = []
+    told: list[str] = []
     files: list[SourceFile | None] = []
     counts: Counter[str] = Counter()
     for number, example in enumerate(examples, start=1):
@@ -131,37 +143,118 @@ def gather(
         pieces.append(Piece(f"t{number}", "tool", json.dumps(tool, ensure_ascii=False), source))
     parts = 0
     for source in sources:
-        read = source if isinstance(source, (Skill, Trace)) else read_source(source, prefer_traces=prefer_traces)
-        if isinstance(read, Skill):
-            if skill is not None:
-                raise UsageError(f"{source}: only one skill can be improved at a time, and {skill.name} is the first")
-            skill = read
-        elif isinstance(read, Trace):
-            files.append(SourceFile.of("trace", read.source) if read.source else None)
-            clean = redact_trace(read)
-            counts.update(clean.counts)
-            prefix = f"r{len(traces) + 1}-" if traces else ""
-            steps, unused = _trace_pieces(clean.trace, prefix)
-            pieces += steps
-            left_out += unused
-            traces.append(clean.trace)
+        if isinstance(source, (str, Path)) and (folder := _folder_of(source)):
+            opened, about = _read_folder(*folder)
+            told.append(about)
         else:
-            file = str(source).removeprefix("doc:")
-            files.append(SourceFile.of("doc", file))
-            for text in _parts(read):
-                parts += 1
-                pieces.append(Piece(f"d{parts}", "document", text, Path(file).name))
+            opened = [(str(source), source if isinstance(source, (Skill, Trace)) else read_source(source))]
+        for name, read in opened:
+            if isinstance(read, Skill):
+                if skill is not None:
+                    raise UsageError(f"{name}: only one skill can be improved at a time, and {skill.name} is the first")
+                skill = read
+                told.append(f"{skill.name}: skill to improve")
+            elif isinstance(read, Trace):
+                files.append(SourceFile.of("trace", read.source) if read.source else None)
+                clean = redact_trace(read)
+                counts.update(clean.counts)
+                steps, about = _trace_pieces(clean.trace, f"r{len(traces) + 1}-" if traces else "")
+                pieces += steps
+                told.append(about)
+                traces.append(clean.trace)
+            else:
+                file = name.removeprefix("doc:")
+                files.append(SourceFile.of("doc", file))
+                told.append(f"{file}: document, {len(read.text):,} of {read.characters:,} characters{read.note}")
+                for text in _parts(read.text):
+                    parts += 1
+                    pieces.append(Piece(f"d{parts}", "document", text, Path(file).name))
     pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
     # A secret that was recognized in one piece may stand in another without what gave it away.
     pieces = [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces]
     task = redactor.text(task.strip())
     counts.update(redactor.counts)
     return Material(
-        task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(left_out), files=tuple(filter(None, files))
+        task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(told), files=tuple(filter(None, files))
     )
 
 
-def read_source(name: str | Path, *, prefer_traces: bool = False) -> Skill | Trace | str:
+def _folder_of(source: str | Path) -> tuple[Path, str] | None:
+    """A folder that is no skill, and the kind that its files are said to be of."""
+    kind, _, after = str(source).partition(":")
+    forced = kind if kind in ("doc", "trace") and after else ""
+    path = Path(after if forced else source)
+    try:
+        is_folder = path.is_dir() and (bool(forced) or not any((path / name).exists() for name in MANIFESTS))
+    except OSError:
+        return None
+    return (path, forced) if is_folder else None
+
+
+def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Document]], str]:
+    """The documents below a folder by their paths, then its sessions by the time they began; and what was left out."""
+    left_out: Counter[str] = Counter()
+    documents: list[tuple[str, Trace | Document]] = []
+    sessions: list[tuple[float, str, Trace]] = []
+    why = ""
+    for path in sorted(_walk(folder, left_out)):
+        if len(documents) + len(sessions) >= MAX_FILES:
+            raise UsageError(f"{folder}: has more than {MAX_FILES:,} files to read", "Name a smaller folder, or files.")
+        try:
+            # A skill in a folder of other things is one of the things, not the one to improve.
+            read = read_source(f"doc:{path}" if path.name in MANIFESTS else f"{kind}:{path}" if kind else path)
+        except UsageError as error:
+            reason = _why_unreadable(path)
+            left_out[reason] += 1
+            why = why or (f" ({error.message})" if reason == "not understood" else "")
+            continue
+        if isinstance(read, Trace):
+            sessions.append((_began(read, path), str(path), read))
+        elif isinstance(read, Document):
+            documents.append((str(path), read))
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) + why
+    if not documents and not sessions:
+        raise UsageError(f"{folder}: has no SKILL.md, and no file that could be read{counts and ': '}{counts}")
+    about = f"{folder}: folder, {counted(len(documents), 'document')} and {counted(len(sessions), 'session')}"
+    opened = [*documents, *((name, trace) for _, name, trace in sorted(sessions, key=lambda row: row[:2]))]
+    return opened, about + (f"; left out: {counts}" if counts else "")
+
+
+def _walk(folder: Path, left_out: Counter[str]) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.name.startswith("."):
+            left_out["hidden"] += 1
+        elif path.is_symlink():
+            left_out["linked"] += 1
+        elif path.is_dir():
+            if path.name == "subagents" and folder.with_name(f"{folder.name}.jsonl").is_file():
+                continue  # read with its session
+            yield from _walk(path, left_out)
+        else:
+            yield path
+
+
+def _why_unreadable(path: Path) -> str:
+    try:
+        if path.is_file() and path.stat().st_size > MAX_DOCUMENT_BYTES:
+            return "too large"
+        text = read_input(path, most=MAX_DOCUMENT_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "binary"
+    except (OSError, UsageError):  # a FIFO, a device, or somebody else's
+        return "unreadable"
+    return "binary" if "\0" in text else "not understood" if text.strip() else "empty"
+
+
+def _began(trace: Trace, path: Path) -> float:
+    try:
+        began = datetime.fromisoformat(trace.started)
+    except ValueError:
+        return path.stat().st_mtime
+    return (began if began.tzinfo else began.replace(tzinfo=UTC)).timestamp()
+
+
+def read_source(name: str | Path) -> Skill | Trace | Document:
     """A skill, trace or document: `doc:PATH`, `trace:PATH` and `skill:PATH` say which; also `claude-code:last`."""
     kind, _, after = str(name).partition(":")
     if kind in SESSION_AGENTS and after:
@@ -179,37 +272,34 @@ def read_source(name: str | Path, *, prefer_traces: bool = False) -> Skill | Tra
         raise UsageError(f"{path}: {error.strerror or error}") from error
     if not exists:
         raise UsageError(f"{path}: no such file or folder", "Give a trace, a document, or a skill's folder.")
-    if kind == "skill" or is_folder or path.name.lower() == "skill.md":
+    if kind == "skill" or (kind not in ("doc", "trace") and (is_folder or path.name.lower() == "skill.md")):
         return Skill.load(path)
     if kind == "trace":
         return read_trace(path)
-    if kind != "doc" and path.suffix.lower() not in KINDS and (trace := _as_trace(path, prefer_traces)) is not None:
-        return trace
-    return _as_document(path)
+    is_document = kind == "doc" or path.suffix.lower() in KINDS
+    return _as_document(path) if is_document or not _is_trace(path) else _as_trace(path)
 
 
-def _as_trace(path: Path, prefer_traces: bool) -> Trace | None:
+def _is_trace(path: Path) -> bool:
     try:
-        text = detect_format(path) in TEXT_FORMATS
+        return bool(detect_format(path))
     except UsageError:
-        return None
+        with suppress(UsageError):
+            return bool(Sample.open(path).foreign_note)  # a session, although none that can be read
+        return False
+
+
+def _as_trace(path: Path) -> Trace:
     try:
-        trace = read_trace(path)
+        return read_trace(path)
     except UsageError as error:
-        if text:
-            return None
-        raise UsageError(error.message, f"If it is a document, write --from doc:{path}.") from error
-    # Documentation has commands in it too; a conversation has messages.
-    spoken = any(step.kind in ("user", "assistant") for step in trace.steps)
-    if spoken or trace.agent not in ("", "markdown") or (prefer_traces and trace.calls):
-        return trace
-    return None
+        raise UsageError(error.message, f"{error.hint} If it is a document, write --from doc:{path}.") from error
 
 
 def no_task(material: Material, sources: Sequence[str]) -> UsageError:
     """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
     why = ""
-    if sources and not material.traces:
+    if sources and not material.traces and not _folder_of(sources[0]):
         why = f": {sources[0]}: has commands, but nothing that somebody said"
         try:
             read_trace(Path(sources[0].removeprefix("doc:")))
@@ -222,19 +312,19 @@ def no_task(material: Material, sources: Sequence[str]) -> UsageError:
     )
 
 
-def _as_document(path: Path) -> str:
+def _as_document(path: Path) -> Document:
     data = read_input(path, most=MAX_DOCUMENT_BYTES)
     if (suffix := path.suffix.lower()) in KINDS:
-        return read_document(str(path), suffix, data)
+        text = read_document(str(path), suffix, data)
+        return Document(text, len(text), f" of text in a {suffix} file of {len(data):,} bytes")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is neither a trace nor UTF-8 text", "Save it as plain text first.") from error
-    if path.suffix.lower() in (".md", ".markdown"):
-        text = without_comments(text)
-    if not text.strip() or "\0" in text:
+    shown = without_comments(text) if path.suffix.lower() in (".md", ".markdown") else text
+    if not shown.strip() or "\0" in text:
         raise UsageError(f"{path}: has no text in it")
-    return text
+    return Document(shown, len(text), "; left out: comments, which no reader sees" if shown != text else "")
 
 
 def read_tools(name: str) -> list[ToolSchema]:
@@ -245,7 +335,7 @@ def read_tools(name: str) -> list[ToolSchema]:
         value = list_tools(file) if live else json.loads(read_input_text(file, hint="--tool is FILE or FILE#NAME."))
     except OSError as error:  # of a running server
         raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{file}: is not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
     tools = [tool for tool in _tools_in(value) if isinstance(tool.get("name"), str)]
     if not tools:
@@ -283,13 +373,20 @@ def _parts(text: str) -> Iterator[str]:
         yield "\n".join(part).strip()
 
 
-def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
-    """The quotations of a trace and then its steps, counted from 1; and what was left out, in words."""
+def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], str]:
+    """The quotations of a trace and then its steps without noise, counted from 1; and how much of it that is."""
     source = Path(trace.source).name or trace.agent
     steps: list[Piece] = []
-    for number, step in enumerate(trace.steps, start=1):
-        if step.kind == "system":  # it only sets the agent up
+    noise: Counter[str] = Counter()
+    shown = 0
+    for number, told in enumerate(trace.steps, start=1):
+        step, reminders = _without_reminders(told)
+        noise["system reminder"] += reminders
+        kind = noise_of(step)
+        if kind or not (step.text or step.tool or step.output):
+            noise[kind] += 1
             continue
+        shown += _size(step)
         fields: dict[str, Any] = {"by": step.kind}
         for name in ("agent", "text", "tool", "arguments", "status", "output"):
             value = getattr(step, name)
@@ -297,7 +394,6 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
                 fields[name] = dict(value) if name == "arguments" else value
         text = json.dumps(fields, ensure_ascii=False, default=str)
         steps.append(Piece(f"{prefix}s{number}", "step", text, source))
-    unused = len(trace.steps) - len(steps)
     quotations = [
         Piece(
             f"{prefix}q{number}",
@@ -308,8 +404,29 @@ def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], list[str]]:
         )
         for number, (quotation, behind) in enumerate(quote_trace(trace).to_pieces(), start=1)
     ]
-    left_out = [f"{counted(unused, 'step')} of {source} that only set the agent up"] if unused else []
-    return [*quotations, *steps], left_out
+    about = (
+        f"{trace.source or trace.agent or 'session'}: trace{trace.agent and f' ({trace.agent})'}, {len(steps):,} of"
+        f" {counted(len(trace.steps), 'step')}, {shown:,} of {sum(map(_size, trace.steps)):,} characters"
+    )
+    left_out = ", ".join(counted(count, kind) for kind, count in noise.most_common() if kind and count)
+    notes = [f"left out: {left_out}" if left_out else "", *trace.warnings]
+    notes.append(f"skipped in the file: {describe_skipped(trace.skipped)}" if trace.skipped else "")
+    return [*quotations, *steps], "; ".join(filter(None, [about, *notes]))
+
+
+def _without_reminders(step: Step) -> tuple[Step, int]:
+    """A step without what the agent's program wrote between its lines, and how often it did."""
+    text, in_text = _REMINDER.subn("", step.text)
+    output, in_output = _REMINDER.subn("", step.output)
+    count = in_text + in_output
+    return (replace(step, text=text, output=output), count) if count else (step, 0)
+
+
+def _size(step: Step) -> int:
+    """In characters."""
+    return (
+        len(step.text) + len(step.tool) + len(step.output) + sum(len(str(value)) for value in step.arguments.values())
+    )
 
 
 def chunks(pieces: Iterable[Piece], budget: int) -> list[list[Piece]]:

@@ -115,7 +115,7 @@ class Provenance:
             return cls()
         try:
             fields = as_mapping(json.loads(data.decode("utf-8-sig")))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not JSON: {error}") from error
         if fields is None:
             raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not a JSON object")
@@ -239,7 +239,7 @@ def add_suite(skill: Skill, suite: Suite) -> Skill:
 def has_written_suite(skill: Skill) -> bool:
     try:
         suite = dict_or_empty(json.loads(skill.read(SUITE) or b"null"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return dict_or_empty(suite.get("metadata")).get("written") is True
 

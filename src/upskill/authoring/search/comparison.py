@@ -1,13 +1,15 @@
 """Compares a candidate with the best so far, and at the end of a search the last skill with the first.
 
-Gains on train cases are provisional. One confirmation on fresh seeds decides; it is wrong in at most ALPHA of all
-searches (`docs/statistics.md`).
+Gains on train cases are provisional. Fresh seeds show whether the last skill is better on exactly these cases: then it
+is the best guess. It is confirmed if a test over cases says so too, at a level that the tried edits share
+(`docs/statistics.md`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from math import ceil, comb
 from typing import Literal
 
@@ -18,10 +20,11 @@ from upskill.runs.stores import Candidate
 from upskill.skills import Skill
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import paired_lift
+from upskill.verdicts.statistics import CaseGroups, paired_lift, sign_flip_p_value
 
-ALPHA = 0.05  # the chance that a search calls a skill better that is no better
-FIRST_LOOK, LAST_LOOK = 0.01, 0.04  # of ALPHA: half-way through the confirmation, and at its end
+ALPHA = 0.05  # the chance that a search confirms a skill that is no better
+FIRST_LOOK, LAST_LOOK = 0.01, 0.04  # for exactly these cases: half-way through the confirmation, and at its end
+WITHIN_REACH = 0.10  # half-way: a test over cases at this level is worth the other half
 CONFIRMING_PAIRS = 96  # about: enough to see a gain of 20 points four times in five
 MAX_ROUNDS = 12  # of the confirmation, on few cases
 SECOND_LOOK_PAIRS = 24  # about, for a candidate of which one look says too little
@@ -29,11 +32,13 @@ HOPELESS = 0.25  # a candidate that is worse with a p-value of at most this gets
 MARGIN = 0.10  # old cases may pass this much less often, at most, for "not worse"
 MIN_NOT_WORSE = 3  # cases; on fewer, MAX_ROUNDS cannot show it
 SHOWN_WORSE = 0.05
+MAX_CASES_NAMED = 500  # more are not suggested
 
 Decision = Literal[
     "first draft",
     "kept provisionally",
     "confirmed",
+    "best guess",  # better on exactly these train cases, and not confirmed
     "not enough evidence",
     "worse",
     "not decided",  # errors or a ceiling came first
@@ -49,7 +54,9 @@ class Comparison:
     broken: tuple[str, ...]
     same: int  # cases
     differences: tuple[float, ...]  # of the pairs
+    cases: tuple[str, ...]  # of each pair
     errored: int = 0  # trials
+    identical: bool = False  # every seed gave the same answers, so all pairs of a case are one draw
 
     @property
     def decidable(self) -> bool:
@@ -62,20 +69,51 @@ class Comparison:
         return round(sum(self.differences))
 
     @property
-    def p_value(self) -> float:
-        """One-sided, of being no better than before."""
-        return _sign_test(self.differences)
+    def p_value(self) -> float | None:
+        """One-sided, of being no better than before. Cases are the sample: seeds of one case are no further cases.
+
+        None: seeds gave the same answers, so the trials say nothing that the search had not seen when it chose.
+        """
+        if self.identical or not self.differences:
+            return None
+        half = sign_flip_p_value(self.differences, self.cases) / 2
+        return half if CaseGroups.of(self.cases).means(self.differences).sum() > 0 else 1 - half
 
     @property
     def p_worse(self) -> float:
-        """One-sided, of being no worse than before."""
+        """One-sided, of being no worse than before on exactly these cases."""
         return _sign_test([-difference for difference in self.differences])
 
+    def is_better_here(self, level: float) -> bool:
+        """On exactly these cases, where seeds are the sample."""
+        return self.gain > 0 and (self.identical or _sign_test(self.differences) <= level)
+
+    def is_not_worse_here(self, level: float) -> bool:
+        """Whether the pass rate on exactly these cases is shown not to have fallen by MARGIN."""
+        pairs = len(self.differences)
+        if not pairs or self.identical:
+            return pairs > 0 and self.gain > -MARGIN * pairs
+        return paired_lift(self.differences, range(pairs), level=1 - 2 * level).low > -MARGIN
+
+    def is_better(self, level: float) -> bool:
+        return self.p_value is not None and self.p_value <= level
+
     def is_not_worse(self, level: float) -> bool:
-        """Whether the pass rate is shown not to have fallen by MARGIN, at this one-sided level."""
-        if not self.differences:
+        if not self.differences or self.identical:
             return False
-        return paired_lift(self.differences, range(len(self.differences)), level=1 - 2 * level).low > -MARGIN
+        return paired_lift(self.differences, self.cases, level=1 - 2 * level).low > -MARGIN
+
+    def cases_needed(self, holds: Callable[[Comparison], bool]) -> int | None:
+        """About how many cases that come out like these would do; None: more than MAX_CASES_NAMED."""
+        by_case = groupby(sorted(zip(self.cases, self.differences, strict=True)), key=lambda pair: pair[0])
+        pairs = sorted(([difference for _, difference in group] for _, group in by_case), key=sum)
+        count = len(pairs)
+        while pairs and (count := max(count + 1, round(1.1 * count))) <= MAX_CASES_NAMED:
+            drawn = [(str(number), each) for number in range(count) for each in pairs[number * len(pairs) // count]]
+            cases, differences = zip(*drawn, strict=True)
+            if holds(replace(self, differences=differences, cases=cases)):
+                return count
+        return None
 
     @property
     def screened(self) -> Decision:
@@ -95,7 +133,8 @@ class Comparison:
     def summary(self) -> str:
         if not self.decidable:
             return f"{counted(self.errored, 'trial')} errored, too many to say anything"
-        return f"{counted(len(self.mended), 'case')} better, {len(self.broken) or 'none'} worse, {self.same} the same"
+        total = self.same + len(self.mended) + len(self.broken)
+        return f"better on {len(self.mended)} of these {total} train cases, worse on {len(self.broken) or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +143,40 @@ class Confirmation:
     decision: Decision
     rounds: int
     trials: int  # what it cost at most
+    tried: int = 1  # candidates that it was chosen from on the same cases
     only_not_worse: bool = False  # no case could get better, so it had to be shown that none got worse
     older_cases: Comparison | None = None  # those that must not get worse
 
     @property
+    def level(self) -> float:
+        return ALPHA / self.tried
+
+    @property
     def summary(self) -> str:
         summary = self.cases.summary
-        if self.cases.decidable and not self.only_not_worse:
-            summary += " (p < 0.001)" if self.cases.p_value < 0.001 else f" (p = {self.cases.p_value:.3f})"
+        if self.cases.decidable and not self.only_not_worse and (p := self.cases.p_value) is not None:
+            after = f", and {self.level:.3f} is needed after {self.tried} candidates" if self.tried > 1 else ""
+            summary += f" ({'p < 0.001' if p < 0.001 else f'p = {p:.3f}'} over cases{after})"
         if self.older_cases is not None:
             summary += f"; older cases: {self.older_cases.summary}"
-        return f"{summary}, {counted(self.rounds, 'fresh seed')} a case"
+        return f"{summary}; {counted(self.rounds, 'fresh seed')} per case"
+
+    @property
+    def doubt(self) -> str:
+        """Why a best guess is not confirmed, in words."""
+        if self.cases.identical:
+            return "fresh seeds gave the same answers, so repeats are one draw and nothing can be tested"
+        for part, must_be_better in ((self.cases, not self.only_not_worse), (self.older_cases, False)):
+            test = Comparison.is_better if must_be_better else Comparison.is_not_worse
+            if part is None or test(part, self.level):
+                continue
+            total = len({*part.cases})
+            kind = "older cases" if part is self.older_cases else "train cases"
+            what = "to tell an edit of this size" if must_be_better else f"to rule out a loss of {MARGIN:.0%}"
+            enough = part.cases_needed(lambda more, test=test: test(more, self.level))
+            hint = f"about {enough} would do" if enough else f"even {MAX_CASES_NAMED} would not do"
+            return f"{total} {kind} are too few {what}; {hint}"
+        return ""
 
 
 @dataclass
@@ -127,41 +189,65 @@ class Attempt:
     comparison: Comparison | None = None  # None: the first has nothing to be compared with
     proposal: Proposal | None = None
     stored: Candidate | None = None
+    tested: bool = False  # against the first draft, on fresh seeds
 
     @property
     def accepted(self) -> bool | None:
         """Whether it was kept, provisionally or for good; None: nobody knows."""
         if self.decision == "not decided":
             return None
-        return self.decision in ("first draft", "kept provisionally", "confirmed")
+        return self.decision in ("first draft", "kept provisionally", "confirmed", "best guess")
 
 
 def compare(
-    before: Iterable[Outcome], after: Iterable[Outcome], cases: Collection[str] | None = None, *, arm: str = "skill"
+    before: Iterable[Outcome],
+    after: Iterable[Outcome],
+    cases: Collection[str] | None = None,
+    *,
+    arm: str = "skill",
+    worst: bool = False,
 ) -> Comparison:
-    """Pair the trials of two skills by case and seed; `arm` is where the earlier one ran."""
+    """Pair the trials of two skills by case and seed; `arm` is where the earlier one ran.
+
+    `worst`: trials that errored count against the later one, and so do those that it passed when asked once more.
+    """
     old, new = (
-        {(row.case, row.seed): row.passed for row in rows if row.arm == name and (cases is None or row.case in cases)}
+        {(row.case, row.seed): row for row in rows if row.arm == name and (cases is None or row.case in cases)}
         for rows, name in ((before, arm), (after, "skill"))
     )
-    keys = sorted(key for key in old.keys() & new.keys() if old[key] is not None and new[key] is not None)
-    errored = sum(passed is None for passed in [*old.values(), *new.values()])
-    differences = tuple(float(bool(new[key])) - float(bool(old[key])) for key in keys)
+    keys = sorted(key for key in old.keys() & new.keys() if worst or None not in (old[key].passed, new[key].passed))
+    errored = sum(row.passed is None for row in [*old.values(), *new.values()])
+    differences = tuple(
+        float(bool(new[key].passed) and not (worst and new[key].redraws)) - float(old[key].passed is not False)
+        for key in keys
+    )
     by_case: dict[str, float] = {}
     for (case, _), difference in zip(keys, differences, strict=True):
         by_case[case] = by_case.get(case, 0.0) + difference
     mended = tuple(case for case, total in by_case.items() if total > 0)
     broken = tuple(case for case, total in by_case.items() if total < 0)
-    return Comparison(mended, broken, len(by_case) - len(mended) - len(broken), differences, errored)
+    same = len(by_case) - len(mended) - len(broken)
+    return Comparison(mended, broken, same, differences, tuple(case for case, _ in keys), errored)
 
 
-def confirm(better: Comparison, older: Comparison | None, level: float, *, only_not_worse: bool) -> Decision:
+def gave_same_answers(outcomes: Iterable[Outcome]) -> bool:
+    """Whether all seeds of a case, in each arm, gave the same answer in the same way."""
+    answers: dict[tuple[str, str], int] = {}
+    scored = (row for row in outcomes if row.passed is not None)
+    return all(row.answer == answers.setdefault((row.case, row.arm), row.answer) != 0 for row in scored)
+
+
+def confirm(
+    better: Comparison, older: Comparison | None, here: float, over_cases: float, *, only_not_worse: bool = False
+) -> Decision:
+    """Decide at a level for exactly these cases, and at another for a test over cases."""
     parts = [better, *([older] if older else [])]
     if not all(part.decidable for part in parts):
         return "not decided"
-    is_proven = better.is_not_worse(level) if only_not_worse else better.p_value <= level
-    if is_proven and (older is None or older.is_not_worse(level)):
-        return "confirmed"
+    is_guess = better.is_not_worse_here(here) if only_not_worse else better.is_better_here(here)
+    if is_guess and (older is None or older.is_not_worse_here(here)):
+        is_shown = better.is_not_worse(over_cases) if only_not_worse else better.is_better(over_cases)
+        return "confirmed" if is_shown and (older is None or older.is_not_worse(over_cases)) else "best guess"
     return "worse" if any(part.p_worse <= SHOWN_WORSE for part in parts) else "not enough evidence"
 
 

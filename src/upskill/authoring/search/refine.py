@@ -1,4 +1,4 @@
-"""Refine: search for a better skill on train cases, confirm the gain once, and measure it on held-out cases."""
+"""Refine: search for a better skill on train cases, test the gain once, and measure it on held-out cases."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ class Refinement:
     halted: str = ""  # the ceiling that ended it
     confirmation: Confirmation | None = None  # None: nothing was kept, or a ceiling came first
     duels: Sequence[Evaluation] = ()  # second looks and the confirmation: two candidates against each other
+    held_out_gain: Evaluation | None = None  # against the first draft; None: that is the result
 
     @property
     def evaluations(self) -> list[Evaluation]:
         attempts = [attempt.evaluation for attempt in self.attempts]
-        return [evaluation for evaluation in (*attempts, *self.duels, self.held_out) if evaluation]
+        last = (*self.duels, self.held_out, self.held_out_gain)
+        return [evaluation for evaluation in (*attempts, *last) if evaluation]
 
 
 async def refine(
@@ -72,7 +74,7 @@ async def refine(
     options: RefineOptions | None = None,
     events: AuthoringEvents | None = None,
 ) -> Refinement:
-    """The first draft, or a better one confirmed on train cases; evaluated on held-out cases once."""
+    """The first draft, or one that is better on train cases; evaluated on held-out cases once."""
     with nullcontext(store) if store else open_store(None) as opened:
         models = models or Models(replies=opened)
         search = _Search(suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents())
@@ -120,12 +122,16 @@ class _Search(SearchLoop[Attempt]):
             except CeilingReached as reached:
                 self.halted = reached.message
             result = self._result()
-            held_out: Evaluation | None = None
+            held_out = gain = None
             if suite.held_out and not self.halted:
                 plan = self.plan_for(result.skill, _subset(suite, suite.held_out))
                 self.events.held_out_started(plan)
                 held_out = await self._evaluate(plan, reported=True)
                 self.halted = held_out.halted
+                if result is not self.attempts[0] and not self.halted:
+                    # The trials of the result are those of `held_out`.
+                    gain = await self._evaluate(replace(plan, arms=BOTH_ARMS, reference_skill=self.attempts[0].skill))
+                    self.halted = gain.halted
         return Refinement(
             skill=result.skill,
             attempts=self.attempts,
@@ -135,18 +141,19 @@ class _Search(SearchLoop[Attempt]):
             halted=self.halted,
             confirmation=self.confirmation,
             duels=tuple(self.duels),
+            held_out_gain=gain,
         )
 
     def _result(self) -> Attempt:
         first = self.attempts[0]
         if self.best is None or self.best is first:
             return first
-        if self.confirmation and self.confirmation.decision == "confirmed":
+        if self.confirmation and self.confirmation.decision in ("confirmed", "best guess"):
             return self.best
         if self.halted:
             self.events.message(
-                f"Candidate {self.best.number} was kept provisionally and could not be confirmed, so the first draft is"
-                " saved. The same command with a higher ceiling goes on."
+                f"Candidate {self.best.number} was kept provisionally and not tested on fresh seeds, so the first draft"
+                " is saved. The same command with a higher ceiling goes on."
             )
         return first
 
@@ -206,8 +213,12 @@ class _Search(SearchLoop[Attempt]):
             rounds = comparing.second_look_rounds(len(self.targets))
             duel = await self._duel(skill, before.skill, self.targets, SECOND_LOOK_SEED * number, rounds)
             again = compare(duel.outcomes, duel.outcomes, arm="baseline")
-            differences, errored = (*change.differences, *again.differences), change.errored + again.errored
-            change = replace(change, differences=differences, errored=errored)
+            change = replace(
+                change,
+                differences=(*change.differences, *again.differences),
+                cases=(*change.cases, *again.cases),
+                errored=change.errored + again.errored,
+            )
         decision = "not decided" if evaluation.halted else self._screen(change, older)
         note = change.summary + (f"; older cases: {older.summary}" if self.older else "")
         if edits:
@@ -229,26 +240,50 @@ class _Search(SearchLoop[Attempt]):
         if last is None or last is first:
             return
         targets, only_not_worse = self.fresh or self.targets, self.options.requested and not self._has_room
+        tried = self._tried
         looks = comparing.confirming_rounds(min(len(targets), len(self.older) or len(targets)))
         for rounds in looks:
             duel = await self._duel(last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds)
-            better = compare(duel.outcomes, duel.outcomes, {case.id for case in targets}, arm="baseline")
-            older = compare(duel.outcomes, duel.outcomes, {case.id for case in self.older}, arm="baseline")
-            level = comparing.LAST_LOOK if rounds == looks[-1] else comparing.FIRST_LOOK
-            decision = comparing.confirm(better, older if self.older else None, level, only_not_worse=only_not_worse)
-            self.confirmation = Confirmation(
-                better, decision, rounds, len(duel.plan), only_not_worse, older if self.older else None
+            identical = rounds > 1 and comparing.gave_same_answers(duel.outcomes)
+            parts = (
+                compare(duel.outcomes, duel.outcomes, {case.id for case in cases}, arm="baseline", worst=True)
+                for cases in (targets, self.older)
             )
-            if decision != "not enough evidence" or (better.gain <= 0 and not only_not_worse):
+            better, older = (replace(part, identical=identical) for part in parts)
+            is_last = rounds == looks[-1]
+            here = comparing.LAST_LOOK if is_last else comparing.FIRST_LOOK
+            over_cases = comparing.ALPHA / tried if is_last else comparing.WITHIN_REACH
+            decision = comparing.confirm(
+                better, older if self.older else None, here, over_cases, only_not_worse=only_not_worse
+            )
+            self.confirmation = Confirmation(
+                better, decision, rounds, len(duel.plan), tried, only_not_worse, older if self.older else None
+            )
+            if decision not in ("confirmed", "not enough evidence") or (better.gain <= 0 and not only_not_worse):
                 break
         assert self.confirmation is not None
         decision, summary = self.confirmation.decision, self.confirmation.summary
         for attempt in self.attempts:
-            if attempt.decision == "kept provisionally" and (attempt is last or decision != "confirmed"):
-                attempt.decision = decision
+            if attempt.decision == "kept provisionally" and (
+                attempt is last or decision not in ("confirmed", "best guess")
+            ):
+                attempt.decision, attempt.tested = decision, attempt is last
                 attempt.note += f"; on fresh seeds: {summary}"
                 self._store(attempt, attempt.stored.parent if attempt.stored else None)
         self.events.confirmation_ended(self.confirmation)
+
+    @property
+    def _tried(self) -> int:
+        """Candidates besides the first draft, also those of earlier calls of the same search.
+
+        Fresh cases have chosen nothing: there, those that an earlier call has tested on them, and this one.
+        """
+        first, last = self.attempts[0].skill, self.best.skill if self.best else self.attempts[0].skill
+        hashes = {last.visible_hash} if self.fresh else {attempt.skill.visible_hash for attempt in self.attempts}
+        for each in self.store.candidates(first.name) if self.options.search else ():
+            if each.search == self.options.search and (not self.fresh or each.verdict.get("tested")):
+                hashes.add(each.fingerprint)
+        return max(1, len(hashes - {first.visible_hash}))
 
     async def _duel(self, skill: Skill, against: Skill, cases: tuple[Case, ...], seed: int, rounds: int) -> Evaluation:
         """Two skills on the same cases, on their own seeds; sampled, because a greedy repeat gives the same answer."""
@@ -285,7 +320,7 @@ class _Search(SearchLoop[Attempt]):
 
     def _store(self, attempt: Attempt, parent: int | None) -> None:
         verdict: dict[str, Any] = attempt.evaluation.verdicts[0].to_dict() if attempt.evaluation else {}
-        verdict["search_decision"] = attempt.decision
+        verdict |= {"search_decision": attempt.decision, "tested": attempt.tested}
         if attempt.evaluation:
             verdict["run"] = attempt.evaluation.run.id
         if attempt.proposal:

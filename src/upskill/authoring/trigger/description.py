@@ -1,4 +1,4 @@
-"""Search for a better description: the teacher sees train queries, validation queries choose, test queries run once."""
+"""Search for a better description: the teacher sees train queries, validation queries choose, test queries decide."""
 
 from __future__ import annotations
 
@@ -25,14 +25,23 @@ from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.events import Events
-from upskill.runs.stores import Store
+from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, estimate_tokens
 from upskill.suites.queries import PARTS, Part, Queries
 from upskill.traces.redaction.redact import redact
-from upskill.verdicts.statistics import Estimate
-from upskill.verdicts.trigger_metrics import QueryRate, TriggerMetrics, compute_trigger_metrics, paired_change
+from upskill.verdicts.trigger_metrics import (
+    PairedChange,
+    QueryRate,
+    TriggerMetrics,
+    compute_trigger_metrics,
+    min_queries,
+    paired_change,
+)
 
 MAX_DESCRIPTION = 1024  # characters
+# The chance that a description that is no better is called better: by the first test on the same queries, and by all
+# later ones together.
+FIRST_TEST, LATER_TESTS = 0.04, 0.01
 
 
 @dataclass
@@ -51,8 +60,8 @@ class DescriptionAttempt:
 class DescriptionComparison:
     before: TriggerMetrics
     after: TriggerMetrics
-    change: Estimate | None  # in the share of runs that did what they should, paired by query and seed
-    p_value: float | None
+    change: PairedChange | None  # in the share of runs that did what they should
+    number: int  # which test of a description on these queries it is; the interval allows for those before
 
 
 @dataclass
@@ -60,7 +69,7 @@ class Improvement:
     plan: Plan  # of the skill as it was, on all queries
     queries: Queries
     attempts: list[DescriptionAttempt]  # the first is the description that was there
-    best: DescriptionAttempt
+    best: DescriptionAttempt  # on validation queries
     test: DescriptionComparison | None  # None: nothing better was found, or a ceiling came first; they are unused
     ended: str  # why the search ended
     halted: str = ""  # the ceiling that ended it
@@ -71,11 +80,13 @@ class Improvement:
 
     @property
     def skill(self) -> Skill:
-        return self.best.skill
+        return (self.best if self.improved else self.attempts[0]).skill
 
     @property
     def improved(self) -> bool:
-        return self.best.number > 0
+        """The test queries show that the chosen description is better."""
+        change = self.test.change if self.test and not self.halted and not self.has_failed else None
+        return change is not None and change.is_better
 
     @property
     def has_failed(self) -> bool:
@@ -88,7 +99,7 @@ class Improvement:
 async def improve_description(
     options: TriggerOptions, *, store: Store | None = None, models: Models | None = None, events: Events | None = None
 ) -> Improvement:
-    """Validation queries pick the winner, which flatters it, so test queries compare it with the old description."""
+    """Validation queries pick the winner, which flatters it, so only what test queries show to be better is written."""
     if options.requirements:
         raise UsageError("--require and --improve contradict each other", "Check the requirement in a second run.")
     if options.write and options.output:
@@ -105,6 +116,8 @@ async def improve_description(
     if session.queries is not None:
         check_parts(session.queries)
         session.check_queries(session.queries)
+    elif options.count < 2 * (needed := min_queries(level_of_test(1))):
+        raise UsageError(f"{options.count} queries are too few for a test", f"Give --count {2 * needed} or more.")
     async with session.open(store):
         model = await session.open_models()
         assert model is not None
@@ -113,7 +126,7 @@ async def improve_description(
         session.announce(estimate_improvement(session, queries, teacher))
         improvement = await _Search(session, queries, model, teacher.name).run()
     improvement.spent = session.spent
-    if improvement.improved and not improvement.halted:
+    if improvement.improved:
         if options.output:
             folder = Path(options.output)
             improvement.saved_to = named_after(folder, improvement.skill).save(folder, overwrite=options.force)
@@ -123,7 +136,7 @@ async def improve_description(
 
 
 def check_parts(queries: Queries) -> None:
-    """UsageError if there are too few queries to choose by and to report on."""
+    """UsageError if there are too few queries to choose by, or for a test of a description to show anything."""
     for part in PARTS:
         here = queries.part(part)
         lacking = "" if here.should_not_trigger else "should not trigger"
@@ -135,6 +148,18 @@ def check_parts(queries: Queries) -> None:
                 f"{queries.source}: none of the {part} queries {lacking}",
                 "Add queries of that kind: the words of a query decide its part, and ten of each kind usually suffice.",
             )
+    tests, needed = len(queries.part("test")), min_queries(level_of_test(1))
+    if tests < needed:
+        raise UsageError(
+            f"{queries.source}: {tests} test queries are too few to show that any description is better",
+            f"At least {needed} are needed. Half of the queries are for the test, by their words: give {2 * needed} or"
+            " more, and rather 30. --test-writer MODEL --count N writes them where there are none.",
+        )
+
+
+def level_of_test(number: int) -> float:
+    """Of the interval that has to be above 0."""
+    return 1.0 - 2.0 * (FIRST_TEST if number == 1 else LATER_TESTS / (number * (number - 1)))
 
 
 @dataclass
@@ -221,6 +246,17 @@ class _Search(SearchLoop[DescriptionAttempt]):
     def report(self, attempt: DescriptionAttempt) -> None:
         self.session.events.message(f"  {_summary(attempt)}")
 
+    def _number_of_test(self, before: Skill, own: Run) -> int:
+        """Which test of a description a run is, by the runs before it of other descriptions on these test queries."""
+        ids = {query.id for query in self.queries.part("test")}
+        return 1 + sum(
+            run.number < own.number
+            and run.plan.skill.description != before.description
+            and all(case.held_out for case in run.plan.suite.cases)
+            and any(case.id in ids for case in run.plan.suite.cases)
+            for run in self.session.store.runs(before.name)
+        )
+
     async def _test(self, before: Skill, after: Skill) -> DescriptionComparison | None:
         """Run the test queries once for each description; None if a ceiling stops that."""
         old = await self._evaluate("the test queries with the old description", before, "test")
@@ -229,8 +265,9 @@ class _Search(SearchLoop[DescriptionAttempt]):
         new = await self._evaluate("the test queries with the new one", after, "test")
         if self.halted:
             return None
-        change, p_value = paired_change(old.outcomes, new.outcomes) or (None, None)
-        return DescriptionComparison(self._metrics(old, "test"), self._metrics(new, "test"), change, p_value)
+        number = self._number_of_test(before, new.run)
+        change = paired_change(old.outcomes, new.outcomes, level=level_of_test(number))
+        return DescriptionComparison(self._metrics(old, "test"), self._metrics(new, "test"), change, number)
 
     async def _evaluate(self, what: str, skill: Skill, *parts: Part) -> Evaluation:
         queries = self.queries.part(*parts)

@@ -86,9 +86,11 @@ class TriggerOptions(MeasureOptions):
     attempts: int = option(
         "--attempts", default=5, help="How many descriptions to try.", metavar="N", minimum=1, show_default=True
     )
-    write: bool = option("--write", default=False, help="Put a better description into SKILL itself.")
+    write: bool = option(
+        "--write", default=False, help="Put a description that the test queries show to be better into SKILL itself."
+    )
     output: str | None = option(
-        "-o", "--output", default=None, help="Write the skill with a better description here.", metavar="DIR"
+        "-o", "--output", default=None, help="Write the skill with such a description here.", metavar="DIR"
     )
     force: bool = option("--force", default=False, help="Replace the output folder, whatever is in it.")
 
@@ -268,7 +270,7 @@ class TriggerSession:
             plan,
             store=self.store,
             models=self.models,
-            options=RunOptions(executor=self.executor, fresh=self.options.fresh),
+            options=RunOptions(executor=self.executor, fresh=self.options.fresh, keep_look=False),
             events=Events(started=started, result=self.events.result, message=self.events.message),
         )
 

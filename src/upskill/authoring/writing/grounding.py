@@ -69,7 +69,7 @@ def evidence_text(ids: Iterable[str], material: Material) -> str:
     for piece in material.pieces:
         if piece.id in cited | behind:
             texts.append(piece.text)
-            with suppress(ValueError):  # of JSON also the values in it, without quotes and escapes
+            with suppress(ValueError, RecursionError):  # of JSON also the values in it, without quotes and escapes
                 texts += _leaves(json.loads(piece.text))
     return "\n".join(texts)
 

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from upskill.authoring.material.material import ToolSchema, read_source, read_tools
+from upskill.authoring.material.material import ToolSchema, gather, read_tools
 from upskill.authoring.options import GenerateOptions
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -94,7 +94,7 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
     if not (options.teacher or options.handoff or options.settings.teacher):
         keys = models.context.keys if models else find_keys()
         # Quoting traces makes a new page, and changes no older skill.
-        is_new = not any(isinstance(read_source(source), Skill) for source in options.sources)
+        is_new = gather("", sources=options.sources).skill is None
         extract = [EXTRACT_TRACE] if options.can_extract and is_new else []
         raise await asyncio.to_thread(NoTeacher, keys, [*extract, HANDOFF])
     return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]

@@ -9,6 +9,6 @@
 The answer is one CUDA C++ file with a plain launcher. Its host code is never near a GPU: it runs in a sandbox against
 `recorder.c`, which writes down what it would launch (`trial_run`). The `runner` carries that out between guard zones on
 inputs drawn from a secret seed; its referee computes the reference (`task`) and compares every output. Beside these:
-`build` (sources to a cubin), `device` (the GPU), `gpu_process` (runner and referee from outside), `fork_server` (starts
-them fast), `watched` (a launch under compute-sanitizer).
+`build` (sources to a cubin), `cubin` (what is in one), `device` (the GPU), `gpu_process` (runner and referee from
+outside), `fork_server` (starts them fast), `watched` (a launch under compute-sanitizer).
 """

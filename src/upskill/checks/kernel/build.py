@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, TypeVar
 
@@ -13,6 +13,7 @@ from pydantic import Field
 
 from upskill.checks import Evidence, Finding
 from upskill.checks.extract import find_code
+from upskill.checks.kernel.cubin import CompiledKernel, read_cubin
 from upskill.checks.workspace import MAX_FILE_BYTES, in_words, sandbox_of
 from upskill.errors import MissingTool
 from upskill.plain import digest
@@ -27,28 +28,12 @@ MAX_KEPT = 128  # builds, launchers and failures that are remembered
 OUT = "out"
 EMPTY = "__global__ void empty() {}\n"
 
-_NO_CODE = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)  # texts and comments of PTX
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)")
-_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+)?[^,\[]*(?:\[(\d+)\])?")
-_COMPILING = re.compile(r"Compiling entry function '([^']+)'")
-_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
+_SPILLS = re.compile(
+    r"Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+)
 
 
 Arch = Annotated[str, Field(pattern=r"^sm_[0-9]{2,3}[af]?$")]
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledKernel:
-    """A `__global__` function, by its name in the cubin. Sizes are in bytes; `shared` is what it declares itself."""
-
-    name: str
-    parameters: tuple[int, ...]
-    registers: int = 0
-    spills: int = 0
-    stack: int = 0
-    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,27 +119,25 @@ async def _compile(
     if compiler.code:
         raise MissingTool("there is no g++ in the sandbox, which nvcc needs; install it for all users")
     stem = PurePosixPath(file).stem
-    # A `main` of the student's own, and all that only it uses, is left out when the launcher is linked.
-    host = ["-Dmain=main_of_the_student", "-Xcompiler", "-ffunction-sections"]
-    done = await sandbox.run(
-        [
-            *(toolchain.nvcc, "-c", "-Xptxas", "-v", "--keep", "--keep-dir", OUT, *host, *flags),
-            *("-I.", "-x", "cu", file, "-o", f"{OUT}/{stem}.o"),
-        ]
-    )
+    options = ("-Xptxas", "-v", "--keep", "--keep-dir", OUT, "-Xcompiler", "-ffunction-sections", *flags)
+    done = await sandbox.run([toolchain.nvcc, "-c", *options, "-I.", "-x", "cu", file, "-o", f"{OUT}/{stem}.o"])
     messages = done.output + done.error
     if done.killed_why:
         return Build(f"the compiler {done.killed_why}")
     if done.code:
         return Build(_complaint(messages) or f"nvcc ended with {done.code} and said nothing")
+    # A `main` of the student's own is renamed after compiling, so the code cannot tell that it is being checked. It is
+    # left out, with all that only it uses, when the launcher is linked.
+    await sandbox.run(["objcopy", "--redefine-sym", "main=main_of_the_student", f"{OUT}/{stem}.o"])
     try:
-        made = {kind: await sandbox.read(f"{OUT}/{stem}.{kind}", MAX_CODE_BYTES) for kind in ("ptx", "cubin", "o")}
-    except OSError as error:
-        return Build(f"what the compiler makes of it cannot be used: {in_words(error)}")
-    kernels = read_kernels(made["ptx"].decode("utf-8", "replace"), messages)
+        cubin, host = [await sandbox.read(f"{OUT}/{stem}.{kind}", MAX_CODE_BYTES) for kind in ("cubin", "o")]
+        kernels = add_spills(read_cubin(cubin), messages)
+    except (OSError, ValueError) as error:
+        reason = in_words(error) if isinstance(error, OSError) else error
+        return Build(f"what the compiler makes of it cannot be used: {reason}")
     if not kernels:
         return Build("it has no __global__ function that is used, so nothing in it runs on a GPU")
-    return Build("", kernels, made["cubin"], made["o"])
+    return Build("", kernels, cubin, host)
 
 
 def _complaint(messages: str) -> str:
@@ -165,32 +148,20 @@ def _complaint(messages: str) -> str:
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 2] + " …"
 
 
-def read_kernels(ptx: str, messages: str) -> tuple[CompiledKernel, ...]:
-    """The kernels that were compiled. A name that only stands in a comment, or only in a message, is none."""
-    used = _read_ptxas(messages)
-    kernels: list[CompiledKernel] = []
-    for name, declared in _ENTRY.findall(_NO_CODE.sub(" ", ptx)):
-        if name in used:
-            # The bytes of a parameter: `.u64`, or `.b8 name[24]`.
-            parameters = _PARAMETER.findall(declared)
-            sizes = tuple(int(re.sub(r"\D", "", kind) or 32) // 8 * int(count or 1) for kind, count in parameters)
-            kernels.append(CompiledKernel(name, sizes, **used[name]))
-    return tuple(kernels)
+def add_spills(kernels: Sequence[CompiledKernel], messages: str) -> tuple[CompiledKernel, ...]:
+    """The kernels with their spills, from what `ptxas -v` says. ValueError where it disagrees with the cubin.
 
-
-def _read_ptxas(messages: str) -> dict[str, dict[str, int]]:
-    """Registers, spills, stack and shared memory by kernel, from `ptxas -v`; the highest value counts."""
-    kernels: dict[str, dict[str, int]] = {}
-    kernel: dict[str, int] = {}
-    for line in messages.splitlines():
-        counts: dict[str, int] = {}
-        if name := _COMPILING.search(line):
-            kernel = kernels.setdefault(name[1], {})
-        elif spills := _SPILLS.search(line):
-            counts = {"stack": int(spills[1]), "spills": int(spills[2]) + int(spills[3])}
-        elif used := _USED.search(line):
-            shared = _SHARED.search(line)
-            counts = {"registers": int(used[1]), "shared": int(shared[1]) + int(shared[2] or 0) if shared else 0}
-        for resource, count in counts.items():
-            kernel[resource] = max(count, kernel.get(resource, 0))
-    return kernels
+    Messages can hold the student's words, so the highest value counts, and a function that a kernel calls spills in it.
+    """
+    frames: dict[str, int] = {}
+    spills: dict[str, int] = {}
+    for name, stack, stores, loads in _SPILLS.findall(messages):
+        frames[name] = max(int(stack), frames.get(name, 0))
+        spills[name] = max(int(stores) + int(loads), spills.get(name, 0))
+    names = {kernel.name for kernel in kernels}
+    called = max((count for name, count in spills.items() if name not in names), default=0)
+    for kernel in kernels:
+        if frames.get(kernel.name) != kernel.stack:
+            said = f"{frames[kernel.name]} bytes" if kernel.name in frames else "nothing"
+            raise ValueError(f"the cubin has {kernel.stack} bytes of stack for {kernel.name}, ptxas says {said}")
+    return tuple(replace(kernel, spills=max(spills[kernel.name], called)) for kernel in kernels)

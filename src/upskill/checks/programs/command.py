@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema, model_validator
 
@@ -13,6 +14,7 @@ from upskill.checks.texts import Pattern, Texts, enumerate_texts, find, lacking
 from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt
 from upskill.errors import MissingTool, UsageError
 from upskill.plain import as_list, quoted
+from upskill.sandboxes import CommandResult
 
 # As a suite writes them: texts by name, or the names of files beside it.
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -25,9 +27,11 @@ class Command(ProgramCheck):
     """Passes when this line of shell, run in the workspace after the agent ended, exits with this code (0 where none
     is said; null for any) and its output has these texts, none of those, and matches this pattern. `files` lie in
     `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
-    `needs` that is missing makes the trial an error and not a failure. Files that would steer its programs, such as a
-    conftest.py or a Makefile, are removed or put back as the case brought them, and so are its tests and the scripts
-    that are run, unless the case asks for them or `keeps` names them."""
+    `needs` that is missing makes the trial an error and not a failure. Before it runs, every file of the case that the
+    prompt does not ask to change is put back, and added files that would steer its programs, such as a conftest.py or
+    a Makefile, are removed, unless the case asks for them or `keeps` names them."""
+
+    revision: ClassVar[int] = 1  # fewer files of the case were put back once
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0
@@ -64,16 +68,23 @@ class Command(ProgramCheck):
         return "\n".join([self.line, *self.files.values()])
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
-        if wrong := await disarm(check_dir, evidence, self._text, self.keeps):
-            return wrong
+        guarded = await disarm(check_dir, evidence, self._text, self.keeps)
+        if isinstance(guarded, Finding):
+            return guarded
         for name in self.needs:
             if not await check_dir.find([name]):
                 raise MissingTool(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
         for name, content in self.files.items():
             await check_dir.put(name, content)
+        line = re.sub(
+            r"\bPYTHONPATH=(?=\S)", f"PYTHONPATH={check_dir.root}/python:", self.line
+        )  # or it undoes the guard
         done = await check_dir.run(
-            ["bash", "-c", self.line], self.timeout, stdin=self.stdin, environment={"CHECK": check_dir.files}
+            ["bash", "-c", line], self.timeout, stdin=self.stdin, environment={"CHECK": check_dir.files}
         )
+        return await guarded.conclude(await self._judge(done))
+
+    async def _judge(self, done: CommandResult) -> Finding:
         excerpt = output_excerpt(done)
         if done.killed_why:
             return Finding(False, f"the command was ended: {excerpt}")

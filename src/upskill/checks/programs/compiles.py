@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from pydantic import Field, model_validator
 
 from upskill.checks import Evidence, Finding
+from upskill.checks.programs.guard import disarm
 from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt, read_left
 from upskill.errors import MissingTool, did_you_mean
 
@@ -97,6 +98,9 @@ class Compiles(ProgramCheck):
             raise MissingTool(
                 f"no compiler for {name} in the sandbox ({' or '.join(language.programs)}); install {language.install}"
             )
+        guarded = await disarm(check_dir, evidence, "", starts_programs=False)
+        if isinstance(guarded, Finding):
+            return guarded
         arguments = [argument.format(out=check_dir.scratch) for argument in language.arguments]
         folder, start = ".", list[str]()
         if language.apart:
@@ -110,4 +114,5 @@ class Compiles(ProgramCheck):
         )
         if done.code == 0:
             return Finding(True, f"{self.file} compiles as {name}")
-        return Finding(False, f"{self.file} does not compile as {name}: {output_excerpt(done)}")
+        reason = f"{self.file} does not compile as {name}: {output_excerpt(done)}"
+        return await guarded.conclude(Finding(False, reason))

@@ -34,6 +34,7 @@ class PythonCheck(ProgramCheck):
     timeout: float = Field(default=60.0, gt=0, le=3600)
     source: SkipJsonSchema[Text]
     reads_answer: ClassVar[bool] = True
+    revision: ClassVar[int] = 1  # fewer files of the case were put back once
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
@@ -51,8 +52,10 @@ class PythonCheck(ProgramCheck):
         return source
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
-        if wrong := await disarm(check_dir, evidence, self.source if STARTS.search(self.source) else ""):
-            return wrong
+        starts_programs = bool(STARTS.search(self.source))
+        guarded = await disarm(check_dir, evidence, self.source, starts_programs=starts_programs)
+        if isinstance(guarded, Finding):
+            return guarded
         python = await check_dir.find(["python3"])
         if not python:
             raise MissingTool("there is no python3 in the sandbox; install it for all users")
@@ -81,4 +84,5 @@ class PythonCheck(ProgramCheck):
         if verdict["error"]:
             raise CheckError(f"{self.file}: {verdict['error']}")
         passed: bool = verdict["passed"]
-        return Finding(passed, verdict["reason"] or f"{self.function} says {'yes' if passed else 'no'}")
+        reason = verdict["reason"] or f"{self.function} says {'yes' if passed else 'no'}"
+        return await guarded.conclude(Finding(passed, reason))

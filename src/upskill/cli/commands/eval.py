@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upskill.authoring.saving.provenance import save_suite
-from upskill.cli.console import as_text, note, show, show_json, write_file
+from upskill.cli.console import as_text, note, show, show_document, show_json, write_file
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
 from upskill.cli.options import click_options, confirm_cost
@@ -129,7 +129,8 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
             note("\n  ".join(filter(None, (f"upskill: {error.message}", error.hint))))
             continue
         if before.plan.suite.by_id.keys() & last.plan.suite.by_id.keys():
-            for model in last.plan.addresses:
+            unfinished = {*before.unfinished, *last.unfinished}
+            for model in (name for name in last.plan.addresses if name not in unfinished):
                 comparison = compare(store, Side(before.run, model, "skill"), Side(last.run, model, "skill"))
                 click.echo(f"Since the previous save, {model}: {summarize(comparison)}")
 
@@ -223,7 +224,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         if file:
             write_file(file, report if isinstance(report, str) else as_text(report))
         elif isinstance(report, str):
-            click.echo(report, nl=False)
+            show_document(report)
         else:
             show(report)
     if options.as_json:

@@ -8,10 +8,12 @@ import click
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import note
 from upskill.cli.help import Command
-from upskill.cli.options import open_run, quiet_option, store_option
+from upskill.cli.options import force_option, open_run, quiet_option, redact_option, store_option
 from upskill.errors import UsageError
+from upskill.outputs import check_ours
 from upskill.plain import counted
 from upskill.reports.exports import EXPORTS, Export, FileExport, StoredRun, file_name
+from upskill.reports.redacted import describe_contents
 from upskill.runs.replay.replies import export_replies
 from upskill.runs.stores import Run, Store
 from upskill.traces.redaction.redact import describe_counts
@@ -27,10 +29,19 @@ from upskill.traces.redaction.redact import describe_counts
     help="Where to write it (default: named after the run, in this folder; - prints what is text).",
 )
 @click.option("--replies", metavar="FILE", help="Write what the models answered, for `upskill eval --replay FILE`.")
+@redact_option
+@force_option
 @store_option
 @quiet_option
 def command(
-    run: str, kind: str | None, output: str | None, replies: str | None, store: str | None, quiet: bool
+    run: str,
+    kind: str | None,
+    output: str | None,
+    replies: str | None,
+    redact: bool,
+    force: bool,
+    store: str | None,
+    quiet: bool,
 ) -> None:
     """Write RUN as files for other tools, or its replies for other machines.
 
@@ -39,8 +50,9 @@ def command(
     upskill export last --format inspect -o logs     for `inspect view`
     upskill export last --replies replies.jsonl.gz   for `eval --replay FILE`
 
-    RUN is an id, the start of one, or `last`, as with `upskill show`. What is written appears whole or not at all. A
-    folder is replaced only if it is an earlier export.
+    RUN is an id, the start of one, or `last`, as with `upskill show`. What is written appears whole or not at all, and
+    only you can read it. A file is overwritten only if upskill wrote it, a folder only if it is an earlier export.
+    Replies never have secrets in them.
     """
     if not kind and not replies:
         raise UsageError("nothing was asked for", f"Give --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
@@ -56,21 +68,26 @@ def command(
         if export and kind:
             name = file_name(stored.id)
             usual = f"{name}{export.ending}" if isinstance(export, FileExport) else f"{name}-{kind}"
-            _export(export, StoredRun(opened, stored), output or usual, quiet=quiet)
+            source = StoredRun(opened, stored)
+            source = source.without_secrets() if redact else source
+            _export(export, source, output or usual, force=force, quiet=quiet)
         if replies:
+            check_ours(replies, force=force)
             _export_replies(opened, stored, replies, quiet=quiet)
 
 
-def _export(export: Export, run: StoredRun, path: str, *, quiet: bool) -> None:
+def _export(export: Export, run: StoredRun, path: str, *, force: bool, quiet: bool) -> None:
     if isinstance(export, FileExport) and path == "-":
         sys.stdout.flush()
         export.write(run, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        return
-    export.save(run, path)
-    if not quiet:
-        trials = counted(run.run.passed + run.run.failed + run.run.errored, "trial")
-        note(f"Wrote {trials} to {path}{'/' if Path(path).is_dir() else ''}")
+    else:
+        export.save(run, path, force=force)
+        if not quiet:
+            trials = counted(run.run.passed + run.run.failed + run.run.errored, "trial")
+            note(f"Wrote {trials} to {path}{'/' if Path(path).is_dir() else ''}")
+    if export.has_answers and not quiet:
+        note(describe_contents(run.redactor.counts if run.redactor else None))
 
 
 def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:

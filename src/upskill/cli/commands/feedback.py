@@ -3,9 +3,9 @@ from __future__ import annotations
 import click
 
 from upskill.cli.commands.completion import complete_runs
-from upskill.cli.console import note, show_json, to_json_text, write_file
+from upskill.cli.console import check_writable, note, show_json, to_json_text, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_run, store_option
+from upskill.cli.options import force_option, json_option, open_run, store_option
 from upskill.plain import counted
 from upskill.runs.results.feedback import MAX_NOTE, agreement_with_people, feedback_document, import_feedback
 from upskill.runs.stores import Run, Store
@@ -24,9 +24,18 @@ MAX_NAMED = 5
     metavar="MODEL",
     help="Whose answers FILE is about where it does not say (skill-creator's).",
 )
+@force_option
 @store_option
 @json_option
-def command(run: str, files: tuple[str, ...], output: str | None, model: str, store: str | None, as_json: bool) -> None:
+def command(
+    run: str,
+    files: tuple[str, ...],
+    output: str | None,
+    model: str,
+    force: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
     """Show how well the checks of RUN agree with what people say of its answers (Cohen's kappa).
 
     FILE is a feedback.json that a report exported, or skill-creator's: it is stored with the run first. What is marked
@@ -45,7 +54,8 @@ def command(run: str, files: tuple[str, ...], output: str | None, model: str, st
             if output == "-":
                 click.echo(text, nl=False)
             else:
-                write_file(output, text, make_folders=False)
+                check_writable(output, force=force)
+                write_file(output, text)
                 note(f"Wrote {output}")
             return
         agreement = agreement_with_people(opened, stored)

@@ -35,9 +35,9 @@ class _Options(GenerateOptions, CommandOptions):
 def command(**values: Any) -> None:
     """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
 
-    The student is run on train cases. Edits that look better are kept provisionally and confirmed together, by one test
-    on fresh seeds. The number at the end is from held-out cases that nothing before has seen. After Ctrl-C the same
-    command continues where it stopped.
+    The student is run on train cases. Edits that look better are kept provisionally and tested together on fresh seeds:
+    confirmed, or the best guess. The number at the end is from held-out cases that nothing before has seen. After
+    Ctrl-C the same command continues where it stopped.
 
     With a skill's folder in --from, TASK is the change that is asked for. It is made when new cases for it get better
     and the older ones are shown not worse. A skill that was edited by hand is not replaced without asking, and the

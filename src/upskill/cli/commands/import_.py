@@ -36,7 +36,7 @@ def command(file: str, output: str, force: bool) -> None:
     if Suite.read(text.encode(), f"{file}, as a suite").fingerprint != suite.fingerprint:
         raise AssertionError("the written suite is not the one that was read")
     if output:
-        write_file(output, text, overwrite=force)
+        write_file(output, text, overwrite=force, private=False)
     else:
         click.echo(text, nl=False)
     for line in _describe(suite, output):

@@ -46,7 +46,7 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
         raise UsageError(f"{named}: {wrong.message}", "Names have lowercase letters, digits and single dashes.")
     to_schemas = Path(os.path.relpath(SCHEMAS, folder / "evals")).as_posix()
     for path, text in skill_files(name, named, description, to_schemas).items():
-        write_file(str(folder / path), text, overwrite=False)
+        write_file(str(folder / path), text, overwrite=False, private=False)
     others = {Path(SETTINGS_FILE): settings_file()}
     schemas = {Path(path): text for path, text in schema_files().items()}
     if ci:
@@ -54,7 +54,7 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     kept = [path for path in (*others, *schemas) if path.exists()]
     for path, text in (others | schemas).items():
         if path not in kept:
-            write_file(str(path), text, overwrite=False)
+            write_file(str(path), text, overwrite=False, private=False)
     for path in [folder, *others]:
         click.echo(f"{'kept' if path in kept else 'wrote'} {path.as_posix()}{'/' if path == folder else ''}")
     click.echo(f"{'kept' if set(schemas) <= set(kept) else 'wrote'} {SCHEMAS}/ (what editors complete and check with)")

@@ -135,7 +135,7 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
         Text(f"{estimate.model}: to see {target}, from {source}:\n"),
         table,
         Text(f"\nTime: {pace}"),
-        Text(f"{at_hand}. Runs average out chance within a case; only cases add tasks.\n"),
+        Text(f"{at_hand}. Runs average out chance within a case; beyond about five, only more cases help.\n"),
     ]
 
 

@@ -9,7 +9,7 @@ import click
 
 from upskill.cli.commands.completion import complete_runs
 from upskill.cli.commands.runs import command as runs_command
-from upskill.cli.console import check_writable, note, write_file
+from upskill.cli.console import check_writable, note, show_document, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import click_options, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
@@ -53,6 +53,7 @@ class _Options:
         help="auto: as the reader's system has it; in a PNG, light.",
         show_default=True,
     )
+    force: bool = option("--force", default=False, help="Overwrite a file that upskill did not write.")
     width: int = option(
         "--width", default=720, help="How wide to draw it.", metavar="PX", minimum=320, maximum=4000, show_default=True
     )
@@ -80,7 +81,7 @@ class _Options:
         else:
             files = [str(path.with_stem(f"{path.stem}-{kind}") if len(kinds) > 1 else path) for kind in kinds]
         for file in files:
-            check_writable(file)
+            check_writable(file, force=self.force)
         return files
 
 
@@ -144,7 +145,7 @@ def _draw(options: _Options) -> None:
         )
         svg = _picture(kind, document, evaluation, look, options.by)
         if file == "-":
-            click.echo(svg)
+            show_document(f"{svg}\n")
         elif png:
             from upskill.reports.pictures.png import to_png  # noqa: PLC0415 - an extra
 

@@ -5,38 +5,46 @@ import re
 import click
 
 from upskill.cli.commands.completion import complete_runs
-from upskill.cli.console import check_writable, note, write_file
+from upskill.cli.console import check_writable, note, show_document, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import open_run, store_option
+from upskill.cli.options import force_option, open_run, redact_option, store_option
 from upskill.reports import ReportContext
 from upskill.reports.html.page import render
+from upskill.reports.redacted import RunRedactor, describe_contents
 from upskill.runs.results.evaluation import evaluation_of, first_results
 
 
 @click.command("report", cls=Command)
 @click.argument("run", default="last", shell_complete=complete_runs)
 @click.option("-o", "--output", metavar="FILE", help="Where to write it (default RUN.html here; - prints it).")
+@redact_option
+@force_option
 @store_option
-def command(run: str, output: str | None, store: str | None) -> None:
+def command(run: str, output: str | None, redact: bool, force: bool, store: str | None) -> None:
     """Write RUN as one HTML page: verdicts, pictures, cases, and every answer with what the checks found.
 
     \b
     upskill report last                the latest run
     upskill report last -o lift.html   into a file of this name
 
-    The file needs no network and no server, and can be sent to anybody. Answers can be marked right, wrong or odd in
-    it. RUN is an id, the start of one, `last`, or `last~1` for the one before it.
+    The file needs no network and no server. It holds prompts and answers in full; --redact takes secrets out. Answers
+    can be marked right, wrong or odd in it. RUN is an id, the start of one, `last`, or `last~1` for the one before it.
     """
     with open_run(store, run) as (opened, stored):
         file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"
         if file != "-":
-            check_writable(file)
+            check_writable(file, force=force)
+        redactor = RunRedactor()
+        clean = redactor.results if redact else iter
         context = ReportContext(
-            results=lambda: opened.results(stored), first_results=lambda seeds: first_results(opened, stored, seeds)
+            results=lambda: clean(opened.results(stored)),
+            first_results=lambda seeds: clean(first_results(opened, stored, seeds)),
         )
-        page = render(evaluation_of(opened, stored), context)
+        evaluation = evaluation_of(opened, stored)
+        page = render(redactor.evaluation(evaluation) if redact else evaluation, context)
     if file == "-":
-        click.echo(page, nl=False)
+        show_document(page)
         return
     write_file(file, page)
     note(f"Wrote {file} ({max(1, len(page) // 1000):,} kB). Open it in a browser.")
+    note(describe_contents(redactor.counts if redact else None))

@@ -8,12 +8,13 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from upskill.cli.console import note, show, show_json, write_file
+from upskill.cli.console import check_writable, note, show, show_document, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
+from upskill.cli.options import find_project_store, force_option, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError
-from upskill.plain import counted
+from upskill.plain import counted, dict_or_empty
 from upskill.reports.csv import render_rows
+from upskill.reports.json import replay_to_dict
 from upskill.reports.layout import FittedTable
 from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
@@ -22,6 +23,7 @@ from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.looks import limits_of, reported_verdicts
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.advice import INVALID, decision_in_words
+from upskill.verdicts.verdict import UNFINISHED
 
 Metric = Literal["success", "tokens"]
 Document = Mapping[str, Any]  # a verdict as JSON has it
@@ -39,6 +41,7 @@ MAX_RUNS = 50  # that are shown at a time
     "--csv", "csv_file", metavar="PATH", help="Write every run and model as a row of a CSV file (- prints it)."
 )
 @click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MAX_RUNS}.")
+@force_option
 @json_option
 def command(
     store: str | None,
@@ -47,6 +50,7 @@ def command(
     metric: Metric,
     csv_file: str | None,
     every: bool,
+    force: bool,
     as_json: bool,
 ) -> None:
     """List the stored runs, latest last.
@@ -65,7 +69,7 @@ def command(
     with opened:
         runs = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
         if csv_file:
-            _write_csv(opened, runs, models, csv_file)
+            _write_csv(opened, runs, models, csv_file, force=force)
             return
         listed = list(runs if as_json or every else islice(runs, MAX_RUNS))[::-1]
         older = 0 if as_json or every else sum(1 for _ in runs)
@@ -95,13 +99,14 @@ def _verdict_documents(store: Store, run: Run) -> list[Document]:
     return [verdict.to_dict() for verdict in evaluation_of(store, run).verdicts] if reported is None else reported
 
 
-def _write_csv(store: Store, runs: Iterable[Run], models: Sequence[str], file: str) -> None:
+def _write_csv(store: Store, runs: Iterable[Run], models: Sequence[str], file: str, *, force: bool) -> None:
     every = ((run, verdict) for run in list(runs)[::-1] for verdict in evaluation_of(store, run).verdicts)
     rows = [(run, verdict) for run, verdict in every if not models or verdict.model in models]
     if file == "-":
-        click.echo(render_rows(rows), nl=False)
+        show_document(render_rows(rows))
         return
-    write_file(file, render_rows(rows), make_folders=False)
+    check_writable(file, force=force)
+    write_file(file, render_rows(rows))
     note(f"Wrote {counted(len(rows), 'row')} to {file}")
 
 
@@ -111,6 +116,7 @@ def _to_json(run: Run, verdict: Document) -> dict[str, object]:
         "created": run.created,
         "skill": run.skill,
         "model": verdict["model"],
+        "replayed": replay_to_dict(run),
         "trials": run.trials,
         "finished": run.finished,
         "verdict": verdict,
@@ -130,11 +136,15 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     lines: list[Text] = []
     for run, verdict in rows:
-        limits = ""
-        if not run.finished:
-            limits = f"  (unfinished: {run.passed + run.failed:,} of {counted(run.trials, 'trial')})"
+        limits, done = "", run.passed + run.failed + run.errored
+        if so_far := verdict.get("unfinished"):
+            limits = f"  (unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')})"
+        elif done < run.trials:
+            limits = f"  ({done:,} of {counted(run.trials, 'trial')})"
         if part := run.plan.suite.part:
             limits += f"  ({len(run.plan.suite.cases)} of {part.of} cases, {part.chosen})"
+        if replayed := run.plan.replayed:
+            limits += f"  ({replayed})"
         head = (run.id, "bold"), f"  {verdict['model']}  ", (run.created, "dim"), limits
         lines.append(Text.assemble(*head))
         of_arm = arm_names(has_reference=run.plan.reference_skill is not None)
@@ -151,8 +161,13 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
         if verdict["reason"] == "isolation":
             lines.append(Text(f"  {INVALID}\n", style="bold red"))
             continue
+        if verdict["reason"] == UNFINISHED:  # the line above says so
+            lines.append(Text(""))
+            continue
         lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
-        lines.append(Text(f"  {lift}{decision_in_words(verdict['decision'], verdict['reason'])}\n"))
+        on_these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
+        decision = decision_in_words(verdict["decision"], verdict["reason"], replayed, on_these)
+        lines.append(Text(f"  {lift}{decision}\n"))
     return lines
 
 
@@ -180,6 +195,8 @@ def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
 def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
     if verdict["reason"] == "isolation":
         return Text("INVALID", style="bold red")
+    if so_far := verdict.get("unfinished"):
+        return Text(f"unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')}")
     limits = f", {limits}" if (limits := limits_of(run, verdict["decision"])) else ""
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)

@@ -17,10 +17,12 @@ from upskill.cli.options import json_option, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
+from upskill.reports.json import replay_to_dict
 from upskill.reports.trial_rows import result_to_json
 from upskill.runs.planning.plan import Arm, Result
 from upskill.runs.results.evaluation import mixed_snapshots
 from upskill.runs.results.feedback import agreement_with_people
+from upskill.runs.results.looks import unfinished_models
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill
@@ -106,7 +108,9 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
         raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
     people = agreement_with_people(store, run)
     notes = [*mixed_snapshots(store.snapshots(run)), *(people.lines() if people else ())]
-    show(*trials.render_heading(run, store.progress(run), store.leaks(run), notes))
+    show(
+        *trials.render_heading(run, store.progress(run), store.leaks(run), notes, unfinished_models(store, run)),
+    )
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]
@@ -120,8 +124,9 @@ def _show_json(store: Store, run: Run, options: _Options) -> None:
     page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
     results = options.results(store, run, page)
     invalid = [{**asdict(trial), "reason": reason} for trial, reason in store.leaks(run)]
-    plan = to_json_text(run.plan.to_dict())
-    click.echo(f'{{\n  "run": {to_json_text(run.id)},\n  "plan": {plan},\n  "trials": [', nl=False)
+    plan, replayed = to_json_text(run.plan.to_dict()), to_json_text(replay_to_dict(run))
+    head = f'"run": {to_json_text(run.id)},\n  "replayed": {replayed},\n  "plan": {plan}'
+    click.echo(f'{{\n  {head},\n  "trials": [', nl=False)
     for number, result in enumerate(results):
         click.echo(f"{',' if number else ''}\n    {to_json_text(result_to_json(result), 4)}", nl=False)
     people = agreement_with_people(store, run)
@@ -130,11 +135,17 @@ def _show_json(store: Store, run: Run, options: _Options) -> None:
 
 
 def _show_checks(store: Store, run: Run, options: _Options) -> None:
-    rates = trials.check_rates(run.plan, options.results(store, run, None))
+    unfinished = unfinished_models(store, run)
+    if not options.as_json:
+        for model, so_far in unfinished.items():
+            note(f"{run.id}: {model} is {so_far}. How often its checks pass is shown once all have run.")
+    results = (each for each in options.results(store, run, None) if each.trial.model not in unfinished)
+    rates = trials.check_rates(run.plan, results)
     if options.as_json:
-        show_json({"run": run.id, "checks": [rate.to_dict() for rate in rates]})
+        so_far = {model: asdict(each) for model, each in unfinished.items()}
+        show_json({"run": run.id, "checks": [rate.to_dict() for rate in rates], "unfinished": so_far})
         return
-    if not rates:
+    if not rates and not unfinished:
         note(f"No trial of {run.id} was scored, so no check passed or failed.")
     show(*trials.render_check_rates(rates, "reference skill" if run.plan.reference_skill else "baseline"))
 

@@ -86,6 +86,8 @@ def _generate(skill: Skill, options: _Options) -> Suite:
     material = gather(
         str(Provenance.of(skill).metadata.get("source_task") or skill.description), sources=options.sources
     )
+    for line in material.sources:
+        options.tell(f"Read {line}.")
     if material.skill is not None:
         raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")
     with options.open_store() as store:

@@ -16,7 +16,7 @@ from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.reports.trials import render_step
 from upskill.traces import Step
-from upskill.traces.formats import read_trace
+from upskill.traces.formats import describe_skipped, read_trace
 from upskill.traces.redaction.redact import redact, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_sessions, find_trace
 
@@ -100,6 +100,8 @@ def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:
         show(*_timeline(redaction, max_lines=None if full else 6))
     for warning in redaction.trace.warnings:
         note(f"Warning: {warning}")
+    if redaction.trace.skipped:
+        note(f"Skipped: {describe_skipped(redaction.trace.skipped, most=20)}.")
     note(redaction.summary[0].upper() + redaction.summary[1:] + ".")
 
 
@@ -118,6 +120,7 @@ def to_dict(redaction: Redaction) -> dict[str, Any]:
         "stop": trace.stop,
         "malformed_lines": trace.malformed,
         "warnings": list(trace.warnings),
+        "skipped": dict(trace.skipped),
         "redacted": dict(redaction.counts),
         "steps": [_plain_step(number, step) for number, step in enumerate(trace.steps, start=1)],
     }

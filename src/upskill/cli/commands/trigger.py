@@ -38,7 +38,8 @@ def command(**values: Any) -> None:
 
     Each query is put to an agent that has the skill in its catalog, beside the skills of --with-skills. A run ends when
     the skill is opened, or after max_turns turns. With --improve a teacher rewrites the description from train queries,
-    validation queries choose, and test queries are run once at the end. After Ctrl-C the same command continues.
+    validation queries choose, and test queries, run once at the end, decide whether it is written. After Ctrl-C the
+    same command continues.
 
     \b
     upskill trigger ./skills/my-skill -m haiku --with-skills ./skills

@@ -56,13 +56,13 @@ def command(
         for name, count in counts.items():
             click.echo(f"{printable(name)}  {counted(count, 'version')}")
         if not counts:
-            say_nothing_yet("no version of a skill is stored here", MADE_BY)
+            say_nothing_yet("no version that `upskill generate` made is stored here", MADE_BY)
         return
     if not versions and counts:
         hint = did_you_mean(name, counts, otherwise=f"There are some of: {', '.join(counts)}.")
         raise UsageError(f"no version of a skill called {name!r} is stored", hint)
     if not versions:
-        say_nothing_yet(f"no version of {name!r} is stored", MADE_BY)
+        say_nothing_yet(f"no version of {name!r} that `upskill generate` made is stored", MADE_BY)
         if not as_json:
             return
     if versions and (before or shows_diff):

@@ -73,7 +73,7 @@ def read(output: str) -> Reply:
             failure = str(event.get("message") or failure)
     if usage is not None:
         return Reply(text, usage)
-    with suppress(ValueError):  # the command hands a provider's error on as it came
+    with suppress(ValueError, RecursionError):  # the command hands a provider's error on as it came
         error = dict_or_empty(json.loads(failure))
         failure = str(dict_or_empty(error.get("error")).get("message") or error.get("message") or failure)
     raise ModelError(failure)

@@ -258,7 +258,9 @@ class StreamedTransport(Transport):
                 return Response(status, response.headers, json.dumps(answer).encode())
         except (aiohttp.ClientError, OSError) as error:
             cause = str(error) or type(error).__name__
-            raise TransportError(f"the connection was cut before the answer ended: {cause}", "disconnect") from error
+            raise TransportError(
+                f"the connection was cut before the answer ended: {cause}", "dropped connection"
+            ) from error
 
     async def _collect(self, content: aiohttp.StreamReader) -> tuple[int, dict[str, Any]]:
         """The answer as one document, and the status it would have had."""

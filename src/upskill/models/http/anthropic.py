@@ -125,7 +125,8 @@ class AnthropicModel(HttpModel):
         blocks = [dict_or_empty(block) for block in list_or_empty(answer.get("content"))]
         reason = str(answer.get("stop_reason") or "")
         if not isinstance(answer.get("content"), list):
-            raise ModelError(f"the answer has no content: {self.excerpt(json.dumps(answer))}", status=200)
+            message = f"the answer has no content: {self.excerpt(json.dumps(answer))}"
+            raise ModelError(message, status=200, failure="no answer")
         text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
         if reason == "refusal":
             details = dict_or_empty(answer.get("stop_details"))

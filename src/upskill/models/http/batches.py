@@ -118,7 +118,7 @@ class Batches(ABC):
                 for text in filter(bytes.strip, file):
                     try:
                         line = dict_or_empty(json.loads(text))
-                    except ValueError:
+                    except (ValueError, RecursionError):
                         raise ModelError("the results of the batch are not JSON lines", status=200) from None
                     yield self.parse_result(line)
 
@@ -139,7 +139,7 @@ class Batches(ABC):
         response = await self.model.send(url, body, once=once, content_type=form)
         try:
             answer = dict_or_empty(json.loads(response.body))
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = {}
         if not answer:
             raise ModelError("the batch API answered 200 with something that is not a JSON object", status=200)

@@ -16,13 +16,14 @@ from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
+from upskill.models.draws import count_failure, current_draws, max_retries, status_failure
 from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.models.http.transport import Response, Timeouts, Transport, TransportError, acquire_transport
 from upskill.models.ledger import count_retry
 from upskill.models.parsing import (
-    CONTEXT_OVERFLOW,
     collect_secrets,
     estimate_tokens,
+    is_overflow,
     redact,
     safe_excerpt,
     unanswered_stop,
@@ -31,7 +32,6 @@ from upskill.models.throttling import (
     MAX_RETRY_AFTER,
     OVERLOADED,
     PERMANENT,
-    RETRYABLE,
     CircuitBreaker,
     backoff,
     limiter_for,
@@ -101,7 +101,8 @@ class HttpModel(ABC):
         except Unanswered:
             raise
         except ModelError as error:
-            if error.status in PERMANENT or (error.status == 429 and not _is_retryable(error.status, error.message)):
+            count_failure(error)
+            if error.status in PERMANENT or (error.status == 429 and _is_final(error.message)):
                 self.breaker.record_failure(error)
             raise
         self.breaker.record_success()
@@ -131,7 +132,7 @@ class HttpModel(ABC):
 
     def parse_response(self, response: Response, request: Request) -> Reply:
         if response.status != 200:
-            raise self._status_error(response.status, _error_text(response.body))
+            raise self._status_error(response)
         return self._parse_paid_reply(self._decode(response), request)
 
     def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
@@ -185,15 +186,15 @@ class HttpModel(ABC):
                 response = await self.transport.send(url, headers, timeouts, body, into)
                 self._log(url, body, response)
             except TransportError as error:
-                if once and error.kind != "connect":
-                    raise ModelError(self.excerpt(error.message)) from error
+                if once and error.kind != "no connection":
+                    raise ModelError(self.excerpt(error.message), failure=error.kind) from error
                 wait = self._delay_after_error(error, tries)
             else:
                 if response.status == 200:
                     self._limiter.record_success()
                     return response, attempts
                 if once and response.status not in OVERLOADED:
-                    raise self._status_error(response.status, _error_text(response.body))
+                    raise self._status_error(response)
                 if rewrite is not None and (rewritten := rewrite(response)) is not None:
                     body, wait = rewritten, 0.0
                     tries -= 1
@@ -239,72 +240,72 @@ class HttpModel(ABC):
 
     def _delay_after_error(self, error: TransportError, tries: int) -> float:
         """Seconds until the next attempt; raises the ModelError when there is none."""
-        allowed = self.context.retries
-        if error.kind == "too large" or (error.kind == "connect" and is_loopback(self.url)):
-            allowed = 0
-        elif error.kind == "timeout":
-            allowed = min(allowed, 1)  # the server may still be busy with it
-        if tries > allowed:
+        is_absent = error.kind == "no connection" and is_loopback(self.url)
+        if is_absent or tries > max_retries(error.kind, self.context.retries):
             raise self._unreachable(error) from error
-        return self._log_retry(self.excerpt(error.message), backoff(tries + 1))
+        return self._log_retry(self.excerpt(error.message), backoff(tries + 1), error.kind)
 
     def _unreachable(self, error: TransportError) -> ModelError:
         server, row = _origin(self.url), ENDPOINTS.get(self.address.endpoint)
-        if error.kind == "connect" and row and row.start and is_loopback(self.url):
-            return ModelError(f"{row.title} is not running: nothing answers at {server}; start it with `{row.start}`")
-        hint = f"Is the server at {server} running?" if error.kind == "connect" else ""
-        return ModelError(self.excerpt(error.message), hint)
+        message, hint = self.excerpt(error.message), ""
+        if error.kind == "no connection":
+            hint = f"Is the server at {server} running?"
+            if row and row.start and is_loopback(self.url):
+                message = f"{row.title} is not running: nothing answers at {server}; start it with `{row.start}`"
+                hint = ""
+        return ModelError(message, hint, failure=error.kind)
 
     def _delay_after_response(self, response: Response, tries: int, started: float) -> float:
         """Seconds until the next attempt; raises the ModelError when there is none."""
-        status = response.status
-        text = _error_text(response.body)
+        error = self._status_error(response)
+        is_final = isinstance(error, Unanswered) or _is_final(_error_text(response.body))
         wait = parse_retry_after(response.headers)
-        overloaded = status in OVERLOADED
-        if overloaded:
-            self._limiter.record_overload(started, wait if wait is not None and wait <= MAX_RETRY_AFTER else None)
-        # Twice the retries: the limiter has to find the right number of calls first.
-        allowed = self.context.retries * (2 if overloaded else 1)
-        retryable = _is_retryable(status, text) and response.headers.get("x-should-retry") != "false"
-        if not retryable or tries > allowed or (wait or 0.0) > MAX_RETRY_AFTER:
-            error = self._status_error(status, text)
-            if wait is not None and wait > MAX_RETRY_AFTER:
+        is_long = wait is not None and wait > MAX_RETRY_AFTER
+        if response.status in OVERLOADED:
+            self._limiter.record_overload(started, None if is_long else wait)
+        may_retry = response.headers.get("x-should-retry") != "false" and not is_final
+        if is_long or not may_retry or tries > max_retries(error.failure, self.context.retries):
+            if is_long:
                 error.hint = f"The server asks to wait {wait:.0f} s; run the same command again then."
             raise error
         delay = max(wait, 0.001) if wait is not None else backoff(tries + 1)
-        return self._log_retry(f"the server answered {status}", delay)
+        return self._log_retry(f"the server answered {response.status}", delay, error.failure, response.status)
 
-    def _log_retry(self, reason: str, delay: float) -> float:
+    def _log_retry(self, reason: str, delay: float, failure: str, status: int | None = None) -> float:
+        if draws := current_draws():
+            draws.add(failure, status)
         logger.info("%s: %s; retrying in %.1f s", self.address.name, reason, delay)
         return delay
 
-    def _status_error(self, status: int, text: str) -> ModelError:
+    def _status_error(self, response: Response) -> ModelError:
+        status, text = response.status, _error_text(response.body)
         message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
+        if status == 200:
+            message = f"the server answered 200 with an error: {self.excerpt(text)}"
+        failure = "error in a 200" if status == 200 else status_failure(status, response.headers)
         if stop := unanswered_stop(text, status):
             hint = "The prompt is too long for this model: shorten the case or the skill." if stop == "context" else ""
             return Unanswered(message, hint, stop=stop, status=status)
         hint = STATUS_HINTS.get(status, "").format(key=self.key_variable or "the key")
         if re.search(OUT_OF_CREDIT, text):
             hint = "The account has no credit left."
-        return ModelError(message, hint, status=status)
+        return ModelError(message, hint, status=status, failure=failure)
 
     def _decode(self, response: Response) -> dict[str, Any]:
         """The JSON object of a 200, which some servers also use for errors."""
         if not response.body.strip():
-            raise ModelError("the server answered 200 with an empty body", status=200)
+            raise ModelError("the server answered 200 with an empty body", status=200, failure="unreadable body")
         try:
             answer: Any = json.loads(response.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             excerpt = self.excerpt(_error_text(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
             hint = "Is the base URL that of the API?" if kind == "an HTML page" else ""
-            raise ModelError(f"the server answered 200 with {kind}: {excerpt}", hint, status=200) from None
+            message = f"the server answered 200 with {kind}: {excerpt}"
+            raise ModelError(message, hint, status=200, failure="unreadable body") from None
         answer = dict_or_empty(answer)
         if answer.get("error") or answer.get("type") == "error":
-            text = _error_text(response.body)
-            error = self._status_error(200, text)
-            error.message = f"the server answered 200 with an error: {self.excerpt(text)}"
-            raise error
+            raise self._status_error(response)
         return answer
 
     def output_limit_error(self, reason: str, stop: Stop = "length") -> Unanswered:
@@ -342,12 +343,9 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return compact(body).encode("utf-8", "replace")
 
 
-def _is_retryable(status: int, error: str) -> bool:
-    return (
-        status in RETRYABLE
-        and not (status == 429 and re.search(OUT_OF_CREDIT, error))
-        and not re.search(CONTEXT_OVERFLOW, error)
-    )
+def _is_final(error: str) -> bool:
+    """Whether an error says that a retry would end in the same way."""
+    return bool(re.search(OUT_OF_CREDIT, error)) or is_overflow(error)
 
 
 def _origin(url: str) -> str:
@@ -365,7 +363,7 @@ def _error_text(body: bytes, *, with_fields: bool = False) -> str:
         return unescape(plain).strip()
     try:
         answer: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if with_fields:
         return json.dumps(answer, ensure_ascii=False)

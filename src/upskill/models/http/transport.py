@@ -42,7 +42,9 @@ class Timeouts:
 class TransportError(UpskillError):
     """There is no complete response."""
 
-    def __init__(self, message: str, kind: Literal["connect", "disconnect", "timeout", "too large"]) -> None:
+    def __init__(
+        self, message: str, kind: Literal["no connection", "dropped connection", "timeout", "too large"]
+    ) -> None:
         super().__init__(message)
         self.kind = kind
 
@@ -96,13 +98,13 @@ class Transport:
                 target = into if response.status == 200 else None
                 return Response(response.status, response.headers, await _read(response, target))
         except aiohttp.ConnectionTimeoutError as error:
-            raise TransportError(f"no connection within {connect:g} s", "connect") from error
+            raise TransportError(f"no connection within {connect:g} s", "no connection") from error
         except TimeoutError as error:
             if began:
                 raise TransportError(f"the answer had not ended after {timeouts.total:g} s", "timeout") from error
             raise TransportError(f"no answer had begun after {wait:g} s", "timeout") from error
         except (aiohttp.ClientError, ConnectionError, ValueError) as error:
-            raise _transport_error(error) from error
+            raise _transport_error(error, began=began) from error
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -111,7 +113,7 @@ class Transport:
         return self._session
 
 
-def _transport_error(error: Exception) -> TransportError:
+def _transport_error(error: Exception, *, began: bool) -> TransportError:
     """The error in our words: those of aiohttp can hold the password of a proxy."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
@@ -124,14 +126,16 @@ def _transport_error(error: Exception) -> TransportError:
             cause = f"the proxy answered {error.status}"
         case aiohttp.InvalidURL():
             cause = "not a URL that can be asked"
-        case ValueError():  # of a URL or a header, which is not quoted
+        case ValueError() if not began:  # of a URL or a header, which is not quoted
             cause = str(error)
         case aiohttp.ClientResponseError():
-            return TransportError(f"the connection was cut before the answer ended: {error.message}", "disconnect")
+            return TransportError(
+                f"the connection was cut before the answer ended: {error.message}", "dropped connection"
+            )
         case _:
             cause = str(error) or type(error).__name__
-            return TransportError(f"the connection was cut before the answer ended: {cause}", "disconnect")
-    return TransportError(f"no connection: {cause}", "connect")
+            return TransportError(f"the connection was cut before the answer ended: {cause}", "dropped connection")
+    return TransportError(f"no connection: {cause}", "no connection")
 
 
 # Where systems keep the certificates they trust, in one file.
@@ -150,7 +154,9 @@ def trusted_certificates() -> ssl.SSLContext:
         try:
             return ssl.create_default_context(cafile=named)
         except OSError as error:
-            raise TransportError(f"no connection: SSL_CERT_FILE is {named}: {error.strerror}", "connect") from None
+            raise TransportError(
+                f"no connection: SSL_CERT_FILE is {named}: {error.strerror}", "no connection"
+            ) from None
     context = ssl.create_default_context()
     if bundle := next((path for path in BUNDLES if Path(path).is_file()), None):
         context.load_verify_locations(bundle)  # a Python from elsewhere may miss it

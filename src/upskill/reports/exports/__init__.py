@@ -17,14 +17,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from upskill.outputs import whole_file, whole_folder
+from upskill.errors import UsageError
+from upskill.outputs import check_ours, whole_file, whole_folder
 from upskill.plain import as_list, as_mapping
 from upskill.registry import Registry
+from upskill.reports.redacted import RunRedactor
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
+from upskill.runs.results.looks import Unfinished, unfinished_models
 from upskill.runs.stores import Run, Store
 
 EXPORTS = Registry(
@@ -48,6 +52,11 @@ MARKER = ".upskill-export"  # in a folder that was exported, so that it may be r
 class StoredRun:
     store: Store
     run: Run
+    redactor: RunRedactor | None = None
+
+    def without_secrets(self) -> StoredRun:
+        redactor = RunRedactor()
+        return StoredRun(self.store, redactor.run(self.run), redactor)
 
     @property
     def cases(self) -> Mapping[str, StoredCase]:
@@ -57,8 +66,19 @@ class StoredRun:
     def baseline(self) -> str:
         return "reference skill" if self.run.plan.reference_skill else "baseline"
 
+    @cached_property
+    def unfinished(self) -> Mapping[str, Unfinished]:
+        return unfinished_models(self.store, self.run)
+
+    def check_finished(self) -> None:
+        """UsageError where sums by arm would tell how the arms differ before all trials have run."""
+        for model, so_far in self.unfinished.items():
+            hint = "The eval that began it continues with it. csv and jsonl have the trials so far."
+            raise UsageError(f"{self.run.id}: {model} is {so_far}, so it has no sums by arm yet", hint)
+
     def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:
-        return self.store.results(self.run, model=model, arm=arm)
+        results = self.store.results(self.run, model=model, arm=arm)
+        return self.redactor.results(results) if self.redactor else results
 
 
 @dataclass(frozen=True)
@@ -66,9 +86,11 @@ class FileExport:
     write: Callable[[StoredRun, BinaryIO], None]
     ending: str
     is_text: bool = True  # and may go to standard output
+    has_answers: bool = True  # in full, and prompts
 
-    def save(self, run: StoredRun, path: str | Path) -> None:
-        with whole_file(path) as stream:
+    def save(self, run: StoredRun, path: str | Path, *, force: bool = False) -> None:
+        check_ours(path, force=force)
+        with whole_file(path, private=True) as stream:
             self.write(run, stream)
 
 
@@ -77,9 +99,10 @@ class FolderExport:
     write: Callable[[StoredRun, Path], None]
     ending: str = ""
     is_text: bool = False
+    has_answers: bool = True
 
-    def save(self, run: StoredRun, path: str | Path) -> None:
-        with whole_folder(path, MARKER) as folder:
+    def save(self, run: StoredRun, path: str | Path, *, force: bool = False) -> None:
+        with whole_folder(path, MARKER, force=force) as folder:
             self.write(run, folder)
 
 

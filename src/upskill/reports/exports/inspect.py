@@ -94,7 +94,8 @@ class _Log:
             },
             "config": {"epochs": plan.runs},
             "packages": {"upskill": __version__},
-            "metadata": {"arm": self.arm, "skill": run.skill, "suite": plan.suite.fingerprint},
+            "metadata": {"arm": self.arm, "skill": run.skill, "suite": plan.suite.fingerprint}
+            | ({"replayed": plan.replayed} if plan.replayed else {}),
         }
 
     def _header(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +110,8 @@ class _Log:
             "results": {
                 "total_samples": planned,
                 "completed_samples": self.samples - self.errored,
-                "scores": [self._score(name) for name in names],
+                # None before the end: the logs of two arms would tell how they differ so far.
+                "scores": [self._score(name) for name in names if self.model not in self.source.unfinished],
             },
             "stats": {"started_at": run.created, "completed_at": run.created, "model_usage": self.usage},
         }

@@ -46,6 +46,7 @@ class _Configuration:
 
 
 def write(source: StoredRun, folder: Path) -> None:
+    source.check_finished()
     models = source.run.models
     for number, model in enumerate(models, start=1):
         workspace = folder if len(models) == 1 else folder / file_name(model, number)
@@ -120,6 +121,7 @@ class _Workspace:
             f"{name} {each.passed} of {len(each.metrics['tokens'])}" for name, each in self.configurations.items()
         ]
         notes = [f"pass_rate is the share of expectations that hold. All of them hold in: {', '.join(passed)} trials."]
+        notes += [f"The run is {replayed}."] if (replayed := self.source.run.plan.replayed) else []
         notes += [f"{errored} trials of the run errored and have no grading."] if errored else []
         left_out = [arm for arm in self.arms if arm not in self.names]
         return [*notes, *([f"Left out: {', '.join(left_out)}."] if left_out else [])]

@@ -72,7 +72,8 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         or [verdict.conclusion for verdict in view.verdicts],
         "firing": [metrics.to_dict() for metrics in firing],
         "findings": {verdict.model: [] if firing else list(verdict.findings) for verdict in view.verdicts},
-        **{name: list(getattr(view, name)) for name in ("problems", "choices", "diagnosis")},
+        **{name: list(getattr(view, name)) for name in ("choices", "diagnosis")},
+        "problems": [*filter(None, [view.replayed]), *view.problems],
         "missing": view.missing_trials,  # one of the problems, but not while the run is in progress
         "looked": list(view.looks),
         "looks": {
@@ -107,13 +108,14 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[TriggerMet
         return _conclude_firing(firing[0], skill)
     if firing and not evaluation.leaked:
         return f"How {skill} fires with {len(firing)} models."
+    replayed = "Replayed: " if evaluation.replayed else ""
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
     counts = Counter[str](verdict.decision for verdict in verdicts)
     against = evaluation.plan.reference_skill is not None
     (first, most), *others = [(verbs[against], counts[name]) for name, verbs in DECISIONS.items() if counts[name]]
     more = "".join(f", {verb} {count}" for verb, count in others)
-    return f"{skill} {first} {most} of {len(verdicts)} models{more}."
+    return f"{replayed}{skill} {first} {most} of {len(verdicts)} models{more}."
 
 
 def _conclude_firing(metrics: TriggerMetrics, skill: str) -> str:

@@ -7,7 +7,7 @@ import html
 import json
 import math
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
@@ -25,6 +25,7 @@ from upskill.reports.html.data import (
     to_json_bytes,
     trial_to_page,
 )
+from upskill.reports.view import replay_note
 from upskill.runs.planning.plan import Result
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.feedback import feedback_document
@@ -41,7 +42,8 @@ SCRIPTS = ("text", "source", "diff", "feedback", "firing", "overview", "findings
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
-    results, trials = context.results if context else None, len(evaluation.outcomes)
+    run = evaluation.run
+    results, trials = context.results if context else None, run.passed + run.failed + run.errored
     report = summary(evaluation)
     if context and context.first_results and trials > MAX_TRIALS:
         seeds = max(1, evaluation.plan.runs * MAX_TRIALS // trials)
@@ -50,11 +52,18 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     reviews = feedback_document(evaluation.run, evaluation.people.reviews if evaluation.people else ())["reviews"]
     report["reviews"] = [review | {"seed": page_seed(review["seed"])} for review in reviews]
     lines = [report["headline"], *report["conclusions"]] if len(report["conclusions"]) > 1 else report["conclusions"]
+    lines = [*lines, *filter(None, [replay_note(evaluation.run)])]
     plain = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in lines)}</noscript>"
     title, start = f"{report['run']['skill']} · upskill", "startReport(embeddedSource());"
     room = MAX_BYTES + EACH * max(0, trials - TRIALS) - len(document(title, plain, start).encode())
     packed = compress(to_json_bytes(report))
-    blocks = Blocks(results or (lambda: ()), max(room - len(packed), FOR_ANSWERS))
+
+    # Where trials are missing, those that were scored would tell how the arms differ so far.
+    def shown() -> Iterator[Result]:
+        each_result = results() if results else ()
+        return (each for each in each_result if each.passed is None or each.trial.model not in evaluation.unfinished)
+
+    blocks = Blocks(shown, max(room - len(packed), FOR_ANSWERS))
     text = packed if len(packed) + blocks.size <= room else _shortened(report, evaluation, room - blocks.size)
     data = [_block("summary", text), _block("index", blocks.packed_index)]
     data += [_block(f"trials-{number}", text) for number, text in enumerate(blocks.texts)]

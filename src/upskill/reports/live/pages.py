@@ -14,7 +14,7 @@ from upskill.reports.pictures import PictureOptions, lift_forest
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.comparison import Side, compare
-from upskill.runs.results.looks import current_verdicts, limits_of
+from upskill.runs.results.looks import current_verdicts, limits_of, unfinished_models
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import rounded
@@ -56,7 +56,8 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
     suite = run.plan.suite
     return {
         **{name: getattr(run, name) for name in ("id", "number", "skill", "created", "models")},
-        **{name: getattr(run, name) for name in ("trials", "passed", "failed", "errored")},
+        **{name: getattr(run, name) for name in ("trials", "errored")},
+        "scored": run.passed + run.failed,
         "version": run.plan.skill.visible_hash[:8],
         "agent": run.plan.agent,
         "cases": len(suite.cases),
@@ -66,9 +67,6 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "state": _state(store, run, decided=current),
         "tokens": sum(row.tokens for row in progress),
         "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
-        "arms": [
-            {name: getattr(row, name) for name in ("model", "arm", "passed", "failed", "errored")} for row in progress
-        ],
         "verdicts": verdicts,
         "verdicts_are_current": current,
         "revision": store.revision(run),
@@ -83,7 +81,7 @@ def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
     rows: list[dict[str, Any]] = []
     for model in run.models:
         if model in looks:
-            rows.append(verdict_row(current.get(model) or _verdict(looks[model])))
+            rows.append(verdict_row(current.get(model) or _verdict(looks[model])) | {"replayed": run.plan.replayed})
         elif model in without_pairs:  # of which no look is kept
             rows.append(verdict_row({"model": model, "decision": "undecided", "reason": "errors", "pairs": 0}))
     return rows, bool(rows) and looks.keys() <= current.keys() and len(rows) == len(run.models)
@@ -97,7 +95,9 @@ def _verdict(look: Look) -> Mapping[str, Any]:
 def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown of a verdict in a line, under the names that `--json` has for it."""
     arms = {arm: verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")}
-    named = {name: verdict.get(name) for name in ("model", "decision", "reason", "lift", "interval", "pairs")}
+    named = {
+        name: verdict.get(name) for name in ("model", "decision", "reason", "lift", "interval", "pairs", "these_cases")
+    }
     return {**named, **arms}
 
 
@@ -124,7 +124,8 @@ def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
     for look, limits in sorted(latest.values(), key=lambda pair: (-runs[pair[0].run].number, pair[0].number)):
         older = not limits and newest is not None and look.skill_hash != newest.skill_hash
         of = "an older version of the skill" if older else limits
-        rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of})
+        replayed = runs[look.run].plan.replayed
+        rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of, "replayed": replayed})
     return rows
 
 
@@ -162,6 +163,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         if before and limits and not before["of"]:
             continue  # what was said of all of a suite stands
         source = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
+        source |= {"replayed": run.plan.replayed}
         version["verdicts"][look.model] = verdict_row(look.verdict) | source
         if not limits:  # over a reference skill, or on a part, a lift is another thing
             number = numbers[version["hash"]]
@@ -268,8 +270,9 @@ def list_trials(store: Store, run: Run, query: Mapping[str, str], after: Trial |
             last = outcome
             break
     key = json.dumps([last.case, last.model, last.arm, last.seed]) if last else None
-    total = None  # how many fit, where that is known without looking at them
-    if not (case_id or tag or text):
+    total = None  # how many fit, where that is known without looking at them, and tells nothing before the end
+    tells = filters["outcome"] in ("passed", "failed") and unfinished_models(store, run)
+    if not (case_id or tag or text or tells):
         counted = (filters["outcome"],) if filters["outcome"] else ("passed", "failed", "errored")
         arms = [
             arm

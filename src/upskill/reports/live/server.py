@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -165,9 +166,13 @@ class LivePage:
     async def _add_feedback(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(text="Feedback is sent as JSON.\n")
+        if (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
+            raise web.HTTPBadRequest(text="Feedback is sent as UTF-8.\n")
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise web.HTTPBadRequest(text="Feedback is not sent compressed.\n")
         run = await self._find_run(request)
         try:
-            trial, review = read_mark(await request.json())
+            trial, review = read_mark(json.loads(await request.read()))
         except (ValueError, RecursionError) as error:
             raise web.HTTPBadRequest(text=f"This is no feedback: {error}\n") from error
         if await asyncio.to_thread(self.store.result, run, trial) is None:
@@ -424,6 +429,8 @@ def make_guard(token: str) -> Middleware:
         refusal = _refusal(request, token)
         if refusal:
             return web.Response(status=403, text=refusal, headers=HEADERS)
+        if not all(map(_is_storable, (*request.query, *request.query.values(), *request.match_info.values()))):
+            return web.Response(status=400, text="The address has characters that no text has.\n", headers=HEADERS)
         try:
             response = await handler(request)
         except web.HTTPException as error:
@@ -459,6 +466,11 @@ def _refusal(request: web.Request, token: str) -> str:
     return ""
 
 
+def _is_storable(text: str) -> bool:
+    """No lone surrogates, which cannot be encoded, and no zeros, which PostgreSQL refuses."""
+    return "\0" not in text and not re.search("[\ud800-\udfff]", text)
+
+
 def _is_loopback(host: str) -> bool:
     try:
         parts = urlsplit(f"//{host}")
@@ -477,6 +489,8 @@ def read_mark(body: object) -> tuple[Trial, Review | None]:
     seed = mark.get("seed")
     if not all(isinstance(each, str) for each in (case, model, arm, verdict, note)) or type(seed) is not int:
         raise ValueError("case, model, arm, verdict and feedback are texts, and seed is a number")
+    if not all(map(_is_storable, (case, model, arm))):
+        raise ValueError("it has characters that no text has")
     if verdict not in get_args(FeedbackVerdict):
         raise ValueError("the verdict is right, wrong, odd or empty")
     if abs(seed) > MAX_SEED:

@@ -37,7 +37,7 @@ def lift_by_group(
 
 def _value(model: Model) -> str:
     pairs = counted(model["pairs"], "pair")
-    decision = decision_in_words(model["decision"], model["reason"])
+    decision = decision_in_words(model["decision"], model["reason"], model.get("replayed"))
     if model["lift"] is None:
         return f"{decision}: no lift, {pairs}"
     interval = "" if model["interval"] is None else f" ({interval_in_points(_ends(model))})"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import struct
+import zlib
 from functools import cache
 
 from upskill.errors import UsageError
 from upskill.installation import add_extra
 
+SOFTWARE = b"tEXtSoftware\0upskill"
 SHARPNESS = 2  # pixels of the file for each px of the picture, as on most screens
 FONTS = (
     *("DejaVu Sans", "Noto Sans", "Liberation Sans", "Arial", "Helvetica", "Helvetica Neue", "Segoe UI", "Roboto"),
@@ -20,7 +23,9 @@ def to_png(svg: str) -> bytes:
     """UsageError if the extra or any font is missing."""
     font = find_font()
     # resvg stretches some texts far beyond the length that they are given.
-    return _render(re.sub(r' textLength="[^"]*" lengthAdjust="[^"]*"', "", svg), font, SHARPNESS)
+    picture = _render(re.sub(r' textLength="[^"]*" lengthAdjust="[^"]*"', "", svg), font, SHARPNESS)
+    header, rest = picture[:33], picture[33:]  # who made it goes after the first chunk
+    return header + struct.pack(">I", len(SOFTWARE) - 4) + SOFTWARE + struct.pack(">I", zlib.crc32(SOFTWARE)) + rest
 
 
 def _render(svg: str, font: str | None = None, zoom: int = 1) -> bytes:

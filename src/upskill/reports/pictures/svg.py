@@ -96,6 +96,13 @@ class Drawing:
                 self.text(0, self.height + 14, line, bold=True)
                 self.height += 17
             self.words.append(INVALID)
+        for replayed in dict.fromkeys(str(model.get("replayed") or "") for model in document["models"]):
+            if not replayed:
+                continue
+            for line in wrap(f"This run is {replayed}", self.width):
+                self.text(0, self.height + 13, line, "muted")
+                self.height += 17
+            self.words.append(f"This run is {replayed}.")
         self.height += 8
 
     def add(self, tag: str, classes: str = "", content: str = "", /, **attributes: object) -> None:

@@ -48,6 +48,20 @@ class Trial:
     seed: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReplaySource:
+    """The file of replies that a run is played from. Anybody can write one: what it says of itself is its claim."""
+
+    file: str  # its name
+    sha256: str
+    date: str
+    date_is_recorded: bool = True  # False: it does not say when it was recorded, and this is the date of the file
+
+    def __str__(self) -> str:
+        date = f"{'recorded' if self.date_is_recorded else 'file of'} {self.date}"
+        return f"replayed from {self.file} (sha256 {self.sha256[:12]}…, {date})"
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that decides what is run: plain values that can be stored or carried to another machine."""
@@ -69,6 +83,7 @@ class Plan:
     sandbox: str = ""  # the kind of sandbox; empty: the first that proves itself
     replay: str = ""  # a hash of the recorded replies that it is played from; no part of a trial
     replay_of: tuple[str, str] | None = None  # then: the run that was recorded, and when it began
+    replay_source: ReplaySource | None = None  # then: the file
     recorded_keys: Mapping[Trial, str] = field(default_factory=dict[Trial, str])  # then: the keys that trials had
 
     def skill_of(self, arm: Arm) -> Skill | None:
@@ -261,9 +276,11 @@ class Result:
     activated: bool | None = None  # None: no skill was on offer that an agent could open
     leak: str = ""  # what shows that this trial saw a skill that was kept from it
     traceback: str = ""  # of a bug in upskill that ended it
-    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`
+    cause: Cause | Literal[""] = ""  # of a failure: why there was no answer that could pass; or `verbose`, `judge`
     earlier: Usage = NO_USAGE  # what errored tries of it cost the student, on top
     asked: tuple[RequestHash, ...] = ()  # what the student and the judge were asked, as hashes
+    redraws: Mapping[str, int] = field(default_factory=dict[str, int])  # its failed draws so far, by reason
+    hashed_as: int = 0  # the `answer_hash`, where the trace was left out
 
     @property
     def bug(self) -> bool:
@@ -301,7 +318,20 @@ class Result:
             self.bug,
             self.cause,
             self.trace.model if self.trace else "",
+            answer=self.answer_hash,
+            redraws=sum(self.redraws.values()),
         )
+
+    @property
+    def answer_hash(self) -> int:
+        """Of all that the student said and did, not of what came back: equal where a repeat is only a copy."""
+        if self.hashed_as:
+            return self.hashed_as
+        steps = self.trace.steps if self.trace else ()
+        done = [
+            [step.kind, step.text, step.tool, step.arguments] for step in steps if step.kind not in ("system", "user")
+        ]
+        return int(digest(done)[:15], 16) if done else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

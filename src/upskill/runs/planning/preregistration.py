@@ -84,7 +84,7 @@ def read_registration(path: Path) -> Registration | None:
         return _REGISTRATIONS.validate_python({**document, "path": str(path)})
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-    except (UsageError, ValueError, TypeError) as error:
+    except (UsageError, ValueError, RecursionError, TypeError) as error:
         raise UsageError(f"{path}: is no registration", "Name a file that is not there yet.") from error
 
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.runs.planning.plan import Arm, Plan
+from upskill.runs.planning.plan import Arm, Plan, ReplaySource
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite
 from upskill.suites.suite import Part
@@ -137,6 +137,8 @@ class Analysis:
     stopped: Mapping[str, str] = field(default_factory=dict[str, str])  # models that were given up, and why
     warnings: tuple[str, ...] = ()
     registration: Mapping[str, Any] | None = None  # of a run that follows one: path, registered, results_before
+    # Whether its verdict is for somebody to look at, and not for a search; None: by a version that did not say.
+    reported: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +160,14 @@ class StoredPlan:
     twins: Mapping[str, str] = field(default_factory=dict[str, str])  # cases that ask nearly the same as another
     replay: str = ""
     replay_of: tuple[str, str] | None = None
+    replay_source: ReplaySource | None = None
 
     # How it is analyzed.
     scope: Scope | None = None
     margin: float = 0.05  # a lift within it counts as none
     registered: str | None = None  # when its plan was written down
+    registered_at: int | None = None  # the number of the next look when the store first met that plan
+    drawn_anew: bool = False  # no trial of it came from another run or a stored reply
     sandbox: Mapping[str, Any] | None = None  # a SandboxChoice
     analysis: Analysis = field(default_factory=Analysis)
     spent_before: Mapping[str, Any] | None = None  # calls, and tokens and dollars by role, before the command that runs
@@ -187,6 +192,7 @@ class StoredPlan:
             twins=plan.twins,
             replay=plan.replay,
             replay_of=plan.replay_of,
+            replay_source=plan.replay_source,
         )
 
     @classmethod
@@ -199,6 +205,13 @@ class StoredPlan:
         stored["suite"] = self.suite.to_dict()
         stored["analysis"] = stored["analysis"] if self.analysis != Analysis() else None
         return _without_empty(stored, _PLAN_OPTIONS)
+
+    @property
+    def replayed(self) -> str:
+        """From which file of replies its answers come, in words; empty: models were asked."""
+        if self.replay and self.replay_source is None:  # of an earlier version, which kept no more
+            return f"replayed from a file of replies (digest {self.replay})"
+        return str(self.replay_source or "")
 
     def to_plan(self) -> Plan:
         """As far as the plan is stored: the skill's text and provenance, nothing of a reference skill."""
@@ -223,7 +236,17 @@ class StoredPlan:
 
 # What is not stored where it is empty.
 _CASE_OPTIONS = tuple(vars(StoredCase(id="", prompt="")).keys() - {"id", "prompt", "checks", "held_out"})
-_PLAN_OPTIONS = ("twins", "replay", "replay_of", "registered", "analysis", "spent_before")
+_PLAN_OPTIONS = (
+    "twins",
+    "replay",
+    "replay_of",
+    "replay_source",
+    "registered",
+    "registered_at",
+    "drawn_anew",
+    "analysis",
+    "spent_before",
+)
 
 
 def _without_empty(stored: Mapping[str, Any], optional: Collection[str]) -> dict[str, Any]:

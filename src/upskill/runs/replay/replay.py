@@ -7,7 +7,8 @@ from dataclasses import replace
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models.cassette import Cassette
-from upskill.runs.planning.plan import CONTROLS, Plan, PlanOptions, Trial
+from upskill.runs.planning.plan import CONTROLS, Plan, PlanOptions, ReplaySource, Trial
+from upskill.sandboxes import printable
 from upskill.suites import Suite
 
 
@@ -48,7 +49,10 @@ def plan_from(plan: Plan, cassette: Cassette) -> Plan:
             if recorded and recorded.key:
                 keys[trial] = recorded.key
     was = cassette.settings
-    return replace(plan, replay=cassette.digest, replay_of=(was.run, was.created), recorded_keys=keys)
+    source = ReplaySource(printable(cassette.path.name), cassette.sha256, *cassette.date)
+    return replace(
+        plan, replay=cassette.digest, replay_of=(was.run, was.created), replay_source=source, recorded_keys=keys
+    )
 
 
 def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:

@@ -48,7 +48,7 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
             "Agents of our own (chat, tools) keep them.",
         )
     done = Exported()
-    with whole_file(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+    with whole_file(path, private=True) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         writer = _Writer(packed, run, store, done)
         writer.write(_header(run, writer.models, writer.names))
         for result in store.results(run):
@@ -157,6 +157,7 @@ class _Writer:
         row |= {"key": result.key} if self.acts else {}
         row |= {"error": _scrub_text(result.error, Counter())} if result.passed is None else {}
         row |= {"redacted": True} if counts else {}
+        row |= {"redraws": dict(result.redraws)} if result.redraws else {}
         self.write({"trial": row})
         self.done.trials += 1
         self.done.redacted += counts

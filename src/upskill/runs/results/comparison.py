@@ -15,6 +15,7 @@ from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import as_mapping, counted
+from upskill.runs.results.looks import unfinished_models
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.statistics import sign_flip_p_value
 
@@ -84,6 +85,10 @@ class Comparison:
 
 
 def compare(store: Store, before: Side, after: Side) -> Comparison:
+    """UsageError where they share no case, or trials of a side have not run."""
+    for side in (before, after):
+        if so_far := unfinished_models(store, side.run).get(side.model):
+            raise UsageError(f"{side.run.id}: {side.model} is {so_far}", "The eval that began it continues with it.")
     old, new = (side.run.plan.suite.by_id for side in (before, after))
     both = [case for case in old if case in new]
     if not both:

@@ -6,22 +6,34 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 
 from upskill.agents import AGENTS, ExternalAgent
+from upskill.errors import StoreError
 from upskill.plain import counted
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, Result, Trial
 from upskill.runs.planning.preregistration import Registration
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
-from upskill.runs.results.looks import Looks, known_looks, looks_before, make_look
+from upskill.runs.results.looks import Looks, Unfinished, looks_of, make_look, unfinished_models
 from upskill.runs.stores import Look, Page, Run, Store
 from upskill.suites import OWN_FACTS, Suite
 from upskill.verdicts.advice import as_part, with_advice
+from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.outcome import Outcome, Scope
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
-from upskill.verdicts.verdict import LOOK_UP, NO_EVIDENCE_NEEDED, StoppingPoint, Verdict, VerdictOptions
+from upskill.verdicts.several_models import decide_together
+from upskill.verdicts.verdict import (
+    ERRORS,
+    ISOLATION,
+    LOOK_UP,
+    NO_EVIDENCE_NEEDED,
+    UNFINISHED,
+    StoppingPoint,
+    Verdict,
+    VerdictOptions,
+)
 
 MAX_BUGS = 1000  # that are kept with their tracebacks
 MAX_RUNS_SEARCHED = 50  # for the cases that failed last time
@@ -37,6 +49,8 @@ class Evaluation:
     errors: list[tuple[str, str, int]]  # model, message, how many trials
     spent: dict[str, tuple[int, float | None]]  # tokens and dollars by role; None: a price is not known
     looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
+    # By model, where trials are missing: of its outcomes there are only those that errored.
+    unfinished: dict[str, Unfinished] = field(default_factory=dict[str, Unfinished])
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     warnings: list[str] = field(default_factory=list[str])
@@ -48,6 +62,11 @@ class Evaluation:
     failures: list[str] = field(default_factory=list[str])  # on train cases; only for `evaluate_skill`
 
     # How the run was last analyzed: see StoredPlan and Analysis.
+
+    @property
+    def replayed(self) -> str:
+        """From which file of replies its answers come, in words; empty: models were asked."""
+        return self.run.plan.replayed
 
     @property
     def margin(self) -> float:
@@ -89,31 +108,51 @@ class Evaluation:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        return [
-            replace(self._verdict(self.outcomes_of(address.name), making_cost=self.making_cost), model=address.name)
-            for address in self.plan.models
-        ]
+        by_model = self._by_model(self.outcomes)
+
+        def weigh(model: str, models: int = 1) -> Verdict:
+            return self._verdict(model, by_model[model], self.making_cost, models=models)
+
+        return decide_together(by_model, weigh, has_reference=self.plan.reference_skill is not None)
+
+    def _by_model(self, rows: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+        by_model: dict[str, list[Outcome]] = {address.name: [] for address in self.plan.models}
+        for row in rows:
+            by_model.setdefault(row.model, []).append(row)
+        return by_model
 
     def _verdict(
-        self, outcomes: list[Outcome], making_cost: float | None = None, cases: Iterable[str] | None = None
+        self,
+        model: str,
+        outcomes: list[Outcome],
+        making_cost: float | None = None,
+        cases: Iterable[str] | None = None,
+        models: int = 1,
     ) -> Verdict:
-        return verdict_so_far(
+        verdict = verdict_so_far(
             self.run.plan,
             outcomes,
             leaked=self.leaked,  # a wall that did not stand for one model stood for none
-            looks=self.looks.get(outcomes[0].model) if outcomes else None,
+            looks=self.looks.get(model),
             making_cost=making_cost,
             cases=cases,
+            models=models,
         )
+        if (so_far := self.unfinished.get(model)) and verdict.reason != ISOLATION:
+            progress = (so_far.done, so_far.trials)
+            verdict = with_advice(replace(verdict.withhold(UNFINISHED), progress=progress))
+        return replace(verdict, model=model)
 
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
-        """A run that was cut short meets no requirement."""
-        both = [(verdict, requirement) for verdict in self.verdicts for requirement in self.requirements]
-        if self.halted:  # what was run is whatever came first, not the suite
-            reason = "the run was stopped before its end"
-            return [(verdict.model, Ruling(requirement, held=False, reason=reason)) for verdict, requirement in both]
-        return [(verdict.model, check_requirement(requirement, verdict)) for verdict, requirement in both]
+        """A run that was cut short meets no requirement: what was run is whatever came first, not the suite."""
+        rulings: list[tuple[str, Ruling]] = []
+        for verdict, requirement in product(self.verdicts, self.requirements):
+            so_far = self.unfinished.get(verdict.model)
+            short = "the run was stopped before its end" if self.halted else f"it is {so_far}" if so_far else ""
+            ruling = Ruling(requirement, held=False, reason=short) if short else check_requirement(requirement, verdict)
+            rulings.append((verdict.model, ruling))
+        return rulings
 
     # As upstream's users read a result: of the only model, or of the first.
 
@@ -136,11 +175,9 @@ class Evaluation:
         return self.by_cases({case.id for case in self.plan.suite.cases if case.held_out is held_out})
 
     def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
-        rows = [outcome for outcome in self.outcomes if outcome.case in ids]
-        return {
-            address.name: self._verdict([row for row in rows if row.model == address.name], cases=ids)
-            for address in self.plan.models
-        }
+        """Lifts of each model over some of the cases."""
+        by_model = self._by_model(outcome for outcome in self.outcomes if outcome.case in ids)
+        return {model: self._verdict(model, rows, cases=ids) for model, rows in by_model.items()}
 
     def cut_at(self, model: str) -> list[int]:
         """The lowest and highest limit that cut answers off; those of programs are unknown."""
@@ -151,12 +188,28 @@ class Evaluation:
         return sorted({min(limits), max(limits)}) if limits else []
 
     @property
+    def judge_errors(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """By model and arm: how many trials the judge gave no grade for, and how many there are; empty without any."""
+        trials = Counter((row.model, row.arm) for row in self.outcomes)
+        ungraded = Counter((row.model, row.arm) for row in self.outcomes if row.passed is None and row.cause == "judge")
+        models = dict.fromkeys(model for model, _ in ungraded)
+        return {
+            model: {arm: (ungraded[model, arm], trials[model, arm]) for name, arm in sorted(trials) if name == model}
+            for model in models
+        }
+
+    @property
     def leaked(self) -> bool:
         return bool(self.invalid) or any(outcome.leaked for outcome in self.outcomes)
 
     @property
     def too_many_errors(self) -> bool:
-        return bool(self.stopped) or any(verdict.reason == "errors" for verdict in self.verdicts)
+        so_far = self.unfinished.values()
+        return (
+            bool(self.stopped)
+            or any(verdict.reason == ERRORS for verdict in self.verdicts)
+            or any(each.errored > MAX_ERROR_RATE * each.done for each in so_far)
+        )
 
     @property
     def bug_count(self) -> int:
@@ -181,8 +234,9 @@ def verdict_so_far(
     looks: Looks | None = None,
     making_cost: float | None = None,
     cases: Iterable[str] | None = None,
+    models: int = 1,
 ) -> Verdict:
-    """`cases`: those that the outcomes were picked from (None: all)."""
+    """`cases`: those that the outcomes were picked from (None: all). `models`: how many share the error."""
     suite = plan.suite
     verdict = compute_verdict(
         outcomes,
@@ -196,14 +250,19 @@ def verdict_so_far(
             has_reference=plan.reference_skill is not None,
             isolation_broken=leaked,
             earlier_looks=len(looks.earlier) if looks else 0,
+            replayed=plan.replayed,
+            models=models,
+            both_scopes=cases is None,
         ),
     )
     # No decision that these cases cannot bear, however large the lift.
     if suite.part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
         return as_part(verdict, suite.part, len(suite.cases))
     # Of cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet.
-    if verdict.is_beneficial and any(OWN_FACTS in case.tags for case in suite.cases):
-        return with_advice(replace(verdict, decision="undecided", reason=LOOK_UP))
+    on_these = verdict.these_cases.decision if verdict.these_cases else "undecided"
+    is_beneficial = verdict.is_beneficial or on_these in ("helps", "saves")
+    if is_beneficial and any(OWN_FACTS in case.tags for case in suite.cases):
+        return with_advice(verdict.withhold(LOOK_UP))
     return verdict
 
 
@@ -217,14 +276,18 @@ def stopping_point_of(
     return "last" if len(scored) == runs * len(set(cases)) * len(BOTH_ARMS) else "early"
 
 
-def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluation:
-    """A stored run under the settings it was last evaluated with."""
+def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported: bool = True) -> Evaluation:
+    """A stored run under the settings it was last evaluated with.
+
+    Whoever is told of it looks at it, so the store counts that look; where trials are missing there is nothing to see.
+    """
     run = store.run(run.id)
+    unfinished = unfinished_models(store, run) if reported else {}
     snapshots = store.snapshots(run)
     evaluation = Evaluation(
         plan or run.plan.to_plan(),
         run,
-        list(store.outcomes(run)),
+        [row for row in store.outcomes(run) if row.passed is None or row.model not in unfinished],
         store.errors(run),
         store.spent(run),
         snapshots=snapshots,
@@ -232,16 +295,32 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None) -> Evaluatio
         invalid=store.leaks(run),
         bugs=list(islice(store.bugs(run), MAX_BUGS)),
         people=agreement_with_people(store, run),
+        unfinished=unfinished,
     )
     # With rounds, trials that a decision has made needless are no part of the plan.
     done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None
-    known = known_looks(store, run, carried_out=done and not evaluation.halted)
-    models = evaluation.plan.addresses
-    evaluation.looks = {model: looks_before(known, look_at(store, evaluation, model)) for model in models}
+    looks = {
+        model: _look_at(store, evaluation, model) for model in evaluation.plan.addresses if model not in unfinished
+    }
+    carried_out = done and not evaluation.halted
+    evaluation.looks = {model: looks_of(store, run, look, carried_out=carried_out) for model, look in looks.items()}
+    if reported and run.plan.analysis.reported:
+        for verdict in evaluation.verdicts:
+            look = looks.get(verdict.model)
+            # Without a baseline, too: who knows it from elsewhere sees what a version of the skill adds.
+            is_seen = verdict.pairs if "baseline" in run.plan.arms else verdict.skill.scored
+            if look and not look.number and is_seen:
+                shown = {"pairs": verdict.pairs, "decision": verdict.decision, "verdict": verdict.to_dict()}
+                try:
+                    store.add_look(replace(look, **shown))
+                except StoreError:  # somebody else's store, say
+                    if plan is not None:
+                        raise
+                    evaluation.looks[verdict.model] = replace(evaluation.looks[verdict.model], logged=False)
     return evaluation
 
 
-def look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
+def _look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
     """The stored look where somebody has seen the same before, otherwise a new one."""
     look = make_look(evaluation.plan, evaluation.run, evaluation.outcomes_of(model), model)
     return next((stored for stored in store.looks_at(evaluation.run.id) if stored.identity == look.identity), look)

@@ -1,93 +1,270 @@
 """Looks: how often somebody has been told what a skill does on these cases, and what was edited meanwhile.
 
-Other flags, other seeds, more cases or more results make another look; the same results shown again the same way do
-not. What a search compares on its train cases is no look.
+Other flags, other seeds, other versions of the skill, more cases or more results make another look; the same results
+shown again the same way do not. What a search compares on its train cases is no look. Of a model whose trials have not
+all run nothing is shown that a look could be at.
 """
 
 from __future__ import annotations
 
 import getpass
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
-from upskill.plain import counted
+from upskill.errors import UsageError
+from upskill.models.addresses import resolve
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL
+from upskill.plain import counted, digest
 from upskill.runs.planning.plan import Plan
+from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
+from upskill.suites import Case
+from upskill.suites.near_duplicates import alike, telling_words
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
+
+SAME_SKILL = 0.4  # of the word pairs of the shorter: with so many in common, a skill is a version of another
+HASH = 10  # characters of the hash of a trial in a look
+MAX_DRAWS = 20_000  # trials of a model in a look; the results of larger runs are not used again
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The looks before this one: of the same model, at the same skill, on a suite with some of the same cases."""
+    """The looks before this one: of the same model, at any version of the skill, on some of the same cases."""
 
     earlier: tuple[Look, ...] = ()  # oldest first
     edited: int = 0  # cases that the first of them had, with other words or other checks
     added: int = 0  # cases that the first of them did not have
     removed: int = 0  # cases that only the first of them had
-    revisions: int = 0  # looks at other versions of the skill, which are not among the `earlier`
+    revisions: int = 0  # of the `earlier`, those at other versions of the skill
+    version: int = 1  # which of the versions this one is, in the order in which they were first looked at
+    logged: bool = True  # False: the store forgets this look, so none after it allows for it
 
     @property
     def number(self) -> int:
         return len(self.earlier) + 1
 
 
-def looks_before(known: Sequence[Look], look: Look) -> Looks:
-    stored = next((each.number for each in known if each.identity == look.identity), None)
-    before = [
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """How far the trials of a model are. What they show so far is no evidence: someone may stop where it looks good."""
+
+    done: int
+    trials: int
+    errored: int  # of those done
+
+    def __str__(self) -> str:
+        return f"unfinished: {self.done:,} of {counted(self.trials, 'trial')}"
+
+
+def _had_case(_: Look, shares_case: bool) -> bool:
+    return shares_case
+
+
+def looks_before(
+    known: Sequence[Look], look: Look, counts: Callable[[Look, bool], bool] = _had_case, *, logged: bool = True
+) -> Looks:
+    """`counts`: whether a look is at a version of the same skill on some of the same cases, if it had any of them."""
+    shown = _results_shown(look)
+    stored = next(
+        (
+            each.number
+            for each in known
+            if each.identity == look.identity or (shown and _results_shown(replace(each, fresh=False)) == shown)
+        ),
+        None,
+    )
+    model = model_identity(look.model)
+    earlier = tuple(
         each
-        for each in known
+        for each in _without_repeats(known)
         if (stored is None or each.number < stored)
-        and (each.skill, each.model) == (look.skill, look.model)
-        # A case is the same by its id or, under another id, by all that it says.
-        and (each.cases.keys() & look.cases.keys() or {*each.cases.values()} & {*look.cases.values()})
-    ]
-    earlier = tuple(each for each in before if each.skill_hash == look.skill_hash)
-    first = earlier[0].cases if earlier else look.cases
+        # The test of `--until-decided` itself allows for looks after each round.
+        and not (look.scope and (each.run, each.scope, each.margin) == (look.run, look.scope, look.margin))
+        and model_identity(each.model) == model
+        and counts(each, bool(_cases_in(each, look)))
+    )
+    versions = list(dict.fromkeys([*(each.skill_hash for each in earlier), look.skill_hash]))
+    first = earlier[0] if earlier else look
+    renamed = len(_cases_in(first, look) - first.cases.keys())
     return Looks(
         earlier,
-        edited=sum(first.get(case, hashed) != hashed for case, hashed in look.cases.items()),
-        added=len(look.cases.keys() - first.keys()),
-        removed=len(first.keys() - look.cases.keys()),
-        revisions=len(before) - len(earlier),
+        edited=sum(first.cases.get(case, hashed) != hashed for case, hashed in look.cases.items()),
+        added=len(look.cases.keys() - first.cases.keys()) - renamed,
+        removed=max(0, len(first.cases.keys() - look.cases.keys()) - renamed),
+        revisions=sum(each.skill_hash != look.skill_hash for each in earlier),
+        version=versions.index(look.skill_hash) + 1,
+        logged=logged,
     )
 
 
-def make_look(plan: Plan, run: Run, rows: Iterable[Outcome], model: str) -> Look:
+def _results_shown(look: Look) -> tuple[object, ...] | None:
+    """Equal where the same results were shown in the same way, in whichever runs. None: there may be no others."""
+    if look.fresh or not look.draws:
+        return None
+    return look.model, look.margin, look.scope, look.skill_hash, *sorted(look.cases.values()), digest(look.draws)
+
+
+def _without_repeats(known: Iterable[Look]) -> Iterator[Look]:
+    seen = set[object]()
+    for each in known:
+        shown = _results_shown(replace(each, fresh=False))
+        if each.fresh or shown is None or shown not in seen:
+            yield each
+        seen.add(shown)
+
+
+# An edit that a student cannot tell from none makes neither another skill nor another case. What a store keeps trials
+# under is stricter: there every byte counts.
+
+
+def plain_text(text: str) -> str:
+    """Without what cannot be seen: kinds and amounts of white space, and characters of no width."""
+    visible = (char for char in unicodedata.normalize("NFC", text) if unicodedata.category(char) != "Cf")
+    return " ".join("".join(visible).split())
+
+
+def version_of(plan: Plan) -> str:
+    """A hash of what the student reads of a skill: its body; for agents that act, also its description and files."""
+    skill = plan.skill
+    if not plan.acts:
+        return digest(plain_text(skill.body))
+    files = {path: plain_text((skill.read(path) or b"").decode("utf-8", "replace")) for path in skill.resources}
+    return digest([plain_text(skill.description), plain_text(skill.body), files])
+
+
+def case_identity(case: Case) -> str:
+    """Two hashes: of what is asked, and of what makes an answer right."""
+    files = {path: plain_text(text) for path, text in case.files.items()}
+    checks = [[named.name, named.config] for named in case.checks]
+    return f"{digest([sorted(telling_words(case.prompt)), files])}-{digest(checks)}"
+
+
+def _cases_in(before: Look, now: Look) -> set[str]:
+    """The cases that an earlier look had: that asked the same, or had the same id and the same checks."""
+    asked = {hashes.partition("-")[0] for hashes in before.cases.values()}
+    checks = {case: hashes.partition("-")[2] for case, hashes in before.cases.items()}  # empty: by an earlier upskill
+    return {
+        case
+        for case, (ask, _, check) in ((case, hashes.partition("-")) for case, hashes in now.cases.items())
+        if ask in asked or checks.get(case) in ("", check)
+    }
+
+
+def model_identity(name: str) -> str:
+    """The same for all names of a model: an alias, or with and without who serves it."""
+    try:
+        address = resolve(name)
+    except UsageError:  # the name that a server of one's own has for it
+        return name
+    if address.provider == "scripted":
+        return str(Path(address.model).resolve())
+    model = address.model or (DEFAULT_LOCAL_MODEL if address.provider == "local" else address.endpoint)
+    return f"{model.rpartition('/')[2]}{address.effort and '.'}{address.effort}"
+
+
+def make_look(plan: Plan, run: Run, rows: Sequence[Outcome], model: str) -> Look:
+    skill_hash = version_of(plan)
+    cases = {case.id: case_identity(case) for case in plan.suite.cases}
+    settings = [plan.agent, plan.temperature, plan.max_output_tokens]
+    draws: dict[str, dict[str, str]] = {}
+    for row in rows if len(rows) <= MAX_DRAWS else ():
+        if row.passed is not None:
+            skill = skill_hash if row.arm == "skill" else ""
+            asked = cases[row.case].partition("-")[0] if row.case in cases else row.case
+            drawn = digest([settings, skill, asked, row.arm, row.seed, row.passed, row.answer])[:HASH]
+            of_arm = draws.setdefault(row.arm, {})
+            of_arm[row.case] = of_arm.get(row.case, "") + drawn
     return Look(
         run=run.id,
         model=model,
         skill=plan.skill.name,
-        skill_hash=plan.skill.visible_hash,
+        skill_hash=skill_hash,
         suite=plan.suite.source,
         suite_fingerprint=plan.suite.fingerprint,
-        cases={case.id: case.fingerprint for case in plan.suite.cases},
+        cases=cases,
         runs=plan.runs,
         seed=plan.seed,
         margin=run.plan.margin,
         scope=run.plan.scope or "",
         trials=sum(row.passed is not None for row in rows),
         version=__version__,
+        draws=draws,
+        fresh=run.plan.drawn_anew,
         asked=timestamp(),
         asked_by=_user_name(),
     )
 
 
-def known_looks(store: Store, run: Run, *, carried_out: bool) -> list[Look]:
-    """The looks at a run's skill that count.
+def registration_order(store: Store, run: Run) -> int:
+    """When the store first met this plan, counted in looks: a clock can be set, and a date in a file edited."""
+    latest = max((look.number for look in store.looks()), default=0)
+    same = (
+        other.plan.registered_at
+        for other in store.runs(run.skill)
+        if other.plan.registered_at and other.fingerprint == run.fingerprint
+    )
+    return min(same, default=latest + 1)
+
+
+def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
+    """The looks that the interval of this one has to allow for.
 
     For a run that carried out its registered plan, later looks count only if they were planned by then: of several
     plans registered before any was run, or several runs of one plan, only the first is a first look.
     """
-    known = [look for look in store.looks(run.skill) if not _is_of_recorded(store, run, look)]
-    registered = (run.plan.registered or "") if carried_out else ""
-    if not registered:
-        return known
-    plans = {other.id: other.plan.registered or "" for other in store.runs(run.skill) if other.id != run.id}
-    return [look for look in known if look.asked <= registered or "" < plans.get(look.run, "") <= registered]
+    registered = (run.plan.registered_at or 0) if carried_out and run.plan.registered else 0
+    plan_of = cache(partial(_stored_plan, store))
+
+    def counts(other: Look, shares_case: bool) -> bool:
+        if other.skill != look.skill:
+            plan = plan_of(other.run)
+            if plan is None or not _is_version(plan.skill.body, run.plan.skill.body):
+                return False
+        if not shares_case and not _are_reworded(run.plan, plan_of(other.run)):
+            return False
+        if not registered or other.number < registered:
+            return True
+        plan = plan_of(other.run) if other.run != run.id else None
+        return plan is not None and 0 < (plan.registered_at or 0) <= registered
+
+    known = [
+        # An earlier upskill had another hash of a skill.
+        replace(each, skill_hash=look.skill_hash) if each.skill_hash == run.plan.skill.visible_hash else each
+        for each in store.looks()
+        if not _is_of_recorded(store, run, each)
+    ]
+    return looks_before(known, look, counts, logged=store.location is not None)
+
+
+def _stored_plan(store: Store, name: str) -> StoredPlan | None:
+    with suppress(UsageError):  # the run was deleted, which does not undo that somebody looked
+        run = store.run(name)
+        return run.plan if run.id == name else None
+    return None
+
+
+def _are_reworded(plan: StoredPlan, before: StoredPlan | None) -> bool:
+    """Whether a case asks nearly what one asked before, and looks for the same: an id may be made from the words."""
+    if before is None:
+        return False
+    old, new = ([(telling_words(case.prompt), case.checks) for case in each.suite.cases] for each in (before, plan))
+    return any(checks == others and alike(asked, again) for (asked, checks), (again, others) in product(old, new))
+
+
+def _is_version(body: str, other: str) -> bool:
+    """Of skills with different names: whether they share so much text that one was made from the other."""
+    words = [plain_text(text).casefold().split() for text in (body, other)]
+    pairs = [set(pairwise(text)) for text in words]
+    return words[0] == words[1] or len(pairs[0] & pairs[1]) >= max(1.0, SAME_SKILL * min(map(len, pairs)))
 
 
 def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
@@ -99,9 +276,27 @@ def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
     return recorded is None or recorded.created == created
 
 
+def unfinished_models(store: Store, run: Run) -> dict[str, Unfinished]:
+    """The models of which no lift may be shown yet.
+
+    With rounds that is a model in the middle of one: the looks between them are planned.
+    """
+    of_model = run.trials // max(1, len(run.models))
+    of_round = of_model // max(1, run.plan.runs)
+    done, errored = Counter[str](), Counter[str]()
+    for tally in store.progress(run):
+        done[tally.model] += tally.passed + tally.failed + tally.errored
+        errored[tally.model] += tally.errored
+    return {
+        model: Unfinished(done[model], of_model, errored[model])
+        for model in run.models
+        if done[model] < of_model and not (run.plan.scope and done[model] and done[model] % of_round == 0)
+    }
+
+
 def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
-    """None where the verdicts would differ today."""
-    verdicts = current_verdicts(store, run)
+    """None where the verdicts would differ today, or no longer be shown."""
+    verdicts = {} if unfinished_models(store, run) else current_verdicts(store, run)
     return [verdicts[model] for model in run.models] if verdicts.keys() >= set(run.models) else None
 
 
@@ -121,7 +316,7 @@ def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
 def limits_of(run: Run, decision: str) -> str:
     """What a verdict covers, in words, where that is not a whole suite with and without the skill."""
     plan, suite = run.plan, run.plan.suite
-    limits: list[str] = []
+    limits = [plan.replayed] if plan.replayed else []
     if part := suite.part:
         limits.append(f"only {len(suite.cases)} of {part.of} cases")
     if plan.reference_skill:

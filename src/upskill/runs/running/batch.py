@@ -134,7 +134,7 @@ class BatchExecutor(Executor):
             try:
                 known = batch if batch.id else await self._find_at_provider(api, batch)
             except ModelError as error:
-                self._fail(mine, error)
+                self._fail(mine, error, failure="not asked")
                 continue
             if known is None:
                 continue
@@ -200,7 +200,7 @@ class BatchExecutor(Executor):
                     self.store.settle_batch(batch)  # there is nothing to look for
                 else:
                     error.hint = ASKED_ON_RESUME if api.has_notes else CHECK_CONSOLE
-                self._fail(mine, error)
+                self._fail(mine, error, failure="not asked")
                 continue
             batch = self.store.confirm_batch(batch, known)
             self._count_calls(len(mine))
@@ -287,8 +287,9 @@ class BatchExecutor(Executor):
         if self.models.ledger:
             self.models.ledger.calls += requests
 
-    def _fail(self, keys: Iterable[str], error: ModelError) -> None:
-        self._errors |= dict.fromkeys(keys, ModelError(error.message, error.hint, status=error.status, fatal=True))
+    def _fail(self, keys: Iterable[str], error: ModelError, failure: str = "") -> None:
+        failed = ModelError(error.message, error.hint, status=error.status, fatal=True, failure=failure)
+        self._errors |= dict.fromkeys(keys, failed)
 
 
 def _read_reply(api: Batches, line: BatchResult, request: Request) -> Reply:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from upskill.runs.results.evaluation import Evaluation
     from upskill.sandboxes import SandboxChoice
     from upskill.verdicts.requirements import Requirement
+    from upskill.verdicts.verdict import Verdict
 
 logger = logging.getLogger(__name__)
 MAX_NOTICED = 20  # warnings of traces that are shown
@@ -94,11 +95,7 @@ class _Run:
 
     async def evaluate(self) -> Evaluation:
         options, store = self.options, self.store
-        if self.models.cache == "replay" and isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
-            raise UsageError(
-                f"nothing that {self.plan.agent} asks its model is kept, so it cannot be replayed",
-                "Leave --replay out.",
-            )
+        self._check_replay()
         self.executor.check(self.plan, self.models)
         sandbox = await _choose_sandbox(self.plan)
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
@@ -123,6 +120,8 @@ class _Run:
                     scope=options.until_decided,
                     margin=options.margin,
                     registered=registration.registered if registration else None,
+                    drawn_anew=run.plan.drawn_anew or (not resumed and self._draws_anew),
+                    replay_source=self.plan.replay_source,  # a file of the same replies may have been packed again
                     sandbox=sandbox.record() if sandbox else None,
                     analysis=self._analysis(warnings, registration),
                 )
@@ -146,7 +145,10 @@ class _Run:
                         )
                     on_refusal.pop_all()
                 if registration:
-                    run = store.annotate(run, registered=registration.registered)
+                    from upskill.runs.results.looks import registration_order  # noqa: PLC0415 - as below
+
+                    order = registration_order(store, run)
+                    run = store.annotate(run, registered=registration.registered, registered_at=order)
                 if options.until_decided is None:
                     await self._execute(run, missing)
                 else:
@@ -154,16 +156,27 @@ class _Run:
                 run = store.annotate(run, analysis=self._analysis(warnings, registration), spent_before=None)
         return self._judge(run)
 
-    def _judge(self, run: Run) -> Evaluation:
-        from upskill.runs.results.evaluation import evaluation_of, look_at  # noqa: PLC0415 - numpy, only when trials are done
+    @property
+    def _draws_anew(self) -> bool:
+        return self.models.cache == "off" or (self.options.fresh and self.models.cache != "replay")
 
-        evaluation = evaluation_of(self.store, run, self.plan)
-        for verdict in evaluation.verdicts if self.options.keep_look and "baseline" in self.plan.arms else ():
-            if verdict.pairs:  # without one there is no lift to be looked at
-                look = look_at(self.store, evaluation, verdict.model)
-                changes = {"pairs": verdict.pairs, "decision": verdict.decision, "verdict": verdict.to_dict()}
-                self.store.add_look(replace(look, **changes))
-        return evaluation
+    def _check_replay(self) -> None:
+        if self.models.cache == "replay" and isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
+            raise UsageError(
+                f"nothing that {self.plan.agent} asks its model is kept, so it cannot be replayed",
+                "Leave --replay out.",
+            )
+        cassette = self.models.cassette if self.models.replies is not None else None
+        if self.plan.replay != (cassette.digest if cassette else ""):  # it would not say where its answers come from
+            raise UsageError(
+                "the plan and its models are not played from the same file of replies",
+                "Make the plan with `plan_from(plan, cassette)`, and give that cassette and a store to `Models`.",
+            )
+
+    def _judge(self, run: Run) -> Evaluation:
+        from upskill.runs.results.evaluation import evaluation_of  # noqa: PLC0415 - numpy, only when trials are done
+
+        return evaluation_of(self.store, run, self.plan, reported=self.options.keep_look)
 
     def _analysis(self, warnings: list[str], registration: Registration | None) -> Analysis:
         options = self.options
@@ -176,6 +189,7 @@ class _Run:
             stopped=dict(self.stopped),
             warnings=(*warnings, *islice(self.noticed, MAX_NOTICED)),
             registration=registration.to_dict() if registration else None,
+            reported=self.options.keep_look,
         )
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:
@@ -248,22 +262,37 @@ class _Run:
         undecided = list(self.plan.addresses)
         for seed in self.plan.seeds:
             await self._execute(run, [trial for trial in missing if trial.seed == seed and trial.model in undecided])
-            undecided = [model for model in undecided if not self._is_settled(run, model)]
+            settled = self._settled(run)
+            undecided = [model for model in undecided if model not in settled]
             if not undecided:
                 return
 
-    def _is_settled(self, run: Run, model: str) -> bool:
+    def _settled(self, run: Run) -> set[str]:
+        """The models whose verdict stands, among all of them."""
         from upskill.runs.results.evaluation import verdict_so_far  # noqa: PLC0415 - arithmetic, only with rounds
-        from upskill.runs.results.looks import known_looks, looks_before, make_look  # noqa: PLC0415
+        from upskill.runs.results.looks import looks_of, make_look  # noqa: PLC0415
+        from upskill.verdicts.several_models import decide_together  # noqa: PLC0415
 
-        rows = [outcome for outcome in self.outcomes.values() if outcome.model == model]
+        rows = {model: [row for row in self.outcomes.values() if row.model == model] for model in self.plan.addresses}
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
-        look = make_look(self.plan, run, rows, model)
         # As the store has them now: another process may have looked meanwhile.
-        looks = looks_before(known_looks(self.store, run, carried_out=not self.halted), look)
-        verdict = verdict_so_far(run.plan, rows, leaked=leaked, looks=looks)
-        is_hopeless = verdict.reason in ("isolation", "snapshots", "errors", "no baseline")
-        return bool(self.halted) or model in self.stopped or is_hopeless or verdict.decision != "undecided"
+        looks = {
+            model: looks_of(self.store, run, make_look(self.plan, run, rows[model], model), carried_out=not self.halted)
+            for model in rows
+        }
+
+        def weigh(model: str, models: int = 1) -> Verdict:
+            verdict = verdict_so_far(run.plan, rows[model], leaked=leaked, looks=looks[model], models=models)
+            return replace(verdict, model=model)
+
+        return {
+            verdict.model
+            for verdict in decide_together(rows, weigh)
+            if self.halted
+            or verdict.model in self.stopped
+            or verdict.reason in ("isolation", "snapshots", "errors", "no baseline")
+            or verdict.decision != "undecided"
+        }
 
 
 def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, Any] | None:

@@ -2,10 +2,12 @@
 
 A student must not be able to choose an error. So a check that breaks is run again on the reference answer and on an
 untouched workspace: if it works there, the student broke it and the trial has failed; otherwise the trial is errored.
+A judge that gives no grade is always an error: verdicts count it against whatever is claimed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
@@ -22,6 +24,7 @@ from upskill.checks.workspace import read_left
 from upskill.errors import (
     CeilingReached,
     CheckError,
+    JudgeError,
     MissingTool,
     ModelError,
     SandboxError,
@@ -30,8 +33,9 @@ from upskill.errors import (
     UsageError,
     wrap_trial_errors,
 )
-from upskill.models import Model, Reply, Request, RequestHash, Unanswered
+from upskill.models import Model, Reply, Request, RequestHash
 from upskill.models.cache import NotRecorded, track_requests, track_reused
+from upskill.models.draws import count_failure, track_draws
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import CheckFinding, Plan, Result, Trial, task_of
 from upskill.suites import Case
@@ -50,7 +54,6 @@ REASONS: dict[Cause, str] = {
     "empty": "the answer is empty",
 }
 BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's work, which is then judged as it is
-REFUSED_CONTENT = (400, 413, 422)  # what a provider says to a request that it refuses because of what is in it
 
 
 _NO_SANDBOX = nullcontext()
@@ -73,23 +76,35 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     exception that is not ours is a bug in upskill.
     """
     started = time.perf_counter()
+    key = plan.key(trial)
+    draws = models.draws(key)
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
-    with track_requests() as requests, track_reused() if previous else _NONE_REUSED as reused:
+    with track_draws(draws), track_requests() as requests, track_reused() if previous else _NONE_REUSED as reused:
+        if previous:
+            draws.include(previous.redraws)
+        if models.cassette and (recorded := models.cassette.trial(trial.model, trial.case, trial.arm, trial.seed)):
+            draws.include(recorded.redraws)
         try:
             passed = await _run_and_check(plan, trial, models, attempt)
         except (UsageError, CeilingReached, StoreError):
+            raise
+        except asyncio.CancelledError:
+            if attempt.asked and not attempt.trace:
+                draws.add("interrupted")
             raise
         except TrialError as raised:
             error = raised
             if isinstance(raised, NotRecorded) and models.cassette:
                 from upskill.runs.replay.replay import explain_missing  # noqa: PLC0415 - only where a file of replies is played
 
-                error = ModelError(explain_missing(models.cassette, plan, trial))
+                error = ModelError(explain_missing(models.cassette, plan, trial), failure="not asked")
         except Exception as raised:
             error = TrialError(f"{type(raised).__name__}: {raised}")
             error.traceback = traceback.format_exc()
+        if error and attempt.asked:
+            count_failure(error)
         if error and not attempt.trace:
             await models.forget(request.key for request in requests)  # or the next attempt would get the same replies
         elif error:
@@ -104,7 +119,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         judging = judging + previous.judging
     return Result(
         trial,
-        plan.key(trial),
+        key,
         passed,
         str(error) if error else "",
         trace,
@@ -116,9 +131,10 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         attempt.activated,
         attempt.leak,
         error.traceback if error else "",
-        attempt.cause if error is None else "",
+        attempt.cause if error is None else "judge" if attempt.trace and _is_by_judge(error) else "",
         earlier,
         (*asked_before, *requests, *attempt.judged_with),
+        dict(draws.reasons),
     )
 
 
@@ -128,6 +144,7 @@ class _Progress:
 
     previous: Result | None = None
     regraded: bool = False  # the answer is that of the previous try
+    asked: bool = False  # the student has been set to work
     trace: Trace | None = None
     judge: _Judge | None = None
     findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
@@ -150,6 +167,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             # What an agent that acts left is gone with its sandbox, so it has to act again.
             stored = attempt.previous.trace if attempt.previous and not agent.needs_sandbox else None
             attempt.regraded = stored is not None
+            attempt.asked = True
             attempt.trace = trace = stored or await agent.run(task, student)
             attempt.cause = _cause_of(trace, task)
         own = plan.canary(trial) if task.skill and agent.needs_sandbox else ""
@@ -314,7 +332,10 @@ class Grading:
 
 
 def _came_from_outside(error: TrialError) -> bool:
-    """Whether no answer can have caused it. An answer may well make a judge refuse, or run out of room."""
-    if isinstance(error, ModelError):
-        return not isinstance(error, Unanswered) and error.status not in REFUSED_CONTENT
-    return isinstance(error, MissingTool)
+    """Whether it is no failure of the student's."""
+    return isinstance(error, MissingTool) or _is_by_judge(error)
+
+
+def _is_by_judge(error: TrialError) -> bool:
+    """Of an error in a check. A judge may break down on the answers of one arm only."""
+    return isinstance(error, JudgeError | ModelError)

@@ -19,7 +19,7 @@ from upskill.runs.stores import Run, Store
 from upskill.runs.stores.database import Database, Transaction, chunks, marks
 from upskill.runs.stores.rows import result_from_row
 from upskill.runs.stores.store import ADD_REPLY, ADD_RESULT, free_run_id
-from upskill.runs.stores.tables import BATCHES, CANDIDATES, FEEDBACK, LOOKS, REPLIES, RESULTS, RUNS, Table
+from upskill.runs.stores.tables import BATCHES, CANDIDATES, DRAWS, FEEDBACK, LOOKS, REPLIES, RESULTS, RUNS, Table
 
 MAX_NAMED = 20  # rows that cannot be read
 
@@ -129,6 +129,8 @@ def _copy_small_tables(source: Database, target: Database, runs: Sequence[_Copie
         for rows in chunks(_read(source, table)):
             # A run that was deleted keeps its id.
             _write(target, table, statement, [{**row, "run": ids.get(row["run"], row["run"])} for row in rows])
+    for row in _read(source, DRAWS):
+        Store(target).keep_draws(row["key"], json.loads(row["reasons"]))
     update_feedback = FEEDBACK.upsert(["verdict", "note", "created"], only_if="excluded.created > feedback.created")
     for rows in chunks(_read(source, FEEDBACK)):
         known = [{**row, "run": numbers[row["run"]]} for row in rows if row["run"] in numbers]

@@ -123,6 +123,9 @@ class Look:
     decision: str = ""
     verdict: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as JSON has it
     version: str = ""  # of upskill, which computed it
+    # By arm and case: a hash for each scored trial, of what was asked and what came of it. Empty: not known.
+    draws: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    fresh: bool = False  # its run drew every trial anew
     asked: str = ""  # when
     asked_by: str = ""  # the user's name on this machine
     number: int = 0  # in the order in which they were added; 0: not yet
@@ -166,6 +169,8 @@ def result_to_row(run: int, result: Result) -> dict[str, Any]:
         "cause": result.cause,
         "earlier_tokens": result.earlier.total_tokens,
         "earlier_cost_usd": result.earlier.cost_usd,
+        "answer": result.answer_hash,
+        "redraws": sum(result.redraws.values()),
     }
 
 
@@ -193,6 +198,7 @@ def result_from_row(row: Mapping[str, Any]) -> Result:
         cause=row["cause"],
         earlier=Usage(**detail["earlier"]) if "earlier" in detail else NO_USAGE,
         asked=tuple(RequestHash(*hashes) for hashes in detail.get("asked", ())),
+        redraws=detail.get("redraws", {}),
     )
 
 
@@ -208,6 +214,8 @@ def _detail(result: Result) -> dict[str, Any]:
         detail["asked"] = [request if request.role else request[:2] for request in result.asked]
     if result.earlier != NO_USAGE:
         detail["earlier"] = result.earlier
+    if result.redraws:
+        detail["redraws"] = result.redraws
     if result.traceback:
         detail["traceback"] = result.traceback
     if result.trace is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import StoreError, UsageError
+from upskill.outputs import make_private_folder, open_private
 from upskill.plain import compact
 from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction
 from upskill.runs.stores.tables import (
@@ -27,7 +28,7 @@ from upskill.runs.stores.tables import (
 )
 
 FILE = "upskill.db"
-VERSION = 14  # of the tables; the steps in `migrate` say what came with which
+VERSION = 17  # of the tables; the steps in `migrate` say what came with which
 LOCK_SECONDS = 120.0  # to wait for another process that holds the file
 CLAIM_ATTEMPTS = 3
 MAX_CHECKED = 200_000_000  # bytes; of a larger file, damage is noticed where it is read
@@ -51,7 +52,9 @@ class SqliteDatabase(Database):
         self._is_file = folder is not None
         try:
             if self.path and not may_be_read_only:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                make_private_folder(self.path.parent)
+                if not self.path.exists():  # SQLite gives the files beside it the same rights
+                    open_private(self.path, "ab").close()
             self._db = self._open(may_be_read_only=may_be_read_only)
             # Readers have a connection of their own, so that looking something up never waits for a commit.
             self._reader = self._connect() if self._is_file else self._db
@@ -179,7 +182,7 @@ class SqliteDatabase(Database):
     def claim(self, run: int) -> Generator[bool]:
         attempts = 0
         while path := self._lock_file(run):
-            with path.open("w") as file:
+            with open_private(path) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:

@@ -7,6 +7,7 @@ key is unique within a run, so a result is stored once, whoever else writes it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -36,6 +37,7 @@ from upskill.runs.stores.rows import (
 from upskill.runs.stores.tables import (
     BATCHES,
     CANDIDATES,
+    DRAWS,
     FEEDBACK,
     LOOKS,
     REPLIES,
@@ -44,7 +46,6 @@ from upskill.runs.stores.tables import (
     to_json,
 )
 from upskill.skills import Skill
-from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 
 MAX_INTEGER = 2**63 - 1  # of a database
@@ -57,7 +58,7 @@ _SPENDERS = (
 _OUTCOME_COLUMNS = (
     *("model", "case_id", "arm", "seed", "passed", "input_tokens", "output_tokens", "cost_usd", "cached_tokens"),
     *("seconds", "checks_passed", "checks", "activated", "turns", "calls", "tool_errors", "leak", "bug", "cause"),
-    "snapshot",
+    *("snapshot", "answer", "redraws"),
 )
 _TRIAL_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
 
@@ -65,6 +66,7 @@ _TRIAL_COLUMNS = ("run", "key", "model", "case_id", "arm", "seed")
 ADD_RESULT = RESULTS.upsert(
     [name for name in RESULTS.names if name not in _TRIAL_COLUMNS], only_if="results.passed IS NULL"
 )
+KEEP_DRAWS = DRAWS.upsert(["reasons"])
 ADD_REPLY = REPLIES.upsert([name for name in REPLIES.names if name != "key"])
 _COPY_RESULT = f"""
 INSERT INTO results ({", ".join(RESULTS.names)})
@@ -210,6 +212,8 @@ class Store:
 
     async def add_result(self, run: Run, result: Result) -> None:
         """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one."""
+        if result.redraws and not run.plan.replay:  # a worker may have had no store to keep them in
+            self.keep_draws(result.key, result.redraws)
         await self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
 
     def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
@@ -403,10 +407,10 @@ class Store:
     def latest_looks(self, skill: str, count: int) -> list[Look]:
         return self._looks("skill = ? ORDER BY number DESC LIMIT ?", skill, count)
 
-    def looks(self, skill: str, suite: Suite | None = None) -> list[Look]:
-        """Oldest first: all, or those that share the id of a case with this suite."""
-        looks = self._looks("skill = ? ORDER BY number", skill)
-        return [look for look in looks if suite is None or look.cases.keys() & suite.by_id.keys()]
+    def looks(self, skill: str | None = None) -> list[Look]:
+        """Oldest first: all, or those at a skill of this name."""
+        where, values = ("TRUE", ()) if skill is None else ("skill = ?", (skill,))
+        return self._looks(f"{where} ORDER BY number", *values)
 
     def _looks(self, where: str, *values: object) -> list[Look]:
         return [Look(**row) for row in LOOKS.decode(self.database.rows(LOOKS.select(where), *values))]
@@ -430,6 +434,21 @@ class Store:
 
     async def forget_reply(self, key: str) -> None:
         await self.database.write("DELETE FROM replies WHERE key = ?", (key,))
+
+    def draws(self, key: str) -> dict[str, int]:
+        """The failed draws of the trial with this key, by reason, in all runs."""
+        rows = self.database.rows("SELECT reasons FROM draws WHERE key = ?", key)
+        return json.loads(rows[0][0]) if rows else {}
+
+    def keep_draws(self, key: str, draws: Mapping[str, int]) -> None:
+        """The larger count of each reason stands: another process may have had the same trial."""
+
+        def merge(db: Transaction) -> None:
+            rows = db.execute("SELECT reasons FROM draws WHERE key = ?", (key,)).fetchall()
+            merged = Counter(draws) | Counter(json.loads(rows[0][0]) if rows else {})
+            db.execute(KEEP_DRAWS, DRAWS.encode({"key": key, "reasons": dict(merged)}))
+
+        self.database.transact(merge)
 
     def requests(self) -> Iterator[tuple[str, str, str]]:
         """Of teachers, test writers and judges: role, request and reply, as JSON."""
@@ -508,8 +527,9 @@ class Store:
 
 
 def free_run_id(db: Transaction, name: str, known: int = 0) -> str:
-    """`name`, or the first of `name-2`, `name-3`, … that no run has."""
-    used = {row[0] for row in db.execute("SELECT id FROM runs WHERE substr(id, 1, ?) = ?", (len(name), name))}
+    """`name`, or the first of `name-2`, `name-3`, … that no run has, nor one that was deleted after a look at it."""
+    query = "SELECT id FROM runs WHERE substr(id, 1, ?) = ? UNION SELECT run FROM looks WHERE substr(run, 1, ?) = ?"
+    used = {row[0] for row in db.execute(query, (len(name), name) * 2)}
     number = known + 1
     while (run_id := f"{name}-{number}" if number > 1 else name) in used:
         number += 1

@@ -170,6 +170,8 @@ RESULTS = Table(
         Column("cause", default="''"),  # what a student did instead of answering
         Column("earlier_tokens", "integer", default="0"),  # of errored tries, on top of the one that is kept
         Column("earlier_cost_usd", "real", nullable=True, default="0"),
+        Column("answer", "integer", default="0"),  # a hash of all that the student did; 0: not known
+        Column("redraws", "integer", default="0"),  # failed draws; `detail` has the reasons
     ),
     key=("run", "key"),
     indexes=(
@@ -179,7 +181,7 @@ RESULTS = Table(
             "run, case_id, model, seed, arm",
             "passed, input_tokens, output_tokens, cost_usd, cached_tokens, seconds, checks_passed, checks, activated,"
             " turns, calls, tool_errors, leak, bug, snapshot, cause, judge_tokens, judge_cost_usd, earlier_tokens,"
-            " earlier_cost_usd",
+            " earlier_cost_usd, answer, redraws",
         ),
         # What is rare in most runs.
         Index("results_errored", "run", "model, error, bug", where="passed IS NULL"),
@@ -195,6 +197,8 @@ REPLIES = Table(
     ),
     key=("key",),
 )
+# Written as they happen: the failed draws of a trial, by reason. They outlive its runs and stored replies.
+DRAWS = Table("draws", (Column("key"), Column("reasons", "json")), key=("key",))
 BATCHES = Table(
     "batches",
     (
@@ -234,6 +238,8 @@ LOOKS = Table(
         *_texts("decision", "asked", "asked_by"),
         Column("verdict", "json", default="'{}'"),
         Column("version", default="''"),
+        Column("draws", "json", default="'{}'"),
+        Column("fresh", "boolean", default="FALSE"),
     ),
     key=("number",),
     unique=("run", "model", "margin", "scope", "trials"),
@@ -272,7 +278,7 @@ PROGRESS = Table(
     ),
     key=("run", "model", "arm"),
 )
-TABLES = (RUNS, RESULTS, REPLIES, BATCHES, CANDIDATES, LOOKS, FEEDBACK, SUMMARIES, REVISIONS)
+TABLES = (RUNS, RESULTS, REPLIES, DRAWS, BATCHES, CANDIDATES, LOOKS, FEEDBACK, SUMMARIES, REVISIONS)
 
 # By column of `progress`: what a row of `results` adds to it.
 COUNTED = {

@@ -101,7 +101,7 @@ def _texts(files: object, draft: Draft, source: Source) -> dict[str, str]:
 def _decoded(cell: object) -> object:
     try:
         return json.loads(cell) if isinstance(cell, str) and cell.lstrip().startswith("{") else cell
-    except ValueError:
+    except (ValueError, RecursionError):
         return cell
 
 

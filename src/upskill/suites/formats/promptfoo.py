@@ -385,7 +385,7 @@ def _schema(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"is-json: its schema is not JSON: {error}", "Write it as YAML.") from error
     return as_mapping(value) or {"type": ["object", "array", "string", "number", "boolean", "null"]}
 

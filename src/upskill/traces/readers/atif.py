@@ -10,7 +10,7 @@ from typing import Any
 
 from upskill.traces import Status, Step, Trace, Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
-from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
+from upskill.traces.values import Row, as_row, content_text, exit_status, read_usage
 from upskill.version import __version__
 
 STATUS: dict[str, Status] = {"ok": "ok", "error": "error", "unknown": "unknown"}
@@ -30,11 +30,8 @@ def read(builder: TraceBuilder) -> None:
     builder.session = document.text("session_id")
     extra = document.child("extra")
     builder.stop, builder.cwd = extra.text("stop"), extra.text("cwd")
-    for item in document.array("steps"):
-        if is_object(item):
-            _read_step(builder, as_row(item))
-        else:
-            builder.skip(f"step {len(builder.steps) + 1} is not an object")
+    for item in builder.watch(document.array("steps")):
+        _read_step(builder, as_row(item))
     builder.usage = _total(document.child("final_metrics"), builder.usage)
     builder.turns = extra.count("turns")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from upskill.traces.formats import Format, Sample, TraceBuilder
-from upskill.traces.values import Row, as_row
+from upskill.traces.values import Row, as_row, kind_of
 
 BLOCKS = ("text", "thinking", "tool_use", "tool_result", "voice_note", "image", "document")
 
@@ -31,12 +31,14 @@ def read(builder: TraceBuilder) -> None:
     conversation = conversations[names.index(builder.session)]
     builder.model = conversation.text("model")
     builder.started = conversation.text("created_at")
-    for message in _messages(conversation):
+    for message in builder.watch(_messages(conversation)):
         _read_message(builder, message)
 
 
 def _read_message(builder: TraceBuilder, message: Row) -> None:
     role, builder.at = message.text("sender"), message.text("created_at")
+    for block in message.children("content"):
+        builder.leave_out(kind_of(block), block.get("type") not in BLOCKS)
     blocks = [_with_id(block) for block in message.children("content") if block.get("type") in BLOCKS]
     if any(block.get("text") or block.get("type") != "text" for block in blocks):
         builder.add_content(role, blocks)

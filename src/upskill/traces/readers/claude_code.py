@@ -11,6 +11,11 @@ from upskill.traces.values import Row, anthropic_usage, as_row, content_text, re
 
 # What the program itself writes into the user's turns.
 BY_PROGRAM = ("<local-command-", "<command-name>", "<command-message>", "<system-reminder>", "Caveat: The messages")
+NOISE = (
+    *("progress", "summary", "queue-operation", "file-history-snapshot", "last-prompt", "mode", "permission-mode"),
+    *("custom-title", "ai-title", "agent-name", "agent-color", "pr-link", "worktree-state", "system", "attachment"),
+    *("stream_event", "rate_limit_event", "assistant/thinking", "assistant/redacted_thinking"),
+)
 IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
 
 
@@ -34,9 +39,10 @@ def read(builder: TraceBuilder) -> None:
 def _read_file(builder: TraceBuilder, agent: str = "") -> None:
     seen: set[str] = set()
     used: dict[str, Usage] = {}
-    for row in builder.read_lines():
+    for row in builder.watch(builder.read_lines()):
         # A resumed session may repeat lines.
         if (uuid := row.text("uuid")) and uuid in seen:
+            builder.use()
             continue
         seen.add(uuid)
         builder.session = builder.session or row.text("sessionId", "session_id")
@@ -93,4 +99,4 @@ def _total(row: Row) -> Usage:
     return replace(sum(usages, NO_USAGE), cost_usd=cost)
 
 
-FORMAT = Format("claude-code", "Claude Code session", read, detects)
+FORMAT = Format("claude-code", "Claude Code session", read, detects, noise=NOISE)

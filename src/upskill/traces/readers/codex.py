@@ -20,6 +20,16 @@ BY_PROGRAM = (
     *("<skill>", "<skills_instructions>", "<subagent_notification>", "# AGENTS.md instructions"),
 )
 STREAM_KINDS: dict[str, StepKind] = {"agent_message": "assistant", "reasoning": "thinking", "user_message": "user"}
+NOISE = (
+    *("turn_context", "session_meta", "turn.started", "state", "world_state", "response_item/reasoning"),
+    *(
+        "event_msg/token_count",
+        "event_msg/task_started",
+        "event_msg/task_complete",
+        "event_msg/thread_settings_applied",
+    ),
+    *("event_msg/item_completed", "token_usage_record"),
+)
 REFUSALS = ("unsupported ", "failed to parse ", "exec_command failed", "apply_patch verification")
 STATUSES: dict[str, Status] = {"completed": "ok", "failed": "error", "declined": "error"}
 # "Chunk ID: 9e5f71\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n" and its older forms.
@@ -69,7 +79,7 @@ class _Reader(TraceBuilder):
 
     def fill(self) -> None:
         """Read a session, and after the calls that started them those of its sub-agents, which are files beside it."""
-        for row in self.read_lines():
+        for row in self.watch(self.read_lines()):
             self.row(row)
         for call, thread in self.spawned.items():
             files = sorted(self.path.parent.parent.glob(f"*/rollout-*{glob.escape(thread)}.jsonl*"))
@@ -100,6 +110,7 @@ class _Reader(TraceBuilder):
             self.add_text("system", payload.text("message"))
         elif kind == "thread.started":
             self.session = row.text("thread_id")
+            self.use()
         elif kind == "turn.completed":
             self.usage = _usage(row.child("usage"))  # of the whole thread so far
             self.stop = "end"
@@ -132,6 +143,7 @@ class _Reader(TraceBuilder):
         other = self.unmatched["event" if source == "item" else "item"]
         if other[kind, text] > 0:
             other[kind, text] -= 1
+            self.use()
         else:
             self.unmatched[source][kind, text] += 1
             self.add_text(kind, text)
@@ -139,6 +151,7 @@ class _Reader(TraceBuilder):
     def call(self, kind: str, payload: Row) -> None:
         call_id = payload.text("call_id", "id")
         if self.has_call(call_id):  # an event came first
+            self.use()
             return
         tool = payload.text("name") or kind.removesuffix("_call")
         arguments: object = payload.get("arguments", payload.get("input", payload.get("action")))
@@ -171,6 +184,7 @@ class _Reader(TraceBuilder):
             self.end(payload)
         elif kind == "collab_agent_spawn_end":
             self.spawned[payload.text("call_id")] = payload.text("new_thread_id")
+            self.use()
         elif kind == "item_completed":
             self.completed(payload.child("item"))
         elif kind in ("turn_aborted", "error", "stream_error"):
@@ -178,7 +192,9 @@ class _Reader(TraceBuilder):
 
     def begin(self, kind: str, payload: Row) -> None:
         call_id = payload.text("call_id")
-        if not self.has_call(call_id):
+        if self.has_call(call_id):
+            self.use()
+        else:
             invocation = payload.child("invocation")
             tool = invocation.text("tool") or ("apply_patch" if kind.startswith("patch") else "shell")
             arguments = {key: payload[key] for key in ("command", "cwd", "changes") if key in payload}
@@ -206,9 +222,11 @@ class _Reader(TraceBuilder):
     def streamed(self, item: Row, *, done: bool) -> None:
         call_id, kind, text = item.text("id"), item.text("type"), item.text("text", "message")
         if kind == "error" or kind in STREAM_KINDS:
+            self.use()
             if done:
                 self.add_text(STREAM_KINDS.get(kind, "system"), f"error: {text}" if kind == "error" else text)
             return
+        self.use()
         if not self.has_call(call_id):
             other = ("aggregated_output", "exit_code", "status", "result", "error", "id", "type", "tool")
             arguments = {key: value for key, value in item.items() if key not in other}
@@ -240,4 +258,4 @@ def _usage(data: Row) -> Usage:
     return read_usage(data, "input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
 
-FORMAT = Format("codex", "Codex session", _Reader.fill, detects, is_main=is_main, builder=_Reader)
+FORMAT = Format("codex", "Codex session", _Reader.fill, detects, is_main=is_main, builder=_Reader, noise=NOISE)

@@ -11,6 +11,8 @@ from upskill.traces.values import Row, as_row, content_text, read_usage, status_
 
 _EVENT = re.compile(r"(?:session|user|assistant|tool|subagent|system|hook)\.\w+")
 
+NOISE = ("assistant.turn_start", "assistant.turn_end", "session.info", "hook.start", "hook.end", "system.notification")
+
 
 def detects(sample: Sample) -> bool:
     return any(isinstance(row.get("data"), dict) and _EVENT.fullmatch(row.text("type")) for row in sample.rows)
@@ -25,7 +27,7 @@ class _Reader(TraceBuilder):
         self.agents: dict[str, str] = {}  # sub-agents by the call that started them
 
     def fill(self) -> None:
-        for row in self.read_lines():
+        for row in self.watch(self.read_lines()):
             data = row.child("data")
             started_by = data.text("parentToolCallId")
             self.at = row.text("timestamp")
@@ -59,6 +61,7 @@ class _Reader(TraceBuilder):
             self.add_result(data.text("toolCallId"), output, status_of(data.get("success")))
         elif kind == "subagent.started":
             self.agents[data.text("toolCallId")] = data.text("agentName")
+            self.use()
         elif kind in ("session.error", "abort", "session.compaction_complete"):
             text = data.text("message", "reason", "summaryContent")
             self.add_text("system", f"{kind.rpartition('.')[2]}: {text}" if text else "")
@@ -77,14 +80,16 @@ class _Reader(TraceBuilder):
             self.call(request, request.text("name"))
 
     def think(self, text: str) -> None:
+        self.use()
         if text != self.thought:  # told in an event of its own and with the message
             self.add_text("thinking", text)
         self.thought = text
 
     def call(self, data: Row, tool: str) -> None:
         """A call is told by the message that asks for it and when it begins, in either order."""
+        self.use()
         if not self.has_call(call_id := data.text("toolCallId")):
             self.add_call(call_id, tool, data.get("arguments"))
 
 
-FORMAT = Format("copilot", "Copilot CLI session", _Reader.fill, detects, builder=_Reader)
+FORMAT = Format("copilot", "Copilot CLI session", _Reader.fill, detects, builder=_Reader, noise=NOISE)

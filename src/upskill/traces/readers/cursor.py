@@ -23,7 +23,7 @@ def detects(sample: Sample) -> bool:
 
 def read(builder: TraceBuilder) -> None:
     builder.session = builder.path.stem
-    for row in builder.read_lines():
+    for row in builder.watch(builder.read_lines()):
         builder.at = row.text("timestamp") or iso_time(row.get("timestamp_ms"))
         kind, message = row.text("type"), row.child("message")
         role = row.text("role") or message.text("role")
@@ -66,6 +66,7 @@ def _read_call(builder: TraceBuilder, row: Row) -> None:
         if row.get("subtype") not in ("started", "completed"):
             return
         builder.add_call(call_id, tool, call.get("args", call.get("arguments")))
+    builder.use()
     if row.get("subtype") != "completed":
         return
     result = call.get("result")

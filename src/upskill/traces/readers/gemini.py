@@ -7,7 +7,7 @@ from typing import Any
 
 from upskill.plain import as_list, list_or_empty
 from upskill.traces import Status
-from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
+from upskill.traces.formats import ROLES, Format, Sample, TraceBuilder, load_document
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, has_parts, parts_usage, response_output
 from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
 
@@ -70,7 +70,7 @@ def _read_contents(builder: TraceBuilder, document: object) -> None:
     builder.model = fields.text("modelVersion", "model")
     instruction = fields.get("systemInstruction", fields.get("system_instruction"))
     add_parts(builder, "system", Row(parts=[instruction]) if isinstance(instruction, str) else as_row(instruction))
-    for item in _contents_in(document, [] if document is not None else list(builder.read_lines())):
+    for item in builder.watch(_contents_in(document, [] if document is not None else list(builder.read_lines()))):
         message = as_row(item)
         add_parts(builder, "assistant" if message.get("role") == "model" else "user", message)
     answer = fields.child("response") or fields
@@ -79,11 +79,12 @@ def _read_contents(builder: TraceBuilder, document: object) -> None:
 
 def _read_stream(builder: TraceBuilder) -> None:
     pieces: list[str] = []  # of one turn
-    for row in builder.read_lines():
+    for row in builder.watch(builder.read_lines()):
         kind, at = row.get("type"), row.text("timestamp")
         if kind == "message" and row.get("role") == "assistant" and row.get("delta") is True:
             builder.at = builder.at if pieces else at
             pieces.append(content_text(row.get("content")))
+            builder.use()
             continue
         builder.add_text("assistant", "".join(pieces))
         pieces.clear()
@@ -95,7 +96,8 @@ def _read_stream(builder: TraceBuilder) -> None:
         elif kind == "tool_use":
             builder.add_call(row.text("tool_id"), row.text("tool_name"), row.get("parameters"))
         elif kind == "tool_result":
-            output = content_text(row.get("output")) or row.child("error").text("message")
+            told = (content_text(row.get("output")), row.child("error").text("message"))
+            output = "\n".join(dict.fromkeys(filter(None, told)))
             builder.add_result(row.text("tool_id"), output, _status(row.text("status"), output))
         elif kind == "error":
             builder.add_text("system", f"{row.text('severity') or 'error'}: {row.text('message')}")
@@ -108,17 +110,19 @@ def _read_stream(builder: TraceBuilder) -> None:
 def _read_chat_lines(builder: TraceBuilder) -> None:
     """A chat that grows by lines: a message may be written again once more of it is known."""
     messages: dict[str, Row] = {}
-    for row in builder.read_lines():
+    for row in builder.watch(builder.read_lines()):
         if "$set" in row:
             _read_metadata(builder, as_row(row["$set"]))
         elif "projectHash" in row:
             _read_metadata(builder, row)
         elif "type" in row:
             messages[row.text("id") or str(len(messages))] = row
+            builder.use()
     _read_chat(builder, messages.values())
 
 
 def _read_metadata(builder: TraceBuilder, metadata: Row) -> None:
+    builder.use()
     builder.session = metadata.text("sessionId") or builder.session
     builder.started = metadata.text("startTime") or builder.started
     for folder in metadata.array("directories")[:1]:
@@ -126,12 +130,13 @@ def _read_metadata(builder: TraceBuilder, metadata: Row) -> None:
 
 
 def _read_chat(builder: TraceBuilder, messages: Iterable[Row]) -> None:
-    for message in messages:
+    for message in builder.watch(messages):
         at = builder.at = message.text("timestamp")
         for thought in message.children("thoughts"):
             parts = [thought.text(name) for name in ("subject", "description")]
             builder.add_text("thinking", "\n".join(filter(None, parts)))
         builder.add_content(message.text("type"), message.get("content"))
+        add_parts(builder, ROLES.get(message.text("type"), "system"), message)
         for call in message.children("toolCalls"):
             builder.at = call.text("timestamp") or at
             output = _response_text(call.get("result")) or content_text(call.get("resultDisplay"))

@@ -16,7 +16,7 @@ def has_parts(message: Row) -> bool:
 
 def add_parts(builder: TraceBuilder, kind: StepKind, message: Row, status: Status = "unknown") -> None:
     """Add a message. `status` is that of the results in it which do not say whether they are errors."""
-    for item in message.array("parts"):
+    for item in builder.watch(message.array("parts")):
         part = as_row(item)
         # The second names are those of Python's client.
         call, back = part.child("functionCall", "function_call"), part.child("functionResponse", "function_response")
@@ -47,7 +47,8 @@ def response_output(response: object) -> tuple[str, bool]:
         return content_text(fields["error"]), True
     for name in ("output", "result", "content"):
         if fields.get(name) is not None:
-            return content_text(fields[name]), False
+            others = {key: value for key, value in fields.items() if key != name and value not in (None, "", [], {})}
+            return "\n".join(filter(None, [content_text(fields[name]), content_text(others or None)])), False
     return content_text(response), False
 
 

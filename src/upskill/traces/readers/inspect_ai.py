@@ -22,7 +22,7 @@ def read(builder: TraceBuilder) -> None:
         return
     builder.session = builder.choose_session(list(samples), "samples")
     sample = samples[builder.session]
-    for message in sample.children("messages"):
+    for message in builder.watch(sample.children("messages")):
         _read_message(builder, message)
     for name, used in sample.child("model_usage").items():
         builder.model = builder.model or name

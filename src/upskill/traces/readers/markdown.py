@@ -1,8 +1,14 @@
-"""A transcript pasted into a text file: headings or prefixes say who speaks, and `$ ` comes before a command."""
+"""A transcript pasted into a text file: headings or prefixes say who speaks, and `$ ` comes before a command.
+
+Documentation has commands in it too, and now and then a dialog. So a text is recognized by its speakers alone: a
+person and an agent, marked alike, with only a title before the first of them; or by the marks of Claude Code.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from itertools import dropwhile
 from typing import Literal
 
 from upskill.traces import StepKind
@@ -10,8 +16,8 @@ from upskill.traces.formats import Format, Sample, TraceBuilder, text_lines
 from upskill.traces.values import continue_command, typed_status
 
 SPEAKERS: dict[str, StepKind] = {
-    **dict.fromkeys(("user", "human", "me", "you", "person", "prompt", "question", "task"), "user"),
-    **dict.fromkeys(("assistant", "ai", "agent", "model", "answer", "bot", "response"), "assistant"),
+    **dict.fromkeys(("user", "human", "me", "you", "person", "prompt", "task"), "user"),
+    **dict.fromkeys(("assistant", "ai", "agent", "bot", "response"), "assistant"),
     **dict.fromkeys(("claude", "codex", "chatgpt", "gpt", "gemini", "cursor", "copilot", "opencode"), "assistant"),
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("thinking", "reasoning", "thought"), "thinking"),
@@ -26,17 +32,39 @@ _BOLD = re.compile(rf"^\*\*({_NAMES})\b:?\*\*:?\s*(.*)$", re.I)
 _PREFIX = re.compile(rf"^({_NAMES}):(?:\s+(.*))?$", re.I)
 _BRACKET = re.compile(r"^\[(thinking|tool call|tool result)\]\s*(.*)$", re.I)
 _COMMAND = re.compile(r"^(?:\$|❯|[\w.-]+@[\w.-]+:[^\s$#]*[$#]) (.+)$")
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
+_SETTINGS = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".env", ".properties")
+_TITLE = re.compile(r"\s*$|\s*[#>|*_<=-]|[\w ]{1,30}: ")  # headings, front matter, when it was exported
 _FENCE = re.compile(r"^(```+|~~~+)\s*([\w-]*)\s*$")
 # As Claude Code shows it on a terminal.
 _BULLET = re.compile(r"^[⏺●] (.*)$")
+_TYPED = re.compile(r"^[>❯] (.*)$")
 _BULLET_CALL = re.compile(r"^(\w+)\((.*)\)$")
 _CORNER = re.compile(r"^\s*⎿\s*(.*)$")
 
 
 def detects(sample: Sample) -> bool:
-    if b"\0" in sample.data or sample.text.lstrip()[:1] in ("{", "["):
+    if not sample.is_text or sample.path.suffix.lower() in _SETTINGS:
         return False
-    return any(_speaker(line) or _COMMAND.match(line) or _BULLET.match(line) for line in sample.text.splitlines())
+    lines = _FRONT_MATTER.sub("", sample.prose.lstrip()).splitlines()
+    if any(map(_BULLET.match, lines)) and any(map(_CORNER.match, lines)):
+        return True
+    lines = list(dropwhile(lambda line: not _mark(line) and _TITLE.match(line), lines))
+    mark = _mark(lines[0]) if lines else ""
+    turns = Counter(SPEAKERS[speaker[0]] for line in lines if mark == _mark(line) != "" and (speaker := _speaker(line)))
+    # A page may have a section on users and one on agents, beside others; an answer has headings of its own.
+    alone = not any(mark.startswith("#") and line.startswith(f"{mark} ") and not _mark(line) for line in lines)
+    return min(turns["user"], turns["assistant"]) >= (1 if alone else 2)
+
+
+def _mark(line: str) -> str:
+    """How a line marks who speaks: `##`, `**` or `:`; empty if nobody begins to speak there."""
+    named = _speaker(line)
+    if named is None or SPEAKERS.get(named[0]) not in ("user", "assistant"):
+        return ""
+    if named[0] in ("prompt", "response", "task") and not re.search(r"^[#*].*:", line):  # a section, or a setting
+        return ""
+    return "**" if line.startswith("**") else ":" if line[0] != "#" else line[: len(line) - len(line.lstrip("#"))]
 
 
 def _speaker(line: str) -> tuple[str, str] | None:
@@ -53,9 +81,11 @@ class _Reader(TraceBuilder):
     kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
     tool, command = "shell", ""
     fence = ""  # the fence of the block we are in
+    pasted = False  # from the terminal of Claude Code
     block: Literal["console", "output", "text"] = "text"
 
     def fill(self) -> None:
+        self.pasted = any(map(_CORNER.match, text_lines(self.path)))
         for line in text_lines(self.path):
             self.line(line)
         self.flush()
@@ -64,7 +94,9 @@ class _Reader(TraceBuilder):
         if (fence := _FENCE.match(line)) and self._read_fence(fence):
             return
         inside = bool(self.fence)
-        if (not inside or self.block == "console") and (command := _COMMAND.match(line)):
+        if self.pasted and not inside and (typed := _TYPED.match(line)):
+            self._begin_turn("user", typed[1])
+        elif (not inside or self.block == "console") and (command := _COMMAND.match(line)):
             self._begin_command(command[1])
         elif not self.lines and (longer := continue_command(self.command, line)):
             self.command = longer
@@ -126,6 +158,8 @@ class _Reader(TraceBuilder):
             self.add_done(self.tool, {"command": self.command}, text, typed_status(self.command, text))
         elif self.kind is not None:
             self.add_text(self.kind, text)
+        else:
+            self.leave_out("line before the first speaker", sum(bool(line.strip()) for line in self.lines))
         self.lines, self.tool, self.command, self.kind = [], "shell", "", next_kind
 
 

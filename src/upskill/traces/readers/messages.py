@@ -7,7 +7,7 @@ from typing import Any
 
 from upskill.plain import as_list, list_or_empty
 from upskill.traces.formats import Format, Sample, TraceBuilder
-from upskill.traces.values import Row, anthropic_usage, as_row, content_text, is_object, read_usage
+from upskill.traces.values import Row, anthropic_usage, as_row, content_text, read_usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "model", "human")
 ITEM_TYPES = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
@@ -46,19 +46,15 @@ def read(builder: TraceBuilder) -> None:
 
 
 def _read_all(builder: TraceBuilder, messages: Iterable[Any]) -> None:
-    for item in messages:
+    for item in builder.watch(messages):
         message = _unwrap(as_row(item))
-        if not is_object(item):
-            builder.skip(f"message {len(builder.steps) + 1} is not an object")
-        elif _is_message(message):
+        if _is_message(message):
             _read_message(builder, message)
         elif inner := _messages_in(message):
             builder.model = message.text("model") or builder.model
             builder.add_content("system", message.get("system") or message.get("instructions") or [])
             _read_all(builder, inner)
             _read_answer(builder, message)
-        else:
-            builder.skip(f"message {len(builder.steps) + 1} has no role")
 
 
 def _read_answer(builder: TraceBuilder, message: Row) -> None:
@@ -99,8 +95,7 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         for name in ("reasoning_content", "reasoning", "thinking"):
             if isinstance(message.get(name), str):
                 builder.add_text("thinking", message[name])
-        if message.get("content") is not None:
-            builder.add_content(role, message["content"])
+        builder.add_content(role, message.get("content", message.get("text")))
         builder.add_text("assistant", message.text("refusal"))
         builder.model = message.text("model") or builder.model
         builder.add_tool_calls(message)

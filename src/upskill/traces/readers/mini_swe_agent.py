@@ -46,7 +46,7 @@ class _Reader(TraceBuilder):
         self.cwd = config.child("environment").text("cwd")
         self.session = fields.text("instance_id")
         self.stop = info.text("exit_status")
-        for item in as_list(document) or fields.array("messages"):
+        for item in self.watch(as_list(document) or fields.array("messages")):
             self.message(as_row(item))
         cost = info.child("model_stats").number("instance_cost")
         self.usage = replace(self.usage, cost_usd=cost if self.usage.total_tokens else None)

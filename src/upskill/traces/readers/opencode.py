@@ -17,6 +17,7 @@ from upskill.traces.formats import SQLITE, Format, Sample, TraceBuilder, load_do
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
+NOISE = ("step-start", "step-finish", "step_start", "step_finish", "snapshot", "patch", "compaction", "agent")
 STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
 
@@ -53,7 +54,7 @@ class _Reader(TraceBuilder):
             self.read_storage(self.path, document)
         else:
             self.read_info(document.child("info"))
-            for message in document.children("messages"):
+            for message in self.watch(document.children("messages")):
                 self.read_message(message.child("info"), message.children("parts"))
 
     def read_info(self, info: Row) -> None:
@@ -70,7 +71,7 @@ class _Reader(TraceBuilder):
             self.stop = info.text("finish") or self.stop
             self.cwd = self.cwd or info.child("path").text("cwd")
             self.usage += _usage(info)
-        for part in parts:
+        for part in self.watch(parts):
             self.at = at
             self.read_part(part, role)
         self.at = at
@@ -108,7 +109,7 @@ class _Reader(TraceBuilder):
 
     def read_stream(self) -> None:
         self.usage = Usage(cost_usd=0.0)
-        for row in self.read_lines():
+        for row in self.watch(self.read_lines()):
             part, self.at = row.child("part"), iso_time(row.get("timestamp"))
             self.session = self.session or row.text("sessionID")
             if part.get("type") == "step-finish":
@@ -196,4 +197,4 @@ def _main_sessions(connection: sqlite3.Connection) -> list[tuple[str, float]]:
     return [(str(session_id), float(changed or 0) / 1000) for session_id, changed in connection.execute(query)]
 
 
-FORMAT = Format("opencode", "opencode session", _Reader.fill, detects, _list_sessions, builder=_Reader)
+FORMAT = Format("opencode", "opencode session", _Reader.fill, detects, _list_sessions, builder=_Reader, noise=NOISE)

@@ -42,7 +42,7 @@ def _is_event(value: object) -> bool:
 
 def read(builder: TraceBuilder) -> None:
     rows = builder.read_values()
-    tasks = [as_row(row) for row in rows if is_object(row) and not _is_event(row)]
+    tasks = [as_row(row) for row in rows if is_object(row) and _events_in(row) != [row]]
     if tasks:
         names = [task.text("instance_id") for task in tasks]
         builder.session = builder.choose_session(names, "tasks")
@@ -50,7 +50,7 @@ def read(builder: TraceBuilder) -> None:
         builder.model = task.child("metadata").child("llm_config").text("model")
         _read_usage(builder, task.child("metrics"))
         rows = [task]
-    for event in (event for row in rows for event in _events_in(row)):
+    for event in builder.watch(event for row in rows for event in _events_in(row)):
         _read_event(builder, as_row(event))
 
 
@@ -152,4 +152,5 @@ def _read_present_action(builder: TraceBuilder, event: Row, call: str) -> None:
         builder.add_call(call or event.text("id"), tool or action.text("kind"), arguments)
 
 
-FORMAT = Format("openhands", "OpenHands trajectory", read, detects)
+NOISE = (*NOTES, "think", "agent_state_changed", "ConversationStateUpdateEvent", "Condensation", "CondensationRequest")
+FORMAT = Format("openhands", "OpenHands trajectory", read, detects, noise=NOISE)

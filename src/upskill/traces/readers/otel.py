@@ -34,7 +34,7 @@ MODEL_CALLS = ("chat", "generate_content", "text_completion", "completion")
 
 
 def detects(sample: Sample) -> bool:
-    text = sample.text
+    text = "" if sample.is_text else sample.text
     if '"resourceSpans"' in text or '"resource_spans"' in text:
         return True
     return _SPAN.search(text) is not None and _GENAI.search(text) is not None
@@ -42,6 +42,7 @@ def detects(sample: Sample) -> bool:
 
 @dataclass(frozen=True)
 class _Span:
+    name: str
     id: str
     trace: str
     begin: str
@@ -89,6 +90,7 @@ def _span(fields: Row) -> _Span:
     status = fields.get("status")
     code = as_row(status).get("code", as_row(status).get("status_code", status))
     return _Span(
+        fields.text("name"),
         str(fields.get("spanId") or fields.get("span_id") or context.get("span_id") or ""),
         str(fields.get("traceId") or fields.get("trace_id") or context.get("trace_id") or ""),
         _time(fields, "startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime"),
@@ -152,7 +154,7 @@ class _Reader(TraceBuilder):
         if traces:
             self.session = self.choose_session(traces, "traces", latest=True)
             spans = [span for span in spans if span.trace == self.session]
-        for span in spans:
+        for span in self.watch(spans, lambda span: f"span/{span.operation or span.name}"):
             self.span(span)
         if not any(step.kind == "assistant" for step in self.steps):
             for span in reversed(spans):  # only the agent as a whole was recorded
@@ -205,6 +207,7 @@ class _Reader(TraceBuilder):
             if side == "output" or here[key] > self.seen[key]:
                 self.seen[key] += 1
                 self.message(message)
+            self.use()
 
     def message(self, message: Row) -> None:
         role = message.text("role")
@@ -308,4 +311,4 @@ def _contents(value: object) -> object:
     ]
 
 
-FORMAT = Format("otel", "OpenTelemetry GenAI spans", _Reader.fill, detects, builder=_Reader)
+FORMAT = Format("otel", "OpenTelemetry GenAI spans", _Reader.fill, detects, builder=_Reader, noise=("span",))

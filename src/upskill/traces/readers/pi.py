@@ -20,7 +20,7 @@ def detects(sample: Sample) -> bool:
 
 def read(builder: TraceBuilder) -> None:
     builder.usage = Usage(cost_usd=0.0)
-    for row in builder.read_branch("id", "parentId"):
+    for row in builder.watch(builder.read_branch("id", "parentId")):
         kind, builder.at = row.get("type"), row.text("timestamp")
         if kind == "session":
             builder.session, builder.cwd, builder.started = row.text("id"), row.text("cwd"), builder.at
@@ -65,4 +65,5 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         builder.add_text("system", message.text("summary") or content_text(content))
 
 
-FORMAT = Format("pi", "Pi session", read, detects)
+NOISE = ("thinking_level_change", "custom", "label", "session_info", "model_change")
+FORMAT = Format("pi", "Pi session", read, detects, noise=NOISE)

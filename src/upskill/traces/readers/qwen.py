@@ -17,7 +17,7 @@ def detects(sample: Sample) -> bool:
 
 
 def read(builder: TraceBuilder) -> None:
-    for row in builder.read_branch("uuid", "parentUuid"):
+    for row in builder.watch(builder.read_branch("uuid", "parentUuid")):
         _read_row(builder, row)
 
 
@@ -42,4 +42,4 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
             add_parts(builder, speaker, Row(parts=[part]))
 
 
-FORMAT = Format("qwen-code", "Qwen Code session", read, detects)
+FORMAT = Format("qwen-code", "Qwen Code session", read, detects, noise=("system",))

@@ -48,7 +48,7 @@ def _read_text(builder: TraceBuilder, message: Row) -> None:
 
 def _read_trajectory(builder: TraceBuilder, steps: list[Row], history: list[Row]) -> None:
     called = [message for message in history if message.array("tool_calls") and not _is_shown(message)]
-    for step in steps:
+    for step in builder.watch(steps):
         action, output = step.text("action"), content_text(step.get("observation"))
         builder.add_text("assistant", step.text("thought", "response"))
         if not action.strip():  # an answer without an action; the observation says so
@@ -67,7 +67,7 @@ def _call_of(action: str, message: Row) -> tuple[str, object]:
 
 def _read_history(builder: TraceBuilder, history: list[Row]) -> None:
     waiting = ""
-    for number, message in enumerate(history):
+    for number, message in enumerate(builder.watch(history)):
         action = message.text("action")
         if message.get("role") == "assistant" and (action.strip() or message.array("tool_calls")):
             builder.add_text("assistant", message.text("thought") or content_text(message.get("content")))

@@ -45,7 +45,9 @@ def _has_prompt(sample: Sample) -> bool:
 def read(builder: TraceBuilder) -> None:
     command = ""
     output: list[str] = []
-    lines = _SCREEN.sub("", read_text(builder.path)).split("\n")
+    text, screens = _SCREEN.subn("", read_text(builder.path))
+    builder.leave_out("screen of an editor or a pager", screens)
+    lines = text.split("\n")
     if header := _HEADER.match(lines[0].rstrip("\r")):
         builder.started = header[1].partition(" [")[0]
         begun = _COMMAND.search(header[1])
@@ -75,6 +77,8 @@ def _add(builder: TraceBuilder, command: str, output: list[str], footer: str = "
         text = "\n".join(output).strip("\n")
         status = typed_status(command, text) if code is None else status_of(int(code[1]))
         builder.add_done("shell", {"command": command}, text, status)
+    else:
+        builder.leave_out("line outside of a command", sum(bool(line.strip()) for line in output))
     output.clear()
 
 

@@ -6,8 +6,6 @@ Redacting twice changes nothing.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
 import re
@@ -29,13 +27,13 @@ from upskill.traces.redaction.rules import (
     NAME,
     RULES,
     SECRET_NAME,
+    decode_base64,
     is_secret_field,
     kind_of_name,
 )
 
 HOME = "home-path"
 MAX_USES = 8  # of a plain word beside the place where it is a password
-MAX_ENCODED = 100_000  # letters; what is longer is a file
 MAX_ARGUMENT = 1000  # letters; what is longer is a script, which is looked at by itself
 MAX_VALUE = 200  # what is longer is no password
 STEP_FIELDS = ("text", "tool", "arguments", "output", "at", "agent")
@@ -73,8 +71,8 @@ def redact(text: str, counts: Counter[str] | None = None) -> str:
     return redactor.replace_known(clean)
 
 
-def redact_trace(trace: Trace) -> Redaction:
-    redactor = Redactor()
+def redact_trace(trace: Trace, redactor: Redactor | None = None) -> Redaction:
+    redactor = redactor or Redactor()
     # The first pass finds the values; the second finds them again where nothing around them gives them away.
     clean = _clean_trace(trace, redactor.value)
     redactor.keep_rare_words(
@@ -94,16 +92,17 @@ def _clean_trace(trace: Trace, clean: Callable[[Any], Any]) -> Trace:
 class Redactor:
     """Remembers the values it found, so that they are found again elsewhere."""
 
-    def __init__(self, counts: Counter[str] | None = None) -> None:
+    def __init__(self, counts: Counter[str] | None = None, values: dict[str, str] | None = None) -> None:
         self.counts: Counter[str] = Counter() if counts is None else counts
         self.home = os.path.expanduser("~")  # noqa: PTH111 - which, other than Path.home, never raises
-        self.values: dict[str, str] = {}  # value -> kind
+        self.values: dict[str, str] = {} if values is None else values  # value -> kind
         self.words: dict[str, str] = {}  # the same, of values that could also be part of something else
 
     def text(self, text: str) -> str:
         if len(text) < 4:
             return text
-        return self._shorten_home_paths(self._redact_lists(self._apply_rules(self._redact_split_literals(text))))
+        text = self._redact_kubernetes(self._redact_encoded(self._redact_split_literals(text)))
+        return self._shorten_home_paths(self._redact_lists(self._apply_rules(text)))
 
     def value(self, value: Any, name: str = "") -> Any:
         """Plain data with all text in it redacted; `name` is the field it is the value of."""
@@ -180,6 +179,34 @@ class Redactor:
                 spans += [(piece, kind) for piece in pieces]
         return _replace_spans(text, spans)
 
+    def _redact_encoded(self, text: str) -> str:
+        """Find text in base64 or hex in which the rules find a secret, as in base64 of `API_KEY=…`."""
+        spans: list[tuple[Span, str]] = []
+        for span, data in _encoded_words(text, _BASE64_TEXT):
+            if data and not _CONTROL.search(data):
+                alone = Redactor()
+                alone._apply_rules(data.replace(b"\0", b"").decode("utf-8", "replace"))  # without zeros, as in UTF-16
+                if kind := next((kind for kind in alone.counts if kind != "email"), ""):
+                    spans.append((span, kind))
+                    self._mark(kind, text[slice(*span)])
+        return _replace_spans(text, spans)
+
+    def _redact_kubernetes(self, text: str) -> str:
+        """Find the values under `data` of a Secret, whatever they are called."""
+        spans = [
+            ((start, end), "secret")
+            for document in _KUBERNETES.finditer(text)
+            if re.search(r"(?m)^kind: Secret\s*$", document[0])
+            for data in re.finditer(r"(?m)^(?:stringData|data):[ \t]*\n((?:[ \t]+.*(?:\n|$))+)", document[0])
+            for value in re.finditer(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"'|>][^\s\"']{3,})", data[1])
+            for base in (document.start() + data.start(1),)
+            for start, end in ((base + value.start(1), base + value.end(1)),)
+            if is_secret_field(text[start:end])
+        ]
+        for (start, end), kind in spans:
+            self._mark(kind, text[start:end])
+        return _replace_spans(text, spans)
+
     def _redact_arguments(self, items: list[Any]) -> list[Any]:
         """Find secrets that the item before them gives away, as in `["--password", "…"]`."""
         spans: dict[int, list[tuple[Span, str]]] = {}
@@ -245,27 +272,30 @@ def _is_distinctive(value: str) -> bool:
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{8,}={0,2}")
 _HEX = re.compile(r"(?<![A-Za-z0-9])(?:0x)?((?:[0-9a-fA-F]{2}){6,})(?![A-Za-z0-9])")
 
+# Text in base64, long enough for `API_KEY=…` and in lines as `base64` prints it: in ASCII every fourth letter is one of
+# half of the alphabet, which few other words begin with four times.
+_BASE64_TEXT = re.compile(
+    r"(?<![A-Za-z0-9+/_=-])(?=(?:[A-Za-f][A-Za-z0-9+/_-]{3}){4})(?:[A-Za-z0-9+/]{76}\s+)*[A-Za-z0-9+/_-]{4,}={0,2}"
+)
+_CONTROL = re.compile(rb"[^\t\r\n\0 -~\x80-\xff]")
+_KUBERNETES = re.compile(r"(?ms)^apiVersion: .*?(?=^---|\Z)|^kind: Secret$.*?(?=^---|\Z)")
+
+
+def _encoded_words(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[Span, bytes]]:
+    yield from ((match.span(), decode_base64("".join(match[0].split()))) for match in pattern.finditer(text))
+    yield from ((match.span(), bytes.fromhex(match[1])) for match in _HEX.finditer(text))
+
 
 def _encoded_spans(text: str, secrets: Sequence[str]) -> Iterator[tuple[Span, str]]:
     """Where one of these secrets is in the text in another form, and which."""
     if not secrets:
         return
     plain = {secret: secret.encode("utf-8", "replace") for secret in secrets}
-    encoded = [(match.span(), _decode_base64(match[0])) for match in _BASE64.finditer(text)]
-    encoded += [(match.span(), bytes.fromhex(match[1])) for match in _HEX.finditer(text)]
-    for span, decoded in encoded:
+    for span, decoded in _encoded_words(text, _BASE64):
         yield from ((span, secret) for secret, data in plain.items() if data in decoded)
     for secret in secrets:
         if (escaped := quote(secret, safe="")) != secret:
             yield from ((match.span(), secret) for match in re.finditer(re.escape(escaped), text))
-
-
-def _decode_base64(word: str) -> bytes:
-    letters = word.rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        return base64.b64decode(letters + "=" * (-len(letters) % 4)) if len(word) <= MAX_ENCODED else b""
-    except (binascii.Error, ValueError):
-        return b""
 
 
 _TEXT = r"[^\"'\\\n]{0,200}"

@@ -5,11 +5,14 @@ To add a rule, add a row to the section that fits, and examples to tests/fixture
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 MARK = "[REDACTED "
+MAX_ENCODED = 100_000  # letters; what is longer is a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ def _rule(kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] 
 LONG_NAME = r"(?:pass(?:word|wd(?<!/etc/passwd)|phrase|wort|code)|pwd|kennwort)"
 # Short names that are also words: `pass: 214`, `psk`.
 SHORT_NAME = r"(?:pass(?<!bypass)(?<!compass)(?<!surpass)(?<!overpass)(?<!trespass)|pw|psk)"
-_KEY = r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session)[_-]?key"
+_KEY = r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session|hmac|subscription)[_-]?key"
 NAME = rf"(?:{LONG_NAME}|secret|token|{_KEY}|client[_-]?secret|credentials?)"
 _TOKEN = rf"(?:(?:access|auth|api|bearer|deploy)[_-]?)?(?:token|{_KEY})"
 # `password_file`, `token_url`, `secretName`: about a secret, and not the secret.
@@ -129,6 +132,23 @@ def _is_random(value: str) -> bool:
     )
 
 
+def decode_base64(word: str) -> bytes:
+    letters = word.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(letters + "=" * (-len(letters) % 4)) if len(word) <= MAX_ENCODED else b""
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _is_encoded_login(value: str) -> bool:
+    """Is it `user:password` in base64, or what SMTP makes of it?"""
+    return bool(re.fullmatch(rb"[ -~]*[:\0][ -~]+", decode_base64(value)))
+
+
+def _is_crypt(value: str) -> bool:
+    return all(re.search(letters, value) for letters in ("[a-z]", "[A-Z]", "[0-9]"))
+
+
 def _is_email(value: str) -> bool:
     local, _, domain = value.partition("@")
     # git@github.com:owner/name is an address of a repository, and react@18.2.0.tgz a file
@@ -138,18 +158,22 @@ def _is_email(value: str) -> bool:
 # A value in quotes, or one word.
 _QUOTED = r"(?P<quote>[\"'`])(?P<value>[^\"'`\n\\]{4,})\\?(?P=quote)"
 _VALUE = r"(?P<quote>[\"'])?(?P<value>(?(quote)[^\"'\n]{4,}|[^\s\"'|;&<>,]{4,}))"
-_ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:)\s*\\?(?:[bru](?=[\"']))?"
+_ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:|%3[AaDd])\s*\\?(?:[bru](?=[\"']))?"
 _HINTS = "pass pwd secret token key credential"
 
-_KEY_BLOCK = r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+_KEY_BLOCK = r"-----BEGIN (?:(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
 SHAPES = (
     _rule(
         "private-key",
         "-----begin",
-        rf"(?s){_KEY_BLOCK}(?:.(?!-----BEGIN))*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----",
+        rf"(?s){_KEY_BLOCK}(?:.(?!-----BEGIN))*?-----END [A-Za-z0-9 ]{{0,60}}-----",
     ),
     _rule("private-key", "-----begin", rf"{_KEY_BLOCK}(?:(?:\\n|\s)*[A-Za-z0-9+/=:,\-]{{8,}})*"),  # cut off
     _rule("private-key", "private-lines", r"\bPrivate-Lines: \d+(?P<value>(?:\r?\n[A-Za-z0-9+/=]+)+)"),  # PuTTY
+    _rule(
+        "private-key", "client-key-data", r"\bclient-key-data\\?[\"']?\s*[:=]\s*\\?[\"']?(?P<value>[A-Za-z0-9+/=]{16,})"
+    ),
+    _rule("vault", "$ansible_vault", r"\$ANSIBLE_VAULT;[^\s\"'\\]{1,60}(?P<value>(?:(?:\\n|\s)+[0-9a-f]{8,})+)"),
     _rule("private-key", "age-secret-key-1", r"\bAGE-SECRET-KEY-1[A-Z0-9]{20,}"),
     _rule("github-token", "github_pat_ ghp_ gho_ ghu_ ghs_ ghr_", r"\b(?:github_pat_\w{30,}|gh[pousr]_\w{30,})"),
     _rule(
@@ -190,17 +214,27 @@ SHAPES = (
     _rule("square-token", "sq0 eaaa", r"\bsq0(?:atp|csp|idp)-[\w-]{20,}|\bEAAA[\w-]{50,}"),
     _rule(
         "service-token",
-        "lin_api_ ntn_ figd_ dckr_pat_ pmak- nrak- glsa_ atatt3 hrku- dp.pt. pul- tskey- "
-        "sntrys_ phc_ phx_ rubygems_ oy2 sbp_ pscale_ aq.ab",
-        r"\b(?:lin_api_|ntn_|figd_|dckr_pat_|PMAK-|NRAK-|glsa_|ATATT3|HRKU-|dp\.pt\.|pul-|tskey-[a-z]+-|sntrys_|phc_|phx_"
+        "lin_api_ ntn_ figd_ dckr_pat_ pmak- nrak- glsa_ atatt3 hrku- dp. pul- tskey- "
+        "lsv2_ sk.eyj sntrys_ phc_ phx_ rubygems_ oy2 sbp_ pscale_ aq.ab",
+        r"\b(?:lin_api_|ntn_|figd_|dckr_pat_|PMAK-|NRAK-|glsa_|ATATT3|HRKU-|dp\.[a-z]{2}\.|lsv2_|sk\.eyJ|pul-|tskey-[a-z]+-|sntrys_|phc_|phx_"
         r"|rubygems_|oy2|sbp_|pscale_(?:tkn|pw)_|AQ\.Ab)[\w=.-]{20,}",
         has_letters_and_digits,
     ),
-    _rule("password-hash", "$", r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}|\$(?:1|5|6|y|argon2id?)\$[^\s:\"']{20,}"),
+    _rule(
+        "password-hash",
+        "$",
+        r"\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}|\$(?:1|5|6|7|g?y|apr1|sha1|md5|argon2id?|scrypt|pbkdf2[\w-]*)\$[^\s:\"']{20,}"
+        r"|\b(?:pbkdf2|scrypt|SCRAM-SHA-\d+)[\w:-]{0,40}\$[\w:+/=$.]{20,}",
+    ),
+    _rule("password-hash", "sha} sha2 sha5 md5} crypt}", r"\{(?:S?SHA\d*|S?MD5|CRYPT)\}[A-Za-z0-9+/=$.]{11,}"),
+    _rule("password-hash", "md5", r"\bmd5[0-9a-f]{32}\b"),  # PostgreSQL
+    _rule("password-hash", ":::", r":\d+:(?P<value>[0-9a-fA-F]{32}:[0-9a-fA-F]{32}):::"),  # Windows
+    _rule("password-hash", ":", r"(?m)^[\w.@-]{1,40}:(?P<value>[./A-Za-z0-9]{13})$", _is_crypt),  # htpasswd -d
     _rule("aws-key", "akia asia abia acca a3t", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}"),
     _rule("aws-key", "aws", r"(?i)aws.{0,20}?(?:key|pwd|pw|pass|token).{0,20}?[\"'](?P<value>[0-9a-z/+]{40})[\"']"),
     _rule("sendgrid-key", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
     _rule("telegram-token", ":", r"\d{8,10}:[0-9A-Za-z_-]{35}"),
+    _rule("twilio-key", "ac", r"\bAC[0-9a-f]{32}[\"']?\s*[,:]\s*[\"']?(?P<value>[0-9a-f]{32})\b"),
     _rule("twilio-key", "sk ac", r"(?:AC|SK)[a-z0-9]{32}"),
     _rule("mailchimp-key", "-us", r"[0-9a-z]{32}-us\d{1,2}"),
 )
@@ -218,13 +252,31 @@ URLS_AND_HEADERS = (
         r"=(?P<value>[^\s&\"'<>#\[]{8,})",
         has_letters_and_digits,
     ),
-    _rule("url-secret", "?", r"(?i)[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})", _is_mixed),
+    _rule("url-secret", "?", r"(?i)[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})", _is_word_or_mixed),
     _rule("npm-token", "_auth=", r"(?<![\w.])_auth=[\"']?(?P<value>[^\s\"',()]{8,})(?=[\s\"']|$)", _is_mixed),
+    _rule(
+        "authorization",
+        "auth basic",
+        r"(?i)(?:(?<![\w.])_?auth\\?[\"']?\s*[:=]\s*\\?[\"']?|\bBasic\s+|\bAUTH\s+PLAIN\s+)(?P<value>[A-Za-z0-9+/=_-]{8,})",
+        _is_encoded_login,
+    ),
+    _rule(
+        "authorization",
+        "authorization",
+        rf"{_AUTHORIZATION}(?:AWS4-HMAC-SHA256|Digest)\s[^\n]{{0,400}}?(?:Signature=|response=\\?\"?)(?P<value>[0-9a-f]{{32,64}})",
+    ),
     _rule("authorization", "authorization", rf"{_AUTHORIZATION}(?:bearer|basic|token|digest|apikey)\s+{_CREDENTIAL}"),
     _rule("authorization", "authorization", rf"{_AUTHORIZATION}{_CREDENTIAL}", has_letters_and_digits),
+    _rule("authorization", "ssws", r"\bSSWS\s+(?P<value>[\w-]{30,})"),
     _rule("authorization", "bearer", r"(?i)\bBearer\s+(?P<value>[a-z0-9._~+/-]{16,}=*)", has_letters_and_digits),
     _rule("cookie", "cookie", r"(?im)(?:^|[\s\"'])(?:set-)?cookie:\s*(?P<value>[^\s;=]+=[^\r\n\"']{6,})"),
     _rule("cookie", "cookie", r"(?i)\bcookie\s*=\s*[\"'`][\w.-]+=(?P<value>[^\s;\"'`]{8,})", has_letters_and_digits),
+    _rule(
+        "cookie", "cookie", r"(?i)\bcookies\s*=\s*\{\s*[\"'][\w.-]+[\"']\s*:\s*[\"'](?P<value>[^\s\"']{8,})", _is_mixed
+    ),
+    _rule(  # a jar of curl or wget
+        "cookie", "true false", r"(?:TRUE|FALSE)\t/\S*\t(?:TRUE|FALSE)\t\d+\t\S+\t(?P<value>\S{8,})"
+    ),
     _rule("azure-key", "accesskey accountkey", r"\b(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/=]{20,})"),
     _rule("azure-key", "sharedaccesssignature", r"\bSharedAccessSignature=(?P<value>[^\s\"';]{20,})"),
     _rule(
@@ -242,9 +294,20 @@ def _flag(hints: str, programs: str, flag: str, value: str = _VALUE) -> Rule:
 # These also find secrets in lists of arguments, such as `["--password", "…"]`.
 COMMAND_LINES = (
     _password(
-        "-u --user",
-        r"\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s(?:-u|--user)[ =][\"']?[^\s:\"']+:(?P<value>[^\s\"']+)",
+        "curl wget http xh",
+        r"\b(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?\s"
+        r"(?:-\w{0,5}u[ =]?|(?:--user|-a|--auth)[ =])[\"']?[^\s:\"'/]+:(?P<value>[^\s\"'/][^\s\"']+)",
     ),
+    _rule(
+        "cookie",
+        "curl xh",
+        r"\b(?:curl|xh)\b[^\n|;]{0,300}?\s(?:-b|--cookie)[ =][\"']?[\w.-]+=(?P<value>[^\s;\"']{8,})",
+        _is_mixed,
+    ),
+    _flag("plink pscp psftp putty", "plink|pscp|psftp|putty", r"-pw\s+"),
+    _flag("psexec", r"psexec\w*", r"-p\s+"),
+    _flag("snmp", r"snmp\w+", r"-[AXc]\s*"),
+    _password("/pass", r"(?i)\s/pass(?:word)?:(?P<value>[^\s\"']{4,})"),
     _flag("mysql maria", r"mysql\w*|mariadb[\w-]*", "-p"),
     _flag("redis valkey keydb", r"(?:redis|valkey|keydb)-cli", r"(?:-a|--pass)\s+"),
     _flag("sshpass", "sshpass", r"-p\s*"),
@@ -262,6 +325,7 @@ COMMAND_LINES = (
     _flag("openssl", "openssl", r"-k\s+"),
     _flag("security", r"security\s+add-\w+-password", r"-w\s+"),
     _flag("vault", r"vault\s+login", r"(?:-\S+\s+)*", r"(?P<value>[\w.-]{12,})(?!\S)"),
+    _flag("vault", r"vault\s+(?:kv\s+put|write)", rf"[\w-]{{0,40}}?{NAME}="),
     _flag("ssh-keygen", "ssh-keygen", r"-[NP]\s+"),
     _flag("cqlsh usermod useradd", "cqlsh|usermod|useradd", r"-p\s+"),
     _flag("twine", r"twine\s+upload", r"-p\s*"),
@@ -276,12 +340,13 @@ COMMAND_LINES = (
     _password("securestring", rf"(?i)\bConvertTo-SecureString\s+(?:-String\s+)?{_QUOTED}"),
     _password(
         "<<<",
-        r"\b(?:kinit|\w*passwd|su|cryptsetup|secret-tool|pass\s+insert|secrets?\s+put|env\s+add)\b"
+        r"\b(?:kinit|keepassxc-cli|\w*passwd|su|cryptsetup|secret-tool|pass\s+insert|secrets?\s+put|env\s+add)\b"
         rf"[^\n|;]{{0,200}}<<<\s*{_VALUE}",
     ),
     _password(
-        "sudo -stdin",
-        rf"\b(?:echo|printf)\s+(?:-n\s+)?{_VALUE}(?(quote)[\"'])\s*\|\s*(?:sudo\s+(?:-\w+\s+)*-\w*S|[^\n|]{{0,200}}--?pass\w{{0,10}}-stdin)",
+        "sudo -stdin with-token",
+        rf"\b(?:echo|printf)\s+(?:-n\s+)?{_VALUE}(?(quote)[\"'])\s*\|\s*(?:sudo\s+(?:-\w+\s+)*-\w*S"
+        r"|[^\n|]{0,200}(?:--?pass\w{0,10}-stdin|\bpasswd\s+--stdin|--with-token))",
     ),
     # Flags that are named after what they take, whatever the program.
     _password("pass pwd token secret", rf"(?i)\s--?[\w-]{{0,40}}?{NAME}\s*\\\n\s*{_VALUE}"),
@@ -317,10 +382,11 @@ COMMAND_LINES = (
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", _is_mixed),
     _password("bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", _is_mixed),
-    # `setx NAME VALUE`, `env:set NAME VALUE`, and a Dockerfile's `ENV NAME VALUE`
+    _secret("login", r"\b\w+\s+login\s+(?P<value>[A-Za-z0-9_-]{24,})(?!\S)", _is_random),
+    # `setx NAME VALUE`, `setenv NAME VALUE`, `set -x NAME VALUE`, `env:set NAME VALUE`, a Dockerfile's `ENV NAME VALUE`
     _password(
         _HINTS,
-        r"(?im)(?:\bsetx\s+(?:/m\s+)?|\benv:set\s+|(?:^|[\"'])[ \t]*(?-i:ENV)\s+)"
+        r"(?im)(?:\bsetx\s+(?:/m\s+)?|\bsetenv\s+|\bset\s+-\w*x\w*\s+|\benv:set\s+|(?:^|[\"'])[ \t]*(?-i:ENV)\s+)"
         rf"\w{{0,40}}?(?:{NAME}|_PASS)[ \t]+(?!=){_VALUE}",
         _is_word,
     ),
@@ -329,6 +395,8 @@ COMMAND_LINES = (
 _IDENTIFIED = r"(?i)\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)?"
 # The value in the rest of a line of settings. Before a bracket it is code, and the word a variable.
 _TO_THE_END = r"[ \t]*:[ \t]+(?P<value>[A-Za-z][\w-]{3,40})[ \t]*(?:#.*)?$(?!\s*[})\]])"
+_SET = r"(?i)\b(?:define|putenv|set\w{0,30})\s*\(\s*[\"'][\w.-]{0,40}?"
+_TO = r"[\"']\s*,\s*[\"'](?P<value>[^\"'\n]{4,})[\"']"
 # SQL, markup, pairs of a name and a value, settings without a sign between name and value, calls and assignments.
 FILES = (
     _password("identified", rf"{_IDENTIFIED}{_QUOTED}"),
@@ -353,11 +421,55 @@ FILES = (
         rf"(?i)\b(?:name|key)[\"']?\s*[:=]\s*[\"']?[\w.-]{{0,40}}{NAME}[\"']?\s*,?\s*[\"']?value[\"']?\s*[:=]\s*{_VALUE}",
     ),
     _password("variable", rf"\bvariable\s+\"[\w-]{{0,40}}{NAME}\"\s*\{{[^{{}}]{{0,300}}?default\s*=\s*{_QUOTED}"),
-    _password("password", r"\blogin\s+\S+\s+password\s+(?P<value>\S+)", is_secret_field),
+    # .netrc, where `\\n` is a new line inside a string; .pgpass; a password that Cisco stores; expect and pexpect
+    _password(
+        "password",
+        r"\b(?:machine|login|account)(?:\s|\\n)+\S+?(?:(?:\s|\\n)+(?:login|account)(?:\s|\\n)+\S+?)*(?:\s|\\n)+"
+        r"password(?:\s|\\n)+(?P<value>[^\s\"'\\]+)",
+        _is_word,
+    ),
+    _password(
+        ":543 :6432: :26257: :*:",  # PostgreSQL, Redshift, PgBouncer, CockroachDB
+        r"(?:^|(?<=[\s\"'`])|(?<=\\n))(?:[\w.*-]+|/[\w./-]+):(?:543\d|6432|26257|\*)"
+        r":(?:\*|[A-Za-z_][\w-]*):(?:\*|[A-Za-z_][\w.@-]*):(?P<value>(?:\\[\\:]|[^\s:\\\"'`])+)(?=[\s\"'`\\]|$)",
+        _is_word,
+    ),
+    _password("password secret", r"\b(?:password|secret)\s+[05789]\s+(?P<value>\S{6,})", _is_mixed),
+    _password(
+        "send",
+        r"(?i)(?:passw|passphrase|assword|\bpin\b|token|secret)(?:[^\n]{0,80}\n)?[^\n]{0,60}?\bsend(?:line)?\b[\s({-]{1,8}"
+        r"\\?[\"'](?P<value>[^\"'\n\\$]{4,})",
+    ),
+    _password("send", r"\bsend\s+(?:--\s+)?\\?[\"'](?P<value>[^\s\"'\\]{6,})\\{1,2}[rn]", _is_mixed),
+    _password("sendline", r"\bsendline\(\s*[\"'](?P<value>[^\s\"'\\]{6,})[\"']", _is_mixed),
+    _secret(
+        "mnemonic phrase",
+        r"(?i)\b(?:mnemonic|(?:seed|recovery)\s+phrase)\W{1,4}(?:is\W{1,4})?"
+        r"(?P<value>(?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b",
+        is_secret_field,
+    ),
     _password(_HINTS, rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)"),
     _password("pass pwd", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}", _is_word_or_mixed),
     _secret("token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", _is_mixed),
     _password("pass pwd", rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])", _is_word_or_mixed),
+    # Plain words in lines of settings (`password=…`, without spaces as in code), in connection strings and options
+    _password(
+        "pass pwd",
+        rf"(?im)^(?:export[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}=(?P<value>[A-Za-z][\w-]{{3,40}})$",
+        _is_word_or_mixed,
+    ),
+    _password("pass pwd", r"(?i);[ ]?(?:password|pwd)=(?P<value>[^\s;\"'{}$]{4,})(?=[;\"'\n]|$)", _is_word_or_mixed),
+    _password("pass", r"\buser(?:name)?=[^\s,()]+,pass(?:word)?=(?P<value>[^\s,()\"']{4,})", _is_word_or_mixed),
+    _password(
+        "pass pwd",
+        r"(?im)^\[[^\]\n\"']{1,60}\]\n(?:[^\[\n][^\n]{0,200}\n){0,20}?"
+        rf"[\w.-]{{0,40}}?{LONG_NAME}[ \t]*=[ \t]*(?P<value>[A-Za-z][\w-]{{3,40}})$",
+        _is_word_or_mixed,
+    ),
+    _password("psk", r"(?m)^\s*psk=(?P<quote>\")?(?P<value>(?(quote)[^\"\n]{8,63}|[^\s\"]{8,64}))"),
+    # `define('DB_PASSWORD', '…')`, `SetEnvironmentVariable("API_KEY", "…")`, `setProperty("password", "…")`
+    _password("pass pwd", rf"{_SET}{LONG_NAME}{_TO}", _is_word_or_mixed),
+    _secret(_HINTS, rf"{_SET}{NAME}{_TO}", lambda value: len(value) >= 12 and _is_random(value)),
     _password(
         "requirepass masterauth bindpw rootpw auth-pass",
         rf"(?m)^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
@@ -374,10 +486,18 @@ FILES = (
     ),
     _password("pass pwd", rf"(?i){LONG_NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}{_QUOTED}"),
     _password("pass pwd", rf"(?i){LONG_NAME}s?\d?\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password),
+    _secret("secret", rf"\b(?:[A-Z][A-Z0-9_]*_)?SECRET(?:_KEY)?\b(?:[\"'\]]{{0,2}}\s*[=:]\s*{_QUOTED})", _is_word),
+    _secret("secret", r"\b[A-Z][A-Z0-9_]*_SECRET(?:_KEY)?=(?P<value>[^\s\"',;`]{8,})", _is_word),
     _password("pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})"),
     _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed),
-    _password("pass pw", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
+    _password("pass pw psk", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
     _secret(_HINTS, rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})", _is_random),
+    # `AZURE_OPENAI_KEY=…`, but no key that everybody may know
+    _secret(
+        "_key",
+        r"\b(?!\w*(?:PUBLIC|PUB|GPG|CACHE|PRIMARY|FOREIGN|SORT|PARTITION)_KEY)[A-Z][A-Z0-9_]*_KEY[\"']?\s*[=:]\s*[\"']?(?P<value>[\w+/=~-]{20,})(?![\w.+/=~-])",
+        _is_random,
+    ),
 )
 
 _WORD = r"(?P<quote>[\"'`«])?(?P<value>(?(quote)[^\"'`»\n]{4,}|[^\s\"',;`«»]{4,200}?(?=[.,;:!?)]*(?:\s|$))))"
@@ -406,7 +526,8 @@ PROSE = (
     _password("credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed),
     _secret(
         "key token secret",
-        rf"(?i)\b(?:[A-Z]+_)?(?:api[ -]?key|secret(?:\s+key)?|(?:access\s+)?token)(?:{_IS}|:\s+)"
+        rf"(?i)\b(?:[A-Z]+_)?(?:api[ -]?key|(?:secret\s+)?access\s+key|(?:secret|private)(?:\s+key)?"
+        rf"|(?:access\s+)?token)(?:{_IS}|\s*[:=]\s+)"
         r"[\"'`]?(?P<value>[\w.+/=-]{12,})",
         _is_random,
     ),

@@ -8,6 +8,7 @@ const CAUSES = {
   empty: "empty",
   unreadable: "unreadable",
   verbose: "right but verbose",
+  judge: "not graded by the judge",
 };
 
 function lifts(part) {
@@ -162,15 +163,15 @@ function looks(report) {
   for (const [place, verdict] of report.document.models.entries()) {
     if (!verdict.looks) continue;
     const path = (...rest) => ["models", place, "looks", ...rest];
-    rows.push([verdict.model, number(report, path("number"), grouped), number(report, path("edited"), grouped), number(report, path("added"), grouped), number(report, path("removed"), grouped), number(report, path("revisions"), grouped)]);
+    rows.push([verdict.model, number(report, path("number"), grouped), number(report, path("version"), grouped), number(report, path("edited"), grouped), number(report, path("added"), grouped), number(report, path("removed"), grouped), number(report, path("revisions"), grouped)]);
   }
   const earlier = Object.entries(report.looks).flatMap(([model, list]) => list.map((look) => [model, whenOf(look.asked), look.asked_by, look.decision, look.run]));
   if (!rows.length) return null;
   return section(
     "looks",
     "Looks taken",
-    h("p", {}, "Whoever looks often finds something in the end, so the interval allows for every look before this one."),
-    table("Looks at this skill on these cases", ["Model", "This is look", "Cases edited", "Added", "Removed", "Looks at other versions"], rows),
+    h("p", {}, "If you look often enough, chance will show you something. So the interval allows for every look before this one."),
+    table("Looks at this skill on these cases", ["Model", "This is look", "Version of the skill", "Cases edited", "Added", "Removed", "Looks at other versions"], rows),
     earlier.length ? table("The looks before this one", ["Model", "When", "Who", "Decision", "Run"], earlier) : null,
     report.looked.length ? h("ul", {}, report.looked.map((line) => h("li", {}, line))) : null,
   );

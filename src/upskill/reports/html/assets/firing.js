@@ -1,6 +1,6 @@
 /* A run of queries: how readily each model opens the skill where it is needed, and where it is not. */
 
-const QUANTITIES = { recall: "recall", false_triggers: "fires wrongly", precision: "precision", accuracy: "accuracy" };
+const QUANTITIES = { recall: "recall", false_triggers: "false triggers", precision: "precision", accuracy: "accuracy" };
 
 function estimate(found) {
   return found ? `${percent(found.value)} (${found.interval.map(percent).join(" to ")})` : UNKNOWN;

@@ -73,9 +73,13 @@ function costOfAll(models) {
 
 function decisionOf(report, verdict) {
   if (report.run.invalid || verdict.reason === "isolation") return ["✗", "invalid", "bad"];
+  if (verdict.reason === "unfinished") return ["…", verdict.reason, "open"];
   if (verdict.reason === "look-up of its own facts") return ["?", verdict.reason, "open"];
   const errors = verdict.decision === "undecided" && verdict.reason.includes("error") ? " (errors)" : "";
-  return [MARKS[verdict.decision], verdict.decision + errors, KINDS[verdict.decision]];
+  const replayed = verdict.replayed ? " (replayed)" : "";
+  const these = verdict.these_cases?.decision ?? "undecided";
+  const onThese = verdict.decision === "undecided" && these !== "undecided" ? `; ${these} on these cases` : "";
+  return [MARKS[verdict.decision], verdict.decision + (onThese || errors) + replayed, KINDS[verdict.decision]];
 }
 
 function card(report, verdict, place) {
@@ -95,6 +99,9 @@ function card(report, verdict, place) {
       ` · ${counted(verdict.pairs, "pair")}`,
     ),
     verdict.interval ? intervalBar(verdict) : null,
+    verdict.these_cases?.interval && !report.run.invalid
+      ? h("p", { class: "sure" }, `on exactly these cases: ${verdict.these_cases.decision} `, number(report, of("these_cases", "interval"), interval))
+      : null,
     h(
       "p",
       { class: "rates" },

@@ -40,7 +40,7 @@ function trials(report, source) {
       if (mine !== asked) return;
       const first = (starts.length - 1) * PAGE;
       fill(status, found.total ? `${found.done && !found.atLeast ? "" : "At least "}${counted(found.total, "trial")}${found.done ? "" : ", still searching …"}` : found.done ? "No trial fits." : "Searching …");
-      fill(printed, found.total > found.rows.length ? `Printed are ${grouped(first + 1)} to ${grouped(first + found.rows.length)} of ${counted(found.total, "trial")}; the page itself has all of them.` : "");
+      fill(printed, found.total > found.rows.length ? `Trials ${grouped(first + 1)} to ${grouped(first + found.rows.length)} of ${grouped(found.total)} are printed here; the page itself has all of them.` : "");
       fill(list, found.rows.map((row) => trialLine(report, row)));
       list.setAttribute("start", String(first + 1));
       fill(pages, pager(starts.length > 1, found.next !== null, (forward) => {

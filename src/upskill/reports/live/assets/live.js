@@ -132,12 +132,12 @@ function spent(row) {
 }
 
 function progress(row) {
-  const done = row.passed + row.failed + row.errored;
+  const done = row.scored + row.errored;
   const left = row.state !== "running" ? "" : row.seconds_left === null || row.seconds_left === undefined ? "time left not known yet" : `about ${duration(row.seconds_left)} left`;
   const facts = [
     `${grouped(done)} of ${counted(row.trials, "trial")}`,
     left,
-    `${grouped(row.passed)} passed, ${grouped(row.failed)} failed${row.errored ? `, ${grouped(row.errored)} errored` : ""}`,
+    row.errored ? `${grouped(row.errored)} errored` : "",
     spent(row),
   ].filter(Boolean);
   const meter = h("progress", { max: String(row.trials || 1), value: String(done), "aria-label": `Progress of ${row.id}` });

@@ -70,7 +70,7 @@ async function runsPage(page) {
       },
     });
     box.checked = chosen.has(row.id);
-    const done = row.passed + row.failed + row.errored;
+    const done = row.scored + row.errored;
     const verdicts = row.verdicts.map((verdict) => verdictLine(verdict));
     const facts = [
       whenOf(row.created),
@@ -90,10 +90,9 @@ async function runsPage(page) {
     );
   }
 
-  /* Of a run that nobody was told a verdict of: how its arms did so far. */
+  /* Of a run that nobody was told a verdict of: nothing of how its arms differ. */
   function undecided(row) {
-    const arms = row.arms.filter((arm) => arm.passed + arm.failed).map((arm) => `${arm.arm} ${percent(arm.passed / (arm.passed + arm.failed))}${row.models.length > 1 ? ` (${arm.model})` : ""}`);
-    return h("span", { class: "note" }, [row.models.length > 1 ? "" : row.models[0], arms.join(", "), "no verdict"].filter(Boolean).join(" · "));
+    return h("span", { class: "note" }, [row.models.length > 1 ? "" : row.models[0], "no verdict"].filter(Boolean).join(" · "));
   }
 
   function chooser() {

@@ -8,7 +8,7 @@ async function startRun(page, run) {
   const show = (row) => {
     fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row), row.state === "running" ? h("p", { class: "note" }, "What is shown so far changes until the run ends; only then is it a verdict, unless it was started with --until-decided.") : null]);
     state.dataset.state = row.state;
-    state.dataset.done = String(row.passed + row.failed + row.errored);
+    state.dataset.done = String(row.scored + row.errored);
   };
   const row = await askJson("run", { run });
   bar.querySelector("a[href$='compare']").after(h("a", { href: skillPage(row.skill) }, row.skill));

@@ -211,7 +211,7 @@ def brief(result: Result) -> Result:
         steps = tuple(Step("tool", tool=step.tool, status=step.status) for step in full.calls)
         trace = Trace(steps, model=full.model, turns=full.turns, warnings=full.warnings)
     findings = tuple(replace(each, reason="") for each in result.findings)
-    return replace(result, trace=trace, findings=findings, asked=())
+    return replace(result, trace=trace, findings=findings, asked=(), hashed_as=result.answer_hash)
 
 
 # Cutting chunks.

@@ -1,0 +1,127 @@
+"""Draws: a reply is a sample, and an answer that fails on the way and is asked for again is another draw of it.
+
+A server can cause such failures by what the model wrote, so a trial keeps how many of its draws failed, and why, over
+retries and over commands. `FAILURES` is the one table of what counts; `docs/statistics.md` has it too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from upskill.errors import CheckError, MissingTool, ModelError, SandboxError, TrialError
+
+Retries = Literal["none", "one", "some", "many"]  # without the first try: 0, 1, `retries`, twice that
+
+
+class Failure(NamedTuple):
+    """One kind of failure of a call or of a trial."""
+
+    what: str  # in the words of the documentation
+    is_draw: bool
+    retries: Retries = "none"  # within one call
+
+
+FAILURES: dict[str, Failure] = {
+    # Nothing was drawn: the server did not start on an answer.
+    "no connection": Failure("connection refused, name not found, no TLS, a proxy in between refuses", False, "some"),
+    "status 401": Failure("status 401: the key was not accepted", False),
+    "rate limit": Failure("status 429 with `retry-after` or a rate-limit header", False, "many"),
+    "unsupported parameter": Failure("status 400 or 422 about a parameter that is then left out", False),
+    "not asked": Failure("nobody was asked: the model was given up, the batch not accepted, no reply recorded", False),
+    "missing tool": Failure("a program that a check needs is not installed; the answer is kept", False),
+    # Everything else is a draw.
+    "overload": Failure("status 429 without such a header, 503, 529", True, "many"),
+    "server error": Failure("any other status from 500 on; 408, 409, 425", True, "some"),
+    "other status": Failure("any other status but 200: 400, 402, 403, 404, 413, 422, a redirect", True),
+    "dropped connection": Failure("the connection was cut before or within the answer", True, "some"),
+    "timeout": Failure("no answer, or only part of one, within `timeout`", True, "one"),
+    "too large": Failure("a body of more than 32 MiB", True),
+    "unreadable body": Failure("status 200 with an empty body, an HTML page, or no JSON object", True),
+    "error in a 200": Failure("status 200 with an error as its body", True),
+    "no answer": Failure("status 200 without choices or content; a finish reason that says error", True),
+    "model": Failure("any other error of a model: a command, an embedded model, a batch", True),
+    "agent": Failure("an agent program that ends without an answer", True),
+    "sandbox": Failure("a sandbox that breaks down", True),
+    "check": Failure("a check or a judge that breaks down", True),
+    "judge reply": Failure("a judge's reply that cannot be used and is asked for once more", True),
+    "bug": Failure("a bug in upskill", True),
+    "interrupted": Failure("Ctrl-C while the student was at work", True),
+}
+
+
+def status_failure(status: int, headers: Mapping[str, str]) -> str:
+    """The row of FAILURES for a response that is not 200."""
+    if status == 401:
+        return "status 401"
+    if status == 429 and any(_tells_limit(name) for name in headers):
+        return "rate limit"
+    if status in (429, 503, 529):
+        return "overload"
+    return "server error" if status in (408, 409, 425) or status >= 500 else "other status"
+
+
+def max_retries(failure: str, allowed: int) -> int:
+    """Many where a server is overloaded: it takes a while to find the right number of calls."""
+    return {"none": 0, "one": min(allowed, 1), "some": allowed, "many": 2 * allowed}[FAILURES[failure].retries]
+
+
+def _tells_limit(header: str) -> bool:
+    name = header.lower()
+    return name in ("retry-after", "retry-after-ms") or "ratelimit" in name.replace("-", "")
+
+
+def failure_of(error: TrialError) -> str:
+    """The row of FAILURES for an error that ended a trial."""
+    if error.failure:
+        return error.failure
+    if error.traceback:
+        return "bug"
+    kinds = ((MissingTool, "missing tool"), (CheckError, "check"), (SandboxError, "sandbox"), (ModelError, "model"))
+    return next((name for kind, name in kinds if isinstance(error, kind)), "agent")
+
+
+@dataclass
+class Draws:
+    """The failed draws of one trial, by reason."""
+
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    save: Callable[[Mapping[str, int]], None] = lambda _: None  # at once: the command may be stopped at any time
+
+    def add(self, failure: str, status: int | None = None) -> None:
+        """Count a failed call, if it was a draw."""
+        if FAILURES[failure].is_draw:
+            self.reasons[f"status {status}" if status and status != 200 else failure] += 1
+            self.save(self.reasons)
+
+    def include(self, earlier: Mapping[str, int]) -> None:
+        """Draws that may be known already: the larger count of each reason stands."""
+        self.reasons |= Counter(earlier)
+
+
+_DRAWS: ContextVar[Draws | None] = ContextVar("draws", default=None)
+
+
+@contextmanager
+def track_draws(draws: Draws) -> Generator[Draws]:
+    before = _DRAWS.set(draws)
+    try:
+        yield draws
+    finally:
+        _DRAWS.reset(before)
+
+
+def current_draws() -> Draws | None:
+    """Those of the trial that is running here."""
+    return _DRAWS.get()
+
+
+def count_failure(error: TrialError) -> None:
+    """Count what an error says, once."""
+    if (draws := _DRAWS.get()) is not None and not error.counted:
+        error.counted = True
+        draws.add(failure_of(error), getattr(error, "status", None))
