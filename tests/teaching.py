@@ -64,6 +64,7 @@ def draft(numbers: Iterable[int], evidence: Sequence[str] = ("own",), name: str 
         "description": "States the facts about the ship. Use when someone asks for its name, port, cargo or crew.",
         "blocks": [{"text": "# The ship", "evidence": []}, *facts],
         "files": [],
+        "missing": [],
     }
 
 

@@ -28,7 +28,7 @@ from upskill.traces import Step
 
 async def test_a_draft_becomes_a_skill_that_names_its_sources() -> None:
     material = gather("know words", examples=["1 -> Aurora"])
-    skill = await write_skill(material, says(draft([1, 2], ["e1"])))
+    skill, _ = await write_skill(material, says(draft([1, 2], ["e1"])))
     assert skill.name == "house-words"
     assert skill.body == f"# The ship\n\n{fact(1)}\n{fact(2)}"
     assert not [problem for problem in skill.problems("strict") if problem.level == "error"]
@@ -40,7 +40,7 @@ async def test_a_draft_becomes_a_skill_that_names_its_sources() -> None:
 async def test_what_is_invalid_is_asked_for_again_with_the_validators_words() -> None:
     bad = draft([1]) | {"description": "x" * 1100}
     teacher = says("not JSON", bad, draft([1]))
-    skill = await write_skill(Material("words"), teacher)
+    skill, _ = await write_skill(Material("words"), teacher)
     assert skill.name == "house-words"
     assert [len(request.messages) for request in teacher.asked] == [2, 4, 6]
     assert "it is not JSON" in teacher.asked[1].messages[-1].text
@@ -58,7 +58,7 @@ async def test_three_answers_that_do_not_hold_up_are_an_error() -> None:
 async def test_evidence_that_nobody_gave_is_asked_about_and_never_kept() -> None:
     told: list[str] = []
     teacher = says(draft([1], ["s99", "task"]))
-    skill = await write_skill(Material("words"), teacher, tell=told.append)
+    skill, _ = await write_skill(Material("words"), teacher, tell=told.append)
     assert "there is no evidence called s99" in teacher.asked[1].messages[-1].text
     assert Provenance.of(skill).sources == {fact(1): ("task",)}
     assert told == ["Kept a draft although there is no evidence called s99."]
@@ -70,7 +70,7 @@ async def test_a_colon_in_the_description_is_no_trouble() -> None:
         "description": "Words: of this house. Use when: asked. 'Quoted' \"too\" #x",
         "name": "House: Words!",
     }
-    skill = await write_skill(Material("words"), says(said))
+    skill, _ = await write_skill(Material("words"), says(said))
     assert skill.name == "house-words"
     assert skill.description == said["description"]
     assert not [problem for problem in skill.problems("strict") if problem.level == "error"]
@@ -83,7 +83,7 @@ async def test_files_go_below_references_and_scripts_only() -> None:
     }
     good["blocks"] = [{"text": "Run scripts/run.sh, then read references/a.md.", "evidence": ["own"]}]
     teacher = says(bad, good)
-    skill = await write_skill(Material("words"), teacher)
+    skill, _ = await write_skill(Material("words"), teacher)
     assert "'../evil.sh' is neither below references/" in teacher.asked[1].messages[-1].text
     script = skill.file("scripts/run.sh")
     assert script is not None
@@ -94,7 +94,7 @@ async def test_files_go_below_references_and_scripts_only() -> None:
 async def test_a_skill_that_is_too_long_is_asked_for_again() -> None:
     long = draft(range(1, 21))
     teacher = says(long, draft([1, 2]))
-    skill = await write_skill(Material("words"), teacher, tokens=40)
+    skill, _ = await write_skill(Material("words"), teacher, tokens=40)
     assert skill.tokens < 40
     assert "40 were asked for" in teacher.asked[1].messages[-1].text
 
@@ -132,7 +132,7 @@ async def test_long_material_is_read_in_parts_and_what_was_left_out_is_said() ->
 
     teacher = Teacher(answer)
     told: list[str] = []
-    skill = await write_skill(material, teacher, budget=3000, tell=told.append)
+    skill, _ = await write_skill(material, teacher, budget=3000, tell=told.append)
     everything = "\n".join(user(request) for request in teacher.asked)
     assert all(f'\\"step {n}\\"' in everything for n in range(1, 61))
     assert len(teacher.asked) > 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ import upskill as upskill_package
 from conftest import REPOSITORY, Done, Upskill
 from teaching import NUMBERS, TRAIN, case, draft, fact, insert, student_rules, write_rules
 from upskill import Skill
+from upskill.authoring.saving.provenance import Provenance
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]
@@ -76,6 +78,38 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upski
         assert prompts(desk) == [stem]  # no further prompt asks for the same
     write_answer(desk, stem, draft(FIRST))
     assert "waiting for 1 answer" in go(upskill).err
+
+
+def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered_once(
+    upskill: Upskill, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question, written = "Which port does the ship sail from?", draft(FIRST)
+
+    def finish(typed: str, *more: str) -> Done:
+        """Give the command until nothing is asked any more."""
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        shown = ""
+        while True:
+            done = upskill("generate", TASK, "--handoff", "desk", "--no-eval", "--force", "--json", *more)
+            assert done.code == 0, done.err
+            shown += done.err
+            if "waiting_for" not in done.json:
+                return Done(done.code, done.out, shown)
+            for file in map(Path, done.json["waiting_for"]):
+                prompt = file.read_text(encoding="utf-8")
+                answer = written if "You write an Agent Skill" in prompt else CASES
+                answer = draft(FIRST, ["a1"]) if f"{question}\\nLisbon" in prompt and answer is written else answer
+                write_answer(desk, file.name.removesuffix(".prompt.md"), answer)
+
+    written["missing"] = [question]
+    for asks in ((), ("--ask",)):  # nobody is at the keyboard
+        assert finish("", *asks).json["missing"] == [question]
+    shown = upskill("generate", TASK, "--handoff", "desk", "--no-eval", "--force").out
+    assert f"The material does not say (run again with --ask to answer):\n    - {question}" in shown
+    done = finish("Lisbon\n", "--ask")
+    assert done.err.count(f"The teacher asks: {question}") == 1  # the answer is stored: nobody is asked twice
+    assert done.json["missing"] == []
+    assert Provenance.of(Skill.load(done.json["saved_to"])).evidence["a1"]["text"] == f"{question}\nLisbon"
 
 
 def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Upskill, desk: Path) -> None:

@@ -27,4 +27,5 @@ class AuthoringEvents(Events):
     confirmation_ended: Callable[[Confirmation], None] = _ignore
     replace_edited: Callable[[Path, str], bool] | None = None  # asks whether a skill edited by hand may be replaced
     held_out_started: Callable[[Plan], None] = _ignore  # the last evaluation
+    ask: Callable[[str], str] | None = None  # asks a person what the material does not say; "" is no answer
     step: Callable[[Step], None] = _ignore  # of a teacher that does a task

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence.extract import extract
-from upskill.authoring.material.material import Material, ToolSchema, gather, no_task
+from upskill.authoring.material.material import Material, Piece, ToolSchema, gather, no_task
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
 from upskill.authoring.saving.provenance import DRAFT, UNPROVEN, Provenance, SearchCost, add_suite, own_lines
@@ -20,7 +20,7 @@ from upskill.authoring.search.improve import add_stored_evidence, store_unproven
 from upskill.authoring.search.refine import Refinement, RefineOptions, refine, stored_failures
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.grounding import mark_own_lines
-from upskill.authoring.writing.skill_writer import write_skill
+from upskill.authoring.writing.skill_writer import Draft, write_skill
 from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget, summarize
@@ -44,7 +44,7 @@ from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
 from upskill.traces import NO_USAGE, Trace, Usage
-from upskill.traces.redaction.redact import describe_counts
+from upskill.traces.redaction.redact import describe_counts, redact
 
 ONLY_A_SENTENCE = (
     "NOTHING BUT THE MODEL'S MEMORY stands behind this skill: it is written from a sentence alone. Give what it should"
@@ -69,6 +69,7 @@ class Generated:
     calls: int  # of models, by this call
     previous: Path | None = None  # where the version that it replaced is kept
     feedback: tuple[str, ...] = ()  # what became of each review, in words
+    missing: tuple[str, ...] = ()  # what the teacher asked and nobody answered
 
     @property
     def fit(self) -> Evaluation | None:
@@ -205,6 +206,7 @@ class Generation:
         self.name = self.destination.choose_name()
         self.recorded = NO_USAGE  # of a lesson: its replies may have been paid for long ago
         self.draft: Path | None = None  # the folder of what is written so far
+        self.missing: tuple[str, ...] = ()
         if self.student is not None:
             self._plan(_PLACEHOLDER, self.suite or _PLACEHOLDER_SUITE)
 
@@ -242,6 +244,7 @@ class Generation:
             calls=ledger.calls,
             previous=previous,
             feedback=tuple(self.feedback.outcomes()),
+            missing=self.missing,
         )
 
     async def only_prepare(self, store: Store | None) -> None:
@@ -382,9 +385,10 @@ class Generation:
             if not material.pieces:
                 tell(ONLY_A_SENTENCE)
             tell(f"Generating skill with {self.teacher.name}...")
-            for number in range(self.options.candidates):
+
+            async def write(number: int) -> Draft:
                 async with forget_unusable_answers(models):
-                    draft = await write_skill(
+                    return await write_skill(
                         material,
                         teacher,
                         self.options.tokens,
@@ -394,10 +398,31 @@ class Generation:
                         budget=budget,
                         tell=tell,
                     )
-                drafts.append(draft)
+
+            for number in range(self.options.candidates):
+                draft = await write(number)
+                if number == 0 and (answers := await self._ask_person(draft.missing, models)):
+                    self.material = replace(self.material, pieces=(*self.material.pieces, *answers))
+                    material = replace(material, pieces=(*material.pieces, *answers))
+                    draft = await write(number)
+                drafts.append(draft.skill)
                 if number == 0:
-                    self._keep_draft(draft)
+                    self.missing = draft.missing
+                    self._keep_draft(draft.skill)
         return drafts, await self._write_suite(drafts[0], models), material
+
+    async def _ask_person(self, questions: Sequence[str], models: Models) -> list[Piece]:
+        """The answers, as evidence. They are stored, so that nobody is asked twice."""
+        answers: list[Piece] = []
+        for number, question in enumerate(questions if self.events.ask else (), start=1):
+            assert self.events.ask is not None
+            key = digest(["question of a teacher", self.material.task, question])
+            answer = models.replies.reply(key) if models.replies else None
+            if answer is None and (answer := self.events.ask(question).strip()) and models.replies:
+                await models.replies.add_reply(key, "person", answer, "person")
+            if answer:
+                answers.append(Piece(f"a{number}", "answer", redact(f"{question}\n{answer}"), "a person"))
+        return answers
 
     @property
     def _case_count(self) -> int:

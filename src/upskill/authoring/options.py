@@ -52,6 +52,9 @@ class GenerateOptions(StudentOptions):
         metavar="DIR",
     )
     test_writer: str | None = model_option("--test-writer", help="Writes the test cases (default: the teacher).")
+    ask: bool = option(
+        "--ask", default=False, help="Answer the teacher's questions about what the material leaves open."
+    )
     output: str | None = option(
         "-o",
         "--output",

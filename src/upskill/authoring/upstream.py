@@ -38,7 +38,7 @@ async def generate_skill(
     settings = config or Settings.load()
     material = gather(task, examples=examples)
     async with _open_model(model or settings.teacher, settings, models) as (address, teacher):
-        skill = await write_skill(material, teacher, tokens, budget=material_budget(address))
+        skill, _ = await write_skill(material, teacher, tokens, budget=material_budget(address))
     return Provenance.of(skill).with_author(address.name, material.task).add_to(skill)
 
 

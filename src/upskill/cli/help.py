@@ -26,7 +26,7 @@ COMMON: dict[str, tuple[str, ...]] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Material": ("--example", "--tool", "--from", "--feedback", "--files", "--check", "--only-record"),
-    "Teacher": ("--teacher", "--teacher-agent", "--handoff", "--tokens", "--file-tokens"),
+    "Teacher": ("--teacher", "--teacher-agent", "--handoff", "--ask", "--tokens", "--file-tokens"),
     "Improving": ("--improve", "--attempts", "--candidates", "--target", "--refiner", "--write"),
     "Students": ("--student", "--base-url", "--agent", "--with-skills", "--sandbox", "--batch", "--no-eval"),
     "Cases": (

@@ -38,6 +38,9 @@ def render(generated: Generated) -> list[RenderableType]:
         Text(f"  SKILL.md              ~{skill.tokens:,} tokens\n"),
         *(Text(f"  {line}", style="yellow") for line in generated.grounding_notes),
     ]
+    if generated.missing:
+        questions = "".join(f"\n    - {question}" for question in generated.missing)
+        blocks.append(Text(f"  The material does not say (run again with --ask to answer):{questions}"))
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
         cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "none are held out"
@@ -189,6 +192,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "sources": list(generated.material.sources),
         "left_out": list(generated.material.left_out),
         "feedback": list(generated.feedback),
+        "missing": list(generated.missing),
     }
 
 

@@ -1,6 +1,6 @@
 """What a teacher writes from. Every piece but the task has an id that a line of a skill can cite, and no secrets.
 
-Ids: `e1` an example, `d3` a part of a document, `s12` a step of a trace.
+Ids: `e1` an example, `d3` a part of a document, `s12` a step of a trace, `a1` an answer to a question of the teacher.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from upskill.traces.formats import Sample, describe_skipped, detect_format, read
 from upskill.traces.redaction.redact import Redactor, redact_trace
 from upskill.traces.sessions import SESSION_AGENTS, find_trace
 
-PieceKind = Literal["example", "tool", "document", "step", "quotation", "failure", "note"]
+PieceKind = Literal["example", "tool", "document", "step", "quotation", "failure", "note", "answer"]
 TASK = "task"  # may be cited like a piece, as may OWN_KNOWLEDGE
 MAX_DOCUMENT_BYTES = 20_000_000  # bytes
 PART_CHARACTERS = 1_500  # of a document, about

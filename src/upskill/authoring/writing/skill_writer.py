@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.output import as_name
@@ -27,12 +27,19 @@ from upskill.traces.redaction.redact import redact
 
 LENGTH_TOLERANCE = 1.5  # times the tokens asked for
 MAX_ADVICE = 12  # blocks that are sent back at a time
+MAX_DESCRIPTION = 1024  # characters, by the format
+MAX_QUESTIONS = 5
 SCRIPTS, REFERENCES = "scripts/", "references/"
 FILE_TOLERANCE = 1.5  # times the tokens that files may have
 SECONDS = 20.0  # for a script to print its help
 MENTIONED = re.compile(r"(?<![\w/.-])(?:scripts|references)/[\w./-]*\w")
 
 Problem = tuple[str, str]  # the file, and what is wrong with it
+
+
+class Draft(NamedTuple):
+    skill: Skill
+    missing: tuple[str, ...]  # questions that the task depends on and the material does not answer
 
 
 def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, Any]:
@@ -46,9 +53,10 @@ def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, 
     return object_schema(
         {
             "name": text_schema(64),
-            "description": text_schema(240 if small else 600),
+            "description": text_schema(240 if small else MAX_DESCRIPTION),
             "blocks": list_schema(object_schema(block), max_blocks, 1),
             "files": list_schema(object_schema(file), 0 if small else 4),
+            "missing": list_schema(text_schema(200), 0 if small else MAX_QUESTIONS),
         }
     )
 
@@ -63,7 +71,7 @@ async def write_skill(
     seed: int | None = None,
     budget: int = DEFAULT_BUDGET,
     tell: Tell = no_message,
-) -> Skill:
+) -> Draft:
     """A skill whose `skill_meta.json` cites the source of each line. Retries twice, then drops bad files."""
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET
@@ -83,7 +91,7 @@ async def write_skill(
         seed=seed,
     )
 
-    async def read(answer: dict[str, Any], last: bool) -> Skill:
+    async def read(answer: dict[str, Any], last: bool) -> Draft:
         skill, advice = _read_draft(answer, material, tokens, name)
         if not small:  # a small model could not mend that; such lines are marked
             advice += _ungrounded(answer, material)
@@ -95,7 +103,7 @@ async def write_skill(
         if wrong:
             tell(f"Left out, with the lines that name it: {'; '.join(f'{path} ({why})' for path, why in wrong)}.")
             skill = without_files(skill, {path for path, _ in wrong})
-        return skill
+        return Draft(skill, tuple(read_ids(answer.get("missing"))[:MAX_QUESTIONS]))
 
     return await ask(model, request, read)
 

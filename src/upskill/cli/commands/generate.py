@@ -77,6 +77,11 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
             click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
             return click.confirm("Replace it? The present version is kept beside it", err=True)
 
+    def ask(question: str) -> str:
+        with bar.display.asking():
+            click.echo(f"The teacher asks: {question}\nAnswer (empty: skip): ", nl=False, err=True)
+            return sys.stdin.readline()  # empty at the end of a pipe
+
     def held_out_started(plan: Plan) -> None:
         tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
 
@@ -97,6 +102,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         confirmation_ended=lambda confirmation: tell(report.confirmation_line(confirmation)),
         replace_edited=replace_edited if can_ask else None,
         held_out_started=held_out_started,
+        ask=ask if getattr(options, "ask", False) else None,
         step=step,
     )
     try:
