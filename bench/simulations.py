@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from upskill.authoring.trigger.description import level_of_test
 from upskill.models.draws import FAILURES
-from upskill.suites.queries import TRAIN_SHARE, VALIDATION_SHARE
 from upskill.verdicts.arms import LEVEL_OF_BOTH_ARMS, MAX_ERROR_RATE
 from upskill.verdicts.compute import EARLY_ALPHA_SHARE, level_of_look
 from upskill.verdicts.statistics import (
@@ -1150,9 +1149,7 @@ def holds(shares: Floats, mean: float) -> NDArray[np.bool_]:
 
 def written_description(rng: np.random.Generator, queries: int, change: float, runs: int = 3) -> tuple[bool, bool]:
     """Whether a search finds a description that is better on validation queries, and whether it is written."""
-    drawn = rng.random(queries)
-    test = int((drawn > TRAIN_SHARE + VALIDATION_SHARE).sum())
-    validation = max(1, int((drawn > TRAIN_SHARE).sum()) - test)
+    test, validation = (queries + 1) // 2, (queries + 2) // 4
     old: Floats = query_rates(rng, (1, validation + test), 0.5, 1.0)[0]
     before: Floats = rng.binomial(runs, old) / runs
     best, best_after = float(before[:validation].mean()), None

@@ -1,4 +1,4 @@
-"""Queries of a skill. Its own words put a query into train, validation or test, so adding one moves no other."""
+"""Queries of a skill, each in a part: train, validation or test. One that is added at the end moves no other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from upskill.suites.suite import hash_to_unit, make_id
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
-TRAIN_SHARE, VALIDATION_SHARE = 0.3, 0.2  # half is for the test, which has to show something
 PATHS_IN_SKILL = ("evals/eval_queries.json", "eval_queries.json")
 MAX_FILE_BYTES = 5_000_000
 
@@ -131,24 +130,17 @@ class Queries:
 
 
 def _split(queries: Sequence[Query]) -> dict[str, Part]:
-    """The part of each query of one kind, by its words; empty test and validation parts borrow one from train.
+    """The part of each query of one kind. Of each two in file order a hash draws one for the test, as is an odd last.
 
-    A second hash picks the borrowed query, so adding one can only move it back: nothing seen becomes a test.
+    The others are for validation and train by turns. Its partner may move an odd last one to train, never the reverse:
+    what a search has seen does not become a test when queries are added at the end.
     """
-    parts: dict[str, Part] = {query.text: part_of(query.text) for query in queries}
-    borrowers: tuple[Part, ...] = ("test", "validation")
-    for part in borrowers:
-        train = [text for text, where in parts.items() if where == "train"]
-        if part not in parts.values() and len(train) > 1:
-            parts[min(train, key=lambda text: hash_to_unit(f"borrowed {_normalize(text)}"))] = part
+    parts: dict[str, Part] = {}
+    for start in range(0, len(queries), 2):
+        *seen, test = sorted(queries[start : start + 2], key=lambda query: hash_to_unit(_normalize(query.text)))
+        parts[test.text] = "test"
+        parts |= {query.text: "train" if start % 4 else "validation" for query in seen}
     return parts
-
-
-def part_of(text: str) -> Part:
-    drawn = hash_to_unit(_normalize(text))
-    if drawn < TRAIN_SHARE:
-        return "train"
-    return "validation" if drawn < TRAIN_SHARE + VALIDATION_SHARE else "test"
 
 
 def _normalize(text: str) -> str:

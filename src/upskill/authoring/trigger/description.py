@@ -27,7 +27,7 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, estimate_tokens
-from upskill.suites.queries import PARTS, Part, Queries
+from upskill.suites.queries import Part, Queries
 from upskill.traces.redaction.redact import redact
 from upskill.verdicts.trigger_metrics import (
     PairedChange,
@@ -137,23 +137,19 @@ async def improve_description(
 
 def check_parts(queries: Queries) -> None:
     """UsageError if there are too few queries to choose by, or for a test of a description to show anything."""
-    for part in PARTS:
-        here = queries.part(part)
-        lacking = "" if here.should_not_trigger else "should not trigger"
-        lacking = lacking if here.should_trigger else "should trigger"
-        if part == "train":
-            lacking = "" if len(here) else "should trigger or should not"
-        if lacking:
-            raise UsageError(
-                f"{queries.source}: none of the {part} queries {lacking}",
-                "Add queries of that kind: the words of a query decide its part, and ten of each kind usually suffice.",
-            )
     tests, needed = len(queries.part("test")), min_queries(level_of_test(1))
+    for kind, what in ((queries.should_trigger, "should trigger"), (queries.should_not_trigger, "should not trigger")):
+        if len(kind) < 2:
+            count = "only one query" if kind else "no query"
+            raise UsageError(
+                f"{queries.source}: {count} {what}",
+                f"A description is chosen and tested on both kinds: give {needed} of each or more.",
+            )
     if tests < needed:
         raise UsageError(
             f"{queries.source}: {tests} test queries are too few to show that any description is better",
-            f"At least {needed} are needed. Half of the queries are for the test, by their words: give {2 * needed} or"
-            " more, and rather 30. --test-writer MODEL --count N writes them where there are none.",
+            f"At least {needed} are needed, and half of the queries are for the test: give {needed} of each kind or"
+            " more, and rather 15. --test-writer MODEL --count N writes them where there are none.",
         )
 
 

@@ -381,7 +381,7 @@ def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool
                 wrong.append(f"{text[:60]!r} names the skill")
             else:
                 usable[text.casefold()] = Query(text, should)
-    least = max(2, half - half // 5) if last else half
+    least = max(2, half - (half - 1) // 5) if last else half
     for field, should in (("should_trigger", True), ("should_not_trigger", False)):
         count = sum(query.should_trigger is should for query in usable.values())
         if count < least:
