@@ -65,6 +65,7 @@ Kind = Literal[
     "slow body",
     "silence",
     "invalid json",
+    "encoded",
     "error in a 200",
     "no choices",
     "overflow",
@@ -942,6 +943,8 @@ async def _misbehave(trouble: Trouble, call: Call, request: web.Request) -> web.
             return web.Response(status=200, headers=headers)
         case "invalid json":
             return web.Response(status=200, text='{"choices": [{"message": ', content_type="application/json")
+        case "encoded":  # it says so, and is not
+            return web.Response(text="{}", headers={"Content-Encoding": trouble.code})
         case "error in a 200":
             return web.json_response(_error_body(trouble, call.format))
         case "no choices":

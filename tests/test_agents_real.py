@@ -795,18 +795,24 @@ async def test_an_answer_that_is_cut_is_no_whole_one_and_was_paid_for() -> None:
     assert proxy.usage.input_tokens > 0
 
 
+WHOLE = '{"message": {"content": "ahoy"}, "finish_reason": "stop"}'
+PAID = Usage(5, 2, 0, 0, 0.5)
 FILTERED = 'data: {"choices": [{"delta": {}, "finish_reason": "content_filter"}]}\n\ndata: [DONE]\n\n'
 
 
 @pytest.mark.parametrize(
     ("text", "used", "trouble"),
     [
-        ('{"usage": {"prompt_tokens": 5, "completion_tokens": 2, "cost": 0.5}}', Usage(5, 2, 0, 0, 0.5), ""),
-        ('data: {"choices": [1]}\n\ndata: {"choices": [2]}\n\ndata: [DONE]\n\n', None, ""),
+        (f'{{"choices": [{WHOLE}], "usage": {{"prompt_tokens": 5, "completion_tokens": 2, "cost": 0.5}}}}', PAID, ""),
+        (f'data: {{"choices": [1]}}\n\ndata: {{"choices": [{WHOLE}]}}\n\ndata: [DONE]\n\n', None, ""),
+        ('{"choices": [{"message": {"content": "half"}, "finish_reason": null}]}', None, "no finish reason"),
+        ('{"choices": [{"message": {"content": null}, "finish_reason": "stop"}]}', None, "no content"),
+        ('{"choices": []}', None, "no finish reason"),
+        ('data: {"choices": [{"delta": {"content": "half"}}]}\n\ndata: [DONE]\n\n', None, "no finish reason"),
         ('data: {"error": {"message": "overloaded"}}\n\n', None, "overloaded"),
         ('{"error": "no room"}', None, "no room"),
         ("<html>Bad gateway</html>", None, "not JSON"),
-        ('data: {"choices": [{"delta": {}, "finish_reason": "error"}]}\n\n', None, "finish reason"),
+        ('data: {"choices": [{"delta": {}, "finish_reason": "error"}]}\n\n', None, "broke off the answer (error)"),
         ('{"type": "message", "stop_reason": "refusal"}', None, "refused"),
         ('data: {"type": "message_delta", "delta": {"stop_reason": "refusal"}}\n\n', None, "refused"),
         ('data: {"type": "x", "response": {"incomplete_details": {"reason": "content_filter"}}}\n\n', None, "refused"),

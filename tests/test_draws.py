@@ -64,6 +64,9 @@ SERVERS: list[tuple[str, Spoken, str]] = [
     ("error in a 200", Trouble("error in a 200"), "error in a 200"),
     ("no answer", Say(extra={"choices": None}), "no answer"),
     ("no answer", Say("half an", stop="error"), "no answer"),
+    ("no answer", Say(extra={"choices": [{"message": {"content": "half"}, "finish_reason": None}]}), "no answer"),
+    ("unreadable body", Trouble("encoded", code="br"), "unreadable body"),
+    ("unreadable body", Trouble("encoded", code="gzip"), "unreadable body"),
 ]
 # What no server does.
 ERRORS: dict[str, TrialError] = {

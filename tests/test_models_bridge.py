@@ -24,6 +24,7 @@ both = pytest.mark.parametrize("name", ["pydantic-ai:openai-chat:gpt-4.1", "pyda
 KEY = "sk-planted-4711-secret"
 HELLO = Request((Message("system", "Be kind."), Message("user", "Say hello.")), max_output_tokens=64)
 WEATHER = Tool("weather", "The weather in a town.", {"type": "object", "properties": {"town": {"type": "string"}}})
+HALF = {"index": 0, "message": {"role": "assistant", "content": "half"}, "finish_reason": None}
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string"}},
@@ -151,10 +152,12 @@ async def test_what_a_student_does_instead_of_answering_is_its_reply(
         (refuse(500, "busy"), {"status 500": 1}, 2),
         (refuse(429, "slow down", retry_after="0"), {}, 2),
         (refuse(400, "bad"), {"status 400": 1}, 1),
+        (Say(extra={"choices": [HALF]}), {"no answer": 1}, 1),
+        (Say(extra={"choices": [HALF | {"finish_reason": "error"}]}), {"no answer": 1}, 1),
     ],
 )
 async def test_each_retry_is_counted_and_none_is_hidden(
-    trouble: Trouble, reasons: dict[str, int], calls: int, keys: None, quick: None, monkeypatch: pytest.MonkeyPatch
+    trouble: Spoken, reasons: dict[str, int], calls: int, keys: None, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
 

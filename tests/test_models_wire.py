@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -420,6 +420,31 @@ async def test_a_content_filter_and_a_broken_off_answer_are_errors() -> None:
     for stop, words in (("content_filter", "content filter"), ("error", "broke off")):
         async with opened("openai", Say("I was sa", stop=stop)) as it:
             assert words in (await it.fail()).message
+
+
+HALF: dict[str, Mapping[str, Any]] = {
+    "openai": {"choices": [{"message": {"content": "I was sa"}, "finish_reason": None}]},
+    "anthropic": {"content": [{"type": "text", "text": "I was sa"}], "stop_reason": None},
+}
+
+
+@both_formats
+async def test_an_answer_that_says_it_had_not_ended_is_an_error(format_: str) -> None:
+    async with opened(format_, Say(extra=HALF[format_])) as it:
+        error = await it.fail()
+    assert (error.failure, "no finish reason" in error.message) == ("no answer", True)
+    async with opened(format_, Say("I was sa", stop="error")) as it:
+        assert (await it.fail()).failure == "no answer"
+
+
+async def test_an_encoding_that_cannot_be_decoded_is_named() -> None:
+    async with opened("openai", Trouble("encoded", code="br")) as it:
+        error = await it.fail()
+    assert (error.failure, "cannot be read" in error.message, "(br)" in error.message) == (
+        "unreadable body",
+        True,
+        True,
+    )
 
 
 async def test_an_empty_answer_of_a_model_that_ended_by_itself_is_an_answer() -> None:

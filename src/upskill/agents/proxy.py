@@ -23,10 +23,10 @@ from upskill.agents import Bounds
 from upskill.agents.allow_list import CONTENT_FIELDS, RequestFilter, Wire, points_outside
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address, Role, Unanswered
-from upskill.models.draws import Draws, current_draws, status_failure
+from upskill.models.draws import Draws, current_draws, status_failure, why_no_answer
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
-from upskill.models.http.transport import CONNECT_TIMEOUT, proxy_for
+from upskill.models.http.transport import CONNECT_TIMEOUT, is_unreadable, proxy_for
 from upskill.models.ledger import Ledger
 from upskill.models.parsing import (
     collect_secrets,
@@ -53,7 +53,7 @@ READ_TIMEOUT = 600.0  # seconds between two chunks of an answer
 FATAL_STATUSES = (401, 403, 404)
 # The request is to blame. After the first answer it is not the agent's own, but one of the student's commands.
 REQUEST_STATUSES = (400, 404, 405, 406, 411, 413, 414, 415, 422, 431)
-READ_EVENTS = (b'"usage"', b'"error"', b'"refusal"', b'"content_filter"')  # other events are not read
+CHAT_CONTENT = ("content", "tool_calls", "function_call", "reasoning_content", "reasoning")
 MAX_PLAIN_BYTES = 16 * 1024 * 1024  # of an answer that is not a stream
 
 
@@ -235,10 +235,7 @@ class Proxy:
                     return await self._forward_error(answer, meter)
                 return await self._stream(request, answer, meter)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            is_refused = isinstance(error, aiohttp.ClientConnectorError)
-            timed_out = isinstance(error, TimeoutError)
-            failure = "no connection" if is_refused else "timeout" if timed_out else "dropped connection"
-            meter.fail(ModelError(f"no answer from the model's server: {self._describe(error)}"), failure)
+            meter.fail(ModelError(f"no answer from the model's server: {self._describe(error)}"), _failure_of(error))
             return _error_response(502, self._describe(error))
 
     async def _forward_error(self, answer: aiohttp.ClientResponse, meter: UsageMeter) -> web.Response:
@@ -266,7 +263,7 @@ class Proxy:
                     return response
         except (aiohttp.ClientError, TimeoutError) as error:
             broken_off = ModelError(f"the model's server broke off its answer: {self._describe(error)}")
-            meter.fail(broken_off, "timeout" if isinstance(error, TimeoutError) else "dropped connection")
+            meter.fail(broken_off, _failure_of(error))
             if request.transport is not None:
                 request.transport.abort()  # a regular end would make half an answer look complete
             return response
@@ -276,7 +273,7 @@ class Proxy:
             broken_off = self._model_error("the model's server broke off its answer", message, 200)
             meter.fail(broken_off, "" if isinstance(broken_off, Unanswered) else meter.failure or "error in a 200")
         else:
-            meter.answered = True
+            meter.answered, meter.failure = True, ""
             if meter.refused:
                 meter.model_error = Unanswered("the provider refused", stop="refusal", status=200)
         with suppress(ConnectionError):
@@ -319,21 +316,37 @@ def _error_message(text: str) -> str:
 
 
 def _error_in(data: Mapping[str, Any]) -> str:
-    choice = dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
-    if choice.get("finish_reason") == "error":
-        return "the finish reason is an error"
     error = data.get("error") or dict_or_empty(data.get("response")).get("error")
     if isinstance(error, str):
         return error
     return str(dict_or_empty(error).get("message") or dict_or_empty(error).get("code") or "")
 
 
-def _is_refusal(data: Mapping[str, Any]) -> bool:
-    choice = dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
-    incomplete = dict_or_empty(dict_or_empty(data.get("response") or data).get("incomplete_details"))
-    ended = data.get("stop_reason") or dict_or_empty(data.get("delta")).get("stop_reason")
-    reasons = (ended, choice.get("finish_reason"), incomplete.get("reason"))
-    return any(reason in ("refusal", "content_filter") for reason in reasons)
+def _first_choice(data: Mapping[str, Any]) -> dict[str, Any]:
+    return dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
+
+
+def _finish_reason(data: Mapping[str, Any]) -> str:
+    """Why an answer ended, where this part of it says so: in the words of chat, of messages, or of responses."""
+    response = dict_or_empty(data.get("response") or data)
+    status = str(response.get("status") or "")
+    reasons = (
+        _first_choice(data).get("finish_reason"),
+        data.get("stop_reason"),
+        dict_or_empty(data.get("delta")).get("stop_reason"),
+        dict_or_empty(response.get("incomplete_details")).get("reason"),
+        status if status in ("completed", "incomplete", "failed", "cancelled") else "",
+    )
+    return next((str(reason) for reason in reasons if reason), "")
+
+
+def _failure_of(error: Exception) -> str:
+    """The row of FAILURES."""
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return "no connection"
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return "unreadable body" if is_unreadable(error) else "dropped connection"
 
 
 class UsageMeter:
@@ -349,6 +362,8 @@ class UsageMeter:
         self.failure = ""  # a row of FAILURES
         self.status: int | None = None
         self.error = ""  # in the answer
+        self.reason: str | None = None  # why the answer ended, in the provider's word
+        self.is_empty = True  # no part of an answer has come
         self.refused = False
         self.is_readable = False  # there was a JSON object
         self._fields: dict[str, Any] = {}
@@ -374,12 +389,14 @@ class UsageMeter:
             self._read(bytes(self._plain))
         if not self._events and not self.is_readable and len(self._plain) < MAX_PLAIN_BYTES:
             self.error, self.failure = self.error or "it is not JSON", "unreadable body"
+        elif not self.error and not self.refused and len(self._plain) < MAX_PLAIN_BYTES:
+            is_empty = self.wire == "chat" and self.is_empty and self.reason != "length"
+            self.error, self.failure = why_no_answer(self.reason, is_empty=is_empty), "no answer"
 
     def _line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._events += 1
-            if any(word in line for word in READ_EVENTS):  # otherwise it is one token of many
-                self._read(line[5:])
+            self._read(line[5:])
         elif not self._events and len(self._plain) < MAX_PLAIN_BYTES and not line.startswith((b"event:", b":", b"id:")):
             self._plain += line + b"\n"
 
@@ -392,8 +409,12 @@ class UsageMeter:
         for holder in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
             # Later events count the whole answer; what they leave out stays as it was.
             self._fields |= {name: value for name, value in dict_or_empty(holder.get("usage")).items() if value}
+        choice = _first_choice(data)
+        message = dict_or_empty(choice.get("message") or choice.get("delta"))
+        self.is_empty = self.is_empty and all(message.get(name) is None for name in CHAT_CONTENT)
+        self.reason = _finish_reason(data) or self.reason
         self.error = _error_in(data) or self.error
-        self.refused = self.refused or _is_refusal(data)
+        self.refused = self.refused or self.reason in ("refusal", "content_filter")
 
     def usage(self) -> Usage:
         fields, wire = self._fields, self.wire

@@ -16,7 +16,7 @@ from typing import Any
 from upskill.errors import ModelError, UsageError
 from upskill.installation import add_extra
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
-from upskill.models.draws import count_failure, failure_of, max_retries, status_failure
+from upskill.models.draws import count_failure, failure_of, max_retries, status_failure, why_no_answer
 from upskill.models.ledger import count_retry
 from upskill.models.parsing import collect_secrets, count_or_zero, parse_arguments, safe_excerpt, unanswered_stop
 from upskill.models.prices import price_for
@@ -152,10 +152,10 @@ class BridgedModel:
         reason = response.finish_reason or ""
         excerpt = safe_excerpt(text, self._secrets) or reason
         error: ModelError | None = None
-        if reason == "error":
-            error = ModelError(f"the provider broke off the answer: {excerpt}", failure="no answer")
-        elif reason == "content_filter":
+        if reason == "content_filter":
             error = Unanswered(f"the provider refused: {excerpt}", stop="refusal", text=text)
+        elif why := why_no_answer(self._finish_reason(response), is_empty=not response.parts and reason != "length"):
+            error = ModelError(f"{why}: {excerpt}", failure="no answer")
         elif reason == "length" and not text.strip() and not calls:
             message = "the model used up its output tokens before it answered"
             error = Unanswered(message, "Allow more with --set max_output_tokens=N.", stop="length")
@@ -172,6 +172,12 @@ class BridgedModel:
             model=response.model_name or "",
             seconds=seconds,
         )
+
+    def _finish_reason(self, response: Any) -> str | None:
+        """The provider's own word; for chat completions pydantic-ai makes a "stop" of none at all."""
+        is_chat = any(kind.__name__ == "OpenAIChatModel" for kind in type(self.model).__mro__)
+        reason = dict_or_empty(response.provider_details).get("finish_reason")
+        return str(reason) if reason else None if is_chat else response.finish_reason
 
     def _usage(self, response: Any) -> Usage:
         usage = response.usage

@@ -41,9 +41,9 @@ FAILURES: dict[str, Failure] = {
     "dropped connection": Failure("the connection was cut before or within the answer", True, "some"),
     "timeout": Failure("no answer, or only part of one, within `timeout`", True, "one"),
     "too large": Failure("a body of more than 32 MiB", True),
-    "unreadable body": Failure("status 200 with an empty body, an HTML page, or no JSON object", True),
+    "unreadable body": Failure("an empty body, an HTML page, no JSON object, or an encoding we cannot decode", True),
     "error in a 200": Failure("status 200 with an error as its body", True),
-    "no answer": Failure("status 200 without choices or content; a finish reason that says error", True),
+    "no answer": Failure("status 200 without choices or content; a finish reason that is null or says error", True),
     "model": Failure("any other error of a model: a command, an embedded model, a batch", True),
     "agent": Failure("an agent program that ends without an answer", True),
     "sandbox": Failure("a sandbox that breaks down", True),
@@ -63,6 +63,24 @@ def status_failure(status: int, headers: Mapping[str, str]) -> str:
     if status in (429, 503, 529):
         return "overload"
     return "server error" if status in (408, 409, 425) or status >= 500 else "other status"
+
+
+# What servers say when they stopped an answer themselves.
+BROKEN_OFF = frozenset(
+    (
+        *("error", "server_error", "internal_error", "insufficient_system_resource"),
+        *("abort", "aborted", "cancelled", "canceled", "failed", "timeout"),
+    )
+)
+
+
+def why_no_answer(reason: str | None, *, is_empty: bool) -> str:
+    """Why a 200 holds no whole answer ("no answer" in FAILURES), by its finish reason; nothing where it holds one."""
+    if reason is None:
+        return "the answer was broken off: it has no finish reason"
+    if reason.lower() in BROKEN_OFF:
+        return f"the provider broke off the answer ({reason})"
+    return "the answer has no content" if is_empty else ""
 
 
 def max_retries(failure: str, allowed: int) -> int:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from upskill.errors import ModelError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
 from upskill.models.parsing import count_or_zero, parse_arguments
@@ -124,15 +123,14 @@ class AnthropicModel(HttpModel):
     def parse_reply(self, answer: dict[str, Any], request: Request) -> Reply:
         blocks = [dict_or_empty(block) for block in list_or_empty(answer.get("content"))]
         reason = str(answer.get("stop_reason") or "")
-        if not isinstance(answer.get("content"), list):
-            message = f"the answer has no content: {self.excerpt(json.dumps(answer))}"
-            raise ModelError(message, status=200, failure="no answer")
         text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
         if reason == "refusal":
             details = dict_or_empty(answer.get("stop_details"))
             reason = details.get("explanation") or details.get("category") or text or "no details"
             error = f"the provider refused: {self.excerpt(str(reason))}"
             raise Unanswered(error, stop="refusal", text=text, status=200)
+        is_empty = not isinstance(answer.get("content"), list) or not (blocks or reason)
+        self.check_whole(answer, answer.get("stop_reason", ""), is_empty=is_empty)
         calls = tuple(
             ToolCall(str(block.get("id")), str(block.get("name")), parse_arguments(block.get("input")))
             for block in blocks

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
-from upskill.models.draws import count_failure, current_draws, max_retries, status_failure
+from upskill.models.draws import count_failure, current_draws, max_retries, status_failure, why_no_answer
 from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.models.http.transport import Response, Timeouts, Transport, TransportError, acquire_transport
 from upskill.models.ledger import count_retry
@@ -307,6 +307,11 @@ class HttpModel(ABC):
         if answer.get("error") or answer.get("type") == "error":
             raise self._status_error(response)
         return answer
+
+    def check_whole(self, answer: dict[str, Any], reason: object, *, is_empty: bool) -> None:
+        """ModelError for a body that holds no whole answer."""
+        if why := why_no_answer(None if reason is None else str(reason), is_empty=is_empty):
+            raise ModelError(f"{why}: {self.excerpt(json.dumps(answer))}", status=200, failure="no answer")
 
     def output_limit_error(self, reason: str, stop: Stop = "length") -> Unanswered:
         """For a model that reached its limit before the first word of the answer."""

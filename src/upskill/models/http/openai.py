@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from upskill.errors import ModelError, UsageError
+from upskill.errors import UsageError
 from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Stop, ToolCall, Unanswered
 from upskill.models.endpoints import ENDPOINTS, Endpoint
 from upskill.models.http.model import HttpModel, check_base_url, missing_key
@@ -30,13 +30,6 @@ STOP_REASONS: dict[str, Stop] = {
 # OpenAI's models that take only max_completion_tokens.
 NEEDS_COMPLETION_TOKENS = re.compile(r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)")
 FILTERED = frozenset(("content_filter", "safety", "sensitive", "prohibited_content", "recitation", "blocklist"))
-# What servers say when they stopped an answer themselves.
-BROKEN_OFF = frozenset(
-    (
-        *("error", "server_error", "internal_error", "insufficient_system_resource"),
-        *("abort", "aborted", "cancelled", "canceled", "failed", "timeout"),
-    )
-)
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 REASONING_FIELDS = ("reasoning_content", "reasoning")  # depending on the server
 RESENT_FIELDS = (*REASONING_FIELDS, "reasoning_details")  # required by some servers
@@ -137,15 +130,11 @@ class ChatCompletionsModel(HttpModel):
         if reason.lower() in FILTERED:
             error = f"the provider's content filter stopped the answer: {self.excerpt(text) or reason}"
             raise Unanswered(error, stop="refusal", text=text, status=200)
-        if reason.lower() in BROKEN_OFF or choice.get("error"):
-            cause = dict_or_empty(choice.get("error")).get("message") or reason
-            error = f"the provider broke off the answer: {self.excerpt(str(cause))}"
-            raise ModelError(error, status=200, failure="no answer")
         calls = tuple(_read_call(call) for call in list_or_empty(message.get("tool_calls")))
         is_empty = message.get("content") is None or not (text or reason)
-        if is_empty and not calls and not thoughts and STOP_REASONS.get(reason) != "length":
-            error = f"the answer has no content: {self.excerpt(json.dumps(answer))}"
-            raise ModelError(error, status=200, failure="no answer")
+        is_empty = is_empty and not calls and not thoughts and STOP_REASONS.get(reason) != "length"
+        # Some servers never have the field; null says that the answer had not ended.
+        self.check_whole(answer, "error" if choice.get("error") else choice.get("finish_reason", ""), is_empty=is_empty)
         if reason == "length" and self.empty_is_an_error and not text.strip() and not calls:
             raise self.output_limit_error(reason)
         stop = STOP_REASONS.get(reason, "other")

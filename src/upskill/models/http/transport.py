@@ -15,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError
 
 from upskill.errors import UpskillError
 from upskill.models.endpoints import is_loopback
@@ -43,7 +44,9 @@ class TransportError(UpskillError):
     """There is no complete response."""
 
     def __init__(
-        self, message: str, kind: Literal["no connection", "dropped connection", "timeout", "too large"]
+        self,
+        message: str,
+        kind: Literal["no connection", "dropped connection", "timeout", "too large", "unreadable body"],
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -128,14 +131,20 @@ def _transport_error(error: Exception, *, began: bool) -> TransportError:
             cause = "not a URL that can be asked"
         case ValueError() if not began:  # of a URL or a header, which is not quoted
             cause = str(error)
-        case aiohttp.ClientResponseError():
-            return TransportError(
-                f"the connection was cut before the answer ended: {error.message}", "dropped connection"
-            )
+        case _ if is_unreadable(error):
+            cause = getattr(error.__cause__ or error, "message", "") or type(error).__name__
+            return TransportError(f"the answer cannot be read: {cause}", "unreadable body")
         case _:
             cause = str(error) or type(error).__name__
             return TransportError(f"the connection was cut before the answer ended: {cause}", "dropped connection")
     return TransportError(f"no connection: {cause}", "no connection")
+
+
+def is_unreadable(error: Exception) -> bool:
+    """Whether a response is malformed, or in an encoding that cannot be decoded."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return False
+    return isinstance(error, aiohttp.ClientResponseError) or isinstance(error.__cause__, ContentEncodingError)
 
 
 # Where systems keep the certificates they trust, in one file.
