@@ -184,6 +184,11 @@ def spawn(*argv: object, **options: Any) -> Done:
     return Done(process.returncode, out or "", err or "")
 
 
+def scores_of(done: Done) -> Any:
+    """What `eval --json` says of each arm, but for how many trials were drawn again."""
+    return [[model[arm] | {"redrawn": 0} for arm in ("baseline", "skill")] for model in done.json["models"]]
+
+
 def write_skill(folder: Path, *, cases: int = 4, body: str = BODY, suite: Mapping[str, Any] | None = None) -> Path:
     """A skill that teaches one word, named like its folder, with a suite that wants that word."""
     folder.mkdir(parents=True, exist_ok=True)

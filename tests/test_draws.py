@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
+import signal
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -16,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, Upskill, greetings, serving, write_script, write_skill
-from loopback import Call, Loopback, Say, Spoken, Trouble, refuse
+from conftest import REPOSITORY, Upskill, greetings, serving, start, write_script, write_skill
+from loopback import Call, Gate, Loopback, Say, Spoken, Trouble, refuse
 from test_verdict import alike, both
 from upskill import ModelContext, Models, Plan, Result, Skill, Store, evaluate, make_plan, open_store
 from upskill.errors import AgentError, CheckError, MissingTool, SandboxError, TrialError
@@ -162,6 +165,53 @@ async def test_an_interrupted_student_was_drawn(tmp_path: Path) -> None:
             assert all(result.redraws == {"interrupted": 1} for result in await results_of(plan, store))
 
 
+@pytest.mark.parametrize(
+    ("sent", "between"),
+    [
+        (signal.SIGTERM, "nothing"),
+        (signal.SIGHUP, "nothing"),
+        *((signal.SIGKILL, between) for between in ("nothing", "another check", "another id", "copied")),
+    ],
+)
+def test_what_a_killed_command_had_asked_was_drawn(
+    sent: signal.Signals, between: str, upskill: Upskill, home: Path
+) -> None:
+    skill = write_skill(home / "greeter", cases=4)
+    gate = Gate(lambda _: "ahoy", 2)
+    with serving(gate) as server:
+        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--concurrency", 3)
+        process = start(*command)
+        while len(server.requests) < 5 or len(stored_trials(home)) < 2:  # two are answered, three are on their way
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.send_signal(sent)
+        process.communicate()
+        gate.left = math.inf
+        suite = greetings(4)
+        if between == "another check":
+            suite["checks"].append({"contains": "a"})
+        if between == "another id":
+            suite["cases"] = [case | {"id": f"new-{case['id']}"} for case in suite["cases"]]
+        write_skill(home / "greeter", suite=suite)
+        where = STORE
+        if between == "copied":
+            where = "elsewhere"
+            upskill("store", "copy", STORE, where)
+        assert upskill(*command, "--store", where).code == 0
+    assert sorted(redraws_in(home, where).values()) == [1] * 3
+    assert upskill("show", "last", "--store", where).out.count("failed draws: killed (1)") == 3
+    with closing(sqlite3.connect(home / where / FILE)) as db:
+        assert (between != "nothing") or db.execute("SELECT * FROM open_draws").fetchall() == []
+
+
+def stored_trials(home: Path) -> list[Any]:
+    if not (home / STORE / FILE).exists():
+        return []
+    with closing(sqlite3.connect(home / STORE / FILE)) as db:
+        made = db.execute("SELECT * FROM sqlite_master WHERE name = 'results'").fetchall()
+        return db.execute("SELECT key FROM results").fetchall() if made else []
+
+
 async def test_a_judge_that_fails_is_a_draw_of_the_trial(tmp_path: Path, quick: None) -> None:
     failed: Counter[str] = Counter()
 
@@ -199,7 +249,7 @@ def test_what_no_server_does_counts_as_the_table_says(kind: str, home: Path, ups
 
 
 def test_the_whole_table_is_walked_through_and_is_in_the_docs() -> None:
-    elsewhere = {"no connection", "not asked", "interrupted", "bug", "model", "judge reply"}
+    elsewhere = {"no connection", "not asked", "interrupted", "killed", "bug", "model", "judge reply"}
     assert {failure for failure, *_ in SERVERS} | set(ERRORS) | elsewhere == set(FAILURES)
     assert status_failure(599, {}) == "server error"
     page = (REPOSITORY / "docs" / "statistics.md").read_text(encoding="utf-8")
@@ -255,7 +305,8 @@ def test_a_server_that_fails_wrong_answers_makes_no_skill_helpful(
     assert verdict["skill"]["redrawn"] > 20
     assert verdict["baseline"]["redrawn"] == 0
     assert verdict["missing"]["redraw_p_value"] < 0.001
-    line = f"asked again after a failed call: {verdict['skill']['redrawn']} of 60 trials with the skill, 0 of 60"
+    again = f"{verdict['skill']['redrawn']} of 60 trials with the skill, 0 of 60 of the baseline"
+    line = f"asked again after a call that failed or was cut off: {again}"
     assert all(line in report for report in verdict["reports"])
 
 

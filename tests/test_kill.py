@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Done, greetings, serving, spawn, start, write_skill
+from conftest import Done, greetings, scores_of, serving, spawn, start, write_skill
 from loopback import Call, Gate, Loopback, Trouble
 from upskill import open_store
 from upskill.agents.chat import SYSTEM
@@ -53,15 +53,16 @@ def stored(folder: Path) -> set[tuple[Any, ...]]:
         return set(db.execute("SELECT * FROM results WHERE passed IS NOT NULL")) if made else set()
 
 
-def requests_of(folder: Path) -> set[Asked]:
-    """What was asked in the trials that are stored."""
+def requests_of(folder: Path, *, redrawn: bool = False) -> set[Asked]:
+    """What was asked in the trials that are stored; `redrawn`: in those with a failed draw."""
     if not stored(folder):
         return set()
     with open_store(folder) as store:
         run = store.run("last")
         prompts = {case.id: case.prompt for case in run.plan.suite.cases}
         systems = {"baseline": SYSTEM, "skill": f"{SYSTEM}\n\n{run.plan.skill.body}"}
-        trials = [result.trial for result in store.results(run) if result.passed is not None]
+        results = (result for result in store.results(run) if result.passed is not None)
+        trials = [result.trial for result in results if result.redraws or not redrawn]
         return {(trial.model, systems[trial.arm], prompts[trial.case], trial.seed) for trial in trials}
 
 
@@ -123,7 +124,9 @@ def test_kills_lose_nothing_repeat_nothing_and_change_nothing(home: Path, skill:
         assert set(asked(server)) == requests_of(home / "broken")
         # What was in flight when a kill came may be asked once more each time, and nothing else.
         assert len(server.requests) <= TRIALS + KILLS * CONCURRENCY * len(MODELS)
-        assert last.out == whole.out
+        assert scores_of(last) == scores_of(whole)
+        again = {request for request, count in Counter(asked(server)).items() if count > 1}
+        assert again <= requests_of(home / "broken", redrawn=True), "a trial was drawn again, and nobody counted it"
         assert last.json["run"].startswith("greeter-")
 
 

@@ -723,3 +723,27 @@ async def test_a_second_process_is_refused_before_it_changes_anything_of_a_run(h
 )
 def test_a_place_is_shown_without_its_password(place: str, shown: str) -> None:
     assert without_password(place) == shown
+
+
+# Draws that are under way.
+
+
+async def test_a_draw_that_was_cut_off_is_found_once_and_those_of_a_live_run_are_left_alone(place: str) -> None:
+    with open_store(place) as store:
+        runs = [begin(store, replace(PLAN, runs=number)) for number in (1, 2, 3)]
+
+        async def cut_off(run: int, trial: str, *, anew: bool = False) -> int:
+            note = store.open_draw("asked", runs[run].number, trial, anew=anew)
+            assert note
+            return await note.begin()
+
+        assert await cut_off(0, "trial") == 0
+        with store.claim(runs[0]):
+            assert await cut_off(1, "trial") == 0
+        assert await cut_off(0, "trial") == 2  # its own, and that of the other run
+        assert await cut_off(2, "drawn anew", anew=True) == 0
+        key = PLAN.key(TRIALS[0])
+        assert await cut_off(2, key) == 1  # checked in another way; the one beside it in the same run may be alive
+        await store.add_result(runs[2], result_of(TRIALS[0]), "asked")
+        await store.forget_reply("what waits is written by then")
+        assert await cut_off(2, key) == 0

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 from upskill.errors import ModelError
+from upskill.models.draws import OpenDraw
 from upskill.models.keys import find_keys
 from upskill.registry import Registry
 from upskill.settings import Settings
@@ -233,9 +234,11 @@ class ReplyStore(Protocol):
     async def forget_reply(self, key: str) -> None: ...
 
     def draws(self, key: str) -> Mapping[str, int]:
-        """The failed draws of the trial with this key, by reason, in all runs."""
+        """The failed draws of what has this key (`Plan.draw_key`), by reason, in all runs."""
         ...
 
     def keep_draws(self, key: str, draws: Mapping[str, int]) -> None:
         """Durable when it returns."""
         ...
+
+    def open_draw(self, key: str, run: int, trial: str, *, anew: bool) -> OpenDraw | None: ...

@@ -7,11 +7,11 @@ retries and over commands. `FAILURES` is the one table of what counts; `docs/sta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from upskill.errors import CheckError, MissingTool, ModelError, SandboxError, TrialError
 
@@ -51,6 +51,7 @@ FAILURES: dict[str, Failure] = {
     "judge reply": Failure("a judge's reply that cannot be used and is asked for once more", True),
     "bug": Failure("a bug in upskill", True),
     "interrupted": Failure("Ctrl-C while the student was at work", True),
+    "killed": Failure("a command or a worker that was killed while a call was open", True),
 }
 
 
@@ -103,12 +104,36 @@ def failure_of(error: TrialError) -> str:
     return next((name for kind, name in kinds if isinstance(error, kind)), "agent")
 
 
+class OpenDraw(Protocol):
+    """A durable note that an answer to a trial may be under way: who is killed can leave none."""
+
+    def begin(self) -> Awaitable[int]:
+        """Returns how many earlier draws of it were cut off; done when the note is kept."""
+        ...
+
+    def end(self) -> None: ...
+
+
 @dataclass
 class Draws:
     """The failed draws of one trial, by reason."""
 
     reasons: Counter[str] = field(default_factory=Counter[str])
     save: Callable[[Mapping[str, int]], None] = lambda _: None  # at once: the command may be stopped at any time
+    note: OpenDraw | None = None
+    begun: bool = False
+
+    async def begin(self) -> None:
+        """Called before a request leaves. The note stays until the trial's result is stored."""
+        if not self.begun:
+            self.begun = True
+            for _ in range(await self.note.begin() if self.note else 0):
+                self.add("killed")
+
+    def end(self) -> None:
+        """Called where the trial has no result, and what it drew is counted or free."""
+        if self.begun and self.note:
+            self.note.end()
 
     def add(self, failure: str, status: int | None = None) -> None:
         """Count a failed call, if it was a draw."""

@@ -281,8 +281,8 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
             arms = (verdict.skill, verdict.baseline)
             skill, baseline = (f"{arm.redrawn} of {arm.scored + arm.errored}" for arm in arms)
             yield (
-                f"{name}asked again after a failed call: {skill} trials with the skill, {baseline} of the baseline"
-                f" (p = {missing.redraw_p_value:.2g} if both arms fail alike)"
+                f"{name}asked again after a call that failed or was cut off: {skill} trials with the skill, {baseline}"
+                f" of the baseline (p = {missing.redraw_p_value:.2g} for no difference between the arms)"
             )
         if missing.changes_decision:
             bounds = (missing.worst, missing.best)

@@ -19,7 +19,7 @@ from upskill.plain import canonical, digest, digest_text
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
-from upskill.suites.near_duplicates import group_near_duplicates
+from upskill.suites.near_duplicates import group_near_duplicates, plain_text
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause, Outcome
 
@@ -134,6 +134,22 @@ class Plan:
         """A hash of all that defines a trial: equal keys mean that the result can be used again."""
         before, after = self._questions[trial.model, trial.case]
         return digest_text(f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]")
+
+    def draw_key(self, trial: Trial) -> str:
+        """A hash of what the student is asked: however it is checked, another answer is another draw of the same."""
+        return digest_text(f"[{self._asked[trial.model, trial.case]},{self._arms[trial.arm]},{trial.seed}]")
+
+    @cached_property
+    def _asked(self) -> dict[tuple[str, str], str]:
+        settings = canonical([self.agent, self.temperature])
+        visible = {
+            case.id: digest([plain_text(case.prompt), {path: plain_text(text) for path, text in case.files.items()}])
+            for case in self.suite.cases
+        }
+        return {
+            (model, case): f"{settings},{self._models[model]},{visible[case]}"
+            for model, case in product(self.addresses, visible)
+        }
 
     @cached_property
     def _questions(self) -> dict[tuple[str, str], tuple[str, str]]:

@@ -8,7 +8,6 @@ all run nothing is shown that a look could be at.
 from __future__ import annotations
 
 import getpass
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,7 @@ from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
 from upskill.suites import Case
-from upskill.suites.near_duplicates import alike, telling_words
+from upskill.suites.near_duplicates import alike, plain_text, telling_words
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
@@ -124,12 +123,6 @@ def _without_repeats(known: Iterable[Look]) -> Iterator[Look]:
 
 # An edit that a student cannot tell from none makes neither another skill nor another case. What a store keeps trials
 # under is stricter: there every byte counts.
-
-
-def plain_text(text: str) -> str:
-    """Without what cannot be seen: kinds and amounts of white space, and characters of no width."""
-    visible = (char for char in unicodedata.normalize("NFC", text) if unicodedata.category(char) != "Cf")
-    return " ".join("".join(visible).split())
 
 
 def version_of(plan: Plan) -> str:

@@ -215,9 +215,9 @@ class _Run:
         if self.plan.judge:
             await self.models.get(self.plan.judge, "judge")
 
-    async def _run_here(self, trial: Trial) -> Result | None:
+    async def _run_here(self, run: Run, trial: Trial) -> Result | None:
         try:
-            return await run_trial(self.plan, trial, self.models, self.errored.get(trial))
+            return await run_trial(self.plan, trial, self.models, self.errored.get(trial), run.number)
         except CeilingReached as reached:
             self.halted = reached.message
             return None
@@ -231,8 +231,8 @@ class _Run:
             run=run,
             store=self.store.address,
             models=self.models,
-            run_trial=self._run_here,
-            persist=partial(self.store.add_result, run),
+            run_trial=partial(self._run_here, run),
+            persist=lambda result: self.store.add_result(run, result, self.plan.draw_key(result.trial)),
             scored=partial(self.store.scored_under, run),
         )
         # Closed here, not whenever it is collected: no trial may run on after its model was closed.

@@ -35,7 +35,7 @@ from upskill.errors import (
 )
 from upskill.models import Model, Reply, Request, RequestHash
 from upskill.models.cache import NotRecorded, track_requests, track_reused
-from upskill.models.draws import count_failure, track_draws
+from upskill.models.draws import Draws, count_failure, track_draws
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import CheckFinding, Plan, Result, Trial, task_of
 from upskill.suites import Case
@@ -68,16 +68,16 @@ done
 """
 
 
-async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result | None = None) -> Result:
+async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result | None = None, run: int = 0) -> Result:
     """Run one trial. Whatever goes wrong around the student makes it errored, never failed.
 
     What a student does instead of answering is its failure. `previous` is the result of an errored try: an answer in it
     is graded again, or replies are drawn again from the cache if the student acted; what it cost stays counted. An
-    exception that is not ours is a bug in upskill.
+    exception that is not ours is a bug in upskill. `run`: the number of the run that the result belongs to.
     """
     started = time.perf_counter()
     key = plan.key(trial)
-    draws = models.draws(key)
+    draws = models.draws(plan.draw_key(trial), key, run)
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
@@ -87,12 +87,13 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         if models.cassette and (recorded := models.cassette.trial(trial.model, trial.case, trial.arm, trial.seed)):
             draws.include(recorded.redraws)
         try:
-            passed = await _run_and_check(plan, trial, models, attempt)
-        except (UsageError, CeilingReached, StoreError):
+            passed = await _run_and_check(plan, trial, models, attempt, draws)
+        except StoreError:
             raise
-        except asyncio.CancelledError:
-            if attempt.asked and not attempt.trace:
+        except (UsageError, CeilingReached, asyncio.CancelledError) as raised:
+            if isinstance(raised, asyncio.CancelledError) and draws.begun and not attempt.trace:
                 draws.add("interrupted")
+            draws.end()
             raise
         except TrialError as raised:
             error = raised
@@ -154,7 +155,7 @@ class _Progress:
     judged_with: list[RequestHash] = field(default_factory=list[RequestHash])  # what the judge was asked
 
 
-async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress) -> bool:
+async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress, draws: Draws) -> bool:
     case = plan.suite.by_id[trial.case]
     agent: Agent = AGENTS.load(plan.agent)()
     attempt.judge = _Judge(await models.get(plan.judge, "judge")) if plan.judge else None
@@ -168,6 +169,8 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             stored = attempt.previous.trace if attempt.previous and not agent.needs_sandbox else None
             attempt.regraded = stored is not None
             attempt.asked = True
+            if isinstance(agent, ExternalAgent):  # which asks a model of its own
+                await draws.begin()
             attempt.trace = trace = stored or await agent.run(task, student)
             attempt.cause = _cause_of(trace, task)
         own = plan.canary(trial) if task.skill and agent.needs_sandbox else ""

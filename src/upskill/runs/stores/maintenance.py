@@ -7,7 +7,7 @@ store. What the target has is never overwritten by anything worse.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,18 @@ from upskill.runs.stores import Run, Store
 from upskill.runs.stores.database import Database, Transaction, chunks, marks
 from upskill.runs.stores.rows import result_from_row
 from upskill.runs.stores.store import ADD_REPLY, ADD_RESULT, free_run_id
-from upskill.runs.stores.tables import BATCHES, CANDIDATES, DRAWS, FEEDBACK, LOOKS, REPLIES, RESULTS, RUNS, Table
+from upskill.runs.stores.tables import (
+    BATCHES,
+    CANDIDATES,
+    DRAWS,
+    FEEDBACK,
+    LOOKS,
+    OPEN_DRAWS,
+    REPLIES,
+    RESULTS,
+    RUNS,
+    Table,
+)
 
 MAX_NAMED = 20  # rows that cannot be read
 
@@ -131,6 +142,9 @@ def _copy_small_tables(source: Database, target: Database, runs: Sequence[_Copie
             _write(target, table, statement, [{**row, "run": ids.get(row["run"], row["run"])} for row in rows])
     for row in _read(source, DRAWS):
         Store(target).keep_draws(row["key"], json.loads(row["reasons"]))
+    for row in _read(source, OPEN_DRAWS):  # nobody will end them there
+        killed = Counter(killed=1) + Counter(Store(source).draws(row["key"]))
+        Store(target).keep_draws(row["key"], killed)
     update_feedback = FEEDBACK.upsert(["verdict", "note", "created"], only_if="excluded.created > feedback.created")
     for rows in chunks(_read(source, FEEDBACK)):
         known = [{**row, "run": numbers[row["run"]]} for row in rows if row["run"] in numbers]

@@ -20,7 +20,7 @@ from upskill.errors import StoreError, UsageError
 from upskill.installation import add_extra
 from upskill.runs.stores.addresses import without_password
 from upskill.runs.stores.database import ROWS_AT_ONCE, ConnectionLost, Database, Transaction
-from upskill.runs.stores.tables import DRAWS, POSTGRES_TYPES, create_table, postgres_schema
+from upskill.runs.stores.tables import DRAWS, OPEN_DRAWS, POSTGRES_TYPES, Table, create_table, postgres_schema
 
 try:
     import psycopg
@@ -41,18 +41,24 @@ MAX_PAUSE = 5.0
 MAX_IDLE = 8  # connections
 FULL_HINT = "Free some space on the server, then run the same command again: it resumes from what was saved."
 
+
+def _create_if_missing(table: Table) -> str:
+    return create_table(table, POSTGRES_TYPES).replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+
+
 # By version: the statements that lead to it from the one before.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     tuple(postgres_schema()),
     ("ALTER TABLE results ADD COLUMN IF NOT EXISTS answer bigint NOT NULL DEFAULT 0",),
     (
         "ALTER TABLE results ADD COLUMN IF NOT EXISTS redraws bigint NOT NULL DEFAULT 0",
-        create_table(DRAWS, POSTGRES_TYPES).replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1),
+        _create_if_missing(DRAWS),
     ),
     (
         "ALTER TABLE looks ADD COLUMN IF NOT EXISTS draws text COLLATE \"C\" NOT NULL DEFAULT '{}'",
         "ALTER TABLE looks ADD COLUMN IF NOT EXISTS fresh boolean NOT NULL DEFAULT FALSE",
     ),
+    (_create_if_missing(OPEN_DRAWS),),
 )
 
 # Of errors that pass: the server is stopping, starting or full of clients, or two writers waited for each other.

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from sys import intern
@@ -18,6 +18,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from upskill.errors import UsageError, did_you_mean
+from upskill.models.draws import OpenDraw
 from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction, chunks, marks
@@ -40,6 +41,7 @@ from upskill.runs.stores.tables import (
     DRAWS,
     FEEDBACK,
     LOOKS,
+    OPEN_DRAWS,
     REPLIES,
     RESULTS,
     RUNS,
@@ -67,6 +69,8 @@ ADD_RESULT = RESULTS.upsert(
     [name for name in RESULTS.names if name not in _TRIAL_COLUMNS], only_if="results.passed IS NULL"
 )
 KEEP_DRAWS = DRAWS.upsert(["reasons"])
+_BEGIN_DRAW = OPEN_DRAWS.upsert()
+_END_DRAW = "DELETE FROM open_draws WHERE key = ? AND run = ? AND trial = ?"
 ADD_REPLY = REPLIES.upsert([name for name in REPLIES.names if name != "key"])
 _COPY_RESULT = f"""
 INSERT INTO results ({", ".join(RESULTS.names)})
@@ -210,11 +214,17 @@ class Store:
 
     # Results.
 
-    async def add_result(self, run: Run, result: Result) -> None:
-        """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one."""
-        if result.redraws and not run.plan.replay:  # a worker may have had no store to keep them in
-            self.keep_draws(result.key, result.redraws)
-        await self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
+    async def add_result(self, run: Run, result: Result, draw: str = "") -> None:
+        """Store a result; durable when it returns. It replaces an errored result of its trial, never a scored one.
+
+        `draw`: the key that its draws are kept under.
+        """
+        if draw and result.redraws and not run.plan.replay:  # a worker may have had no store to keep them in
+            self.keep_draws(draw, result.redraws)
+        stored = self.database.write(ADD_RESULT, RESULTS.encode(result_to_row(run.number, result)))
+        if draw:
+            self.database.write_later(_END_DRAW, (draw, run.number, result.key))  # in the same commit, or in the next
+        await stored
 
     def find_results(self, skill: str, keys: Iterable[str]) -> dict[str, int]:
         """By key: the number of the first run of this skill with a scored result under it.
@@ -436,7 +446,7 @@ class Store:
         await self.database.write("DELETE FROM replies WHERE key = ?", (key,))
 
     def draws(self, key: str) -> dict[str, int]:
-        """The failed draws of the trial with this key, by reason, in all runs."""
+        """The failed draws of what has this key (`Plan.draw_key`), by reason, in all runs."""
         rows = self.database.rows("SELECT reasons FROM draws WHERE key = ?", key)
         return json.loads(rows[0][0]) if rows else {}
 
@@ -449,6 +459,10 @@ class Store:
             db.execute(KEEP_DRAWS, DRAWS.encode({"key": key, "reasons": dict(merged)}))
 
         self.database.transact(merge)
+
+    def open_draw(self, key: str, run: int, trial: str, *, anew: bool) -> OpenDraw | None:
+        """`anew`: what other runs have drawn under this key does not count. None in memory, which nothing outlives."""
+        return _OpenDraw(self.database, key, run, trial, anew) if self.location else None
 
     def requests(self) -> Iterator[tuple[str, str, str]]:
         """Of teachers, test writers and judges: role, request and reply, as JSON."""
@@ -524,6 +538,32 @@ class Store:
 
     def skills_with_candidates(self) -> dict[str, int]:
         return dict(self.database.rows("SELECT skill, count(*) FROM candidates GROUP BY skill ORDER BY skill"))
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenDraw:
+    """A trial runs once at a time in its run, so a note of its own was left behind, as was any of a run nobody has."""
+
+    database: Database
+    key: str
+    run: int
+    trial: str
+    anew: bool
+
+    async def begin(self) -> int:
+        notes = self.database.rows("SELECT run, trial FROM open_draws WHERE key = ?", self.key)
+        await self.database.write(_BEGIN_DRAW, (self.key, self.run, self.trial))
+        cut_off = 0
+        for run, trial in notes:
+            if (run, trial) == (self.run, self.trial):
+                cut_off += 1
+            elif run != self.run and not self.anew and not self.database.is_claimed(run):
+                cut_off += 1
+                self.database.write_later(_END_DRAW, (self.key, run, trial))
+        return cut_off
+
+    def end(self) -> None:
+        self.database.write_later(_END_DRAW, (self.key, self.run, self.trial))
 
 
 def free_run_id(db: Transaction, name: str, known: int = 0) -> str:

@@ -199,6 +199,10 @@ REPLIES = Table(
 )
 # Written as they happen: the failed draws of a trial, by reason. They outlive its runs and stored replies.
 DRAWS = Table("draws", (Column("key"), Column("reasons", "json")), key=("key",))
+# What may be under way: a row of a run that nobody works on was cut off.
+OPEN_DRAWS = Table(
+    "open_draws", (Column("key"), Column("run", "integer"), Column("trial")), key=("key", "run", "trial")
+)
 BATCHES = Table(
     "batches",
     (
@@ -278,7 +282,7 @@ PROGRESS = Table(
     ),
     key=("run", "model", "arm"),
 )
-TABLES = (RUNS, RESULTS, REPLIES, DRAWS, BATCHES, CANDIDATES, LOOKS, FEEDBACK, SUMMARIES, REVISIONS)
+TABLES = (RUNS, RESULTS, REPLIES, DRAWS, OPEN_DRAWS, BATCHES, CANDIDATES, LOOKS, FEEDBACK, SUMMARIES, REVISIONS)
 
 # By column of `progress`: what a row of `results` adds to it.
 COUNTED = {

@@ -3,6 +3,9 @@
 `ChunkQueue` leases each chunk its share of the ceilings, so that workers on many machines keep them without asking at
 every call. A chunk ends early when there is news for the others: its lease is spent, the server is overloaded, the
 model fails.
+
+What a worker that dies had drawn is counted where it writes to the store itself. Without one, as under
+`--no-log-runs`, nobody knows which trials of its chunk had begun, and none is counted.
 """
 
 from __future__ import annotations
@@ -182,20 +185,21 @@ class _ChunkRun:
             self.done.results += stored
 
     async def _work(self) -> None:
+        plan, run = self.shared.plan, self.shared.run
         while self.waiting and not self.ended:
             async with self.slots:  # which is free for another trial while this one's result is stored
                 if not self.waiting or self.ended:
                     return
                 trial = self.waiting.popleft()
                 try:
-                    result = await run_trial(self.shared.plan, trial, self.models, self.chunk.previous.get(trial))
+                    result = await run_trial(plan, trial, self.models, self.chunk.previous.get(trial), run.number)
                 except CeilingReached:
                     self.waiting.append(trial)
                     self.ended = True
                     return
                 self.ended = self.ended or self._has_news(result)
             if self.store is not None:
-                await self.store.add_result(self.shared.run, result)
+                await self.store.add_result(run, result, plan.draw_key(trial))
             self.done.results.append(brief(result) if self.store is not None else result)
 
     def _has_news(self, result: Result) -> bool:
