@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ async def test_cases_have_several_kinds_of_checks_and_the_evidence_behind_them()
     said["right"] = ['{"w": "the Aurora"}', '```json\n{"w": "Aurora"}\n```']
     material = gather("words", examples=["1 -> Aurora"])
     suite = await write_suite(
-        skill_of(1, 2), says({"cases": [said, *map(case, range(2, 5))]}), count=4, material=material
+        replace(material, skill=skill_of(1, 2)), says({"cases": [said, *map(case, range(2, 5))]}), count=4
     )
     assert [named.name for named in suite.cases[0].checks] == ["regex", "json_schema", "max_length"]
     assert suite.cases[0].evidence == ("e1",)

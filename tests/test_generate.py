@@ -120,7 +120,8 @@ def test_the_whole_loop_keeps_the_good_edit_and_the_same_command_again_pays_noth
     assert said["fit"]["models"][0]["skill"]["pass_rate"] == 1.0
     assert said["held_out"]["models"][0]["lift"] == 1.0
     assert said["held_out"]["models"][0]["decision"] == "helps"
-    assert said["suite"] == {"cases": 20, "held_out": len(HELD_OUT)}
+    written = [{"author": "scripted:teacher.json", "read": "task", "cases": 20}]
+    assert said["suite"] == {"cases": 20, "held_out": len(HELD_OUT), "authors": written}
     saved = Skill.load(house / "skills" / "house-words")
     assert all(fact(number) in saved.body for number in NUMBERS)
     assert "Never answer" not in saved.body
@@ -208,17 +209,40 @@ def test_generated_tests_and_the_evidence_of_every_line_are_kept(upskill: Upskil
     assert f"{fact(1)}  [own]" in upskill("show", folder, "--sources").out
 
 
-def test_the_skill_is_kept_as_a_draft_when_the_test_writer_fails(upskill: Upskill, house: Path) -> None:
+def test_no_skill_is_paid_for_when_the_test_writer_fails(upskill: Upskill, house: Path) -> None:
     rules: list[dict[str, Any]] = teacher_rules(draft(FIRST))[:1]
     write_rules(house / "teacher.json", [*rules, {"answer": '{"cases": []}'}])
     done = generate(upskill)
     assert done.code == 3
-    assert "the skill was written, its test cases were not" in done.err
-    assert "The skill is in skills/house-words, a draft without a proof." in done.err
-    assert [row["state"] for row in upskill("list", "--json").json] == ["draft, unproven"]
-    assert is_kept_as_draft(house / "skills" / "house-words")
-    with open_store(house / "runs") as store:  # what was of use stays paid for, what was not is asked for again
-        assert [role for role, _, _ in store.requests()] == ["teacher"]
+    assert "only 0 of 20 generated test cases can be used" in done.err
+    with open_store(house / "runs") as store:  # what was of no use is asked for again
+        assert list(store.requests()) == []
+
+
+def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill: Upskill, house: Path) -> None:
+    """Each is asked before the other's answer could be in a prompt, and `show` and reports say what was read."""
+    example = ("-e", f"{prompt(1)} -> {WORDS[0]}")
+    done = generate(upskill, *example, "--attempts", 0)
+    assert done.code == 0, done.err
+    with open_store(house / "runs") as store:
+        asked = {role: request for role, request, _ in store.requests()}
+    assert fact(FIRST[1]) not in asked["test writer"]
+    assert "States the facts about the ship" not in asked["test writer"]
+    assert prompt(2) not in asked["teacher"]
+    line = "Written: 20 cases by scripted:teacher.json from the task and its material, without the skill."
+    assert line in " ".join(done.out.split())
+    held_out = line.replace("20", str(len(HELD_OUT)))
+    assert held_out in " ".join(upskill("show", "last:held-out").out.split())
+    evaluated = ("eval", "skills/house-words", "-m", "scripted:student.json")
+    assert line in " ".join(upskill(*evaluated).out.split())
+    assert line in upskill(*evaluated, "--report", "markdown").out
+    assert upskill(*evaluated, "--json").json["suite"]["authors"] == [
+        {"author": "scripted:teacher.json", "read": "material", "cases": 20}
+    ]
+    # Without its sources the skill is all there is, and that is said.
+    (house / "skills" / "house-words" / "skill_meta.json").unlink()
+    anew = upskill("tests", "skills/house-words", "-m", "scripted:teacher.json")
+    assert "Written: 20 cases by scripted:teacher.json after reading the skill." in anew.out
 
 
 def is_kept_as_draft(folder: Path) -> bool:
@@ -298,7 +322,7 @@ MADE_FOR = {
 def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill: Upskill, house: Path) -> None:
     done = generate(upskill, "--set", "max_calls=1")
     assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
-    assert is_kept_as_draft(house / "skills" / "house-words")
+    assert not (house / "skills" / "house-words").exists()  # the cases come first
     for calls in (1, 15, 20):  # between the writing, and twice in the search
         done = generate(upskill, "--set", f"max_calls={calls}", "--concurrency", 1, "--json")
         assert (done.code, "ceiling" in done.json["halted"], done.json["held_out"]) == (0, True, None)
@@ -474,7 +498,7 @@ def test_what_cannot_be_saved_is_not_called_saved_and_is_not_lost(house: Path) -
     assert not any("Saved" in message for message in told)
     made = generate_now(replace(options, output="elsewhere/house-words"))
     assert made.skill.body.strip()
-    assert made.calls == 1  # only the tests: they are asked for after the skill
+    assert made.calls == 0
 
 
 def test_an_output_folder_of_someone_else_is_not_replaced(upskill: Upskill, house: Path) -> None:

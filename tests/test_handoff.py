@@ -44,7 +44,7 @@ def write_answer(desk: Path, stem: str, answer: Any) -> None:
 
 
 def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, desk: Path) -> None:
-    for number, answer in enumerate([f"```json\n{json.dumps(draft(FIRST))}\n```", CASES, GOOD], start=1):
+    for number, answer in enumerate([CASES, f"```json\n{json.dumps(draft(FIRST))}\n```", GOOD], start=1):
         done = go(upskill, "--json")
         assert done.code == 0, done.err
         stem = prompts(desk)[-1]
@@ -60,8 +60,10 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
 
 
 def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upskill, desk: Path) -> None:
+    go(upskill)
+    write_answer(desk, prompts(desk)[0], CASES)
     assert go(upskill).code == 0
-    (stem,) = prompts(desk)
+    first, stem = prompts(desk)
     unknown = draft(FIRST, ["d9"])
     for answer, why in (
         ("I would rather not.", "it is not JSON"),
@@ -75,7 +77,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upski
         assert done.code == 2, done.err
         assert f"desk/{stem}.answer.json: this answer cannot be used: " in done.err
         assert why in done.err
-        assert prompts(desk) == [stem]  # no further prompt asks for the same
+        assert prompts(desk) == [first, stem]  # no further prompt asks for the same
     write_answer(desk, stem, draft(FIRST))
     assert "waiting for 1 answer" in go(upskill).err
 
@@ -115,29 +117,29 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
 def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Upskill, desk: Path) -> None:
     assert go(upskill).code == 0
     (first,) = prompts(desk)
-    write_answer(desk, first, draft(FIRST))
+    write_answer(desk, first, CASES)
     assert go(upskill).code == 0
-    _, second = prompts(desk)
-    # With another skill the cases are asked for anew.
-    write_answer(desk, first, draft(FIRST[:1]))
+    write_answer(desk, prompts(desk)[1], draft(FIRST))
     assert go(upskill).code == 0
-    assert prompts(desk)[0] == first
-    assert (len(prompts(desk)), second in prompts(desk)) == (2, False)
+    _, second, third = prompts(desk)
+    # With another skill the edits are asked for anew.
+    write_answer(desk, second, draft(FIRST[:1]))
+    assert go(upskill).code == 0
+    assert prompts(desk)[:2] == [first, second]
+    assert (len(prompts(desk)), third in prompts(desk)) == (3, False)
     assert go(upskill, task="something else").code == 0
-    assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (2, True)
+    assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (3, True)
 
 
 def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(upskill: Upskill, desk: Path) -> None:
     go(upskill)
-    write_answer(desk, prompts(desk)[0], draft(FIRST))
-    go(upskill)
     weak = {**case(NUMBERS[0]), "wrong": case(NUMBERS[0])["right"]}
-    write_answer(desk, prompts(desk)[1], {"cases": [weak, *CASES["cases"][1:]]})
+    write_answer(desk, prompts(desk)[0], {"cases": [weak, *CASES["cases"][1:]]})
     done = go(upskill)
-    assert (done.code, "waiting for 1 answer: desk/03-" in done.err) == (0, True), done.err
+    assert (done.code, "waiting for 1 answer: desk/02-" in done.err) == (0, True), done.err
     assert f"Sent back 1 case:\n  - case '{weak['id']}': " in done.err
     # Once it is mended, it is no longer said.
-    write_answer(desk, prompts(desk)[2], {"cases": CASES["cases"][:1]})
+    write_answer(desk, prompts(desk)[1], {"cases": CASES["cases"][:1]})
     assert "Sent back 1 case:" not in go(upskill).err
 
 
@@ -178,7 +180,7 @@ def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machi
 
 
 def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upskill: Upskill, desk: Path) -> None:
-    answers: list[Any] = [draft(FIRST), CASES, {"note": "It is as it should be.", "edits": []}]
+    answers: list[Any] = [CASES, draft(FIRST), {"note": "It is as it should be.", "edits": []}]
     for answer in answers:
         assert go(upskill, "--attempts", 3).code == 0
         write_answer(desk, prompts(desk)[-1], answer)

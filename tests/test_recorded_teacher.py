@@ -43,7 +43,7 @@ def test_recorded_answers_take_a_page_to_a_skill_that_helps_on_held_out_cases(
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
         done, prompts = teach_by_hand(upskill, home / "desk")
     said = done.json
-    assert list(prompts)[:2] == ["write_skill.json", "write_suite.json"]
+    assert list(prompts)[:2] == ["write_suite.json", "write_skill.json"]
     assert sum(prompts.values()) == len(prompts) == 3, prompts  # every answer was taken at once
     assert said["suite"]["cases"] == 22
     verdict = said["held_out"]["models"][0]

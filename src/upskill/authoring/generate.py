@@ -336,8 +336,6 @@ class Generation:
             store_unproven(store, self._search_id(None), skill)
             return skill, None, None
         drafts, suite, material = await self._write(models)
-        if self.material.skill is None:
-            self._keep_draft(drafts[0], suite)
         repeated = describe_near_duplicates(group_near_duplicates(suite.cases))
         for warning in [*await check_suite_quality(suite, drafts[0]), *repeated]:
             self.events.message(f"Note: {warning}")
@@ -380,10 +378,11 @@ class Generation:
         teacher = await models.get(self.teacher, "teacher")
         async with forget_unusable_answers(models):
             material = await summarize(self.material, teacher, budget=budget, tell=tell)
+        if not material.pieces and not material.skill:
+            tell(ONLY_A_SENTENCE)
+        suite = await self._write_suite(models)  # before there is a skill that its writer could read
         drafts = [self.material.skill] if self.material.skill else []
         if not drafts:
-            if not material.pieces:
-                tell(ONLY_A_SENTENCE)
             tell(f"Generating skill with {self.teacher.name}...")
 
             async def write(number: int) -> Draft:
@@ -408,8 +407,8 @@ class Generation:
                 drafts.append(draft.skill)
                 if number == 0:
                     self.missing = draft.missing
-                    self._keep_draft(draft.skill)
-        return drafts, await self._write_suite(drafts[0], models), material
+                    self._keep_draft(draft.skill, suite)
+        return drafts, suite, material
 
     async def _ask_person(self, questions: Sequence[str], models: Models) -> list[Piece]:
         """The answers, as evidence. They are stored, so that nobody is asked twice."""
@@ -431,7 +430,7 @@ class Generation:
             return min(self.options.cases, max(4, 2 * len(self.feedback.usable)))
         return self.options.cases
 
-    async def _write_suite(self, skill: Skill, models: Models) -> Suite:
+    async def _write_suite(self, models: Models) -> Suite:
         older, tell = self.suite, self.events.message
         if older and not self.writes_cases:
             return older
@@ -439,25 +438,20 @@ class Generation:
         try:
             async with forget_unusable_answers(models):
                 written = await write_suite(
-                    skill,
+                    self.material,
                     await models.get(self.writer, "test writer"),
                     count=self._case_count,
-                    material=self.material,
+                    author=self.writer.name,
                     budget=material_budget(self.writer),
                     existing=older.cases if older else (),
                     acts=self.options.student_acts,
                     tell=tell,
                 )
         except UpskillError as error:
-            if type(error) is not UpskillError:
+            if older is None or type(error) is not UpskillError:
                 raise
-            if older:
-                tell(f"No new cases for the request, so the older ones decide alone: {error.message}.")
-                return older
-            raise UpskillError(
-                f"the skill was written, its test cases were not: {error.message}",
-                f"{error.hint} The skill is in {self.draft}, a draft without a proof." if self.draft else error.hint,
-            ) from error
+            tell(f"No new cases for the request, so the older ones decide alone: {error.message}.")
+            return older
         return replace(older, cases=(*older.cases, *written.cases)) if older else written
 
     def _extract(self) -> Skill:

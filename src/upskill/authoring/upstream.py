@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import Literal
 
 from upskill.authoring.material.material import gather
-from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.skill_writer import write_skill
@@ -53,9 +53,9 @@ async def generate_tests(
 ) -> Suite:
     settings = config or Settings.load()
     name = model or settings.test_writer or settings.teacher
-    subject = skill or Skill.new(as_name(task)[:40].strip("-") or "task", task[:300], task)
     async with _open_model(name, settings, models, "test writer") as (address, writer):
-        return await write_suite(subject, writer, count=count, material=gather(task), budget=material_budget(address))
+        material, budget = replace(gather(task), skill=skill), material_budget(address)
+        return await write_suite(material, writer, count=count, author=address.name, budget=budget)
 
 
 async def evaluate_skill(

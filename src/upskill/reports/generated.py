@@ -22,6 +22,7 @@ from upskill.reports.numbers import dollars, percent, points
 from upskill.reports.terminal import bars, bug_panel
 from upskill.reports.view import view_of
 from upskill.runs.results.evaluation import Evaluation
+from upskill.suites import Suite, count_authors, describe_authors
 from upskill.traces import Step
 from upskill.verdicts.advice import signed_points
 from upskill.verdicts.verdict import Verdict
@@ -49,6 +50,8 @@ def render(generated: Generated) -> list[RenderableType]:
         blocks += [Text(f"  {line}") for line in _findings(refinement)]
         blocks += [Text(f"  {line}") for line in generated.student_notes]
         blocks += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
+    if generated.suite and (authors := describe_authors(case.metadata for case in generated.suite.cases)):
+        blocks.append(Text(f"  {authors}"))
     if generated.spent:
         spent = [
             f"{role} {usage.total_tokens:,} tokens"
@@ -172,7 +175,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "previous": str(generated.previous) if generated.previous else None,
         "teacher": generated.teacher.name,
         "student": generated.student.name if generated.student else None,
-        "suite": {"cases": len(suite.cases), "held_out": len(suite.held_out)} if suite else None,
+        "suite": _suite_to_json(suite) if suite else None,
         "attempts": [_attempt_to_json(attempt) for attempt in refinement.attempts] if refinement else [],
         "confirmation": _confirmation_to_json(refinement.confirmation if refinement else None),
         "ended": refinement.ended if refinement else "",
@@ -194,6 +197,11 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "feedback": list(generated.feedback),
         "missing": list(generated.missing),
     }
+
+
+def _suite_to_json(suite: Suite) -> dict[str, Any]:
+    authors = count_authors(case.metadata for case in suite.cases)
+    return {"cases": len(suite.cases), "held_out": len(suite.held_out), "authors": authors}
 
 
 def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from upskill.reports import ReportContext
 from upskill.reports.trial_rows import author_of
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.stores import Run
+from upskill.suites import count_authors
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.requirements import Ruling
@@ -36,6 +37,7 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
             "held_out": len(plan.suite.held_out),
             "fingerprint": stored.suite.fingerprint,
             "part": asdict(plan.suite.part) if plan.suite.part else None,
+            "authors": count_authors(case.metadata for case in plan.suite.cases),
         },
         "models": [
             verdict.to_dict()

@@ -34,7 +34,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     if view.replayed:
         yield f"> {_escape(view.replayed)}"
         yield ""
-    yield f"{view.suite}."
+    yield " ".join(filter(None, [f"{view.suite}.", _escape(view.authors)]))
     yield ""
     yield f"| model | {view.arms['baseline']} | {view.arms['skill']} | lift | 95% interval | tokens | decision |"
     yield "|---|---:|---:|---:|---:|---:|---|"

@@ -53,7 +53,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     if context.verbose and context.results and not evaluation.unfinished:
         parts += [*_cases(evaluation, view.arms, context.results()), Text("")]
     parts.append(Paragraph(f"{view.suite}; SKILL.md has about {evaluation.plan.skill.tokens:,} tokens.", hanging=2))
-    parts += [Paragraph(line, hanging=2) for line in view.problems]
+    parts += [Paragraph(line, hanging=2) for line in (*filter(None, [view.authors]), *view.problems)]
     if not evaluation.leaked:
         findings = [f"{verdict.prefix}{line}" for verdict in view.verdicts for line in verdict.findings]
         findings = [*view.splits, *view.looks, *view.diagnosis, *view.choices, *findings]

@@ -23,6 +23,7 @@ from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
 from upskill.runs.results.looks import Unfinished
 from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
+from upskill.suites import describe_authors
 from upskill.traces import Step
 from upskill.verdicts.statistics import effective_trials, wilson_interval
 
@@ -47,6 +48,8 @@ def render_heading(
     yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
     if replayed := replay_note(run):
         yield Text(replayed, style="yellow")
+    if authors := describe_authors(case.metadata for case in run.plan.suite.cases):
+        yield Text(printable(authors))
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
     for model, so_far in (unfinished or {}).items():
         yield indented(Text(f"{model}: {so_far}"))

@@ -22,6 +22,7 @@ from upskill.runs.planning.plan import Trial
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.stores import Run
 from upskill.sandboxes import printable
+from upskill.suites import describe_authors
 from upskill.verdicts.advice import conclude, decision_in_words, signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import CaseProblem, describe_problem, diagnose
@@ -92,6 +93,7 @@ class RunView:
     replayed: str  # that answers come from a file, and what it claims; empty: models were asked
     arms: dict[str, str]
     suite: str  # how many cases and runs
+    authors: str  # who wrote the cases, and what they had read; empty: not recorded
     verdicts: tuple[VerdictView, ...]
     uneven_errors: tuple[str, ...]
     missing_trials: str
@@ -117,6 +119,7 @@ def view_of(evaluation: Evaluation) -> RunView:
         replayed=replay_note(evaluation.run),
         arms=arm_names(has_reference=plan.reference_skill is not None),
         suite=f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}",
+        authors=describe_authors(case.metadata for case in plan.suite.cases),
         verdicts=tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts),
         uneven_errors=tuple(_uneven_errors(evaluation)),
         missing_trials=_missing_trials(evaluation),

@@ -8,6 +8,26 @@
 - `queries`: Query, Queries: what should and should not activate a skill
 """
 
-from upskill.suites.suite import HELD_OUT_SHARE, OWN_FACTS, Case, Suite, split
+from upskill.suites.suite import (
+    HELD_OUT_SHARE,
+    OWN_FACTS,
+    READ,
+    Case,
+    Reading,
+    Suite,
+    count_authors,
+    describe_authors,
+    split,
+)
 
-__all__ = ["HELD_OUT_SHARE", "OWN_FACTS", "Case", "Suite", "split"]
+__all__ = [
+    "HELD_OUT_SHARE",
+    "OWN_FACTS",
+    "READ",
+    "Case",
+    "Reading",
+    "Suite",
+    "count_authors",
+    "describe_authors",
+    "split",
+]

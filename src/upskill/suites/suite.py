@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -19,7 +20,7 @@ from upskill.checks.extract import Extract
 from upskill.checks.programs.guard import asks_for, is_test
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
-from upskill.plain import as_list, as_mapping, digest, printable, short
+from upskill.plain import as_list, as_mapping, counted, digest, printable, short
 from upskill.skills import Skill
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, check_sound, decode
 from upskill.suites.formats import Notes, Source, convert, recognize
@@ -211,6 +212,31 @@ class Case:
         if revised := {named.name: named.check.revision for named in self.checks if named.check.revision}:
             decides.append(revised)
         return digest(decides)
+
+
+Reading = Literal["material", "skill", "task"]  # by the writer of a case, together with the task
+READ = "read"  # in the metadata of a case that a model wrote
+_READINGS = {
+    "material": "from the task and its material, without the skill",
+    "skill": "after reading the skill",
+    "task": "from the task and its own memory, without the skill",
+}
+
+
+def count_authors(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Who wrote cases, and what they had read, from the metadata of the cases; empty where none says so."""
+    counts = Counter((str(each.get("author") or ""), str(each.get(READ) or "")) for each in cases)
+    rows = [{"author": author, "read": read, "cases": count} for (author, read), count in counts.items()]
+    return rows if any(row["read"] for row in rows) else []
+
+
+def describe_authors(cases: Iterable[Mapping[str, Any]]) -> str:
+    parts = [
+        f"{counted(row['cases'], 'case')} by {row['author'] or 'people'}"
+        + (f" {_READINGS[row['read']]}" if row["read"] in _READINGS else "")
+        for row in count_authors(cases)
+    ]
+    return f"Written: {'; '.join(parts)}." if parts else ""
 
 
 OWN_FACTS = "own facts"  # the tag of cases that ask for what the lines of the skill say

@@ -1,4 +1,4 @@
-"""A model writes the test cases of a Skill; only cases that pass the quality probes are kept."""
+"""A model writes test cases from a task and its material; only cases that pass the quality probes are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from upskill.errors import Paused, UpskillError, UsageError
 from upskill.models import Model
 from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, object_schema
 from upskill.skills import Skill
-from upskill.suites import Case, Suite, split
+from upskill.suites import READ, Case, Reading, Suite, split
 from upskill.suites.near_duplicates import near_duplicates
 from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, probe_case
 from upskill.traces.redaction.redact import redact
@@ -39,14 +39,15 @@ PLAIN_CHECKS = frozenset(["contains", "max_length"])  # an answer that just list
 # A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
 VARIETY_FROM, OTHER_KINDS = 10, 2
 SHORT_ANSWER = 200  # characters that no answer is called verbose for
+LONG_ANSWER = 1_000  # characters beyond which an answer is verbose, unless a right one is longer
 
 
 async def write_suite(
-    skill: Skill,
+    subject: Material | Skill,
     model: Model,
     *,
     count: int = 12,
-    material: Material | None = None,
+    author: str = "a model",
     budget: int = DEFAULT_BUDGET,
     existing: Sequence[Case] = (),
     acts: bool = False,
@@ -54,13 +55,13 @@ async def write_suite(
 ) -> Suite:
     """Cases that pass the quality probes and tell their own right answers from wrong ones; others are retried twice.
 
-    Of `existing` cases the writer sees only train cases. A small model need not vary its checks or give answers.
+    The writer reads the skill only where there is no material. Of `existing` cases it sees only train cases. A small
+    model need not vary its checks or give answers.
     """
-    if material is not None:
-        material = await summarize(material, model, budget=budget, tell=tell)
-    writer = _SuiteWriter(
-        skill, model, count, material, tuple(existing), small=budget < SMALL_BUDGET, acts=acts, tell=tell
-    )
+    material = Material("", skill=subject) if isinstance(subject, Skill) else subject
+    material = await summarize(material, model, budget=budget, tell=tell)
+    small = budget < SMALL_BUDGET
+    writer = _SuiteWriter(model, count, material, author, tuple(existing), small=small, acts=acts, tell=tell)
     for number in range(MAX_ROUNDS):
         if len(writer.accepted) == count:
             break
@@ -98,10 +99,10 @@ def _other_kinds(case: Case) -> set[str]:
 
 @dataclass
 class _SuiteWriter:
-    skill: Skill
     model: Model
     count: int
-    material: Material | None
+    material: Material
+    author: str
     existing: tuple[Case, ...]
     small: bool
     acts: bool
@@ -111,6 +112,10 @@ class _SuiteWriter:
     refused: list[str] = field(default_factory=list[str])  # why
     sent_back: list[str] = field(default_factory=list[str])  # of the last answer: why, and what it was
     opener: SandboxOpener = field(default_factory=SandboxOpener)
+
+    @property
+    def reads(self) -> Reading:
+        return "material" if self.material.pieces else "skill" if self.material.skill else "task"
 
     @property
     def known(self) -> list[Case]:
@@ -159,12 +164,12 @@ class _SuiteWriter:
         return (*CHECK_KINDS, *ACTING_KINDS) if self.acts else CHECK_KINDS
 
     async def _ask(self, variety: str) -> list[Any]:
-        skill, material, count = self.skill, self.material, self.count - len(self.accepted)
-        fields: dict[str, Any] = {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
-        if material is not None and material.task:
-            fields["task"] = material.task
+        material, count = self.material, self.count - len(self.accepted)
+        fields: dict[str, Any] = {"task": material.task} if material.task else {}
+        if (skill := material.skill) and self.reads == "skill":
+            fields |= {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
         text = json.dumps(fields, ensure_ascii=False)
-        if material is not None and material.pieces:
+        if material.pieces:
             text += f"\n\n{material.quoted()}"
         # No prompt contains a held-out case, not even this one.
         if prompts := [case.prompt for case in self.known if not case.held_out]:
@@ -203,8 +208,9 @@ class _SuiteWriter:
         try:
             case = Suite.parse(
                 [
-                    as_suite_case(fields, self.skill)
-                    | {"evidence": list(self.material.resolve_citations(ids)) if self.material else []}
+                    as_suite_case(fields, self.material.skill)
+                    | {"evidence": list(self.material.resolve_citations(ids))}
+                    | {"metadata": {"author": self.author, READ: self.reads}}
                 ],
                 "a generated case",
             ).cases[0]
@@ -220,7 +226,7 @@ class _SuiteWriter:
                 few = counted(different, f"different {name} answer")
                 return None, f"case {case.id!r}: {few}, at least {MIN_ANSWERS} are needed"
         others = [other for other in self.known if other.reference][-2:]
-        weak = await probe_case(case, self.skill, self.opener, others)
+        weak = await probe_case(case, self.material.skill, self.opener, others)
         if not weak and case.needs_sandbox and await passes_untouched(case, self.opener):
             weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
         return (None, "; ".join(map(str, weak[:3]))) if weak else (case, "")
@@ -257,7 +263,7 @@ def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str,
     return object_schema({"cases": list_schema(case, count, 1)})
 
 
-def as_suite_case(fields: Mapping[str, Any], skill: Skill) -> dict[str, Any]:
+def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, Any]:
     written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
     checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
@@ -266,7 +272,8 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill) -> dict[str, Any]:
     elif not any("max_length" in check for check in checks):
         longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
         # It is verbose when it is well above the right ones; what just repeats the skill is.
-        limit = max(longest, min(max(SHORT_ANSWER, 4 * longest), len(skill.body) - 1))
+        most = len(skill.body) - 1 if skill else LONG_ANSWER
+        limit = max(longest, min(max(SHORT_ANSWER, 4 * longest), most))
         checks.append({"max_length": limit})
     files = [dict_or_empty(file) for file in list_or_empty(fields.get("files"))]
     unchanged = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}

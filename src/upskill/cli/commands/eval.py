@@ -150,7 +150,9 @@ async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalO
         options.tell(f"Generating test cases with {writer}...")
         from upskill.authoring.writing.suite_writer import write_suite  # noqa: PLC0415 - slow to import, and seldom needed
 
-        written = await write_suite(skill, model, count=CASES, acts=stand_in.acts, tell=options.tell)
+        written = await write_suite(
+            skill, model, count=CASES, author=address.name, acts=stand_in.acts, tell=options.tell
+        )
     skill, suite = save_suite(skill, written)
     options.tell(f"Wrote {counted(len(suite.cases), 'case')} to {suite.source}")
     return skill, suite

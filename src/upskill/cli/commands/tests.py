@@ -26,7 +26,7 @@ from upskill.options import option
 from upskill.runs.planning.estimate import estimate_writing
 from upskill.runs.planning.options import model_option
 from upskill.skills import Skill
-from upskill.suites import Case, Suite
+from upskill.suites import Case, Suite, count_authors, describe_authors
 from upskill.suites.quality import probe_suite, summarize_weak
 
 OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
@@ -65,10 +65,14 @@ def command(**values: Any) -> None:
         raise UsageError(f"{skill.folder / own}: is a suite of your own, which is never replaced", hint)
     suite = _edit(skill) if options.edit else _generate(skill, options)
     add_suite(skill, suite).save(skill.folder, overwrite=True)
+    written_by = [case.metadata for case in suite.cases]
     if options.as_json:
-        show_json({"skill": skill.name, "cases": len(suite.cases), "held_out": len(suite.held_out)})
+        sizes = {"cases": len(suite.cases), "held_out": len(suite.held_out)}
+        show_json({"skill": skill.name, **sizes, "authors": count_authors(written_by)})
     else:
         click.echo(f"{skill.name}: {len(suite.cases)} cases, {len(suite.held_out)} held out")
+        if authors := describe_authors(written_by):
+            click.echo(authors)
 
 
 def _generate(skill: Skill, options: _Options) -> Suite:
@@ -94,23 +98,28 @@ def _generate(skill: Skill, options: _Options) -> Suite:
         # Another set is wanted, not the stored one again.
         models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
         with RunProgress(quiet=options.silent):
-            written = asyncio.run(_write(skill, material, cases, models, options, name))
+            written = asyncio.run(_write(replace(material, skill=skill), cases, models, options, name))
     return Suite((*cases, *written.cases), "generated")
 
 
-async def _write(
-    skill: Skill, material: Material, existing: tuple[Case, ...], models: Models, options: _Options, name: str
-) -> Suite:
+async def _write(material: Material, existing: tuple[Case, ...], models: Models, options: _Options, name: str) -> Suite:
     count = options.add or options.cases
     async with models:
         address = resolve(name, keys=models.context.keys)
         writer = await models.get(address, "test writer")
         budget = material_budget(address)
-        tokens = skill.tokens + min(material.tokens, budget)
+        skill = material.skill if not material.pieces else None  # it is read only where there is nothing else
+        tokens = (skill.tokens if skill else 0) + min(material.tokens, budget)
         confirm_cost(options, estimate_writing(address, models.context.prices, material=tokens, items=count))
         options.tell(f"Generating test cases with {name}...")
         return await write_suite(
-            skill, writer, count=count, material=material, budget=budget, existing=existing, tell=options.tell
+            material,
+            writer,
+            count=count,
+            author=address.name,
+            budget=budget,
+            existing=existing,
+            tell=options.tell,
         )
 
 

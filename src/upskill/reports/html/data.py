@@ -83,6 +83,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             ]
             for model, looks in evaluation.looks.items()
         },
+        "authors": view.authors,
         "cases": cases_to_page(plan.suite),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),

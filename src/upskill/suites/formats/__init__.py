@@ -24,7 +24,7 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, counted, digest, printable
 from upskill.registry import Registry
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, decode
-from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, text_reader
+from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, mapping_or_empty, text_reader
 
 MAX_LINES = 8  # of warnings about one file
 MAX_NAMES = 3  # that are listed before an ellipsis
@@ -258,7 +258,7 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
     if not checks:
         raise UsageError(f"{where}: {printable(nothing)}", "Say what a right answer has, for example `contains: text`.")
     case: dict[str, Any] = {"id": draft.id, "prompt": draft.prompt, "checks": checks, **draft.more}
-    case["metadata"] = draft.metadata
+    case["metadata"] = {**mapping_or_empty(draft.more.get("metadata")), **draft.metadata}
     case = {key: value for key, value in case.items() if value not in (None, "", [], {})}
     for path in fit(OurCase, case, where).files:
         check_path(path, where)

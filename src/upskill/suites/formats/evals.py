@@ -73,6 +73,8 @@ def _read(item: object, number: int, source: Source) -> Draft:
     draft.more = {key: case[key] for key in OURS & set(case)} | {"tags": texts_of(case.get("tags"))}
     used = {prompt, "id", "name", "files", "checks", *OURS, *_check(case, draft)}
     draft.metadata = {key: value for key, value in case.items() if key not in used and value not in (None, "", [], {})}
+    if as_mapping(draft.metadata.get("metadata")) is not None:  # a field of our own cases too
+        draft.more["metadata"] = draft.metadata.pop("metadata")
     if not draft.checks and set(TRIGGERS) & set(case):
         draft.nothing = "says when a skill fires, not what is answered; `upskill trigger` measures that"
     try:

@@ -17,6 +17,7 @@ function header(report) {
     h("div", { class: "tools" }, themeButton(), feedbackButton(report)),
     h("h1", { dir: "auto" }, report.headline),
     h("p", { class: "facts" }, [run.id, whenOf(run.created), cases, run.runs === 1 ? "one run each" : `${run.runs} runs each`, state, agent].map((fact) => h("span", {}, fact))),
+    report.authors ? h("p", { class: "facts" }, report.authors) : null,
   );
 }
 
