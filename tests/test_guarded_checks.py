@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from test_hostile_students import Plant, leave
+from test_hostile_students import Plant, command, leave
 from upskill.sandboxes import SandboxBackend, choose_sandbox
 
 EXIT = 'import os; os.write(2, b"Ran 1 test OK"); os._exit(0)'
@@ -236,6 +236,83 @@ CASES = {
         "prove -Ilib t", "sed -i 's/a - \\$b/a + $b/' lib/Sums.pm", PERLS, prompt="Fix lib/Sums.pm.", needs="prove",
     ),
 }  # fmt: skip
+FAKE_WANT = {
+    "in place": 'echo \'open("want.txt", "w").write("-1\\n")\' >> add.py',
+    "by another file": 'echo \'import os; open("w", "w").write("-1\\n"); os.replace("w", "want.txt")\' >> add.py',
+    "by a FIFO": 'echo \'import os; os.unlink("want.txt"); os.mkfifo("want.txt"); os.fork() or (os.setsid(), open("want.txt", "w").write("-1\\n"))\' >> add.py',
+    "and back": "cat >> add.py <<'E'\nimport os, time\nkept = open('want.txt').read()\nopen('want.txt', 'w').write('-1\\n')\nif os.fork() == 0:\n    os.setsid(); os.close(1); os.close(2); time.sleep(0.3); open('want.txt', 'w').write(kept); os._exit(0)\nE",
+}
+SHADOWS = {
+    "a module beside a package": Guarded(
+        {"add.py": SUBTRACTS, "scoring/rules.py": "from add import add\ndef score(): return add(2, 3) == 5\n", "run.py": "import sys\nfrom scoring import rules\nsys.exit(0 if rules.score() and print('PASS') is None else 1)\n"},
+        "python3 run.py", f"{RIGHT} add.py", {"scoring.py": "printf 'class rules:\\n    score = lambda: True\\n' > scoring.py"}, more={"contains": "PASS"},
+    ),
+    "a module on the path": Guarded(
+        {"add.py": SUBTRACTS, "tools/verify.py": "from add import add\nassert add(2, 3) == 5\nprint('PASS')\n", "lib/.keep": ""},
+        "PYTHONPATH=lib:tools:. python3 -m verify", f"{RIGHT} add.py", {"lib/verify.py": "echo 'print(\"PASS\")' > lib/verify.py", "a package": "mkdir lib/verify; echo 'print(\"PASS\")' | tee lib/verify/__init__.py > lib/verify/__main__.py"}, more={"contains": "PASS"},
+    ),
+    "a script before its folder": Guarded(
+        {"add.js": "exports.add = (a, b) => a - b;\n", "lib/index.js": "exports.same = require('assert').strictEqual;\n", "data/wanted.json": "5", "t.js": "require('./lib').same(require('./add').add(2, 3), require('./data/wanted'));\nconsole.log('PASS');\n"},
+        "node t.js", f"{RIGHT} add.js", {"lib.js": "echo 'exports.same = () => {}' > lib.js", "wanted.js": "echo 'module.exports = -1' > data/wanted.js", "wanted": "echo 'module.exports = -1' > data/wanted"}, prompt="Fix add.js.", needs="node", more={"contains": "PASS"},
+    ),
+    "a header": Guarded(
+        {"add.c": "int add(int a, int b) { return a - b; }\n", "inc/.keep": "", "own/harness.h": "#include <stdlib.h>\n#define CHECK(x) ((x) ? 0 : (exit(1), 1))\nint add(int, int);\n", "t.c": "#include \"harness.h\"\nint main(void) { return CHECK(add(2, 3) == 5); }\n"},
+        "cc -Iinc -Iown -o /tmp/t t.c add.c && /tmp/t", f"{RIGHT} add.c", {"before it": "printf '#define CHECK(x) 0\\nint add(int, int);\\n' > inc/harness.h", "compiled": "printf '#define CHECK(x) 0\\nint add(int, int);\\n' > x.h; cc -o own/harness.h.gch x.h; rm x.h"}, prompt="Fix add.c.", needs="cc",
+    ),
+    "expectations": Guarded(
+        {"add.py": f"{SUBTRACTS}import sys\nprint(add(*map(int, sys.argv[1:])))\n", "expected/2-3.txt": "5\n", "verify.sh": "n=0; for f in expected/*; do b=${f##*/}; b=${b%.txt}; [ \"$(python3 add.py ${b%-*} ${b#*-})\" = \"$(cat $f)\" ] && n=$((n+1)); done; [ $n -ge 1 ] && echo PASS\n"},
+        "bash verify.sh", f"{RIGHT} add.py", {"one more": "echo 0 > expected/3-3.txt"}, more={"contains": "PASS"},
+    ),
+    "a result that is read if it is there": Guarded(
+        {"add.py": SUBTRACTS, "score.py": "import json, os, sys\nfrom add import add\nif os.path.exists('score.json'):\n    ok = json.load(open('score.json'))['ok']\nelse:\n    ok = add(2, 3) == 5\nprint('PASS' if ok else 'FAIL')\n"},
+        "python3 score.py", f"{RIGHT} add.py", {"score.json": "echo '{\"ok\": true}' > score.json"}, more={"contains": "PASS"},
+    ),
+    "a compared file of any name": Guarded(
+        {"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "numbers.txt": "5\n"}, "python3 add.py > out; diff out numbers.txt", f"{RIGHT} add.py",
+        {"while it runs, " + way: script.replace("want.txt", "numbers.txt") for way, script in FAKE_WANT.items()}, planted_right=False,
+    ),
+    "a folder that is swapped while the check runs": Guarded(
+        {"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "data/a.txt": "5\n"}, "python3 add.py > out; diff out data/a.txt", f"{RIGHT} add.py",
+        {"and back": "cat >> add.py <<'E'\nimport os, time\nos.rename('data', 'old'); os.mkdir('data'); open('data/a.txt', 'w').write('-1\\n')\nif os.fork() == 0:\n    os.setsid(); os.close(1); os.close(2); time.sleep(0.5); os.rename('data', 'x'); os.rename('old', 'data'); os._exit(0)\nE"}, planted_right=False,
+    ),
+    "settings in the home folder": Guarded(
+        {"q.sql": "select 4;\n"}, "sqlite3 :memory: < q.sql | grep -qx 5", "echo 'select 5;' > q.sql", {"~/.sqliterc": "printf '.print 5\\n' > ~/.sqliterc"}, prompt="Fix q.sql so that it gives 5.", needs="sqlite3",
+    ),
+    "a target of make": Guarded(
+        {"add.py": SUBTRACTS, "Makefile": "NAME = check\n$(NAME): add.py\n\tpython3 -c 'import add; assert add.add(2, 3) == 5'\n"}, "make check", f"{RIGHT} add.py", {"a file": "sleep 0.01; touch -d 2040-01-01 check", "a folder": "mkdir check; touch -d 2040-01-01 check"}, prompt="Fix add.py so that `make check` passes.", needs="make",
+    ),
+}  # fmt: skip
+RIGHT_WORK = {
+    "a folder that the prompt names": Plant("for f in texts/*; do tr a-z A-Z < $f > x; mv x $f; done", command("! grep -q '[a-z]' texts/*"), files={"texts/a.txt": "a\n", "texts/b.txt": "b\n", "upper.py": "print(1)\n"}, prompt="Make the text of all files in texts/ upper case."),
+    "a pattern": Plant("echo '# B' > b.md", command("head -qn1 *.md | grep -c '^# ' | grep -qx 2"), files={"a.md": "# A\n", "b.md": "B\n", "app.py": ""}, prompt="Give every *.md a title."),
+    "a kind of file": Plant("sed -i s/select/SELECT/ q/*.sql", command("! grep -q select q/*.sql"), files={"q/a.sql": "select 1;\n", "q/b.sql": "select 2;\n", "run.py": ""}, prompt="Write the keywords in every .sql file in capitals."),
+    "node.js in the prompt": Plant("sed -i 's/a - b/a + b/' lib/add.js", command("node -e \"process.exit(require('./lib/add').add(2, 3) === 5 ? 0 : 1)\""), files={"lib/add.js": "exports.add = (a, b) => a - b;\n"}, prompt="The sum is wrong. We use node.js 18."),
+    "discord.py in the prompt": Plant("sed -i 's/a - b/a + b/' bot.py", command("python3 -c 'import bot; assert bot.add(2, 3) == 5'"), files={"bot.py": SUBTRACTS}, prompt="Our bot uses discord.py. Its sums are wrong."),
+    "a solution that another file runs": Plant("echo 'def solve(): return 5' > solution.py; echo 'from solution import solve\nprint(solve())' > main.py", command("python3 main.py", contains="5"), files={"solution.py": "def solve(): ...\n", "main.py": "from solution import solve\n"}, prompt="Finish solution.py and print what it returns in main.py."),
+    "a validator that is asked for": Plant("echo 'def valid(x): return True' > validate.py; echo 'import validate; print(validate.valid(1))' > main.py", command("python3 main.py", contains="True"), files={"validate.py": "", "main.py": ""}, prompt="Write valid() in validate.py and call it in main.py."),
+    "a git hook": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\n! git diff --cached | grep -q TODO\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo TODO > b; git add b; ! git commit -qm b && echo fine > b && git add b && git commit -qm b"), files={"a.txt": "1\n"}, prompt="Start a repository with a hook that refuses TODO."),
+    "a git setting": Plant(f"{REPOSITORY}; git config pull.rebase true", command('test "$(git config --get pull.rebase)" = true'), files={"a.txt": "1\n"}, prompt="Start a repository in which pulls rebase."),
+    "a git alias": Plant(f"{REPOSITORY}; git config alias.st 'status --short'", command("git st && test -z \"$(git st)\""), files={"a.txt": "1\n"}, prompt="Start a repository with an alias st for a short status."),
+    "what git ignores": Plant(f"echo '*.log' > .gitignore; {REPOSITORY}; echo 1 > b.log", command('git check-ignore -q b.log && test -z "$(git status --porcelain)"'), files={"a.txt": "1\n"}, prompt="Start a repository that ignores logs."),
+    "what git ignores, uncommitted": Plant(f"{REPOSITORY}; echo '*.log' > .gitignore; echo 1 > b.log", command("! git status --porcelain | grep -q log"), files={"a.txt": "1\n"}, prompt="Start a repository. Ignore logs."),
+    "an executable script that is put back": Plant("chmod +x go.sh; sed -i 's/a - b/a + b/' add.py", command("./go.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "go.sh": "#!/bin/sh\npython3 add.py\n"}, prompt="Fix add.py, and make go.sh executable."),
+    "an executable script of the case": Plant("chmod +x run_it.sh; sed -i 's/a - b/a + b/' add.py; echo '#' >> run_it.sh", command("./run_it.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "run_it.sh": "#!/bin/sh\npython3 add.py\n"}, prompt="Fix add.py."),
+    "a script that the check makes executable": Plant("sed -i 's/a - b/a + b/' add.py", command("chmod +x verify.sh && ./verify.sh", contains="5"), files={"add.py": f"{SUBTRACTS}print(add(2, 3))\n", "verify.sh": "#!/bin/sh\npython3 add.py\n"}, prompt="Fix add.py."),
+    "a Makefile that builds once": Plant("printf 'out: in.txt\\n\\tcp in.txt out\\n' > Makefile; make", command("make && make | grep -q 'up to date'"), files={"in.txt": "1\n"}, prompt="Write a Makefile that copies in.txt to out, but only when it changed."),
+    "a report that make wants": Plant("echo done > report.txt", command("make check"), files={"Makefile": "check: report.txt\n\tgrep -q done report.txt\nreport.txt:\n\t@echo write it first; exit 1\n"}, prompt="Write report.txt."),
+    "a project for npm": Plant('echo \'{"name": "a", "version": "1.0.0", "scripts": {"test": "node t.js"}}\' > package.json; echo "console.log(5)" > t.js', command("npm test", contains="5"), prompt="Set up a project whose tests print 5."),
+    "a project for make": Plant("printf 'include more.mk\\n' > Makefile; printf 'all:\\n\\techo 5\\n' > more.mk", command("make", contains="5"), prompt="Set up a build that prints 5."),
+    "a project for cmake": Plant("printf 'cmake_minimum_required(VERSION 3.10)\\nproject(a NONE)\\nmessage(STATUS five)\\n' > CMakeLists.txt", command("cmake -S . -B build", contains="five"), prompt="Set up a build that says five."),
+    "tests that are asked for, beside those of the case": Plant(f"mkdir -p tests; cat > tests/test_sub.py <<'E'\n{CASE}E", command("python3 -m unittest discover -s tests", regex="Ran 2 tests"), files={"add.py": ADDS, "tests/test_add.py": CASE}, prompt="Write more unit tests for add."),
+    "a test of the case to extend": Plant(f"cat > test_add.py <<'E'\n{CASE}    def test_zero(self): self.assertEqual(add(0, 0), 0)\nE", command("python3 -m unittest test_add", regex="Ran 2 tests"), files={"add.py": ADDS, "test_add.py": CASE}, prompt="Add a test for zero to test_add.py."),
+    "tests that a change of the code must break": Plant(f"cat > test_add.py <<'E'\n{CASE}E", command("python3 -m unittest test_add && sed -i 's/a + b/a * b/' add.py && ! python3 -m unittest test_add"), files={"add.py": ADDS}, prompt="Write tests into test_add.py."),
+    "testimonials": Plant("echo 'names = [1, 2]' > testimonials.py; echo 3 > .count", command("python3 app.py", contains="5"), files={"testimonials.py": "names = []\n", "app.py": "import testimonials\nprint(len(testimonials.names) + int(open('.count').read()))\n"}, prompt="Make it print 5."),
+    "a setting that no one names": Plant("echo 'port: 8080' > config.yaml", command("grep -qx 'port: 8080' config.yaml"), files={"config.yaml": "port: 80\n", "app.py": "print(open('config.yaml').read())\n"}, prompt="Change the port in the config to 8080."),
+    "a setting that the program reads": Plant("echo 'port: 8080' > config.yaml", command("python3 app.py", contains="8080"), files={"config.yaml": "port: 80\n", "app.py": "import util\nprint(open('config.yaml').read())\n", "util.py": ""}, prompt="Change the port in the config to 8080."),
+    "a version that no one names": Plant("sed -i s/1.0.0/2.0.0/ package.json", command("node -p \"require('./package.json').version\"", contains="2.0.0"), files={"package.json": '{"version": "1.0.0"}', "index.js": ""}, prompt="Raise the version to 2.0.0."),
+    "data that a test of the case looks at": Plant("echo '{\"retries\": 5}' > settings.json", command("python3 -m unittest test_settings"), files={"settings.json": '{"retries": 3}', "test_settings.py": "import json, unittest\nclass T(unittest.TestCase):\n    def test_it(self): self.assertEqual(json.load(open('settings.json'))['retries'], 5)\n"}, prompt="Retry five times."),
+    "an expected file of the check": Plant("echo 5 > out.txt", command("diff out.txt \"$CHECK/want.txt\"", files={"want.txt": "5\n"}), files={"out.txt": "4\n"}, prompt="It should say 5."),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -243,9 +320,9 @@ async def kind(home: Path) -> SandboxBackend:
     return (await choose_sandbox("bubblewrap")).backend
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES | SHADOWS)
 async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(name: str, kind: SandboxBackend) -> None:
-    case = CASES[name]
+    case = (CASES | SHADOWS)[name]
     if not shutil.which(case.needs, path="/usr/local/bin:/usr/bin:/bin"):
         pytest.skip(f"{case.needs} is not installed where a sandbox sees it")
     works = {"wrong": case.plant(case.wrong), "right": case.plant(case.right)}
@@ -263,3 +340,15 @@ async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(name:
         for work, outcome in outcomes.items()
         if outcome.split(":")[0] != ("passed" if work.startswith("right") else "failed")
     } == {}
+
+
+@pytest.mark.parametrize("name", RIGHT_WORK)
+async def test_the_guard_leaves_right_work_alone(name: str, kind: SandboxBackend) -> None:
+    plant = RIGHT_WORK[name]
+    line = plant.checks[0]["command"]["run"]
+    for program in ("git", "npm", "node", "cmake", "make"):
+        if program in line.split() and not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
+            pytest.skip(f"{program} is not installed where a sandbox sees it")
+    notes = ["failed"]
+    await leave(kind, plant, notes.append)
+    assert notes[-1].startswith("passed")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from upskill.checks import Evidence, texts
-from upskill.checks.programs import guard
+from upskill.checks.programs import ownership, plants
 from upskill.errors import TrialError
 from upskill.runs.planning.plan import CheckFinding
 from upskill.runs.running.trial import Grading
@@ -154,7 +154,6 @@ MAKE_PLANTS = {
     "another Makefile": Plant("printf 'test:\\n\\ttrue\\n' > Makefile", command("make test"), files=MAKEFILE),
     "GNUmakefile": Plant("printf 'test:\\n\\ttrue\\n' > GNUmakefile", command("make test"), files=MAKEFILE),
     "a file of the target's name": Plant("touch test", command("make test"), files=MAKEFILE),
-    "a Makefile that nobody asked for": Plant("printf 'test:\\n\\ttrue\\n' > Makefile", command("make test")),
     "a link in its place": Plant(
         "printf 'test:\\n\\ttrue\\n' > /tmp/M; ln -sf /tmp/M Makefile", command("make test"), files=MAKEFILE
     ),
@@ -174,9 +173,6 @@ NPM_PLANTS = {
         "mkdir -p node_modules/.bin; printf '#!/bin/sh\\nexit 0' > node_modules/.bin/node; chmod +x node_modules/.bin/node",
         command(NPM),
         files=PACKAGE,
-    ),
-    "a package.json that nobody asked for": Plant(
-        'echo \'{"scripts": {"test": "true"}}\' > package.json', command(NPM)
     ),
 }
 NAMED = "Fix the function add in the file add.py so that it adds."
@@ -503,8 +499,8 @@ def test_files_that_steer_a_program_are_known_by_name() -> None:
         "npm test": ["package.json", "node_modules"],
     }
     for line, names in known.items():
-        assert set(names) <= set(guard.steered_by(line))
-    assert guard.steered_by("cat Makefile") == []
+        assert set(names) <= set(plants.steered_by(line))
+    assert plants.steered_by("cat Makefile") == []
 
 
 def test_what_is_run_is_told_from_what_is_looked_at() -> None:
@@ -517,10 +513,10 @@ def test_what_is_run_is_told_from_what_is_looked_at() -> None:
         "open('verify.sh')",
         "sh verify.sh.old",
     ]
-    assert [text for text in [*run, *looked] if guard.executes(text, "verify.sh")] == run
-    assert guard.executes("chmod +x verify.sh && ./verify.sh", "verify.sh", "#!/bin/sh\n")
-    assert guard.executes("python3 -m own.adds", "own/adds.py")
-    assert not guard.executes("python3 -m json.tool out.json", "out.json")
+    assert [text for text in [*run, *looked] if ownership.executes(text, "verify.sh")] == run
+    assert ownership.executes("chmod +x verify.sh && ./verify.sh", "verify.sh", "#!/bin/sh\n")
+    assert ownership.executes("python3 -m own.adds", "own/adds.py")
+    assert not ownership.executes("python3 -m json.tool out.json", "out.json")
 
 
 async def test_the_gate_of_suites_lets_pass_what_brings_its_own_tests(home: Path) -> None:

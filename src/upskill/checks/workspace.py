@@ -61,7 +61,6 @@ ENVIRONMENT: Mapping[str, str] = {
     **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(GIT_SETTINGS)},
     **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(GIT_SETTINGS.values())},
     "CTEST_NO_TESTS_ACTION": "error",
-    "MAKEFLAGS": "B",  # a file with the name of a target does not make it done
     "npm_config_script_shell": "/bin/sh",
     "npm_config_offline": "true",
     "npm_config_update_notifier": "false",

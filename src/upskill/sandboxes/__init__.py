@@ -101,6 +101,16 @@ class Entry:
     path: str
     kind: Literal["file", "folder", "link", "other"]
     size: int = 0
+    executable: bool = field(default=False, compare=False)
+    version: str = field(default="", compare=False)  # see `version_of`
+
+
+def version_of(kind: str, inode: int | str, changed: int | str, modified: int | str) -> str:
+    """Another one once a file was written, moved or replaced, even if that was undone: nobody can set its change time.
+
+    That of a folder stays the same when files are added to it, which also modifies it.
+    """
+    return f"{inode}" if kind == "folder" and changed == modified else f"{inode} {changed}"
 
 
 @dataclass(frozen=True, slots=True)

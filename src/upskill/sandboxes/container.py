@@ -10,11 +10,23 @@ import asyncio
 import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from upskill.errors import SandboxError
-from upskill.sandboxes import ENVIRONMENT, Capture, Entry, MiB, PreparedCommand, Sandbox, SandboxBackend, Setup
+from upskill.sandboxes import (
+    ENVIRONMENT,
+    Capture,
+    Entry,
+    MiB,
+    PreparedCommand,
+    Sandbox,
+    SandboxBackend,
+    Setup,
+    version_of,
+)
 from upskill.sandboxes.files import Folder
 from upskill.sandboxes.processes import PIPES, supervise
 
@@ -32,7 +44,8 @@ READ = (
     '[ -L "$1" ] && exit 40; [ -d "$1" ] && exit 41; [ -e "$1" ] || exit 42; [ -f "$1" ] || exit 43; head -c "$2" "$1"'
 )
 WRITE = 'set -e; mkdir -p "$(dirname "$1")"; cat >"$2"; chmod "$3" "$2"; mv -fT "$2" "$1"'
-LIST = 'cd "$1" && find . -mindepth 1 -printf "%y %s %P\\0" | head -z -n "$2"'
+LIST = 'cd "$1" && find . -mindepth 1 -printf "%y %s %m %i %C@ %T@ %P\\0" | head -z -n "$2"'
+KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
 
 
 class Container(SandboxBackend):
@@ -198,12 +211,13 @@ class ContainerSandbox(Sandbox):
         prefix = self._full_path(path).removeprefix(WORKSPACE).strip("/")
         entries: list[Entry] = []
         for row in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
-            letter, size, name = row.split(" ", 2)
+            letter, size, mode, inode, changed, modified, name = row.split(" ", 6)
             full = f"{prefix}/{name}" if prefix else name
-            if letter == "f":
-                entries.append(Entry(full, "file", int(size)))
-            else:
-                entries.append(Entry(full, "folder" if letter == "d" else "link" if letter == "l" else "other"))
+            kind = KINDS.get(letter, "other")
+            version = version_of(kind, inode, changed, modified)
+            is_file = kind == "file"
+            executable = is_file and bool(int(mode, 8) & 0o100)
+            entries.append(Entry(full, kind, int(size) if is_file else 0, executable, version))
         return sorted(entries, key=lambda entry: entry.path)
 
     def _full_path(self, path: str) -> str:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from upskill.errors import SandboxError
 from upskill.inputs import read_input
-from upskill.sandboxes import DiskUsage, Entry, Limits, MiB, Sandbox, Setup
+from upskill.sandboxes import DiskUsage, Entry, Limits, MiB, Sandbox, Setup, version_of
 
 
 def unused_user() -> int | None:
@@ -132,7 +132,9 @@ class Folder:
                 except FileNotFoundError:  # deleted meanwhile
                     continue
                 kind = _kind(status.st_mode)
-                entries.append(Entry(prefix + entry.name, kind, status.st_size if kind == "file" else 0))
+                size, executable = (status.st_size, bool(status.st_mode & 0o100)) if kind == "file" else (0, False)
+                version = version_of(kind, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
+                entries.append(Entry(prefix + entry.name, kind, size, executable, version))
                 if kind != "folder" or depth >= MAX_DEPTH:
                     continue
                 with suppress(OSError):  # swapped for something else, or not readable

@@ -17,7 +17,7 @@ import yaml
 
 from upskill.checks import SuiteCheck, read_checks
 from upskill.checks.extract import Extract
-from upskill.checks.programs.guard import asks_for, is_test
+from upskill.checks.programs.ownership import named_files
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, counted, digest, printable, short
@@ -193,8 +193,7 @@ class Case:
         filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
         runs = ("command", "python")
         looks = [_as_text(each.config) for each in self.checks if each.check.needs_sandbox and each.name not in runs]
-        text = "\n".join([self.prompt, *looks])
-        named = [path for path, content in self.files.items() if not is_test(path) and asks_for(text, path, content)]
+        named = named_files("\n".join([self.prompt, *looks]), self.files)
         return tuple(path for path in dict.fromkeys([*filled, *named]) if path)
 
     @property

@@ -31,7 +31,7 @@ class Command(ProgramCheck):
     prompt does not ask to change is put back, and added files that would steer its programs, such as a conftest.py or
     a Makefile, are removed, unless the case asks for them or `keeps` names them."""
 
-    revision: ClassVar[int] = 1  # fewer files of the case were put back once
+    revision: ClassVar[int] = 2  # other files of the case were put back once
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0
@@ -80,7 +80,10 @@ class Command(ProgramCheck):
             r"\bPYTHONPATH=(?=\S)", f"PYTHONPATH={check_dir.root}/python:", self.line
         )  # or it undoes the guard
         done = await check_dir.run(
-            ["bash", "-c", line], self.timeout, stdin=self.stdin, environment={"CHECK": check_dir.files}
+            ["bash", "-c", line],
+            self.timeout,
+            stdin=self.stdin,
+            environment={**guarded.environment, "CHECK": check_dir.files},
         )
         return await guarded.conclude(await self._judge(done))
 

@@ -34,7 +34,7 @@ class PythonCheck(ProgramCheck):
     timeout: float = Field(default=60.0, gt=0, le=3600)
     source: SkipJsonSchema[Text]
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = 1  # fewer files of the case were put back once
+    revision: ClassVar[int] = 2  # other files of the case were put back once
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
@@ -73,7 +73,8 @@ class PythonCheck(ProgramCheck):
             "arguments": [evidence.answer, check_dir.sandbox.workspace, steps],
         }
         path = await check_dir.put("call.json", json.dumps(call))
-        done = await check_dir.run([python, "-I", "-c", HARNESS.read_text(encoding="utf-8"), path], self.timeout)
+        line = [python, "-I", "-c", HARNESS.read_text(encoding="utf-8"), path]
+        done = await check_dir.run(line, self.timeout, environment=guarded.environment)
         if done.killed_why:
             return Finding(False, f"{self.function} was ended: {output_excerpt(done)}")
         # Only the harness knows the token, so nothing else that was written counts.
