@@ -10,6 +10,7 @@ from pathlib import Path
 
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence.extract import extract
+from upskill.authoring.evidence.sessions import Sessions
 from upskill.authoring.material.material import Material, Piece, ToolSchema, gather, no_task
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
@@ -266,7 +267,7 @@ class Generation:
         for line in material.sources:
             tell(f"Read {line}.")
         if not material.task:
-            goal = next((trace.goal for trace in material.traces if trace.goal), "")
+            goal = Sessions(material.traces).latest_goal()
             mend = ": mend what people found wrong with its answers" if options.feedback else ""
             goal = goal or (f"Improve the skill {material.skill.name}{mend}." if material.skill else "")
             if not goal:

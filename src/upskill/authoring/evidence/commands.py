@@ -25,6 +25,11 @@ _FAILED = re.compile(
     r"|^\W*(?:exit|rc|ret|status)(?: code| status)?\W{1,3}[1-9]\d*$",
     re.I | re.M,
 )
+# What programs write into the turns of a person.
+_WRITTEN_BY_PROGRAMS = re.compile(
+    r"^\s*(?:<(?!user_query)[a-z][\w-]*[ >]|Caveat:|This session is being continued|\[Request interrupted[^\]]*\]\s*$"
+    r"|\[Image|API Error|# AGENTS\.md|OBSERVATION|Observation:|Base directory for this skill|\[?System)",
+)
 # What agents write for a call that was refused, or that goes on in the background.
 _SAYS_NOTHING = re.compile(
     r"doesn't want to proceed|tool use was rejected|requires approval|haven't granted|Request interrupted"
@@ -50,6 +55,7 @@ TODO_TOOLS = (
     *("todowrite", "todoread", "todo", "todolist", "settodolist", "updatetodolist", "managetodolist", "writetodos"),
     *("updatetodos", "updateplan", "taskcreate", "taskupdate", "tasklist", "taskget"),
 )
+PATHS = ("file_path", "filePath", "path", "filename", "target_file", "absolute_path")
 LISTING_TOOLS = ("ls", "listdir", "listdirectory", "listfiles", "listfolder", "glob", "findfiles", "filesearch")
 # Words that are followed by what is run: `uv run pytest`, `docker compose up`, `python -m build`.
 _RUNS_NEXT = frozenset(("run", "exec", "compose"))
@@ -103,12 +109,26 @@ def command_key(line: str) -> str:
     return " ; ".join(keys) or line
 
 
+def split_commands(line: str) -> list[str]:
+    """The commands of a line, one by one; the line itself where it is more than commands."""
+    try:
+        commands = _simple_commands(line)
+    except ValueError:
+        return [line]
+    return [line] if len(commands) == 1 else [shlex.join(words) for words in commands if words[0] not in _PREPARES]
+
+
 def only_looks(line: str, programs: frozenset[str] = _LOOKS) -> bool:
     try:
         commands = _simple_commands(line)
     except ValueError:
         return False
     return ">" not in line and all(command[0] in _PREPARES | programs for command in commands)
+
+
+def is_said(step: Step) -> bool:
+    """Whether the person said it, and no program wrote it into the person's turn."""
+    return step.kind == "user" and not step.agent and not _WRITTEN_BY_PROGRAMS.match(step.text)
 
 
 def noise_of(step: Step) -> str:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from upskill.authoring.evidence.commands import (
+    PATHS,
     Outcome,
     command_key,
+    is_said,
     only_looks,
     outcome_of,
     output_lines,
     shell_command,
 )
+from upskill.authoring.evidence.sessions import Sessions, words_in
 from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.skills import Skill, estimate_tokens
@@ -56,15 +60,20 @@ class _Entry:
 
 
 def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS) -> Extraction:
-    """A skill of about this many tokens that quotes these traces, whose secrets are already redacted."""
+    """A skill of about this many tokens that quotes these traces, whose secrets are already redacted.
+
+    Of several sessions the latest comes first, and commands that a later message overrules are left out.
+    """
     entries: dict[_Entry, None] = {}
-    for number, trace in enumerate(traces):
-        quotations = quote_trace(trace)
-        prefix = f"r{number + 1}-s" if number else "s"
+    sessions = Sessions(traces)
+    overruled = {each.word for each in sessions.overruled}
+    for number, quotations in reversed(list(enumerate(quote_sessions(sessions)))):
+        prefix = f"{sessions.prefix(number)}s"
         for message in quotations.messages:
             entries[_Entry("messages", tuple(_quoted(message, prefix)))] = None
         for command in quotations.worked:
-            entries[_Entry("worked", tuple(_quoted(command, prefix)))] = None
+            if not overruled & words_in(command.text):
+                entries[_Entry("worked", tuple(_quoted(command, prefix)))] = None
         for failure in quotations.failed:
             entries[_Entry("failed", tuple(_quote_failure(failure, prefix)))] = None
     if not entries:
@@ -82,12 +91,10 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
     for line, step in body:
         if step:
             sources[line.strip()] = tuple(dict.fromkeys([*sources.get(line.strip(), ()), step]))
-    goal = next((" ".join(trace.goal.split()) for trace in traces if trace.goal), "")
+    goal = " ".join(sessions.latest_goal().split())
     began = f" It began with: {goal[:300]}" if goal and not set("<>") & set(goal) else ""
-    sessions = counted(len(traces), "session")
-    description = (
-        f"Quotations from {sessions}: commands that worked, commands that failed, what the person said.{began}"
-    )
+    number = counted(len(sessions.traces), "session")
+    description = f"Quotations from {number}: commands that worked, commands that failed, what the person said.{began}"
     skill = Skill.new(name, description, "\n".join(line for line, _ in body))
     return Extraction(skill, sources, len(entries) - len(fitting))
 
@@ -135,15 +142,9 @@ def _quoted(quote: Quotation, prefix: str) -> Iterator[tuple[str, str]]:
 
 MAX_ERROR_LINES = 5  # the last of an output
 MAX_BETWEEN = 12  # calls between a failure and the next success
-_PATHS = ("file_path", "filePath", "path", "filename", "target_file", "absolute_path")
 _CHANGES = (
     *("content", "contents", "fileText", "file_text", "streamContent", "code_edit", "edits"),
     *("new_string", "newString", "new_str", "newText"),
-)
-# What programs write into the turns of a person.
-_WRITTEN_BY_PROGRAMS = re.compile(
-    r"^\s*(?:<(?!user_query)[a-z][\w-]*[ >]|Caveat:|This session is being continued|\[Request interrupted[^\]]*\]\s*$"
-    r"|\[Image|API Error|# AGENTS\.md|OBSERVATION|Observation:|Base directory for this skill|\[?System)",
 )
 
 
@@ -171,6 +172,7 @@ class Quotations:
     worked: tuple[Quotation, ...]
     failed: tuple[FailedCommand, ...]
     messages: tuple[Quotation, ...]  # of the person, after the first
+    support: Mapping[str, int] = field(default_factory=dict[str, int])  # sessions in which a command worked
 
     def to_pieces(self) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
         for message in self.messages:
@@ -182,8 +184,13 @@ class Quotations:
                 fields["ran in between"] = [quote.text for quote in failure.between]
             yield fields, failure.steps
         if self.worked:
-            worked = {"worked, in this order": [quote.text for quote in self.worked]}
-            yield worked, tuple(quote.step for quote in self.worked)
+            commands = [
+                {"command": quote.text, "sessions": self.support[quote.text]}
+                if self.support.get(quote.text, 1) > 1
+                else quote.text
+                for quote in self.worked
+            ]
+            yield {"worked, in this order": commands}, tuple(quote.step for quote in self.worked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +206,35 @@ class _Call:
         return [Quotation(path, self.number) for path in _changed_files(self.step.arguments)]
 
 
-def quote_trace(trace: Trace) -> Quotations:
+def quote_trace(trace: Trace, *, first: bool = True) -> Quotations:
+    """`first`: its first message is the task, and not quoted."""
     calls: list[_Call] = []
     messages: list[Quotation] = []
     worked: dict[str, Quotation] = {}
     for number, step in enumerate(trace.steps, start=1):
-        if step.kind == "user" and not step.agent and not _WRITTEN_BY_PROGRAMS.match(step.text):
+        if is_said(step):
             messages.append(Quotation(step.text.strip(), number))
         elif step.kind == "tool":
             call = _Call(number, step, shell_command(step), outcome_of(step))
             calls.append(call)
             if call.command and call.outcome == "ok" and not only_looks(call.command):
                 worked.setdefault(call.command, Quotation(call.command, number))
-    return Quotations(tuple(worked.values()), tuple(_failed_commands(calls)), tuple(messages[1:]))
+    return Quotations(tuple(worked.values()), tuple(_failed_commands(calls)), tuple(messages[first:]))
+
+
+def quote_sessions(sessions: Sessions) -> list[Quotations]:
+    """For each session, what no later one has too."""
+    quoted: list[Quotations] = []
+    support: Counter[str] = Counter()
+    failed: set[tuple[str, str]] = set()
+    for number, trace in reversed(list(enumerate(sessions.traces))):
+        quotations = quote_trace(trace, first=number == 0)
+        worked = tuple(quote for quote in quotations.worked if quote.text not in support)
+        failures = tuple(each for each in quotations.failed if (each.command.text, each.error) not in failed)
+        support.update(quote.text for quote in quotations.worked)
+        failed |= {(each.command.text, each.error) for each in failures}
+        quoted.append(replace(quotations, worked=worked, failed=failures, support=support))
+    return quoted[::-1]
 
 
 def _failed_commands(calls: list[_Call]) -> Iterator[FailedCommand]:
@@ -237,7 +260,7 @@ def _failed_commands(calls: list[_Call]) -> Iterator[FailedCommand]:
 
 
 def _changed_files(arguments: Mapping[str, Any]) -> Iterator[str]:
-    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), "")
+    path = next((arguments[name] for name in PATHS if isinstance(arguments.get(name), str)), "")
     if path and any(name in arguments for name in _CHANGES):
         yield path
     for value in arguments.values():

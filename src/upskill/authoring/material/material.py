@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from upskill.authoring.evidence.commands import noise_of
-from upskill.authoring.evidence.extract import quote_trace
+from upskill.authoring.evidence.extract import Quotations, quote_sessions
+from upskill.authoring.evidence.sessions import Overruled, Sessions
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
 from upskill.authoring.material.mcp import list_tools
 from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, SourceFile
@@ -74,12 +74,13 @@ class Material:
     task: str
     pieces: tuple[Piece, ...] = ()
     skill: Skill | None = None  # to be improved
-    traces: tuple[Trace, ...] = ()  # without their secrets
+    traces: tuple[Trace, ...] = ()  # without their secrets, in the order of their times
     redacted: Mapping[str, int] = field(default_factory=dict[str, int])  # how many secrets of each kind
     sources: tuple[str, ...] = ()  # how each was read and how much of it a teacher sees, in words
     left_out: tuple[str, ...] = ()  # what else a teacher does not see
     stored: frozenset[str] = frozenset()  # ids of pieces of an older skill, of which there may be only a part
     files: tuple[SourceFile, ...] = ()  # that documents and traces were read from
+    overruled: tuple[Overruled, ...] = ()  # what only earlier sessions support
 
     @property
     def tokens(self) -> int:
@@ -132,6 +133,7 @@ def gather(
     pieces: list[Piece] = []
     told: list[str] = []
     files: list[SourceFile | None] = []
+    session_files: list[SourceFile | None] = []
     counts: Counter[str] = Counter()
     for number, example in enumerate(examples, start=1):
         before, _, after = (part.strip() for part in example.partition("->"))
@@ -155,12 +157,9 @@ def gather(
                 skill = read
                 told.append(f"{skill.name}: skill to improve")
             elif isinstance(read, Trace):
-                files.append(SourceFile.of("trace", read.source) if read.source else None)
+                session_files.append(SourceFile.of("trace", read.source) if read.source else None)
                 clean = redact_trace(read)
                 counts.update(clean.counts)
-                steps, about = _trace_pieces(clean.trace, f"r{len(traces) + 1}-" if traces else "")
-                pieces += steps
-                told.append(about)
                 traces.append(clean.trace)
             else:
                 file = name.removeprefix("doc:")
@@ -169,13 +168,24 @@ def gather(
                 for text in _parts(read.text):
                     parts += 1
                     pieces.append(Piece(f"d{parts}", "document", text, Path(file).name))
+    sessions = Sessions(traces)
+    shown = list(_session_pieces(sessions))
+    pieces += [*_history_pieces(sessions), *(piece for session, _ in shown for piece in session)]
+    told += [about for _, about in shown]
     pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
     # A secret that was recognized in one piece may stand in another without what gave it away.
     pieces = [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces]
     task = redactor.text(task.strip())
     counts.update(redactor.counts)
     return Material(
-        task, tuple(pieces), skill, tuple(traces), dict(counts), tuple(told), files=tuple(filter(None, files))
+        task=task,
+        pieces=tuple(pieces),
+        skill=skill,
+        traces=sessions.traces,
+        redacted=dict(counts),
+        sources=tuple(told),
+        files=(*filter(None, files), *sorted(filter(None, session_files), key=lambda file: file.path)),
+        overruled=tuple(replace(each, message=redactor.replace_known(each.message)) for each in sessions.overruled),
     )
 
 
@@ -192,13 +202,12 @@ def _folder_of(source: str | Path) -> tuple[Path, str] | None:
 
 
 def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Document]], str]:
-    """The documents below a folder by their paths, then its sessions by the time they began; and what was left out."""
+    """The documents and sessions below a folder by their paths; and what was left out."""
     left_out: Counter[str] = Counter()
-    documents: list[tuple[str, Trace | Document]] = []
-    sessions: list[tuple[float, str, Trace]] = []
+    opened: list[tuple[str, Trace | Document]] = []
     why = ""
     for path in sorted(_walk(folder, left_out)):
-        if len(documents) + len(sessions) >= MAX_FILES:
+        if len(opened) >= MAX_FILES:
             raise UsageError(f"{folder}: has more than {MAX_FILES:,} files to read", "Name a smaller folder, or files.")
         try:
             # A skill in a folder of other things is one of the things, not the one to improve.
@@ -208,15 +217,13 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
             left_out[reason] += 1
             why = why or (f" ({error.message})" if reason == "not understood" else "")
             continue
-        if isinstance(read, Trace):
-            sessions.append((_began(read, path), str(path), read))
-        elif isinstance(read, Document):
-            documents.append((str(path), read))
+        if not isinstance(read, Skill):
+            opened.append((str(path), read))
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) + why
-    if not documents and not sessions:
+    if not opened:
         raise UsageError(f"{folder}: has no SKILL.md, and no file that could be read{counts and ': '}{counts}")
-    about = f"{folder}: folder, {counted(len(documents), 'document')} and {counted(len(sessions), 'session')}"
-    opened = [*documents, *((name, trace) for _, name, trace in sorted(sessions, key=lambda row: row[:2]))]
+    sessions = sum(isinstance(read, Trace) for _, read in opened)
+    about = f"{folder}: folder, {counted(len(opened) - sessions, 'document')} and {counted(sessions, 'session')}"
     return opened, about + (f"; left out: {counts}" if counts else "")
 
 
@@ -244,14 +251,6 @@ def _why_unreadable(path: Path) -> str:
     except (OSError, UsageError):  # a FIFO, a device, or somebody else's
         return "unreadable"
     return "binary" if "\0" in text else "not understood" if text.strip() else "empty"
-
-
-def _began(trace: Trace, path: Path) -> float:
-    try:
-        began = datetime.fromisoformat(trace.started)
-    except ValueError:
-        return path.stat().st_mtime
-    return (began if began.tzinfo else began.replace(tzinfo=UTC)).timestamp()
 
 
 def read_source(name: str | Path) -> Skill | Trace | Document:
@@ -373,45 +372,71 @@ def _parts(text: str) -> Iterator[str]:
         yield "\n".join(part).strip()
 
 
-def _trace_pieces(trace: Trace, prefix: str) -> tuple[list[Piece], str]:
-    """The quotations of a trace and then its steps without noise, counted from 1; and how much of it that is."""
+def _history_pieces(sessions: Sessions) -> Iterator[Piece]:
+    for number, history in enumerate(sessions.histories(), start=1):
+        text = json.dumps(sessions.describe(history), ensure_ascii=False)
+        # A message has to be cited by itself: only then does a line follow from it.
+        behind = (sessions.shown_id(*event.place) for event in history.events if event.family)
+        yield Piece(f"h{number}", "quotation", text, "several sessions", tuple(dict.fromkeys(behind)))
+
+
+def _session_pieces(sessions: Sessions) -> Iterator[tuple[list[Piece], str]]:
+    for number, quotations in enumerate(quote_sessions(sessions)):
+        yield _trace_pieces(sessions, number, quotations)
+    for trace in sessions.repeated:
+        yield [], f"{trace.source or trace.agent or 'session'}: the same session as another file"
+
+
+def _trace_pieces(sessions: Sessions, session: int, quotations: Quotations) -> tuple[list[Piece], str]:
+    """The quotations of a trace and then its steps without noise, counted from 1; and how much of it that is.
+
+    Of several sessions each piece has the time. A call that several of them made is shown with the latest.
+    """
+    trace, prefix = sessions.traces[session], sessions.prefix(session)
     source = Path(trace.source).name or trace.agent
+    when = {"session": sessions.label(session)} if len(sessions.traces) > 1 else {}
     steps: list[Piece] = []
     noise: Counter[str] = Counter()
     shown = 0
     for number, told in enumerate(trace.steps, start=1):
         step, reminders = _without_reminders(told)
         noise["system reminder"] += reminders
+        sharing = sessions.sharing(told)
         kind = noise_of(step)
+        if not kind and sharing and sharing[-1] != session:
+            kind = "step shown with a later session"
         if kind or not (step.text or step.tool or step.output):
             noise[kind] += 1
             continue
         shown += _size(step)
-        fields: dict[str, Any] = {"by": step.kind}
+        fields: dict[str, Any] = {"by": step.kind, **when}
+        if len(sharing) > 1:
+            fields["also in sessions"] = [sessions.label(other) for other in sharing[:-1]]
         for name in ("agent", "text", "tool", "arguments", "status", "output"):
             value = getattr(step, name)
             if value and value != "unknown":
                 fields[name] = dict(value) if name == "arguments" else value
         text = json.dumps(fields, ensure_ascii=False, default=str)
         steps.append(Piece(f"{prefix}s{number}", "step", text, source))
-    quotations = [
+    quoted = [
         Piece(
             f"{prefix}q{number}",
             "quotation",
-            json.dumps(quotation, ensure_ascii=False),
+            json.dumps(when | quotation, ensure_ascii=False),
             source,
-            tuple(f"{prefix}s{step}" for step in behind),
+            tuple(dict.fromkeys(sessions.shown_id(session, step) for step in behind)),
         )
-        for number, (quotation, behind) in enumerate(quote_trace(trace).to_pieces(), start=1)
+        for number, (quotation, behind) in enumerate(quotations.to_pieces(), start=1)
     ]
     about = (
-        f"{trace.source or trace.agent or 'session'}: trace{trace.agent and f' ({trace.agent})'}, {len(steps):,} of"
+        f"{trace.source or trace.agent or 'session'}: trace{trace.agent and f' ({trace.agent})'},"
+        f" {''.join(f'{label}, ' for label in when.values())}{len(steps):,} of"
         f" {counted(len(trace.steps), 'step')}, {shown:,} of {sum(map(_size, trace.steps)):,} characters"
     )
     left_out = ", ".join(counted(count, kind) for kind, count in noise.most_common() if kind and count)
     notes = [f"left out: {left_out}" if left_out else "", *trace.warnings]
     notes.append(f"skipped in the file: {describe_skipped(trace.skipped)}" if trace.skipped else "")
-    return [*quotations, *steps], "; ".join(filter(None, [about, *notes]))
+    return [*quoted, *steps], "; ".join(filter(None, [about, *notes]))
 
 
 def _without_reminders(step: Step) -> tuple[Step, int]:

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.output import as_name
 from upskill.authoring.saving.provenance import Provenance, is_fact
-from upskill.authoring.writing.grounding import evidence_text, uncovered, uncovered_by
+from upskill.authoring.writing.grounding import evidence_text, overruled_lines, uncovered, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
@@ -95,6 +95,11 @@ async def write_skill(
         skill, advice = _read_draft(answer, material, tokens, name)
         if not small:  # a small model could not mend that; such lines are marked
             advice += _ungrounded(answer, material)
+        overruled = dict(overruled_lines(skill, material))
+        if last and overruled:  # no skill says what was overruled, whatever its teacher thinks
+            skill = _without_lines(skill, overruled)
+            tell(f"Left out: {'; '.join(overruled.values())}.")
+        advice += [] if last else overruled.values()
         wrong = await file_problems(skill, material, file_tokens)
         if (advice or wrong) and not last:
             raise InvalidAnswer("; ".join([*advice, *(f"{path}: {why}" for path, why in wrong)]))
@@ -204,6 +209,14 @@ def without_files(skill: Skill, paths: set[str]) -> Skill:
     for path in paths:
         skill = skill.without_file(path)
     return skill.with_body("\n".join(lines))
+
+
+def _without_lines(skill: Skill, overruled: Mapping[str, str]) -> Skill:
+    """Without these lines and files. InvalidAnswer if the description is one of them, or nothing is left."""
+    if skill.description in overruled:
+        raise InvalidAnswer(overruled[skill.description])
+    lines = [line for line in skill.body.splitlines() if line.strip() not in overruled]
+    return without_files(skill.with_body("\n".join(lines)), set(skill.resources) & overruled.keys())
 
 
 def _form_problems(skill: Skill, known: str, tokens: int) -> Iterator[Problem]:

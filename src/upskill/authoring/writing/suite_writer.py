@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upskill.authoring.material.material import Material
+from upskill.authoring.writing.grounding import overruled_answer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
     InvalidAnswer,
@@ -220,6 +221,8 @@ class _SuiteWriter:
             return None, f"the id {case.id!r} is there already"
         if _is_duplicate(case, self.known):
             return None, f"case {case.id!r}: another case asks the same"
+        if overruled := overruled_answer(case.reference, case.evidence, self.material):
+            return None, f"case {case.id!r}: {overruled}"
         for name, answers in () if self.small else (("right", case.right), ("wrong", case.wrong)):
             different = len({str(answer).strip() for answer in answers} - {""})
             if different < MIN_ANSWERS:

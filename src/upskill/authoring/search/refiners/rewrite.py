@@ -12,7 +12,7 @@ from typing import Any, get_args
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.provenance import Provenance
 from upskill.authoring.search.refiners import Edit, EditKind, Failure, LineEdit, Proposal, Refiner, TriedEdits
-from upskill.authoring.writing.grounding import uncovered_by
+from upskill.authoring.writing.grounding import overruled_lines, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.skill_writer import file_problems
 from upskill.authoring.writing.structured import (
@@ -76,6 +76,8 @@ class Rewrite(Refiner):
             written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
             problems = await file_problems(proposal.skill, self.material, FILE_TOKENS) if written else []
             broken = [f"{path}: {why}" for path, why in problems if path in written]
+            before = {place for place, _ in overruled_lines(skill, self.material)}
+            broken += [why for place, why in overruled_lines(proposal.skill, self.material) if place not in before]
             if not last and (wrong := [*self._ungrounded(proposal), *broken]):
                 raise InvalidAnswer("; ".join(wrong))
             return None if broken else proposal
