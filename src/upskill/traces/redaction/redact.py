@@ -28,6 +28,7 @@ from upskill.traces.redaction.rules import (
     RULES,
     SECRET_NAME,
     decode_base64,
+    is_mixed,
     is_secret_field,
     kind_of_name,
 )
@@ -102,7 +103,7 @@ class Redactor:
         if len(text) < 4:
             return text
         text = self._redact_kubernetes(self._redact_encoded(self._redact_split_literals(text)))
-        return self._shorten_home_paths(self._redact_lists(self._apply_rules(text)))
+        return self._shorten_home_paths(self._redact_tables(self._redact_lists(self._apply_rules(text))))
 
     def value(self, value: Any, name: str = "") -> Any:
         """Plain data with all text in it redacted; `name` is the field it is the value of."""
@@ -224,6 +225,31 @@ class Redactor:
                 begin = pieces[number][0]
                 self._mark(kind, text[begin + start : begin + end])
                 spans.append(((begin + start, begin + end), kind))
+        return _replace_spans(text, spans)
+
+    def _redact_tables(self, text: str) -> str:
+        """Find the values in a column of Markdown or CSV that is named after a secret."""
+        spans: list[tuple[Span, str]] = []
+        columns: dict[int, str] = {}  # the kinds of secret by column, in the table of the line before
+        header: tuple[str, int] = ("", 0)
+        begin = 0
+        for line in text.splitlines(keepends=True):
+            sign = next((sign for sign in "|\t;," if sign in line), "")
+            cells = [*re.finditer(rf"[^{re.escape(sign)}]+|(?<={re.escape(sign)})", line.rstrip())] if sign else []
+            if not columns or (sign, len(cells)) != header:
+                names = [cell[0].strip(" \"'`*") for cell in cells]
+                is_header = sum(map(bool, names)) > 1 and all(re.fullmatch(r"[\w .-]{0,40}", name) for name in names)
+                columns = {
+                    n: kind_of_name(name) for n, name in enumerate(names) if is_header and SECRET_NAME.search(name)
+                }
+                header = (sign, len(cells))
+            else:
+                for number, kind in columns.items():
+                    if (value := re.search(r"[^\s\"'`]{6,}", cells[number][0])) and is_mixed(value[0]):
+                        start = begin + cells[number].start() + value.start()
+                        spans.append(((start, start + len(value[0])), kind))
+                        self._mark(kind, value[0])
+            begin += len(line)
         return _replace_spans(text, spans)
 
     def _mark(self, kind: str, value: str) -> str:

@@ -39,15 +39,19 @@ def _rule(kind: str, hints: str, pattern: str, is_secret: Callable[[str], bool] 
 LONG_NAME = r"(?:pass(?:word|wd(?<!/etc/passwd)|phrase|wort|code)|pwd|kennwort)"
 # Short names that are also words: `pass: 214`, `psk`.
 SHORT_NAME = r"(?:pass(?<!bypass)(?<!compass)(?<!surpass)(?<!overpass)(?<!trespass)|pw|psk)"
-_KEY = r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session|hmac|subscription)[_-]?key"
+_KEY = (
+    r"(?:api|access|auth|signing|encryption|account|private|license|shared|master|session|hmac|subscription|secret)"
+    r"[ _-]?key"
+)
 NAME = rf"(?:{LONG_NAME}|secret|token|{_KEY}|client[_-]?secret|credentials?)"
 _TOKEN = rf"(?:(?:access|auth|api|bearer|deploy)[_-]?)?(?:token|{_KEY})"
 # `password_file`, `token_url`, `secretName`: about a secret, and not the secret.
 ABOUT = (
     r"(?:file|path|dir|url|uri|env|name|type|count|length|len|min|max|size|regex|pattern|field|label|hint|hash(?!\w)"
-    r"|policy|prompt|reset|ref|key_?ref|id(?![a-z])|manager|stdin|timeout|expir|auth(?![a-z]|or)|limit|budget|endpoint)"
+    r"|policy|prompt|reset|ref|key_?ref|header|id(?![a-z])|manager|stdin|timeout|expir|auth(?![a-z]|or)|limit|budget|endpoint)"
 )
-_ABOUT = rf"(?![_-]?{ABOUT})"
+# The name ends here, or another word begins: `token_prod` and `tokenValue`, but no `tokenizer` or `password_file`.
+_ABOUT = rf"s?(?!(?-i:[a-z]|(?<=[A-Z])[A-Z]))(?![_-]?{ABOUT})"
 SECRET_NAME = re.compile(rf"(?:^|[_.\- ]|(?<=[a-z])(?=[A-Z])){NAME}s?$|^authorization$|^cookie$", re.I)
 
 
@@ -105,7 +109,7 @@ def _is_bare_password(value: str) -> bool:
     return _is_password(value) and bool(re.search(r"[\d!@#%^&*+?]", value)) and not value.startswith(("/", ".", "~"))
 
 
-def _is_mixed(value: str) -> bool:
+def is_mixed(value: str) -> bool:
     """A password where most words are none: it has letters, and digits or signs."""
     return _is_bare_password(value) and bool(re.search(r"[A-Za-z]", value)) and not _TERM.match(value)
 
@@ -158,7 +162,9 @@ def _is_email(value: str) -> bool:
 # A value in quotes, or one word.
 _QUOTED = r"(?P<quote>[\"'`])(?P<value>[^\"'`\n\\]{4,})\\?(?P=quote)"
 _VALUE = r"(?P<quote>[\"'])?(?P<value>(?(quote)[^\"'\n]{4,}|[^\s\"'|;&<>,]{4,}))"
-_ASSIGN = r"\\?[\"'`\]]{0,2}\s*(?::=|=>|=|:|%3[AaDd])\s*\\?(?:[bru](?=[\"']))?"
+# `: str =`, `: Final[str] =`, `: &str =`, and Go's ` string =`
+_TYPED = r"(?::\s*[&\w][\w.|&\[\], ]{0,40}|\sstring\s*)="
+_ASSIGN = rf"\\{{0,3}}[\"'`\]]{{0,2}}\s*(?:{_TYPED}|[:?]=|=>|=|:|%3[AaDd])\s*(?:!!\w+\s+)?\\{{0,3}}(?:[bru](?=[\"']))?"
 _HINTS = "pass pwd secret token key credential"
 
 _KEY_BLOCK = r"-----BEGIN (?:(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
@@ -253,7 +259,7 @@ URLS_AND_HEADERS = (
         has_letters_and_digits,
     ),
     _rule("url-secret", "?", r"(?i)[?&](?:password|passwd|pwd|pass)=(?P<value>[^\s&\"'<>#\[]{4,})", _is_word_or_mixed),
-    _rule("npm-token", "_auth=", r"(?<![\w.])_auth=[\"']?(?P<value>[^\s\"',()]{8,})(?=[\s\"']|$)", _is_mixed),
+    _rule("npm-token", "_auth=", r"(?<![\w.])_auth=[\"']?(?P<value>[^\s\"',()]{8,})(?=[\s\"']|$)", is_mixed),
     _rule(
         "authorization",
         "auth basic",
@@ -272,7 +278,7 @@ URLS_AND_HEADERS = (
     _rule("cookie", "cookie", r"(?im)(?:^|[\s\"'])(?:set-)?cookie:\s*(?P<value>[^\s;=]+=[^\r\n\"']{6,})"),
     _rule("cookie", "cookie", r"(?i)\bcookie\s*=\s*[\"'`][\w.-]+=(?P<value>[^\s;\"'`]{8,})", has_letters_and_digits),
     _rule(
-        "cookie", "cookie", r"(?i)\bcookies\s*=\s*\{\s*[\"'][\w.-]+[\"']\s*:\s*[\"'](?P<value>[^\s\"']{8,})", _is_mixed
+        "cookie", "cookie", r"(?i)\bcookies\s*=\s*\{\s*[\"'][\w.-]+[\"']\s*:\s*[\"'](?P<value>[^\s\"']{8,})", is_mixed
     ),
     _rule(  # a jar of curl or wget
         "cookie", "true false", r"(?:TRUE|FALSE)\t/\S*\t(?:TRUE|FALSE)\t\d+\t\S+\t(?P<value>\S{8,})"
@@ -302,7 +308,7 @@ COMMAND_LINES = (
         "cookie",
         "curl xh",
         r"\b(?:curl|xh)\b[^\n|;]{0,300}?\s(?:-b|--cookie)[ =][\"']?[\w.-]+=(?P<value>[^\s;\"']{8,})",
-        _is_mixed,
+        is_mixed,
     ),
     _flag("plink pscp psftp putty", "plink|pscp|psftp|putty", r"-pw\s+"),
     _flag("psexec", r"psexec\w*", r"-p\s+"),
@@ -313,7 +319,7 @@ COMMAND_LINES = (
     _flag("sshpass", "sshpass", r"-p\s*"),
     _flag("mongo cypher", r"mongo\w*|cypher-shell", r"-p\s+"),
     _flag("login", r"(?:docker|podman|buildah|skopeo|nerdctl|oras|helm registry|az|oc|cf)\s+login", r"-p\s*"),
-    _flag("sqlcmd bcp mosquitto ipmitool zip", r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip", r"-P\s*"),
+    _flag("sqlcmd bcp mosquitto ipmitool zip", r"sqlcmd|bcp|mosquitto_\w+|ipmitool|(?:un)?zip", r"-P(?!assword)\s*"),
     _flag("7z rar", r"7z[ar]?|rar|unrar", r"-h?p"),
     _flag("ldap", r"ldap\w+", r"-w\s*"),
     _flag("smbclient rpcclient winexe", "smbclient|rpcclient|winexe", r"-U\s*[\"']?[^\s%\"']+%"),
@@ -330,9 +336,6 @@ COMMAND_LINES = (
     _flag("cqlsh usermod useradd", "cqlsh|usermod|useradd", r"-p\s+"),
     _flag("twine", r"twine\s+upload", r"-p\s*"),
     _flag("--secret-string", r"secretsmanager", r"--secret-string[ =]"),
-    _secret(
-        "configure", r"\bconfigure\s+set\s+\S*(?:secret|token)(?:_access)?(?:_key)?\s+(?P<value>\S{8,})", _is_random
-    ),
     _rule("npm-token", "_authtoken", r"_authToken[\s=]+[\"']?(?P<value>[\w.-]{8,})", _is_random),
     _password("sqlplus", r"\bsqlplus\s+(?:-\w+\s+)*[\"']?[\w.]+/(?P<value>[^\s@/\"']{4,})@"),
     _password("chpasswd", r"(?<![\w/])[\w.-]+:(?P<value>[^\s:\"']{4,})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd"),
@@ -363,7 +366,7 @@ COMMAND_LINES = (
     _secret("token key", rf"(?i)\s--[\w-]{{0,40}}?{_TOKEN}=(?P<value>[^\s\"'|;&]{{4,}})", _is_word_or_mixed),
     _secret("token key", rf"(?i)\s--{_TOKEN} (?P<value>[^\s\"'|;&-][^\s\"'|;&]{{3,}})", _is_word_or_mixed),
     _password("--from-literal", rf"(?i)--from-literal[= ][\"']?[\w.-]{{0,40}}?{NAME}={_VALUE}"),
-    _secret("--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", _is_mixed),
+    _secret("--secret", rf"(?m)(?:^|\s)--secret[ =](?!id=){_VALUE}", is_mixed),
     _rule("pin", "--pin", r"(?i)\s--pin(?:-?code)?[ =](?P<value>\d{4,8})\b"),
     # `moorctl token set VALUE`, `config set api.token VALUE`, `secret set NAME --body VALUE`, `secrets set NAME=VALUE`
     _secret(
@@ -380,8 +383,8 @@ COMMAND_LINES = (
     _secret("secret", rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}", _is_password),
     _password("http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
-    _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", _is_mixed),
-    _password("bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", _is_mixed),
+    _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", is_mixed),
+    _password("bw cargo", rf"\b(?:bw\s+(?:unlock|login\s+\S+)|cargo\s+login)\s+{_VALUE}", is_mixed),
     _secret("login", r"\b\w+\s+login\s+(?P<value>[A-Za-z0-9_-]{24,})(?!\S)", _is_random),
     # `setx NAME VALUE`, `setenv NAME VALUE`, `set -x NAME VALUE`, `env:set NAME VALUE`, a Dockerfile's `ENV NAME VALUE`
     _password(
@@ -396,11 +399,12 @@ _IDENTIFIED = r"(?i)\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS)\s+(?:PASSWORD\s+)
 # The value in the rest of a line of settings. Before a bracket it is code, and the word a variable.
 _TO_THE_END = r"[ \t]*:[ \t]+(?P<value>[A-Za-z][\w-]{3,40})[ \t]*(?:#.*)?$(?!\s*[})\]])"
 _SET = r"(?i)\b(?:define|putenv|set\w{0,30})\s*\(\s*[\"'][\w.-]{0,40}?"
-_TO = r"[\"']\s*,\s*[\"'](?P<value>[^\"'\n]{4,})[\"']"
+_CALL = r"(?i)\w\s*\(\s*[\"'](?:--)?[\w.-]{0,40}?"
+_TO = r"[\"']\s*,\s*(?:\w+\s*=\s*)?[\"'](?P<value>[^\"'\n]{4,})[\"']"
 # SQL, markup, pairs of a name and a value, settings without a sign between name and value, calls and assignments.
 FILES = (
     _password("identified", rf"{_IDENTIFIED}{_QUOTED}"),
-    _password("identified", rf"{_IDENTIFIED}(?P<value>[^\s\"'`;]{{4,}})", _is_mixed),
+    _password("identified", rf"{_IDENTIFIED}(?P<value>[^\s\"'`;]{{4,}})", is_mixed),
     _password("password", r"(?i)\bPASSWORD(?:\s*=\s*N?|\s+|\s*\(\s*)'(?P<value>[^'\n]{4,})'"),
     _password("set", r"(?i)\bSET\s+PASSWORD\s+FOR\s+\S+\s*=\s*'(?P<value>[^'\n]{4,})'"),
     _password(
@@ -434,14 +438,14 @@ FILES = (
         r":(?:\*|[A-Za-z_][\w-]*):(?:\*|[A-Za-z_][\w.@-]*):(?P<value>(?:\\[\\:]|[^\s:\\\"'`])+)(?=[\s\"'`\\]|$)",
         _is_word,
     ),
-    _password("password secret", r"\b(?:password|secret)\s+[05789]\s+(?P<value>\S{6,})", _is_mixed),
+    _password("password secret", r"\b(?:password|secret)\s+[05789]\s+(?P<value>\S{6,})", is_mixed),
     _password(
         "send",
         r"(?i)(?:passw|passphrase|assword|\bpin\b|token|secret)(?:[^\n]{0,80}\n)?[^\n]{0,60}?\bsend(?:line)?\b[\s({-]{1,8}"
         r"\\?[\"'](?P<value>[^\"'\n\\$]{4,})",
     ),
-    _password("send", r"\bsend\s+(?:--\s+)?\\?[\"'](?P<value>[^\s\"'\\]{6,})\\{1,2}[rn]", _is_mixed),
-    _password("sendline", r"\bsendline\(\s*[\"'](?P<value>[^\s\"'\\]{6,})[\"']", _is_mixed),
+    _password("send", r"\bsend\s+(?:--\s+)?\\?[\"'](?P<value>[^\s\"'\\]{6,})\\{1,2}[rn]", is_mixed),
+    _password("sendline", r"\bsendline\(\s*[\"'](?P<value>[^\s\"'\\]{6,})[\"']", is_mixed),
     _secret(
         "mnemonic phrase",
         r"(?i)\b(?:mnemonic|(?:seed|recovery)\s+phrase)\W{1,4}(?:is\W{1,4})?"
@@ -450,7 +454,7 @@ FILES = (
     ),
     _password(_HINTS, rf"(?i){NAME}:[ \t]+[|>][-+]?[ \t]*\n[ \t]+(?P<value>\S{{4,}})[ \t]*(?:\n|$)"),
     _password("pass pwd", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{LONG_NAME}{_TO_THE_END}", _is_word_or_mixed),
-    _secret("token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", _is_mixed),
+    _secret("token key", rf"(?im)^[ \t]*(?:-[ \t]+)?[\w.-]{{0,40}}?{_TOKEN}{_TO_THE_END}", is_mixed),
     _password("pass pwd", rf"\b\w+=\S+ {LONG_NAME}=(?P<value>[A-Za-z]\w{{3,40}})(?=\s|$|[\"'])", _is_word_or_mixed),
     # Plain words in lines of settings (`password=…`, without spaces as in code), in connection strings and options
     _password(
@@ -469,7 +473,10 @@ FILES = (
     _password("psk", r"(?m)^\s*psk=(?P<quote>\")?(?P<value>(?(quote)[^\"\n]{8,63}|[^\s\"]{8,64}))"),
     # `define('DB_PASSWORD', '…')`, `SetEnvironmentVariable("API_KEY", "…")`, `setProperty("password", "…")`
     _password("pass pwd", rf"{_SET}{LONG_NAME}{_TO}", _is_word_or_mixed),
-    _secret(_HINTS, rf"{_SET}{NAME}{_TO}", lambda value: len(value) >= 12 and _is_random(value)),
+    # `os.environ.get("API_KEY", "…")`, `add_argument("--token", default="…")`, `process.env.API_KEY || "…"`
+    _password("pass pwd", rf"{_CALL}{LONG_NAME}{_ABOUT}\w{{0,40}}{_TO}", is_mixed),
+    _secret(_HINTS, rf"{_CALL}{NAME}{_ABOUT}\w{{0,40}}{_TO}", lambda value: len(value) >= 12 and _is_random(value)),
+    _secret(_HINTS, rf"(?i)(?:{NAME}|_KEY)[\"'\])]{{0,3}}\s*(?:\bor\b|\|\||\?\?|\?:)\s*{_QUOTED}", is_mixed),
     _password(
         "requirepass masterauth bindpw rootpw auth-pass",
         rf"(?m)^\s*(?:requirepass|masterauth|bindpw|rootpw|(?:sentinel\s+)?auth-pass\s+\S+)\s+{_VALUE}",
@@ -477,7 +484,7 @@ FILES = (
     _password(
         "password",
         r"(?i)password(?<!get.password)(?<!getpassword)(?<!hash.password)\(\s*(?P<quote>[\"'])(?P<value>[^\"'\n]{4,})(?P=quote)\s*\)",
-        _is_mixed,
+        is_mixed,
     ),
     _password(
         "auth login credential",
@@ -485,12 +492,14 @@ FILES = (
         r"(?P<quote>[\"'])(?P<value>[^\"'\n]{4,})(?P=quote)",
     ),
     _password("pass pwd", rf"(?i){LONG_NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}{_QUOTED}"),
-    _password("pass pwd", rf"(?i){LONG_NAME}s?\d?\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password),
+    _password(
+        "pass pwd", rf"(?i){LONG_NAME}s?\d?\s*[:?]?[=:]\s*(?:!!\w+\s+)?(?P<value>[^\s\"',;`]{{4,}})", _is_bare_password
+    ),
     _secret("secret", rf"\b(?:[A-Z][A-Z0-9_]*_)?SECRET(?:_KEY)?\b(?:[\"'\]]{{0,2}}\s*[=:]\s*{_QUOTED})", _is_word),
     _secret("secret", r"\b[A-Z][A-Z0-9_]*_SECRET(?:_KEY)?=(?P<value>[^\s\"',;`]{8,})", _is_word),
     _password("pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})"),
-    _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", _is_mixed),
-    _password("pass pw psk", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed),
+    _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", is_mixed),
+    _password("pass pw psk", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", is_mixed),
     _secret(_HINTS, rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})", _is_random),
     # `AZURE_OPENAI_KEY=…`, but no key that everybody may know
     _secret(
@@ -512,18 +521,18 @@ _PIN = r"(?P<value>\d{4,8})\b(?!\s*(?:char|letter|bit|byte|digit|word|time|secon
 PROSE = (
     _rule("pin", "pin pass", rf"(?i)\b(?:pin|passcode|password)(?:\s+(?:code|number))?(?:{_IS}|:\s+){_PIN}"),
     _rule("pin", "pin", rf"\bPIN(?:\s+code)?\s+{_PIN}"),
-    _password("pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", _is_mixed),
+    _password("pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_WORD}", is_mixed),
     _password("pass pwd kennwort contra senha", rf"{_NAMED}{_IS}{_QUOTED}"),
-    _password("pass", rf"(?i)\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", _is_mixed),
+    _password("pass", rf"(?i)\bpass(?:word|phrase)\s+(?:for\s+[^:\n]{{1,60}}:\s+)?{_WORD}", is_mixed),
     _password("pass", rf"(?i)\b(?:the|with|a)\s+pass(?:word|phrase)\s+{_QUOTED}"),
     _password(
         "passe contra senha пароль 密码 密碼 パスワード",
         rf"(?i)(?:mot\s+de\s+passe|contraseña|senha|пароль|密[码碼]|パスワード)\s*[:：]\s*{_WORD}",
-        _is_mixed,
+        is_mixed,
     ),
     _password(_HINTS, rf"{_USE}{_QUOTED}{_AS}"),
-    _password(_HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", _is_mixed),
-    _password("credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", _is_mixed),
+    _password(_HINTS, rf"{_USE}(?P<value>[^\s\"'`]{{4,200}}){_AS}", is_mixed),
+    _password("credential", rf"(?i)\bcredentials?(?:\s+are|\s+is|:)\s+\S+\s*[/:]\s*{_WORD}", is_mixed),
     _secret(
         "key token secret",
         rf"(?i)\b(?:[A-Z]+_)?(?:api[ -]?key|(?:secret\s+)?access\s+key|(?:secret|private)(?:\s+key)?"
