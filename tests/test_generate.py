@@ -231,8 +231,7 @@ def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill
     assert prompt(2) not in asked["teacher"]
     line = "Written: 20 cases by scripted:teacher.json from the task and its material, without the skill."
     assert line in " ".join(done.out.split())
-    held_out = line.replace("20", str(len(HELD_OUT)))
-    assert held_out in " ".join(upskill("show", "last:held-out").out.split())
+    assert line in " ".join(upskill("show", "last").out.split())
     evaluated = ("eval", "skills/house-words", "-m", "scripted:student.json")
     assert line in " ".join(upskill(*evaluated).out.split())
     assert line in upskill(*evaluated, "--report", "markdown").out
@@ -243,6 +242,20 @@ def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill
     (house / "skills" / "house-words" / "skill_meta.json").unlink()
     anew = upskill("tests", "skills/house-words", "-m", "scripted:teacher.json")
     assert "Written: 20 cases by scripted:teacher.json after reading the skill." in anew.out
+
+
+def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upskill, house: Path) -> None:
+    done = generate(upskill, "--attempts", 0)
+    assert done.code == 0, done.err
+    said = generate(upskill, "--attempts", 0, "--json").json
+    assert (said["evaluated_cases"], said["held_out"], said["fit"]["models"][0]["pairs"]) == ("all", None, 20)
+    assert Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["evaluated_cases"] == "all"
+    assert "all cases: 0% → 10% (+10 points)" in done.out
+    assert "Nothing was searched, so no case has chosen the skill, and none is held out." in " ".join(done.out.split())
+    assert "[20 cases]" in done.err
+    # It is the run and the look of `eval` on the saved suite.
+    again = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
+    assert (again["run"], again["models"][0]["looks"]["number"]) == (said["fit"]["run"], 1)
 
 
 def is_kept_as_draft(folder: Path) -> bool:
@@ -712,7 +725,7 @@ def test_the_library_is_given_models_and_a_store(house: Path) -> None:
     with open_store(None) as store:
         models = Models(replies=store, ledger=ledger)
         made = generate_now(library_options(attempts=0, log_runs=False), store=store, models=models)
-        assert len(list(store.runs())) == 2
+        assert len(list(store.runs())) == 1
     assert (made.calls, made.spent) == (ledger.calls, ledger.spent)
     assert not (house / "runs").exists()
 

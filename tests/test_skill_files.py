@@ -113,9 +113,9 @@ def test_a_student_that_acts_is_evaluated_with_the_skill_in_its_catalog(upskill:
     given = ("-m", "scripted:teacher.json", "--student", "scripted:student.json", "--cases", 4, "--attempts", 0)
     done = upskill("generate", "know the ship", *given, "--agent", "tools", "--json")
     assert done.code == 0, done.err
-    verdict = done.json["held_out"]["models"][0]
+    verdict = done.json["fit"]["models"][0]
     assert (verdict["baseline"]["pass_rate"], verdict["skill"]["pass_rate"]) == (0.0, 1.0)
-    shown = upskill("show", "last:held-out", "--json").json
+    shown = upskill("show", "last", "--json").json
     assert shown["plan"]["agent"] == "tools"
     steps = json.dumps([one for one in shown["trials"] if one["arm"] == "skill"])
     assert fact(numbers[-1]) in steps.encode().decode("unicode_escape")  # it read the body by opening the skill

@@ -74,7 +74,7 @@ class Generated:
 
     @property
     def fit(self) -> Evaluation | None:
-        """On the train cases that also chose the skill."""
+        """On the train cases that also chose the skill; without a search, on all cases."""
         return self.refinement.fit if self.refinement else None
 
     @property
@@ -553,7 +553,7 @@ class Generation:
             "test_pass_rate": verdict.skill.pass_rate,
             "baseline_pass_rate": verdict.baseline.pass_rate,
             "evaluated_on": verdict.model,
-            "evaluated_cases": "held-out" if refinement.held_out else "fit",
+            "evaluated_cases": refinement.evaluated_cases,
             "pairs": verdict.pairs,
             "decision": verdict.decision,
         }

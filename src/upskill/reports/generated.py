@@ -44,7 +44,9 @@ def render(generated: Generated) -> list[RenderableType]:
         blocks.append(Text(f"  The material does not say (run again with --ask to answer):{questions}"))
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
-        cases = f"held-out, {len(evaluation.plan.suite.cases)} cases" if generated.held_out else "none are held out"
+        count = counted(len(evaluation.plan.suite.cases), "case")
+        cases = f"held-out, {count}" if generated.held_out else "none are held out"
+        cases = cases if refinement.selected else f"all {count}"
         view = view_of(evaluation)
         blocks += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
         blocks += [Text(f"  {line}") for line in _findings(refinement)]
@@ -76,7 +78,9 @@ def _next_commands(generated: Generated) -> str:
     rows: list[tuple[str, str]] = []
     if generated.held_out:
         rows.append(("upskill show last:held-out", "what was asked and answered on held-out cases"))
-    if generated.fit:
+    if generated.fit and generated.refinement and not generated.refinement.selected:
+        rows.append(("upskill show last", "what was asked and answered"))
+    elif generated.fit:
         rows.append(("upskill show last:fit", "what was asked and answered on train cases"))
     if not rows:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
@@ -90,11 +94,16 @@ def _next_commands(generated: Generated) -> str:
 def _findings(refinement: Refinement) -> list[str]:
     lines = [
         f"{split}: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')}, {verdict.decision}"
-        for split, evaluation in (("train cases", refinement.fit), ("held-out cases", refinement.held_out))
+        for split, evaluation in (
+            ("train cases" if refinement.selected else "all cases", refinement.fit),
+            ("held-out cases", refinement.held_out),
+        )
         if evaluation is not None
         for verdict in evaluation.verdicts
     ]
-    if refinement.held_out is None:
+    if not refinement.selected:
+        lines.append("Nothing was searched, so no case has chosen the skill, and none is held out.")
+    elif refinement.held_out is None:
         lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
@@ -125,7 +134,8 @@ def attempt_line(attempt: Attempt) -> str:
         decision = " OK" if verdict.is_beneficial else ""
     else:
         decision = f" {attempt.decision}: {attempt.note}"
-    return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, 'train case')}]"
+    kind = "case" if attempt.evaluation.plan.suite.held_out else "train case"
+    return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, kind)}]"
 
 
 def gain_line(verdict: Verdict) -> str:
@@ -180,6 +190,7 @@ def to_json(generated: Generated) -> dict[str, Any]:
         "confirmation": _confirmation_to_json(refinement.confirmation if refinement else None),
         "ended": refinement.ended if refinement else "",
         "halted": refinement.halted if refinement else "",
+        "evaluated_cases": refinement.evaluated_cases if refinement else None,
         "fit": json_report.to_dict(generated.fit) if generated.fit else None,
         "held_out": json_report.to_dict(generated.held_out) if generated.held_out else None,
         "held_out_gain": _gain_to_json(refinement.held_out_gain if refinement else None),

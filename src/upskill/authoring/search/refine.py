@@ -56,6 +56,11 @@ class Refinement:
     confirmation: Confirmation | None = None  # None: nothing was kept, or a ceiling came first
     duels: Sequence[Evaluation] = ()  # second looks and the confirmation: two candidates against each other
     held_out_gain: Evaluation | None = None  # against the first draft; None: that is the result
+    selected: bool = True  # False: there was one draft and no search, so `fit` is of all cases and chose nothing
+
+    @property
+    def evaluated_cases(self) -> str:
+        return "held-out" if self.held_out else "fit" if self.selected else "all"
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -74,7 +79,10 @@ async def refine(
     options: RefineOptions | None = None,
     events: AuthoringEvents | None = None,
 ) -> Refinement:
-    """The first draft, or one that is better on train cases; evaluated on held-out cases once."""
+    """The first draft, or one that is better on train cases; evaluated on held-out cases once.
+
+    One draft without a search is evaluated on all cases, as none of them selects anything.
+    """
     with nullcontext(store) if store else open_store(None) as opened:
         models = models or Models(replies=opened)
         search = _Search(suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents())
@@ -94,6 +102,7 @@ class _Search(SearchLoop[Attempt]):
     duels: list[Evaluation] = field(default_factory=list[Evaluation])
     tried: list[TriedEdits] = field(default_factory=list[TriedEdits])
     confirmation: Confirmation | None = None
+    selects: bool = True
 
     def __post_init__(self) -> None:
         older = self.options.older_cases
@@ -110,9 +119,13 @@ class _Search(SearchLoop[Attempt]):
 
     async def run(self, drafts: Sequence[Skill]) -> Refinement:
         suite = self.suite
+        self.selects = len(drafts) > 1 or bool(self.options.refiner and self.options.attempts)
+        if not self.selects:
+            self.targets, self.older, self.fresh = suite.cases, (), ()
+            self.target_ids = frozenset(suite.by_id)
         async with self.models:
             try:
-                if suite.train:
+                if self.targets:
                     await self.search(drafts, self.options.attempts if self.options.refiner else 0)
                     await self._confirm()
                 else:
@@ -123,7 +136,7 @@ class _Search(SearchLoop[Attempt]):
                 self.halted = reached.message
             result = self._result()
             held_out = gain = None
-            if suite.held_out and not self.halted:
+            if suite.held_out and self.selects and not self.halted:
                 plan = self.plan_for(result.skill, _subset(suite, suite.held_out))
                 self.events.held_out_started(plan)
                 held_out = await self._evaluate(plan, reported=True)
@@ -142,6 +155,7 @@ class _Search(SearchLoop[Attempt]):
             confirmation=self.confirmation,
             duels=tuple(self.duels),
             held_out_gain=gain,
+            selected=self.selects,
         )
 
     def _result(self) -> Attempt:
@@ -196,7 +210,7 @@ class _Search(SearchLoop[Attempt]):
             return self.keep(Attempt(number, skill, None, "not tried", note, None, proposal))
         plan = self.plan_for(skill, _subset(self.suite, (*self.older, *self.targets)))
         self.events.attempt_started(number, plan)
-        evaluation = await self._evaluate(plan)
+        evaluation = await self._evaluate(plan, reported=not self.selects)
         self.halted = evaluation.halted
         if self.best is None or self.best.evaluation is None:
             if evaluation.too_many_errors and not evaluation.halted:
