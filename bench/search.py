@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations import chances, percent, table
+from simulations import chances, lift_excludes, percent, table
 from upskill.authoring.search import comparison
 from upskill.authoring.search.comparison import Comparison
-from upskill.verdicts.statistics import Floats, lift_excludes
+from upskill.verdicts.statistics import Floats
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
 BEGIN, END = "<!-- search: begin -->", "<!-- search: end -->"

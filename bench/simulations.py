@@ -29,11 +29,11 @@ from upskill.verdicts.statistics import (
     Sequential,
     bets,
     chance_of_less,
-    lift_excludes,
     log_wealth,
     paired_lift,
     studentized_bounds,
     t_quantile,
+    unseen_weight,
 )
 from upskill.verdicts.these_cases import GRID_ALLOWANCE, MAX_DRAWS, chance_of_score, score
 from upskill.verdicts.trigger_metrics import QUANTITIES, min_queries
@@ -93,6 +93,19 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- coverage
+
+
+def lift_excludes(
+    means: Floats, runs: int, value: float, *, level: float = 0.95, resamples: int = 1_000
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether the interval of `paired_lift` lies above a value, and whether below it, for many data sets at once."""
+    low, high = studentized_bounds(means, runs, level=level, resamples=resamples)
+    support = np.arange(-runs, runs + 1) / runs
+    counts = np.stack([(np.abs(means - at) < 1e-9).sum(axis=1) for at in support], axis=1).astype(np.float64)
+    weight, tail = unseen_weight(means, runs), 0.5 * (1.0 - level)
+    above = (low > value + 1e-12) & (chance_of_less(support, counts, weight, value) < tail)
+    below = (high < value - 1e-12) & (chance_of_less(support, counts[:, ::-1], weight, -value) < tail)
+    return above, below
 
 
 def misses(means: Floats, runs: int, true: float) -> tuple[float, float]:

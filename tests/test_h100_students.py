@@ -6,19 +6,14 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import kernel_pictures
 import pytest
 
-from conftest import REPOSITORY, Upskill
-
-sys.path.insert(0, str(REPOSITORY / "bench"))
-sys.path.insert(0, str(REPOSITORY / "docs"))
-import kernel_pictures
-
 import kernel_students
+from conftest import REPOSITORY, Upskill
 
 RESULTS = json.loads((kernel_students.RECORDED / "results.json").read_text(encoding="utf-8"))
 CASSETTES = sorted(kernel_students.RECORDED.glob("*.jsonl.gz"))

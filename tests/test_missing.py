@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulations import lift_excludes
 from test_verdict import alike, both
 from upskill.verdicts.compute import compute_verdict, level_of_look
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import lift_excludes, studentized_bounds
+from upskill.verdicts.statistics import studentized_bounds
 from upskill.verdicts.verdict import Verdict, VerdictOptions
 
 

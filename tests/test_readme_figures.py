@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
+import make_pictures
 import pytest
 
 from conftest import REPOSITORY, Upskill
-
-sys.path.insert(0, str(REPOSITORY / "docs"))
-import make_pictures
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from pathlib import Path
 
+import make_site
 import pytest
 
 from conftest import REPOSITORY
-
-sys.path.insert(0, str(REPOSITORY / "docs"))
-import make_site
 
 
 def test_every_page_is_in_the_nav_once_and_nothing_else_is() -> None:

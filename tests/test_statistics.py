@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
+from simulations import lift_excludes
 from upskill.verdicts import planning, statistics
 from upskill.verdicts.outcome import Scope
 from upskill.verdicts.planning import EvidenceNeeded, VarianceComponents
@@ -125,7 +127,7 @@ def test_data_without_variation_gets_the_documented_interval(
     [
         ([[1]] * 10, 2 * stats.beta.ppf(0.025, 10, 0.7) - 1, 1.0),
         ([[0]] * 60, -stats.beta.ppf(0.975, 0.7, 60), stats.beta.ppf(0.975, 0.7, 60)),
-        ([[1] * 40] * 12, 2 * stats.beta.ppf(0.025, 12, 40 / 46) - 1, 1.0),
+        ([[1] * 40] * 12, 2 * stats.beta.ppf(0.025, 12, 40 / 43) - 1, 1.0),
     ],
 )
 def test_cases_that_all_agree_still_leave_room_for_one_not_seen(
@@ -472,10 +474,50 @@ def test_the_planned_power_is_the_simulated_one() -> None:
     before = rng.beta(2, 4, size=(1500, 30))
     after = np.clip(before + rng.normal(0.2, 0.15, size=before.shape), 0, 1)
     means = (rng.binomial(3, after) - rng.binomial(3, before)) / 3
-    found, _ = statistics.lift_excludes(means, 3, 0.0, resamples=1000)
+    found, _ = lift_excludes(means, 3, 0.0, resamples=1000)
     values = (rng.random((3, *before.shape)) < after).astype(int) - (rng.random((3, *before.shape)) < before)
     spread = VarianceComponents.measured(values.reshape(-1), np.tile(np.arange(before.size), 3))
     assert planning.power(float(means.mean()), 30, 3, spread) == pytest.approx(found.mean(), abs=0.05)
+
+
+def test_advice_aims_at_the_chance_that_a_plan_aims_at() -> None:
+    rng = np.random.default_rng(6)
+    values = (rng.random((8, 5)) < 0.6).astype(int) - (rng.random((8, 5)) < 0.3)
+    labels = np.repeat(np.arange(8), 5)
+    lift, spread = float(values.mean()), VarianceComponents.measured(values.reshape(-1), labels)
+    more = planning.evidence_needed(values.reshape(-1), labels)
+    assert 8 + more.cases == planning.cases_needed(lift, 5, spread)
+    # and it is the chance that simulated suites have
+    needed = planning.cases_needed(0.3, 5, VarianceComponents(0, 0.45))
+    assert needed is not None
+    means = (rng.binomial(5, 0.6, size=(500, needed)) - rng.binomial(5, 0.3, size=(500, needed))) / 5
+    assert lift_excludes(means, 5, 0.0)[0].mean() == pytest.approx(0.8, abs=0.06)
+
+
+@pytest.mark.parametrize(("cases", "size"), [(12, 0.4), (15, 0.3), (20, 0.25)])
+def test_more_repeats_of_cases_that_differ_find_no_less(cases: int, size: float) -> None:
+    rng = np.random.default_rng(7)
+    found: list[float] = []
+    for runs in (3, 10, 30, 100):
+        before = rng.beta(1.5, 3.5, size=(300, cases))
+        after = np.clip(before + rng.normal(size, 0.15, size=before.shape), 0, 1)
+        means = (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs
+        found.append(float(lift_excludes(means, runs, 0.0, resamples=500)[0].mean()))
+    assert all(later >= earlier - 0.05 for earlier, later in pairwise(found))
+    assert found[-1] > 0.6
+
+
+@pytest.mark.parametrize("broken", [0.05, 0.1, 0.15])
+@pytest.mark.parametrize("runs", [5, 20, 100])
+def test_a_few_broken_tasks_that_cancel_the_gain_of_the_rest_are_not_overlooked(broken: float, runs: int) -> None:
+    """Those that break always passed before; the rest gains from nothing. A mirror image has the same interval."""
+    rng = np.random.default_rng(8)
+    for cases in (8, 12, 20, 30):
+        means = rng.binomial(runs, broken / (1 - broken), size=(1000, cases)) / runs
+        means[rng.random(means.shape) < broken] = -1.0
+        above, below = lift_excludes(means, runs, 0.0, resamples=500)
+        assert above.mean() <= 0.025 + 2 * 0.005  # two standard errors
+        assert (above | below).mean() <= 0.065
 
 
 def test_further_evidence_is_more_runs_or_more_cases() -> None:

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from upskill.errors import UsageError
+from upskill.verdicts.advice import advise
 from upskill.verdicts.choices import cheapest, list_choices, pareto
 from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.planning import EvidenceNeeded
 from upskill.verdicts.requirements import check_requirement, parse_requirement
 from upskill.verdicts.verdict import Verdict, VerdictOptions
 
@@ -352,10 +354,9 @@ def test_undecided_says_how_much_more_would_settle_it() -> None:
 def test_one_of_anything_is_told_in_the_singular() -> None:
     found = compute_verdict(both({"a": ("E", "P")}))
     assert "1 of 1 trial of the baseline errored" in found.recommendation
-    more = compute_verdict(both(alike(5, "F", "P")), VerdictOptions(margin=0.0))
-    assert more.evidence_needed is not None
-    assert (more.evidence_needed.cases, more.evidence_needed.pairs) == (1, 1)
-    assert more.advice == "About 1 further pair would settle it: 1 more case."
+    more = compute_verdict(both(alike(4, "F", "P") | {"x": ("P", "F")}))
+    one = replace(more, evidence_needed=EvidenceNeeded(pairs=1, runs=None, cases=1))
+    assert advise(one) == "About 1 further pair would settle it: 1 more case."
 
 
 @pytest.mark.parametrize(

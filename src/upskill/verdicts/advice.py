@@ -207,6 +207,8 @@ def _advise_evidence(verdict: Verdict) -> str:
     needed = verdict.evidence_needed
     if verdict.reason == "no pairs" or needed is None:
         return "More evidence is needed."
+    if verdict.differs_on_these_cases and not verdict.alone and verdict.cases > 1:
+        return ""  # the conclusion has said it
     more = counted(needed.cases, "more case")
     if needed.runs is not None:
         more = f"{counted(needed.runs, 'more run')} of each case, or {more}"

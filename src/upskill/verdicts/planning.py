@@ -16,10 +16,11 @@ from upskill.verdicts.statistics import (
     CaseGroups,
     Floats,
     chance_of_less,
-    longest_run,
     t_quantile,
     unseen_weight,
 )
+
+MAX_CASES, MAX_RUNS = 1_000_000, 10_000  # that are counted up to
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,47 +68,66 @@ def _components(values: Floats, groups: CaseGroups) -> tuple[float, float]:
     return max(0.0, of_means - within * float(np.mean(1.0 / groups.counts))), within
 
 
-def power(lift: float, cases: int, runs: int, variance: VarianceComponents, *, level: float = 0.95) -> float:
-    """Chance that the interval of `paired_lift` excludes zero on the right side, if the lift is really this."""
-    if cases < 2:
+def power(
+    lift: float,
+    cases: int,
+    runs: float,
+    variance: VarianceComponents,
+    *,
+    level: float = 0.95,
+    anytime: Scope | None = None,
+) -> float:
+    """Chance that the interval excludes zero on the right side, if the lift is really this."""
+    units, error = float(cases), variance.error(cases, runs)
+    if anytime == "suite":  # where a pair is a unit, whatever its case
+        units, error = cases * runs, variance.error(cases * runs, 1)
+    if units < 2:
         return 0.0
-    error = variance.error(cases, runs)
     if error == 0.0:
         return 1.0 if lift else 0.0
-    needed = max(
-        error * t_quantile(0.5 + 0.5 * level, cases - 1),
-        _clear_of_the_unseen(cases, error * math.sqrt(cases), unseen_weight(runs), 0.5 * (1.0 - level)),
-    )
+    needed = error * t_quantile(0.5 + 0.5 * level, int(units) - 1)
+    if anytime is None:
+        needed = max(needed, _clear_of_the_unseen(cases, error * math.sqrt(cases), runs, 0.5 * (1.0 - level)))
+    else:  # the price of a mixture of bets: half a logarithm of what was bet on
+        needed = max(needed, error * math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))
     return NORMAL.cdf((abs(lift) - needed) / error)
 
 
-_TYPICAL = [NORMAL.inv_cdf((k + 0.5) / 9) for k in range(9)]  # nine cases that stand for all, by their spread
+# Nine cases that stand for all, by their spread.
+_TYPICAL = np.array([NORMAL.inv_cdf((k + 0.5) / 9) for k in range(9)])
 
 
 @lru_cache(maxsize=256)
-def _clear_of_the_unseen(cases: int, spread: float, weight: float, tail: float) -> float:
+def _clear_of_the_unseen(cases: int, spread: float, runs: float, tail: float) -> float:
     """The smallest mean of so many cases, spread like this, at which `unseen_bound` is above zero."""
     counts = np.full((1, len(_TYPICAL)), cases / len(_TYPICAL))
+    weight = unseen_weight(spread * _TYPICAL[np.newaxis, :], runs)
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = 0.5 * (low + high)
-        values = np.clip(middle + spread * np.array(_TYPICAL), -1.0, 1.0)
+        values = np.clip(middle + spread * _TYPICAL, -1.0, 1.0)
         low, high = (low, middle) if chance_of_less(values, counts, weight, 0.0)[0] < tail else (middle, high)
     return high
 
 
+POWER = 0.8  # the chance of a decision that a plan or a piece of advice aims at
+
+
 def cases_needed(
     lift: float,
-    runs: int,
+    runs: float,
     variance: VarianceComponents,
     *,
-    chance: float = 0.8,
+    chance: float = POWER,
     level: float = 0.95,
-    limit: int = 1_000_000,
+    anytime: Scope | None = None,
 ) -> int | None:
+    """None: a million would not do."""
     if lift == 0.0:
         return None
-    return _smallest(lambda cases: power(lift, cases, runs, variance, level=level) >= chance, limit)
+    return _smallest(
+        lambda cases: power(lift, cases, runs, variance, level=level, anytime=anytime) >= chance, MAX_CASES
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,53 +147,23 @@ def evidence_needed(
     level: float = 0.95,
     anytime: Scope | None = None,
 ) -> EvidenceNeeded:
-    """How much more evidence would settle it, if what was seen so far is typical."""
-    values = np.asarray(differences, dtype=np.float64).reshape(-1)
+    """How much more evidence would settle it with a chance of `POWER`, if the lift and its spread are those seen.
+
+    It is settled when the interval excludes zero, or everything beyond the margin.
+    """
     groups = CaseGroups.of(cases)
     count, runs = max(1, len(groups)), max(1.0, groups.runs)
-    means = groups.means(values)
-    between, within = _components(values, groups) if values.size else (0.0, 1.0)
-    odd = len(means) - float(longest_run(np.sort(means)[np.newaxis, :])[0]) if len(means) else 0.0
-    mean = abs(float(means.mean())) if len(means) else 0.0
+    lift = abs(float(groups.means(differences).mean())) if len(groups) else 0.0
+    distance = max(lift, margin - lift)
+    variance = VarianceComponents.measured(differences, cases)
 
-    def missing(more_cases: int, more_runs: int) -> bool:
-        total, each = count + more_cases, runs + more_runs
-        units, varied = float(total), between + within / each
-        extra = max(each**-1.5, 1.0 / (1.0 + odd * total / count))  # as in studentized_bounds
-        if anytime == "suite":  # where a pair is a unit, whatever its case
-            units, varied, extra = total * each, between + within, 1.0
-        if units < 2:
-            return True
-        weight = units + 2.0 * extra
-        centre = mean * units / weight
-        error = math.sqrt((((varied + mean**2) * units + 2.0 * extra) / weight - centre**2) / weight)
-        critical = t_quantile(0.5 + 0.5 * level, int(units) - 1)
-        if anytime is not None:  # the price of a mixture of bets: half a logarithm of what was bet on
-            critical = max(critical, math.sqrt(2.0 * math.log(2.0 / (1.0 - level)) + math.log(units)))
-        if centre <= critical * error and centre + critical * error > margin:
-            return True
-        return anytime is None and _hides_much(means, total, varied, each, margin, 0.5 * (1.0 - level))
+    def enough(more_runs: int) -> bool:
+        return power(distance, count, runs + more_runs, variance, level=level, anytime=anytime) >= POWER
 
-    by_cases = _smallest(lambda n: not missing(n, 0), 1_000_000)
-    by_runs = _smallest(lambda n: not missing(0, n), 10_000)
-    more_cases = by_cases if by_cases is not None else 1_000_000
+    in_all = cases_needed(distance, runs, variance, level=level, anytime=anytime) or MAX_CASES
+    more_cases, more_runs = max(1, in_all - count), _smallest(enough, MAX_RUNS)
     pairs = more_cases * math.ceil(runs - 1e-9)
-    if by_runs is not None:
-        pairs = min(pairs, by_runs * count)
-    return EvidenceNeeded(pairs, by_runs, more_cases)
-
-
-def _hides_much(means: Floats, cases: int, variance: float, runs: float, margin: float, tail: float) -> bool:
-    """Whether so many cases, spread like these, may still hide either answer, as `unseen_bound` sees it."""
-    if not len(means):
-        return True
-    mean, spread = float(means.mean()), float(means.var())
-    values: Floats = mean + (means - mean) * math.sqrt(min(1.0, variance / spread) if spread else 1.0)
-    support, tally = np.unique(np.round(values if mean >= 0 else -values, 9), return_counts=True)
-    counts, weight = tally[np.newaxis, :] * cases / len(means), unseen_weight(runs)
-    if chance_of_less(support, counts, weight, 0.0)[0] < tail:
-        return False
-    return not chance_of_less(-support, counts, weight, -margin)[0] < tail
+    return EvidenceNeeded(pairs if more_runs is None else min(pairs, more_runs * count), more_runs, more_cases)
 
 
 def _smallest(holds: Callable[[int], bool], most: int) -> int | None:

@@ -158,19 +158,25 @@ def _grid() -> Floats:
     return np.exp(np.arange(-26.0, 12.0, _STEP))
 
 
-def unseen_weight(runs: float) -> float:
-    """How much of a case stands for those not seen: chosen by simulation (docs/statistics.md)."""
-    return max(0.5, 0.7 / runs, runs / (runs + 6.0))
+def unseen_weight(means: Floats, runs: float) -> Floats:
+    """How much of a case stands for those not seen, for many data sets at once; see docs/statistics.md.
+
+    A whole one where all case means are alike. The more they vary, but for the one farthest out, the less is needed,
+    since that widens the bound as well. Pairs vary, and so do means of a few, even where it does not show.
+    """
+    squares = (means - means.mean(axis=1, keepdims=True)) ** 2
+    variance = (squares.sum(axis=1) - squares.max(axis=1)) / max(1, means.shape[1] - 2)
+    return np.maximum(max(0.5, 0.7 / runs), 1.0 / (1.0 + np.maximum(30.0 * variance, 3.0 / runs)))
 
 
-def chance_of_less(support: Floats, counts: Floats, weight: float, mean: float) -> Floats:
+def chance_of_less(support: Floats, counts: Floats, weight: float | Floats, mean: float) -> Floats:
     """The chance that the weighted mean is at most `mean`, for many data sets at once: the p-value of that mean.
 
-    `counts` has a row for each data set and says how often each value of `support` occurs in it. By Gil-Pelaez, from
-    the characteristic function of a sum of exponential variables.
+    `counts` has a row for each data set and says how often each value of `support` occurs in it; `weight` is that of
+    the case not seen. By Gil-Pelaez, from the characteristic function of a sum of exponential variables.
     """
     distances = np.append(support, -1.0) - mean
-    amounts = np.hstack([counts, np.full((len(counts), 1), weight)])
+    amounts = np.hstack([counts, np.broadcast_to(np.reshape(weight, (-1, 1)), (len(counts), 1))])
     centres, spreads = amounts @ distances, np.sqrt(amounts @ distances**2)
     scale = float(np.median(spreads))
     if scale == 0.0:
@@ -216,22 +222,10 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
         return Estimate(value, -1.0, 1.0, level)
     (low,), (high,) = studentized_bounds(means[np.newaxis, :], groups.runs, level=level)
     tail = 0.5 * (1.0 - level)
-    low = min(float(low), value, unseen_bound(means, unseen_weight(groups.runs), tail))
-    high = max(float(high), value, -unseen_bound(-means, unseen_weight(groups.runs), tail))
+    weight = float(unseen_weight(means[np.newaxis, :], groups.runs)[0])
+    low = min(float(low), value, unseen_bound(means, weight, tail))
+    high = max(float(high), value, -unseen_bound(-means, weight, tail))
     return Estimate(value, low, high, level)
-
-
-def lift_excludes(
-    means: Floats, runs: int, value: float, *, level: float = 0.95, resamples: int = RESAMPLES
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether the interval of `paired_lift` lies above a value, and whether below it, for many data sets at once."""
-    low, high = studentized_bounds(means, runs, level=level, resamples=resamples)
-    support = np.arange(-runs, runs + 1) / runs
-    counts = np.stack([(np.abs(means - at) < 1e-9).sum(axis=1) for at in support], axis=1).astype(np.float64)
-    weight, tail = unseen_weight(runs), 0.5 * (1.0 - level)
-    above = (low > value + 1e-12) & (chance_of_less(support, counts, weight, value) < tail)
-    below = (high < value - 1e-12) & (chance_of_less(support, counts[:, ::-1], weight, -value) < tail)
-    return above, below
 
 
 def studentized_bounds(

@@ -12,7 +12,7 @@ from upskill.runs.planning.estimate import CostEstimate, KnownPrices, estimate
 from upskill.runs.planning.plan import Plan
 from upskill.runs.stores import Store
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.planning import VarianceComponents, cases_needed, power
+from upskill.verdicts.planning import POWER, VarianceComponents, cases_needed, power
 
 RUNS = (1, 3, 5, 10)
 # Seconds for a trial where no stored run tells: a guess, and shown as one. An agent that acts makes several calls.
@@ -25,7 +25,7 @@ Range = tuple[float, float]  # from, to
 @dataclass(frozen=True, kw_only=True)
 class LiftToDetect:
     lift: float = 0.1
-    chance: float = 0.8  # of seeing it, if it is there
+    chance: float = POWER  # of seeing it, if it is there
     baseline: float = 0.2  # the pass rate without the skill, where no stored run tells
 
 
