@@ -18,6 +18,7 @@ PATIENCE = 1200  # seconds, of the 1800 that a test has
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "upskill-tests"
 FOLDER = Path(os.environ.get("UPSKILL_TEST_AGENTS") or CACHE / "agents")
 BINARIES = FOLDER / "node_modules" / ".bin"
+INSTALLED = FOLDER / ".installed"  # written last: npm links a program before its install script has run
 
 
 def install() -> str:
@@ -35,7 +36,11 @@ def install() -> str:
 
 
 def _complete() -> bool:
-    return all((BINARIES / command).exists() for command in COMMANDS)
+    return (
+        INSTALLED.exists()
+        and INSTALLED.read_text(encoding="utf-8") == " ".join(PACKAGES)
+        and all((BINARIES / command).exists() for command in COMMANDS)
+    )
 
 
 def _install() -> None:
@@ -51,3 +56,4 @@ def _install() -> None:
         said = getattr(error, "stderr", "") or error
         shutil.rmtree(FOLDER / "node_modules", ignore_errors=True)
         pytest.skip(f"the agent programs cannot be installed: {str(said).strip()[-300:]}")
+    INSTALLED.write_text(" ".join(PACKAGES), encoding="utf-8")

@@ -311,6 +311,7 @@ class ProcessSandbox(FolderSandbox):
             raise SandboxError("the sandbox was stopped, so nothing can be run in it")
         variables = {"PATH": SYSTEM_PATH, "HOME": self.home, "TMPDIR": str(self._root / "tmp")}
         variables |= {**ENVIRONMENT, **command.environment}
+        before = folder_usage(self._root, self._setup.limits)
         wrapped = self._wrap(command.argv, variables, command.limits, self._root)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -320,7 +321,7 @@ class ProcessSandbox(FolderSandbox):
                 cwd=self.workspace,
                 pass_fds=wrapped.pass_fds,
             )
-            exceeded = partial(self._exceeded_limit, process.pid, command.limits)
+            exceeded = partial(self._exceeded_limit, process.pid, command.limits, before)
             return await supervise(process, command, capture, exceeded, self._end)
         except OSError as error:
             raise SandboxError(f"{wrapped.argv[0]} could not be started: {error}") from error
@@ -328,10 +329,10 @@ class ProcessSandbox(FolderSandbox):
             for descriptor in (*wrapped.pass_fds, *wrapped.held_fds):
                 os.close(descriptor)
 
-    def _exceeded_limit(self, process: int, limits: Limits) -> str:
+    def _exceeded_limit(self, process: int, limits: Limits, before: DiskUsage) -> str:
         self._polls += 1
         written = folder_usage(self._root, self._setup.limits) if self._polls % 5 == 0 else DiskUsage()
-        return written.exceeded(self._setup.limits) or exceeded_limit(process, limits, 0.0)
+        return written.exceeded(self._setup.limits, before) or exceeded_limit(process, limits, 0.0)
 
     async def _end(self, process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
         with suppress(ProcessLookupError):
