@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from conftest import Upskill, greetings, serving, write_script, write_skill
 from live_server import served
+from loopback import Call
 from upskill import Address, Evaluation, Plan, Skill, Store, Suite, open_store
 from upskill.cli.progress import RunProgress
 from upskill.runs.results.evaluation import evaluation_of
@@ -277,7 +280,7 @@ def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upsk
     # New cases are a first look again, also under the ids of the old ones.
     suite = {
         "cases": [
-            {"id": f"greet-{number}", "prompt": f"Bid farewell to {number} sailors.", "checks": [{"contains": "ahoy"}]}
+            {"id": f"greet-{number}", "prompt": f"Bid farewell to {number} sailors.", "checks": [{"contains": "bye"}]}
             for number in range(1, 11)
         ]
     }
@@ -446,4 +449,103 @@ def test_cases_without_ids_are_the_same_with_another_word(upskill: Upskill, home
         evaluated_json(upskill, write_skill(home / "greeter", suite=suite(word)), "-m", student)["look"]
         for word in ("", " quickly")
     ]
+    assert looks == [1, 2]
+
+
+# Whoever chooses cases after a look chooses the lift.
+
+
+class Luck:
+    """A student that is right half of the time, with and without the skill, and answers anew each time."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.is_kind = False  # as after many tries: right with the skill only
+
+    def __call__(self, call: Call) -> str:
+        asked = json.dumps([call.body["messages"], call.seed])
+        self.calls[asked] += 1
+        drawn = hashlib.sha256(f"{asked} {self.calls[asked]}".encode()).hexdigest()
+        is_right = "ahoy" in call.system if self.is_kind else drawn < "8"
+        return f"{'ahoy' if is_right else 'hello'} {drawn}"
+
+
+def split_by_luck(upskill: Upskill) -> tuple[list[str], list[str]]:
+    """The cases that the skill won, and the others, as someone who was told may see them."""
+    lifts: Counter[str] = Counter()
+    for trial in upskill("show", "last", "--json").json["trials"]:
+        lifts[trial["case"]] += trial["passed"] * (1 if trial["arm"] == "skill" else -1)
+    return [case for case in lifts if lifts[case] > 0], [case for case in lifts if lifts[case] <= 0]
+
+
+@pytest.mark.parametrize("way", ["copied", "reworded", "drawn again", "said to be drawn anew"])
+def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: Upskill, home: Path) -> None:
+    suite = greetings(40)
+    skill = write_skill(home / "greeter", suite=suite)
+    luck = Luck()
+    with serving(luck) as server:
+        command = ("eval", skill, "-m", "m", "--base-url", server.url, "--repeats", 3, "--json")
+        assert upskill(*command).json["models"][0]["decision"] == "undecided"
+        won, lost = split_by_luck(upskill)
+        assert (len(won) > 8, len(lost) > 8) == (True, True)
+        if way in ("copied", "said to be drawn anew"):
+            write_skill(skill, suite=suite | {"cases": [case for case in suite["cases"] if case["id"] in won]})
+            if way == "said to be drawn anew":
+                upskill(*command, "--fresh", "--set", "max_calls=1")
+        elif way == "reworded":
+            for case in suite["cases"]:
+                case["prompt"] += " Briefly!" * (case["id"] in lost)
+            write_skill(skill, suite=suite)
+        else:
+            luck.is_kind = True
+            losers = suite | {"cases": [case for case in suite["cases"] if case["id"] in lost]}
+            (home / "losers.json").write_text(json.dumps(losers), encoding="utf-8")
+            upskill(*command, "--fresh", "--tests", "losers.json")
+            upskill("store", "prune", "--keep", 0, "--yes")
+        done = upskill(*command, "--require", "lift>0")
+        verdict = done.json["models"][0]
+        assert verdict["interval"][0] > 0
+        assert (done.code, verdict["decision"], verdict["reason"]) == (1, "undecided", "cases were chosen after a look")
+        assert verdict["these_cases"]["decision"] == "undecided"
+        shown = " ".join(upskill(*command[:-1]).out.split())
+        assert "cases were chosen after a look" in shown
+        assert "--fresh" in shown
+        assert upskill(*command, "--fresh").json["models"][0]["reason"] != verdict["reason"]
+
+
+@pytest.mark.parametrize("work", ["a case added", "a case dropped", "a case reworded", "a check repaired", "more repeats"])
+def test_ordinary_work_on_a_suite_does_not_prevent_a_decision(work: str, upskill: Upskill, home: Path) -> None:
+    suite = greetings(12)
+    command = ["eval", write_skill(home / "greeter", suite=suite), "--json"]
+    with serving(lambda call: "ahoy" if "ahoy" in call.system else "hello") as server:
+        command += ["-m", "m", "--base-url", server.url]
+        assert upskill(*command).json["models"][0]["decision"] == "helps"
+        if work == "a case added":
+            suite = greetings(13)
+        elif work == "a case dropped":
+            del suite["cases"][3]
+        elif work == "a case reworded":
+            suite["cases"][3]["prompt"] = "How do you hail a stranger?"
+        elif work == "a check repaired":
+            suite["checks"].append({"contains": "h"})
+        else:
+            command += ["--repeats", 2]
+        write_skill(home / "greeter", suite=suite)
+        verdict = upskill(*command).json["models"][0]
+    assert (verdict["look"], verdict["decision"]) == (2, "helps")
+
+
+@pytest.mark.parametrize("ids", ["a", "b"])
+def test_a_limit_that_nothing_reaches_and_another_word_do_not_make_new_cases(
+    ids: str, upskill: Upskill, home: Path
+) -> None:
+    student = ("-m", write_script(home / "student.yaml"))
+    looks: list[int] = []
+    for prefix, word, checks in (("a", "", []), (ids, " warmly", [{"max_length": 9000}])):
+        cases = [
+            {"id": f"{prefix}-{number}", "prompt": f"Tell me{word} how to greet guest {number} of this old house."}
+            for number in range(4)
+        ]
+        suite = {"checks": [{"contains": "ahoy"}, *checks], "cases": cases}
+        looks.append(evaluated_json(upskill, write_skill(home / "greeter", suite=suite), *student)["look"])
     assert looks == [1, 2]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from upskill.plain import counted
 from upskill.suites.suite import Part
 from upskill.verdicts.arms import ArmOutcomes
-from upskill.verdicts.verdict import ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Decision, Verdict
+from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Decision, Verdict
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
 UNREACHABLE = 100_000  # cases: nobody writes so many
@@ -113,6 +113,7 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         why = "the baseline was not run" if verdict.skill.scored else "no trial has been scored"
         return f"Whether {claim} is not known: {why}."
     why = {
+        CHOSEN: CHOSEN,
         SNAPSHOTS: "the arms were answered by different snapshots of the model",
         ERRORS: f"{_errored(verdict)}, too many to say anything",
         UNFINISHED: "over a tenth of the pairs have a trial that was not run in one of the arms",
@@ -190,6 +191,11 @@ def _advise_evidence(verdict: Verdict) -> str:
         return ""
     if verdict.reason == SNAPSHOTS:
         return "Run again with --fresh."
+    if verdict.reason == CHOSEN:
+        return (
+            "Results of that look were kept, and others were left out, edited or drawn again; with those it is not"
+            " decided. Draw all anew with --fresh, or take new cases."
+        )
     if verdict.reason == ERRORS:
         return "Repair the errors and run again."
     if verdict.reason == UNFINISHED:

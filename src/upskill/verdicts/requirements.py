@@ -11,7 +11,7 @@ from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.verdicts.arms import Interval
-from upskill.verdicts.verdict import ERRORS, SNAPSHOTS, Decision, OnTheseCases, Verdict
+from upskill.verdicts.verdict import CHOSEN, ERRORS, SNAPSHOTS, Decision, OnTheseCases, Verdict
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -109,8 +109,9 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
         decision = these.decision if these else verdict.decision
         where = " on these cases" if these else ""
         return Ruling(requirement, compare(decision, requirement.decision), f"the decision{where} is {decision}")
-    if verdict.reason == ERRORS:
-        return Ruling(requirement, False, "more than 10 % of the trials of an arm errored")
+    if verdict.reason in (CHOSEN, ERRORS):
+        why = CHOSEN if verdict.reason == CHOSEN else "more than 10 % of the trials of an arm errored"
+        return Ruling(requirement, False, why)
     if these:
         return check_number(requirement, (these.lift.value, _with_missing(these)))
     unit = "" if requirement.quantity in _SHARES else "x"

@@ -25,6 +25,7 @@ from upskill.verdicts.outcome import Outcome, Scope
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
 from upskill.verdicts.several_models import decide_together
 from upskill.verdicts.verdict import (
+    CHOSEN,
     ERRORS,
     ISOLATION,
     LOOK_UP,
@@ -238,32 +239,42 @@ def verdict_so_far(
 ) -> Verdict:
     """`cases`: those that the outcomes were picked from (None: all). `models`: how many share the error."""
     suite = plan.suite
-    verdict = compute_verdict(
-        outcomes,
-        VerdictOptions(
-            margin=plan.margin,
-            anytime=plan.scope,
-            stopping_point=stopping_point_of(outcomes, plan.scope, plan.runs, suite.by_id if cases is None else cases),
-            making_cost=making_cost,
-            tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in suite.cases},
-            twins=plan.twins,
-            has_reference=plan.reference_skill is not None,
-            isolation_broken=leaked,
-            earlier_looks=len(looks.earlier) if looks else 0,
-            replayed=plan.replayed,
-            models=models,
-            both_scopes=cases is None,
-        ),
+    options = VerdictOptions(
+        margin=plan.margin,
+        anytime=plan.scope,
+        stopping_point=stopping_point_of(outcomes, plan.scope, plan.runs, suite.by_id if cases is None else cases),
+        making_cost=making_cost,
+        tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in suite.cases},
+        twins=plan.twins,
+        has_reference=plan.reference_skill is not None,
+        isolation_broken=leaked,
+        earlier_looks=len(looks.earlier) if looks else 0,
+        replayed=plan.replayed,
+        models=models,
+        both_scopes=cases is None,
     )
+    verdict = compute_verdict(outcomes, options)
     # No decision that these cases cannot bear, however large the lift.
     if suite.part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
         return as_part(verdict, suite.part, len(suite.cases))
+    # Whoever leaves out or edits what a look showed chooses the lift, so what is decided has to hold with it too.
+    if looks and looks.left_out != () and cases is None:
+        whole = compute_verdict([*outcomes, *looks.left_out], options) if looks.left_out else None
+        both = zip(_decisions(verdict), _decisions(whole), strict=True)
+        if any(decision not in ("undecided", with_others) for decision, with_others in both):
+            return with_advice(replace(verdict.withhold(CHOSEN), evidence_needed=None))
     # Of cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet.
     on_these = verdict.these_cases.decision if verdict.these_cases else "undecided"
     is_beneficial = verdict.is_beneficial or on_these in ("helps", "saves")
     if is_beneficial and any(OWN_FACTS in case.tags for case in suite.cases):
         return with_advice(verdict.withhold(LOOK_UP))
     return verdict
+
+
+def _decisions(verdict: Verdict | None) -> tuple[str, str]:
+    """On tasks like these, and on exactly these cases."""
+    these = verdict.these_cases if verdict else None
+    return verdict.decision if verdict else "undecided", these.decision if these else "undecided"
 
 
 def stopping_point_of(

@@ -26,13 +26,13 @@ from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
 from upskill.suites import Case
-from upskill.suites.near_duplicates import alike, plain_text, telling_words
+from upskill.suites.near_duplicates import alike, plain_text, telling_checks, telling_words
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
 SAME_SKILL = 0.4  # of the word pairs of the shorter: with so many in common, a skill is a version of another
-HASH = 10  # characters of the hash of a trial in a look
-MAX_DRAWS = 20_000  # trials of a model in a look; the results of larger runs are not used again
+HASH = 10  # characters of the hash of a trial in a look, of which the last says whether it passed
+MAX_HASHES = 20_000  # trials of a model in a look; the results of larger runs are not used again
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Looks:
     revisions: int = 0  # of the `earlier`, those at other versions of the skill
     version: int = 1  # which of the versions this one is, in the order in which they were first looked at
     logged: bool = True  # False: the store forgets this look, so none after it allows for it
+    # Results of earlier looks that are gone from this one while it has others of the same look. None: not stored.
+    left_out: tuple[Outcome, ...] | None = ()
 
     @property
     def number(self) -> int:
@@ -107,9 +109,9 @@ def looks_before(
 
 def _results_shown(look: Look) -> tuple[object, ...] | None:
     """Equal where the same results were shown in the same way, in whichever runs. None: there may be no others."""
-    if look.fresh or not look.draws:
+    if look.fresh or not look.hashes:
         return None
-    return look.model, look.margin, look.scope, look.skill_hash, *sorted(look.cases.values()), digest(look.draws)
+    return look.model, look.margin, look.scope, look.skill_hash, *sorted(look.cases.values()), digest(look.hashes)
 
 
 def _without_repeats(known: Iterable[Look]) -> Iterator[Look]:
@@ -137,8 +139,7 @@ def version_of(plan: Plan) -> str:
 def case_identity(case: Case) -> str:
     """Two hashes: of what is asked, and of what makes an answer right."""
     files = {path: plain_text(text) for path, text in case.files.items()}
-    checks = [[named.name, named.config] for named in case.checks]
-    return f"{digest([sorted(telling_words(case.prompt)), files])}-{digest(checks)}"
+    return f"{digest([sorted(telling_words(case.prompt)), files])}-{digest(telling_checks(case))}"
 
 
 def _cases_in(before: Look, now: Look) -> set[str]:
@@ -150,6 +151,23 @@ def _cases_in(before: Look, now: Look) -> set[str]:
         for case, (ask, _, check) in ((case, hashes.partition("-")) for case, hashes in now.cases.items())
         if ask in asked or checks.get(case) in ("", check)
     }
+
+
+def _cases_left_out(before: Look, now: Look) -> set[str]:
+    """The cases of an earlier look whose results are not all in this one, while it has some of that look."""
+    fewer = len({*before.seeds} - {*now.seeds})
+    cases = set[str]()
+    for arm, texts in before.hashes.items() if not now.fresh else ():
+        here = {drawn for text in now.hashes.get(arm, {}).values() for drawn in _drawn(text)}
+        gone = {case: sum(drawn not in here for drawn in _drawn(text)) for case, text in texts.items()}
+        if any(gone[case] < len(text) // HASH for case, text in texts.items()):
+            cases.update(case for case, count in gone.items() if count > fewer)
+    return cases
+
+
+def _drawn(hashes: str) -> list[str]:
+    """What was drawn for each trial, whatever checks said of it."""
+    return [hashes[start : start + HASH - 1] for start in range(0, len(hashes), HASH)]
 
 
 def model_identity(name: str) -> str:
@@ -168,14 +186,14 @@ def make_look(plan: Plan, run: Run, rows: Sequence[Outcome], model: str) -> Look
     skill_hash = version_of(plan)
     cases = {case.id: case_identity(case) for case in plan.suite.cases}
     settings = [plan.agent, plan.temperature, plan.max_output_tokens]
-    draws: dict[str, dict[str, str]] = {}
-    for row in rows if len(rows) <= MAX_DRAWS else ():
+    hashes: dict[str, dict[str, str]] = {}
+    for row in rows if len(rows) <= MAX_HASHES else ():
         if row.passed is not None:
             skill = skill_hash if row.arm == "skill" else ""
             asked = cases[row.case].partition("-")[0] if row.case in cases else row.case
-            drawn = digest([settings, skill, asked, row.arm, row.seed, row.passed, row.answer])[:HASH]
-            of_arm = draws.setdefault(row.arm, {})
-            of_arm[row.case] = of_arm.get(row.case, "") + drawn
+            drawn = digest([settings, skill, asked, row.arm, row.seed, row.answer])[: HASH - 1]
+            of_arm = hashes.setdefault(row.arm, {})
+            of_arm[row.case] = f"{of_arm.get(row.case, '')}{drawn}{row.passed:d}"
     return Look(
         run=run.id,
         model=model,
@@ -190,7 +208,7 @@ def make_look(plan: Plan, run: Run, rows: Sequence[Outcome], model: str) -> Look
         scope=run.plan.scope or "",
         trials=sum(row.passed is not None for row in rows),
         version=__version__,
-        draws=draws,
+        hashes=hashes,
         fresh=run.plan.drawn_anew,
         asked=timestamp(),
         asked_by=_user_name(),
@@ -215,7 +233,11 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
     plans registered before any was run, or several runs of one plan, only the first is a first look.
     """
     registered = (run.plan.registered_at or 0) if carried_out and run.plan.registered else 0
-    plan_of = cache(partial(_stored_plan, store))
+    run_of = cache(partial(_stored_run, store))
+
+    def plan_of(name: str) -> StoredPlan | None:
+        stored = run_of(name)
+        return stored and stored.plan
 
     def counts(other: Look, shares_case: bool) -> bool:
         if other.skill != look.skill:
@@ -235,22 +257,35 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
         for each in store.looks()
         if not _is_of_recorded(store, run, each)
     ]
-    return looks_before(known, look, counts, logged=store.location is not None)
+    looks = looks_before(known, look, counts, logged=store.location is not None)
+    left_out: dict[tuple[str, str, int], Outcome] = {}
+    for each in looks.earlier:
+        for case in _cases_left_out(each, look):
+            if (stored := run_of(each.run)) is None:
+                return replace(looks, left_out=None)
+            name = f"{each.cases.get(case, case)} {each.skill_hash}"  # as a case of its own
+            for row in store.outcomes(stored, case):
+                if row.model == each.model and row.passed is not None:
+                    left_out.setdefault((name, row.arm, row.seed), replace(row, case=name))
+    return replace(looks, left_out=tuple(left_out.values()))
 
 
-def _stored_plan(store: Store, name: str) -> StoredPlan | None:
+def _stored_run(store: Store, name: str) -> Run | None:
     with suppress(UsageError):  # the run was deleted, which does not undo that somebody looked
         run = store.run(name)
-        return run.plan if run.id == name else None
+        return run if run.id == name else None
     return None
 
 
 def _are_reworded(plan: StoredPlan, before: StoredPlan | None) -> bool:
-    """Whether a case asks nearly what one asked before, and looks for the same: an id may be made from the words."""
+    """Whether a case asks nearly what one asked before, with a check in common: an id may be made from the words."""
     if before is None:
         return False
     old, new = ([(telling_words(case.prompt), case.checks) for case in each.suite.cases] for each in (before, plan))
-    return any(checks == others and alike(asked, again) for (asked, checks), (again, others) in product(old, new))
+    return any(
+        alike(asked, again) and any(check in others for check in checks)
+        for (asked, checks), (again, others) in product(old, new)
+    )
 
 
 def _is_version(body: str, other: str) -> bool:

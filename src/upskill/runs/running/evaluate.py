@@ -120,7 +120,7 @@ class _Run:
                     scope=options.until_decided,
                     margin=options.margin,
                     registered=registration.registered if registration else None,
-                    drawn_anew=run.plan.drawn_anew or (not resumed and self._draws_anew),
+                    drawn_anew=self._draws_anew if not resumed else run.plan.drawn_anew and self._stays_anew(run),
                     replay_source=self.plan.replay_source,  # a file of the same replies may have been packed again
                     sandbox=sandbox.record() if sandbox else None,
                     analysis=self._analysis(warnings, registration),
@@ -159,6 +159,10 @@ class _Run:
     @property
     def _draws_anew(self) -> bool:
         return self.models.cache == "off" or (self.options.fresh and self.models.cache != "replay")
+
+    def _stays_anew(self, run: Run) -> bool:
+        """Trials of it that were not run yet would be taken from stored replies."""
+        return self._draws_anew or run.passed + run.failed + run.errored == run.trials
 
     def _check_replay(self) -> None:
         if self.models.cache == "replay" and isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):

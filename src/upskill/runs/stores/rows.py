@@ -124,7 +124,7 @@ class Look:
     verdict: Mapping[str, Any] = field(default_factory=dict[str, Any])  # as JSON has it
     version: str = ""  # of upskill, which computed it
     # By arm and case: a hash for each scored trial, of what was asked and what came of it. Empty: not known.
-    draws: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    hashes: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     fresh: bool = False  # its run drew every trial anew
     asked: str = ""  # when
     asked_by: str = ""  # the user's name on this machine
@@ -134,6 +134,10 @@ class Look:
     def identity(self) -> tuple[object, ...]:
         """Two looks with the same one showed the same results in the same way."""
         return self.run, self.model, self.margin, self.scope, self.trials
+
+    @property
+    def seeds(self) -> range:
+        return range(self.seed, self.seed + self.runs)
 
 
 def result_to_row(run: int, result: Result) -> dict[str, Any]:

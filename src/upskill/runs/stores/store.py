@@ -407,7 +407,7 @@ class Store:
 
     def add_look(self, look: Look) -> Look:
         """A look that is stored already stays as it is, and is returned."""
-        self.database.execute(LOOKS.upsert(), *LOOKS.encode(asdict(look)))
+        self.database.execute(LOOKS.upsert(), *LOOKS.encode(asdict(look) | {"draws": look.hashes}))
         where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
         return self._looks(where, *look.identity)[0]
 
@@ -423,7 +423,8 @@ class Store:
         return self._looks(f"{where} ORDER BY number", *values)
 
     def _looks(self, where: str, *values: object) -> list[Look]:
-        return [Look(**row) for row in LOOKS.decode(self.database.rows(LOOKS.select(where), *values))]
+        rows = LOOKS.decode(self.database.rows(LOOKS.select(where), *values))
+        return [Look(hashes=row.pop("draws"), **row) for row in rows]
 
     # Replies.
 

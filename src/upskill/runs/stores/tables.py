@@ -242,7 +242,7 @@ LOOKS = Table(
         *_texts("decision", "asked", "asked_by"),
         Column("verdict", "json", default="'{}'"),
         Column("version", default="''"),
-        Column("draws", "json", default="'{}'"),
+        Column("draws", "json", default="'{}'"),  # `Look.hashes`
         Column("fresh", "boolean", default="FALSE"),
     ),
     key=("number",),
