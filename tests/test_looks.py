@@ -513,7 +513,9 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: U
         assert upskill(*command, "--fresh").json["models"][0]["reason"] != verdict["reason"]
 
 
-@pytest.mark.parametrize("work", ["a case added", "a case dropped", "a case reworded", "a check repaired", "more repeats"])
+@pytest.mark.parametrize(
+    "work", ["a case added", "a case dropped", "a case reworded", "a check repaired", "more repeats"]
+)
 def test_ordinary_work_on_a_suite_does_not_prevent_a_decision(work: str, upskill: Upskill, home: Path) -> None:
     suite = greetings(12)
     command = ["eval", write_skill(home / "greeter", suite=suite), "--json"]
