@@ -48,6 +48,7 @@ def case(number: int) -> dict[str, Any]:
     return {
         "id": f"word-{number}",
         "prompt": prompt(number),
+        "words": 0,
         "checks": checks,
         "reference": WORDS[number - 1],
         "right": [f"It is {WORDS[number - 1]}.", f"**{WORDS[number - 1]}**"],

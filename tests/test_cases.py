@@ -51,6 +51,17 @@ async def test_the_prompts_own_examples_pass_the_gate() -> None:
     assert {named.name for one in suite.cases for named in one.checks} >= {"contains", "equals", "json_schema", "regex"}
 
 
+async def test_a_case_that_allows_a_long_answer_asks_for_no_more_than_it_allows() -> None:
+    long = case(1) | {"words": 90}
+    told_so = case(2) | {"words": 90, "prompt": "What is the captain of the ship? Take at most 90 words."}
+    wordy = case(3) | {"words": 2, "right": [f"It is {'very ' * 8}{WORDS[2]}.", WORDS[2]]}
+    suite = await write_suite(SKILL, says({"cases": [long, told_so, wordy, case(4)]}), count=4)
+    assert [one.max_words for one in suite.cases] == [90, 90, 11, None]
+    assert suite.cases[0].prompt == f"{case(1)['prompt']} Answer in at most 90 words."
+    assert suite.cases[1].prompt == told_so["prompt"]
+    assert suite.cases[3].prompt == case(4)["prompt"]
+
+
 async def test_a_case_comes_with_answers_that_its_checks_are_tried_on() -> None:
     for name in ("right", "wrong"):
         few = case(1) | {name: case(1)[name][:1]}

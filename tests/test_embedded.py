@@ -160,6 +160,8 @@ def case(**fields: Any) -> Case:
         ({"checks": [{"contains": "yes"}, {"max_length": {"characters": 100, "brief": True}}]}, True, 512),
         ({"checks": [{"contains": "yes"}, {"max_length": 100}]}, False, 256),  # a longer answer is no failure
         ({"right": ["yes, " * 100]}, False, 500),
+        ({"max_words": 150}, False, 600),  # twice the room that its words take
+        ({"max_words": 20}, False, 256),
     ],
 )
 def test_an_embedded_model_gets_as_much_room_as_the_case_needs(fields: dict[str, Any], acts: bool, tokens: int) -> None:

@@ -231,6 +231,11 @@ class OurCase(Strict):
     max_output_tokens: int | None = Field(
         default=None, ge=1, description="How long an answer may be; one cut off has failed."
     )
+    max_words: int | None = Field(
+        default=None,
+        ge=1,
+        description="How long the prompt asks an answer to be; embedded models get room for twice as much.",
+    )
     gpu: bool = Field(default=False, description="Whether its sandbox shows the NVIDIA GPU; such trials take turns.")
     metadata: dict[str, Any] = Field(default={}, description="What others say about the case; it decides nothing.")
 

@@ -155,6 +155,7 @@ class Case:
     right: tuple[str | Script, ...] = ()  # answers that must pass, put differently, or scripts that do what is asked
     wrong: tuple[str | Script, ...] = ()  # plausible answers, or scripts, that must fail
     max_output_tokens: int | None = None  # how long an answer may be; None: as the suite says
+    max_words: int | None = None  # how long the prompt asks it to be; an embedded model gets twice that room
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what others say of it; it decides nothing
     gpu: bool = False  # its sandbox shows the GPU
 

@@ -255,6 +255,7 @@ def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str,
         {
             "id": text_schema(60),
             "prompt": text,
+            **({} if small else {"words": {"type": "integer"}}),
             **({"files": list_schema(file, 6)} if "command" in kinds else {}),
             "checks": list_schema(check, 2 if small else 5, 1),
             "reference": text,
@@ -270,8 +271,10 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
     checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
+    length = _length(fields, right)
     if any(check.get("kind") in ACTING_KINDS for check in written):
         right, wrong = ([{"run": script} for script in scripts] for scripts in (right, wrong))
+        length = {}
     elif not any("max_length" in check for check in checks):
         longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
         # It is verbose when it is well above the right ones; what just repeats the skill is.
@@ -281,7 +284,21 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     files = [dict_or_empty(file) for file in list_or_empty(fields.get("files"))]
     unchanged = {key: fields[key] for key in ("id", "prompt", "reference", "tags") if key in fields}
     placed = {"files": {str(file.get("path")): file.get("text") for file in files}} if files else {}
-    return {**unchanged, **placed, "checks": checks, "right": right, "wrong": wrong}
+    return {**unchanged, **placed, **length, "checks": checks, "right": right, "wrong": wrong}
+
+
+def _length(fields: Mapping[str, Any], right: Sequence[Any]) -> dict[str, Any]:
+    """How long an answer may be, and the prompt that asks for it; empty where it need not be said."""
+    words, prompt = fields.get("words"), str(fields.get("prompt"))
+    if not isinstance(words, int) or words < 1:
+        return {}
+    most = max(words, *(len(str(answer).split()) for answer in (fields.get("reference", ""), *right)))
+    said = _names_number(prompt, most)
+    return {"max_words": most, "prompt": prompt if said else f"{prompt.rstrip()} Answer in at most {most} words."}
+
+
+def _names_number(prompt: str, number: int) -> bool:
+    return re.search(rf"(?<!\d){number}(?!\d)", prompt) is not None
 
 
 def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
@@ -291,7 +308,7 @@ def _read_check(check: Mapping[str, Any], prompt: str) -> list[dict[str, Any]]:
     match kind:
         case "max_length":
             number = check.get("number")  # brevity is the task only where the student is told so
-            in_prompt = number and re.search(rf"(?<!\d){number}(?!\d)", prompt)
+            in_prompt = number and _names_number(prompt, number)
             return [{kind: {"characters": number, "brief": True}}] if in_prompt else []
         case "contains" | "contains_any" | "not_contains":
             return [{kind: {"text": texts, "asserted": True, **({"ignore_case": False} if exact else {})}}]

@@ -36,6 +36,7 @@ _ARM_IN_KEY = {"baseline_repeat": "again"}  # stored keys have this arm under it
 
 # The output limit of embedded models where nobody sets one: small models ramble on until they are stopped.
 MIN_TOKENS, MIN_ACTING_TOKENS = 256, 512  # for an answer, and for a turn of an agent that acts
+WORD_TOKENS = 4  # for a word that a case allows: twice what a word takes, code included
 ACTIVATION_TOKENS = 64  # for a turn that is only to show whether a skill is activated
 TELLING_CHECKS = ("contains", "equals", "starts_with")  # what they look for is part of a good answer
 
@@ -239,7 +240,7 @@ def fitting_limit(case: Case, *, acts: bool) -> int:
     answers = [answer for answer in (case.reference, *case.right) if isinstance(answer, str)]
     bounds = {named.name: named.config for named in case.checks if isinstance(named.config, int)}
     longest = max(*map(len, [*expected, *answers]), bounds.get("min_length", 0))
-    limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest)
+    limit = max(MIN_ACTING_TOKENS if acts else MIN_TOKENS, longest, WORD_TOKENS * (case.max_words or 0))
     for named in case.checks:
         if isinstance(named.check, MaxLength) and named.check.brief and not acts:  # characters; a longer answer fails
             limit = min(limit, 2 * named.check.characters + 16)

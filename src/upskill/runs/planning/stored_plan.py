@@ -83,6 +83,7 @@ class StoredCase:
     right: tuple[str | Mapping[str, str], ...] = ()
     wrong: tuple[str | Mapping[str, str], ...] = ()
     max_output_tokens: int | None = None
+    max_words: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     gpu: bool = False
 

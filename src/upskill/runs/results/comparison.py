@@ -20,13 +20,14 @@ from upskill.runs.stores import Run, Store
 from upskill.verdicts.statistics import sign_flip_p_value
 
 Change = Literal["better", "worse", "same"]
-_DECIDES = ("prompt", "checks", "files", "reference", "output_file", "max_output_tokens")  # of a case
+_DECIDES = ("prompt", "checks", "files", "reference", "output_file", "max_output_tokens", "max_words")  # of a case
 _SETTINGS = {
     "agent": "the agent",
     "temperature": "the temperature",
     "runs": "the number of runs",
     "seed": "the first seed",
     "max_output_tokens": "the limit of an answer",
+    "max_words": "the length that is asked for",
     "judge": "the judge",
     "distractors": "the skills on offer beside it",
     "bounds": "the bounds of the agent",

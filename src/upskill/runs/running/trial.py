@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 REASONS: dict[Cause, str] = {
-    "length": "the answer was cut off after {limit:,} tokens; give it more room with --set max_output_tokens=N",
+    "length": "the answer was cut off after {limit:,} tokens{checks}; give it more room with --set max_output_tokens=N",
     "repetition": "the answer was cut off because it repeated itself over and over",
     "context": "the context of the model could not hold it",
     "refusal": "the model or its provider refused",
@@ -183,13 +183,6 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 hidden = HiddenSkill(plan.skill, home, case.text) if task.skill is None else None
                 attempt.leak = await find_leak(trace, own, lambda: plan.canaries, hidden, sandbox)
                 await _take_skills_away(sandbox, task)
-        if attempt.cause:  # no check could change that, and nobody is paid to grade it
-            reason = REASONS[attempt.cause].format(limit=task.max_output_tokens)
-            if attempt.cause == "length" and isinstance(agent, ExternalAgent):
-                reason = "the answer was cut off at the agent's own limit"
-            details = f": {trace.stop_details}" if trace.stop_details else ""
-            attempt.findings.append(CheckFinding("complete", passed=False, reason=f"{reason}{details}"))
-            return False
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
         evidence = Evidence(
@@ -205,6 +198,14 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             case=case.words,
             asked_for=case.asked_for,
         )
+        if attempt.cause:  # no check can change that, and nobody is paid to grade it
+            checks = await _check_so_far(case, evidence) if attempt.cause == "length" else ""
+            reason = REASONS[attempt.cause].format(limit=task.max_output_tokens, checks=checks)
+            if attempt.cause == "length" and isinstance(agent, ExternalAgent):
+                reason = f"the answer was cut off at the agent's own limit{checks}"
+            details = f": {trace.stop_details}" if trace.stop_details else ""
+            attempt.findings.append(CheckFinding("complete", passed=False, reason=f"{reason}{details}"))
+            return False
         if agent.needs_sandbox and case.output_file:
             with wrap_trial_errors(SandboxError, f"reading {case.output_file}"):
                 # Where an agent only said what it should have written, that is looked at.
@@ -220,6 +221,17 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
     passed = all(result.passed for result in attempt.findings if result.decides)
     attempt.cause = "unreadable" if grading.broken else "verbose" if grading.verbose and passed else ""
     return passed
+
+
+async def _check_so_far(case: Case, evidence: Evidence) -> str:
+    """What the checks make of an answer that was cut off: whether knowledge or room was missing."""
+    tried = [named.check for named in case.checks if named.check.decides and not named.check.needs_judge]
+    passed = 0
+    for check in tried:
+        with suppress(Exception):  # half an answer may break anything
+            finding = await check.run(evidence)
+            passed += finding.passed or not finding.decides
+    return f" (checks: {passed} of {len(tried)} pass so far)" if tried else ""
 
 
 def _cause_of(trace: Trace, task: Task) -> Cause | Literal[""]:
