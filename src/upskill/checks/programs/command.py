@@ -76,6 +76,7 @@ class Command(ProgramCheck):
                 raise MissingTool(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
         for name, content in self.files.items():
             await check_dir.put(name, content)
+        states = await guarded.states() if self.files else {}
         line = re.sub(
             r"\bPYTHONPATH=(?=\S)", f"PYTHONPATH={check_dir.root}/python:", self.line
         )  # or it undoes the guard
@@ -85,7 +86,7 @@ class Command(ProgramCheck):
             stdin=self.stdin,
             environment={**guarded.environment, "CHECK": check_dir.files},
         )
-        return await guarded.conclude(await self._judge(done))
+        return await guarded.conclude(await self._judge(done), states)
 
     async def _judge(self, done: CommandResult) -> Finding:
         excerpt = output_excerpt(done)

@@ -66,6 +66,8 @@ _WRITES_IN = r"{name}.*(?:write|[\"'][wax]b?\+?[\"'])"
 _WRITES_TO = r"(?:>\s*|\b(?:cp|ln|install)\b.*\s)[\"']?[^\s\"'<]*{name}[\"']?\s*$"
 # These change a file's mode, or take it away and bring it back as it was.
 _TOUCHES = r"\bchmod\b|\bgit\b.*\b(?:checkout|stash|reset|restore|apply|switch|merge|rebase|revert|cherry-pick|pull)\b"
+_STATES = 'cd "$1" && find . -type f -printf "%i %C@ %p\\n"'
+_CONTENT_STATES = 'cd "$1" && find . -type f -exec cksum {} +'
 # Folders are opened on the way down, so that nothing hides in a closed one.
 _OPEN = "find . -type d ! -perm -700 -exec chmod u+rwx {} ';' 2>/dev/null; exit 0"
 # A link to a folder that the student can
@@ -159,22 +161,32 @@ def risks(text: str, case: str, *, by_exit_code: bool) -> Iterator[str]:
 class Guarded:
     """What was done before a check ran its programs."""
 
-    sandbox: Sandbox
+    check_dir: CheckDir
+    text: str  # what the check runs
     environment: Mapping[str, str]  # for the programs of the check
     protected: Mapping[str, str]  # but for what the check itself writes to
     entries: Mapping[str, Entry]  # of these and their folders
     changed: Sequence[str]  # before they were put back
     removed: Sequence[str]
 
-    async def conclude(self, finding: Finding) -> Finding:
+    async def states(self) -> dict[str, str]:
+        """What tells whether the check's own files were touched, by path."""
+        line = ["/bin/sh", "-c", _CONTENT_STATES if _touches(self.text) else _STATES, "sh", self.check_dir.files]
+        done = await self.check_dir.run(line, SECONDS)
+        rows = (row.split(" ./", 1) for row in done.output.splitlines() if " ./" in row)
+        return {path: state for state, path in rows if not _writes_to(self.text, path)}
+
+    async def conclude(self, finding: Finding, states: Mapping[str, str] | None = None) -> Finding:
         """A failure says what was put back and removed. A pass is none if what was put back was touched meanwhile."""
         if finding.passed:
-            await self.sandbox.kill_processes()
-            touched = [
-                path for path, text in self.protected.items() if not await _is_as_brought(self.sandbox, path, text)
-            ]
-            now = {entry.path: entry for entry in await self.sandbox.list("", MAX_FILES)} if self.entries else {}
+            sandbox = self.check_dir.sandbox
+            await sandbox.kill_processes()
+            touched = [path for path, text in self.protected.items() if not await _is_as_brought(sandbox, path, text)]
+            now = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)} if self.entries else {}
             touched += [path for path, entry in self.entries.items() if not _is_untouched(entry, now.get(path))]
+            if states:
+                then = await self.states()
+                touched += [path for path, state in states.items() if then.get(path) != state]
             if touched:
                 return Finding(False, f"{touched[0]}, which the case brought, was changed while the check ran")
             return finding
@@ -204,8 +216,7 @@ async def disarm(
     left = {entry.path: entry for entry in await sandbox.list("", MAX_FILES + 1)}
     if len(left) > MAX_FILES:
         return Finding(False, f"more than {MAX_FILES:,} files were left, too many to look through")
-    names = {PurePosixPath(path).name for path in evidence.files}
-    steering = steered_by(with_what_it_runs(text, evidence.files), names) if starts_programs else []
+    steering = steered_by(with_what_it_runs(text, evidence.files), evidence.files) if starts_programs else []
     protected = protected_files(text, evidence, steering, keeps, left)
     text = with_what_it_runs(text, protected) if starts_programs else ""
     changed = [path for path, content in protected.items() if not await _is_as_brought(sandbox, path, content)]
@@ -239,9 +250,10 @@ async def disarm(
                 environment[f"GIT_CONFIG_KEY_{number}"] = "upskill.unused"
     watched = {path: content for path, content in protected.items() if not _writes_to(text, path)}
     parents = {str(parent) for path in watched for parent in PurePosixPath(path).parents}
-    strict = not re.search(_TOUCHES, text)
+    strict = not _touches(text)
     return Guarded(
-        sandbox=sandbox,
+        check_dir=check_dir,
+        text=text,
         environment=environment,
         protected=watched,
         entries={path: entry for path, entry in entries.items() if strict and path in {*watched, *parents}},
@@ -261,6 +273,10 @@ async def _is_as_brought(sandbox: Sandbox, path: str, content: str) -> bool:
 def _is_untouched(before: Entry, now: Entry | None) -> bool:
     versions = (before.version, before.version.split(" ")[0])  # of a folder that got more files
     return now is not None and now.kind == before.kind and now.version in versions
+
+
+def _touches(text: str) -> bool:
+    return bool(re.search(_TOUCHES, text))
 
 
 def _writes_to(text: str, path: str) -> bool:

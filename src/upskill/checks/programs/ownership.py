@@ -28,6 +28,17 @@ _WRITES_TESTS = re.compile(
     r"(?!\s+(?:data|files?\s+(?:pass|from)))",
     re.IGNORECASE,
 )
+# "without touching util.py", to the end of the sentence; and "leave util.py as it is".
+_HANDS_OFF = re.compile(
+    r"(?:\bnot|n['’]t|\bnever|\bwithout)\s+(?:\w+\s+)?(?:chang|edit|modif|touch|alter|rewrit)\w*(?:(?![.!?;]\s)[^\n])*"
+    r"|\bleave\b(?:(?![.!?;]\s)[^\n])*\b(?:alone|unchanged|untouched|as (?:it|they|is|are)\b)",
+    re.IGNORECASE,
+)
+# Stands before the name of a file that the work starts from.
+_FROM = (
+    r"\b(?:reads?|reading|parses?|loads?|using|uses|see|given|follow(?:s|ing)?|according to|based on|match(?:es)?"
+    r"|equals?|what|(?<!remove )(?<!delete )from)\s+(?:the\s+)?(?:\w+\s+(?:in|of|from)\s+)?\W?"
+)
 SHELL = (".sh", ".bash", ".zsh", ".ksh")
 _CODE = (
     *(".py", ".js", ".mjs", ".cjs", ".ts", ".pl", ".pm", ".rb", ".php", ".lua", ".r", ".jl", ".ipynb"),
@@ -43,6 +54,7 @@ _LOOKS = r"-(?:-check|-syntax-only|[cnm])(?![\w-])"  # such an option has a file
 _ANY_FILE = r"[\w-]+(?:\.\w+)+"
 _COMPARES = re.compile(r"^\W*(?:if\s+)?(?:diff|cmp|comm)\b")
 
+_SEARCHES = re.compile(r"^\W*(?:e?grep|jq|wc)\b")
 _READS = re.compile(r"^\W*(?:e?grep|jq|cat|test|head|tail|wc|awk|stat)\b|^\W*\[|^\W*(?:node|perl|ruby)\s+-[ep]")
 
 
@@ -126,6 +138,7 @@ def asks_for(prompt: str, path: str, content: str = "", *, by_name: bool = False
 
     "so that `python3 score.py` prints 5" has it run, and asks nobody to change it.
     """
+    prompt = _HANDS_OFF.sub(" ", prompt)
     for way in _ways_to_run(path, content, _INTERPRETERS):
         prompt = re.sub(way, " ", prompt, flags=re.MULTILINE)
     if by_name or mentions_path(prompt, path):
@@ -173,13 +186,25 @@ def protected_files(
     suffixes = (*_CODE, *SHELL) if code else (*_CODE, *SHELL, *DATA)
     words = {PurePosixPath(word).name for word in re.findall(r"\b[\w/-]+\.\w{1,5}\b(?!\()", evidence.prompt)} - names
     added = {word for word in words if word.endswith(suffixes) and (word in left_names or mentions_file(text, word))}
-    if any(not is_test(path) and (path in code or path.endswith(suffixes)) for path in (*added, *asked)):
-        case_own = {path for path in asked & files.keys() if _is_oracle(path, files, (asked | added) - {path}, text)}
-        students = asked - case_own if added or asked - case_own else asked
-    else:
-        students = asked | set(_unnamed_work(text, evidence.prompt, files, code, steering))
-    students |= set(map(plain, keeps))
+    named = asked
+    if not any(not is_test(path) and (path in code or path.endswith(suffixes)) for path in (*added, *asked)):
+        named = asked | set(_unnamed_work(text, evidence.prompt, files, code, steering))
+    case_own = {
+        path
+        for path in asked & files.keys()
+        if _is_oracle(path, files, (named | added) - {path}, text) or _is_source(evidence.prompt, path, files[path])
+    }
+    students = named - case_own if added or named - case_own else named
+    spared = "\n".join(_HANDS_OFF.findall(evidence.prompt))
+    students = {path for path in students if not mentions_path(spared, path)} | set(map(plain, keeps))
     return {path: content for path, content in files.items() if not is_below(path, students)}
+
+
+def _is_source(prompt: str, path: str, content: str) -> bool:
+    """Whether a prompt names a file of data only as what the work starts from, as in "read data.csv"."""
+    name = re.escape(PurePosixPath(path).name)
+    rest = re.sub(rf"{_FROM}(?:[\w.-]+/)*{name}", " ", prompt, flags=re.IGNORECASE)
+    return not is_code(path, content) and mentions_path(prompt, path) and not asks_for(rest, path)
 
 
 def _is_oracle(path: str, files: Mapping[str, str], others: Collection[str], text: str) -> bool:
@@ -188,7 +213,8 @@ def _is_oracle(path: str, files: Mapping[str, str], others: Collection[str], tex
     A program that does so uses the other files that are named; what they use themselves is a part of the work.
     """
     folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
-    runs = "\n".join([text, *(content for other, content in files.items() if other not in others)])
+    used = [command for command in commands_of(text) if not _SEARCHES.search(command)]
+    runs = "\n".join([*used, *(content for other, content in files.items() if other not in (*others, path))])
     if not decides(path) or not any(mentions_path(runs, each, as_folder=True) for each in (path, *folders)):
         return False
     stems = [PurePosixPath(other).stem for other in others]
@@ -210,7 +236,8 @@ def _unnamed_work(
     own = [path for path in free if is_code(path, files[path])]
     own = [path for path in own if not decides(path) or tests] or own
     own = [path for path in own if not path.endswith(SHELL)] or own
-    own = [path for path in own if not executes(text, path, files[path])] or own
+    scripts = [files[path] for path in files if is_code(path, files[path]) and path not in own]
+    own = [path for path in own if not executes("\n".join([text, *scripts]), path, files[path])] or own
     yield from own
     programs = [files[path] for path in files if is_code(path, files[path]) and path not in own] if own else []
     for path in free:

@@ -32,14 +32,15 @@ from upskill.sandboxes import Entry
 
 _PYTEST = ("conftest.py", "pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml")
 _NODE = ("node_modules", "*.config.*", "vitest.workspace.*", "bunfig.toml", "deno.json*", "__mocks__")
+_TESTS_PYTHON = r"pytest|py\.test|nose2|tox|nox|coverage"
 # By the words that call a program: the files without which it does nothing, and those that steer it otherwise. Where a
-# case brings none of the first, the project is for the student to set up.
+# case brings none of the first, or no tests, the project is for the student to set up.
 TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     r"python3?(?:\.\d+)?|pytest|py\.test": (
         (),
         ("sitecustomize.py", "usercustomize.py", "*.pth", "*.dist-info", "*.egg-info", "pyvenv.cfg"),
     ),
-    r"pytest|py\.test|nose2|tox|nox|coverage": ((), (*_PYTEST, "noxfile.py")),
+    _TESTS_PYTHON: ((), (*_PYTEST, "noxfile.py")),
     r"pip3?|build|hatch|poetry|uv|flit|pdm": (("pyproject.toml", "setup.py", "setup.cfg"), ()),
     r"g?make": (("Makefile", "makefile", "GNUmakefile"), ("*.mk", "*.mak", "RCS", "SCCS", "s.[Mm]akefile", "*,v")),
     r"ninja|samu": (("build.ninja",), ("*.ninja",)),
@@ -78,6 +79,8 @@ _PYTHON_TOOLS = ("pytest", "py", "_pytest", "pluggy", "nose2", "tox", "nox", "co
 _PYTHON = (".py", ".so", ".pyd", ".pyc")
 _LOADED_FOR = (_PYTHON, (".js", ".cjs", ".mjs", ".ts", ".tsx", ".jsx", ".json", ".node"))
 _COMPILED = ("", ".o", ".a", ".so", ".pyc", ".class", ".pmc", ".node", ".gch", ".pch", ".d", ".beam")
+_OBJECTS = (".o", ".obj", ".gch")  # a check compiles what it needs
+_HEADERS = (".h", ".hh", ".hpp", ".cuh", ".inc")  # are looked for beside what includes them
 _PACKAGE = ("__init__", "__main__", "index", "mod")  # files that stand for their folder
 # Folders in which programs look for files: options of compilers, and variables.
 _SEARCHED = re.compile(r"(?:(?<!\S)-(?:I|L|iquote|isystem|cp)\s*|(?:PATH|LIB)=|sys\.path[^\n\"']*)[\"']?([\w./:${}-]+)")
@@ -100,11 +103,15 @@ def invokes(text: str, programs: str) -> bool:
 
 
 def steered_by(text: str, brought: Collection[str] | None = None) -> list[str]:
-    """Patterns of the files that steer what this text starts, in a case that brings files of these names."""
-    tools = [files for program, files in TOOLS.items() if invokes(text, program)]
-    set_up = [needed for needed, _ in tools if needed and brought is not None and not set(needed) & set(brought)]
-    students = {name for needed in set_up for name in needed}
-    patterns = [name for needed, more in tools if needed not in set_up for name in (*needed, *more)]
+    """Patterns of the files that steer what this text starts, in a case that brings these files."""
+    tools = {program: files for program, files in TOOLS.items() if invokes(text, program)}
+    students: set[str] = set()
+    if brought is not None:
+        names = {PurePosixPath(path).name for path in brought}
+        students = {name for needed, _ in tools.values() if not names & set(needed) for name in needed}
+        if not any(map(is_test, brought)) and "$CHECK" not in text:
+            tools.pop(_TESTS_PYTHON, None)
+    patterns = [name for needed, more in tools.values() if not students & set(needed) for name in (*needed, *more)]
     return [name for name in dict.fromkeys(patterns) if name not in students]
 
 
@@ -148,6 +155,10 @@ class PlantFinder:
         """The files of the case, with their folders."""
         paths = [PurePosixPath(path) for path in self.evidence.files]
         return {".", *(str(each) for path in paths for each in (path, *path.parents))}
+
+    @cached_property
+    def _sources(self) -> list[str]:
+        return [plain(f"./{path}") for path in self.evidence.files]
 
     @cached_property
     def _asked(self) -> set[str]:
@@ -228,12 +239,18 @@ class PlantFinder:
             stem, folder = folder.name, folder.parent
         if (stem in sys.stdlib_module_names or stem in _PYTHON_TOOLS) and file.suffix in _PYTHON:
             return str(folder) in self._brought
+        if file.suffix in _OBJECTS and any(each.startswith(f"{file.parent / stem}.") for each in self._sources):
+            return True
         return any(
             stem == path.name.split(".")[0]
-            and (folder == path.parent or (str(folder) in self._searched and path.stem not in _PACKAGE))
+            and (folder == path.parent or (path.stem not in _PACKAGE and self._is_searched(folder, file.suffix)))
             and self._is_loaded_for(file, path)
             for path in self._paths
         )
+
+    def _is_searched(self, folder: PurePosixPath, suffix: str) -> bool:
+        beside = suffix in _HEADERS and any(folder == program.parent for program in self._programs)
+        return beside or str(folder) in self._searched
 
     def _is_loaded_for(self, file: PurePosixPath, path: PurePosixPath) -> bool:
         if file.parent != path.parent and file.name == path.name:
