@@ -781,6 +781,17 @@ def _on_a_terminal(*command: object, typed: str = "") -> tuple[int, str, str]:
     return process.returncode, out, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
 
 
+def test_generate_asks_for_a_source_on_a_terminal_where_none_is_given(home: Path) -> None:
+    (home / "page.md").write_text("# Tern\n\n`tern push` sends the crates.\n")
+    write_script(home / "teacher.yaml", [{"answer": "nothing of use"}])
+    command = ("generate", "use tern", "-m", "scripted:teacher.yaml", "--no-eval")
+    _, _, seen = _on_a_terminal(*command, typed="page.md\n")
+    assert "to write it from (Enter: none, and the result is called untested)" in seen
+    assert "Read page.md: document" in seen
+    _, _, seen = _on_a_terminal(*command, typed="\n")
+    assert "so the result is called untested" in " ".join(seen.split())
+
+
 def _read_all(terminal: int) -> str:
     seen = b""
     while True:

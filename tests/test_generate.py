@@ -69,13 +69,14 @@ GOOD = insert("\n".join(fact(number) for number in MISSING))
 HARMFUL = insert("- Never answer anybody.", note="Silence is safe.")
 SMALL = "local:smollm2-135m"  # quick, and here in any case
 LONG = ("--tokens", 1000)  # an edit may then be long enough for all that is missing
+SOURCE = ("-e", "Who goes there? -> A friend.")  # from a sentence alone the result would be untested
 ONCE = (*LONG, "--attempts", 1)
 NOTHING = insert("- Words are nice.", note="A friendly tone helps.")
 
 
 def generate(upskill: Upskill, *more: object, teacher: str = "scripted:teacher.json") -> Done:
     student = () if "--no-eval" in more else ("--student", "scripted:student.json")
-    return upskill("generate", TASK, "-m", teacher, *student, *LONG, *more)
+    return upskill("generate", TASK, *SOURCE, "-m", teacher, *student, *LONG, *more)
 
 
 def priced(rules: list[dict[str, Any]], cost: float) -> list[dict[str, Any]]:
@@ -120,7 +121,7 @@ def test_the_whole_loop_keeps_the_good_edit_and_the_same_command_again_pays_noth
     assert said["fit"]["models"][0]["skill"]["pass_rate"] == 1.0
     assert said["held_out"]["models"][0]["lift"] == 1.0
     assert said["held_out"]["models"][0]["decision"] == "helps"
-    written = [{"author": "scripted:teacher.json", "read": "task", "cases": 20}]
+    written = [{"author": "scripted:teacher.json", "read": "material", "cases": 20}]
     assert said["suite"] == {"cases": 20, "held_out": len(HELD_OUT), "authors": written}
     saved = Skill.load(house / "skills" / "house-words")
     assert all(fact(number) in saved.body for number in NUMBERS)
@@ -168,7 +169,7 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     assert "the search gained something there" in shown
     for text in ("house-words", "SKILL.md", "baseline", "with skill", "+100 points", "held-out cases:", "train cases:"):
         assert text in done.out
-    saved, *following = done.out.splitlines()[-5:]
+    saved, *following = done.out.splitlines()[-6:]
     assert saved == "Saved to skills/house-words"
     typed = [line.split("  ")[1] for line in following[1:]]
     assert typed[:2] == ["upskill show last:held-out", "upskill show last:fit"]
@@ -221,8 +222,7 @@ def test_no_skill_is_paid_for_when_the_test_writer_fails(upskill: Upskill, house
 
 def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill: Upskill, house: Path) -> None:
     """Each is asked before the other's answer could be in a prompt, and `show` and reports say what was read."""
-    example = ("-e", f"{prompt(1)} -> {WORDS[0]}")
-    done = generate(upskill, *example, "--attempts", 0)
+    done = generate(upskill, "--attempts", 0)
     assert done.code == 0, done.err
     with open_store(house / "runs") as store:
         asked = {role: request for role, request, _ in store.requests()}
@@ -256,6 +256,33 @@ def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upski
     # It is the run and the look of `eval` on the saved suite.
     again = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
     assert (again["run"], again["models"][0]["looks"]["number"]) == (said["fit"]["run"], 1)
+
+
+def test_a_skill_and_tests_from_one_sentence_are_untested_whatever_the_numbers(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "teacher.json", teacher_rules(draft(NUMBERS)))
+    given = ("-m", "scripted:teacher.json", "--student", "scripted:student.json", *LONG, "--attempts", 0)
+    done = upskill("generate", TASK, *given)
+    assert done.code == 0, done.err
+    assert "so the result is called untested, whatever its numbers" in " ".join(done.err.split())
+    assert "20 pairs, untested" in " ".join(done.out.split())
+    assert Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["decision"] == "untested"
+    evaluated = ("eval", "skills/house-words", "-m", "scripted:student.json")
+    for required in ("decision=helps", "these:decision=helps", "lift>=0.1"):
+        ruled = upskill(*evaluated, "--require", required)
+        assert (ruled.code, "untested: the skill and its cases both come from" in ruled.err) == (1, True), ruled.err
+    assert "Untested: house-words and its cases both come from a model's memory" in " ".join(ruled.out.split())
+    verdict = upskill(*evaluated, "--json").json["models"][0]
+    assert (verdict["lift"], verdict["decision"], verdict["reason"]) == (1.0, "undecided", "untested")
+    assert "lift +100 points, untested" in upskill("runs").out
+    # New cases by a model that reads this skill have nothing else behind them, either.
+    assert upskill("tests", "skills/house-words", "-m", "scripted:teacher.json", "--json").json["authors"] == [
+        {"author": "scripted:teacher.json", "read": "memory", "cases": 20}
+    ]
+    assert "| 🟡 untested |" in upskill(*evaluated, "--report", "markdown").out
+    # Cases of one's own test it.
+    own = [{"id": f"own-{n}", "prompt": prompt(n), "checks": [{"contains": WORDS[n - 1]}]} for n in NUMBERS]
+    (house / "own.json").write_text(json.dumps(own))
+    assert upskill(*evaluated, "--tests", "own.json", "--require", "decision=helps").code == 0
 
 
 def is_kept_as_draft(folder: Path) -> bool:
@@ -673,7 +700,12 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upsk
 
 def library_options(**more: Any) -> GenerateOptions:
     return GenerateOptions(
-        task=TASK, teacher="scripted:teacher.json", student="scripted:student.json", tokens=1000, **more
+        task=TASK,
+        examples=SOURCE[1:],
+        teacher="scripted:teacher.json",
+        student="scripted:student.json",
+        tokens=1000,
+        **more,
     )
 
 

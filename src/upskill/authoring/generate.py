@@ -46,11 +46,13 @@ from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redaction.redact import describe_counts, redact
+from upskill.verdicts.verdict import UNTESTED
 
 ONLY_A_SENTENCE = (
     "NOTHING BUT THE MODEL'S MEMORY stands behind this skill: it is written from a sentence alone. Give what it should"
     " say with --from (a document, a trace) or -e."
 )
+ALSO_ITS_TESTS = "Its tests would come from the same memory, so the result is called untested, whatever its numbers."
 # To see whether a plan can be made.
 _PLACEHOLDER = Skill.new("task", "A task.", "A task.")
 _PLACEHOLDER_SUITE = Suite.parse([{"id": "task", "prompt": "A task.", "checks": [{"contains": "done"}]}])
@@ -380,7 +382,7 @@ class Generation:
         async with forget_unusable_answers(models):
             material = await summarize(self.material, teacher, budget=budget, tell=tell)
         if not material.pieces and not material.skill:
-            tell(ONLY_A_SENTENCE)
+            tell(f"{ONLY_A_SENTENCE} {ALSO_ITS_TESTS}" if self.writes_cases else ONLY_A_SENTENCE)
         suite = await self._write_suite(models)  # before there is a skill that its writer could read
         drafts = [self.material.skill] if self.material.skill else []
         if not drafts:
@@ -555,7 +557,7 @@ class Generation:
             "evaluated_on": verdict.model,
             "evaluated_cases": refinement.evaluated_cases,
             "pairs": verdict.pairs,
-            "decision": verdict.decision,
+            "decision": UNTESTED if verdict.reason == UNTESTED else verdict.decision,
         }
         return replace(provenance, metadata=dict(provenance.metadata) | result).with_state("")
 

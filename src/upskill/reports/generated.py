@@ -24,8 +24,8 @@ from upskill.reports.view import view_of
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import Suite, count_authors, describe_authors
 from upskill.traces import Step
-from upskill.verdicts.advice import signed_points
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.advice import decision_in_words, signed_points
+from upskill.verdicts.verdict import UNTESTED, Verdict
 
 STEP_WIDTH = 110  # characters
 
@@ -93,7 +93,8 @@ def _next_commands(generated: Generated) -> str:
 
 def _findings(refinement: Refinement) -> list[str]:
     lines = [
-        f"{split}: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')}, {verdict.decision}"
+        f"{split}: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')},"
+        f" {decision_in_words(verdict.decision, verdict.reason)}"
         for split, evaluation in (
             ("train cases" if refinement.selected else "all cases", refinement.fit),
             ("held-out cases", refinement.held_out),
@@ -142,7 +143,7 @@ def gain_line(verdict: Verdict) -> str:
     """What the search gained where it could not look: its result against the first draft."""
     return (
         f"first draft → result on held-out cases: {_rates(verdict)}, {_interval(verdict)}"
-        f"{counted(verdict.pairs, 'pair')}{GAINS.get(verdict.decision, '')}"
+        f"{counted(verdict.pairs, 'pair')}{'' if verdict.reason == UNTESTED else GAINS.get(verdict.decision, '')}"
     )
 
 

@@ -27,7 +27,7 @@ from upskill.verdicts.advice import conclude, decision_in_words, signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import CaseProblem, describe_problem, diagnose
 from upskill.verdicts.outcome import CAUSES, Cause
-from upskill.verdicts.verdict import LOOK_UP, Decision, Verdict
+from upskill.verdicts.verdict import Decision, Verdict
 
 MAX_ERRORS = 10
 MAX_BUGS = 3
@@ -147,8 +147,7 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     known = [cost for cost in costs if cost is not None]
     has_reference = evaluation.plan.reference_skill is not None
     causes, activation = tuple(_causes(verdict, evaluation)), verdict.activation
-    decision = LOOK_UP if verdict.reason == LOOK_UP else decision_in_words(verdict.decision, verdict.reason)
-    decision += " (replayed)" if verdict.replayed else ""
+    decision = decision_in_words(verdict.decision, verdict.reason, verdict.replayed)
     copies = [_describe_copies(verdict)] if verdict.these_cases and verdict.these_cases.copies else []
     return VerdictView(
         verdict=verdict,

@@ -214,12 +214,13 @@ class Case:
         return digest(decides)
 
 
-Reading = Literal["material", "skill", "task"]  # by the writer of a case, together with the task
+Reading = Literal["material", "skill", "task", "memory"]  # by the writer of a case, together with the task
 READ = "read"  # in the metadata of a case that a model wrote
 _READINGS = {
     "material": "from the task and its material, without the skill",
     "skill": "after reading the skill",
     "task": "from the task and its own memory, without the skill",
+    "memory": "after reading a skill that a model wrote from memory",
 }
 
 
@@ -228,6 +229,12 @@ def count_authors(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     counts = Counter((str(each.get("author") or ""), str(each.get(READ) or "")) for each in cases)
     rows = [{"author": author, "read": read, "cases": count} for (author, read), count in counts.items()]
     return rows if any(row["read"] for row in rows) else []
+
+
+def are_from_memory(cases: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether most cases are a model's memory, as their skill is: neither can show that the other is right."""
+    from_memory = [each.get(READ) in ("task", "memory") for each in cases]
+    return 2 * sum(from_memory) > len(from_memory)
 
 
 def describe_authors(cases: Iterable[Mapping[str, Any]]) -> str:

@@ -9,7 +9,18 @@ from dataclasses import replace
 from upskill.plain import counted
 from upskill.suites.suite import Part
 from upskill.verdicts.arms import ArmOutcomes
-from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, PART, SNAPSHOTS, UNFINISHED, Decision, Verdict
+from upskill.verdicts.verdict import (
+    CHOSEN,
+    ERRORS,
+    ISOLATION,
+    LOOK_UP,
+    PART,
+    SNAPSHOTS,
+    UNFINISHED,
+    UNTESTED,
+    Decision,
+    Verdict,
+)
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
 UNREACHABLE = 100_000  # cases: nobody writes so many
@@ -26,8 +37,8 @@ def signed_points(share: float) -> str:
 
 def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
     """For tables and pictures: with what prevents a decision, what is decided about these cases alone, and a replay."""
-    if reason == UNFINISHED:
-        return UNFINISHED
+    if reason in (UNFINISHED, LOOK_UP, UNTESTED):
+        return f"{reason}{' (replayed)' if replayed else ''}"
     more = " (errors)" if decision == "undecided" and "error" in reason else ""
     if decision == "undecided" and on_these not in ("", decision):
         more = f"; {on_these} on these cases"
@@ -104,6 +115,8 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         return f"Unfinished: {done:,} of {counted(trials, 'trial')}. What {skill} does for {model} shows {when}."
     if verdict.reason == LOOK_UP:
         return f"Look-up of its own facts: {lift}."
+    if verdict.reason == UNTESTED:
+        return f"Untested: {skill} and its cases both come from a model's memory, so {lift} says nothing about {model}."
     if verdict.alone:
         alone = _CLAIMS[verdict.alone][False].format(skill=skill, model=model)
         return f"{alone} taken alone, but not among {verdict.models} models: {lift}."
@@ -153,6 +166,8 @@ def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference:
             "The student finds what the skill says; whether that helps with a task is not shown. Give cases of your "
             "own with --tests."
         )
+    if verdict.reason == UNTESTED:
+        return "Generate it from a source (--from), or give cases of your own with --tests."
     more = _advise_evidence(verdict)
     return f"{rarely_activated} {more}" if rarely_activated and verdict.evidence_needed is not None else more
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.verdicts.arms import Interval
-from upskill.verdicts.verdict import CHOSEN, ERRORS, SNAPSHOTS, Decision, OnTheseCases, Verdict
+from upskill.verdicts.verdict import CHOSEN, ERRORS, SNAPSHOTS, UNTESTED, Decision, OnTheseCases, Verdict
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -101,6 +101,8 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
         return Ruling(requirement, False, "the run is invalid: the arms were not isolated")
     if verdict.reason == SNAPSHOTS:
         return Ruling(requirement, False, "different snapshots of the model answered the arms")
+    if verdict.reason == UNTESTED:
+        return Ruling(requirement, False, "untested: the skill and its cases both come from a model's memory")
     compare = _COMPARE[requirement.comparison]
     these = verdict.these_cases if requirement.these else None
     if requirement.these and these is None:

@@ -207,6 +207,13 @@ def own_lines(skill: Skill) -> tuple[list[str], int]:
     return [line for line in lines if sources and OWN_KNOWLEDGE in sources.get(line, (OWN_KNOWLEDGE,))], len(lines)
 
 
+def is_from_memory(skill: Skill) -> bool:
+    """A model wrote it, and no line of it cites anything but the task."""
+    provenance = Provenance.of(skill)
+    cited = {name for ids in provenance.sources.values() for name in ids} - {OWN_KNOWLEDGE, "task"}
+    return bool(provenance.metadata.get("generated_by")) and not cited and not provenance.source_files
+
+
 def making_cost(skill: Skill, older: Skill | None = None) -> float | None:
     """Dollars spent on a skill beyond what an older one already cost; None if unknown."""
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upskill.authoring.material.material import Material
+from upskill.authoring.saving.provenance import is_from_memory
 from upskill.authoring.writing.grounding import overruled_answer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
@@ -116,7 +117,10 @@ class _SuiteWriter:
 
     @property
     def reads(self) -> Reading:
-        return "material" if self.material.pieces else "skill" if self.material.skill else "task"
+        skill = self.material.skill
+        if self.material.pieces or skill is None:
+            return "material" if self.material.pieces else "task"
+        return "memory" if is_from_memory(skill) else "skill"
 
     @property
     def known(self) -> list[Case]:
@@ -167,7 +171,7 @@ class _SuiteWriter:
     async def _ask(self, variety: str) -> list[Any]:
         material, count = self.material, self.count - len(self.accepted)
         fields: dict[str, Any] = {"task": material.task} if material.task else {}
-        if (skill := material.skill) and self.reads == "skill":
+        if (skill := material.skill) and not material.pieces:
             fields |= {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
         text = json.dumps(fields, ensure_ascii=False)
         if material.pieces:

@@ -50,6 +50,15 @@ def command(**values: Any) -> None:
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
     options = _Options(**values)
+    nothing_given = not any((options.sources, options.examples, options.tools, options.tests, options.handoff))
+    if nothing_given and options.task and can_ask(options):
+        source = click.prompt(
+            "A document, trace or folder to write it from (Enter: none, and the result is called untested)",
+            default="",
+            show_default=False,
+            err=True,
+        )
+        options.sources = (source,) if source.strip() else ()
     with showing_progress(options) as events:
         generated = generate_now(options, events=events)
     if options.as_json:
@@ -58,6 +67,10 @@ def command(**values: Any) -> None:
         show(*report.render(generated))
     if generated.has_failed:
         raise click.exceptions.Exit(3)
+
+
+def can_ask(options: CommandOptions) -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty() and not options.as_json
 
 
 @contextmanager
@@ -89,7 +102,6 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         if step.kind == "tool":
             tell(report.step_line(next(steps), step))
 
-    can_ask = sys.stdin.isatty() and sys.stderr.isatty() and not options.as_json
     events = AuthoringEvents(
         started=bar.started,
         result=bar.result,
@@ -100,7 +112,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         attempt_ended=lambda attempt: tell(report.attempt_line(attempt)),
         duel_started=duel_started,
         confirmation_ended=lambda confirmation: tell(report.confirmation_line(confirmation)),
-        replace_edited=replace_edited if can_ask else None,
+        replace_edited=replace_edited if can_ask(options) else None,
         held_out_started=held_out_started,
         ask=ask if getattr(options, "ask", False) else None,
         step=step,

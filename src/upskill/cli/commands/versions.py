@@ -19,7 +19,7 @@ from upskill.runs.stores import Candidate
 from upskill.runs.stores.rows import files_from_json
 from upskill.sandboxes import printable
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
-from upskill.verdicts.verdict import LOOK_UP
+from upskill.verdicts.verdict import LOOK_UP, UNTESTED
 
 MADE_BY = "`upskill generate` makes them while it looks for a better skill."
 DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of versions that were stored without a reason
@@ -92,7 +92,7 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "fingerprint": version.fingerprint,
         "accepted": version.accepted,
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
-        "note": version.note + (f" ({LOOK_UP})" if verdict.get("reason") == LOOK_UP else ""),
+        "note": version.note + (f" ({reason})" if (reason := verdict.get("reason")) in (LOOK_UP, UNTESTED) else ""),
         "baseline": baseline,
         "pass_rate": pass_rate,
         "run": verdict.get("run"),

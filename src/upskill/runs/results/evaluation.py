@@ -17,7 +17,7 @@ from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
 from upskill.runs.results.looks import Looks, Unfinished, looks_of, make_look, unfinished_models
 from upskill.runs.stores import Look, Page, Run, Store
-from upskill.suites import OWN_FACTS, Suite
+from upskill.suites import OWN_FACTS, Suite, are_from_memory
 from upskill.verdicts.advice import as_part, with_advice
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.compute import compute_verdict
@@ -31,6 +31,7 @@ from upskill.verdicts.verdict import (
     LOOK_UP,
     NO_EVIDENCE_NEEDED,
     UNFINISHED,
+    UNTESTED,
     StoppingPoint,
     Verdict,
     VerdictOptions,
@@ -263,6 +264,8 @@ def verdict_so_far(
         both = zip(_decisions(verdict), _decisions(whole), strict=True)
         if any(decision not in ("undecided", with_others) for decision, with_others in both):
             return with_advice(replace(verdict.withhold(CHOSEN), evidence_needed=None))
+    if are_from_memory(case.metadata for case in suite.cases) and verdict.reason not in NO_EVIDENCE_NEEDED:
+        return with_advice(replace(verdict.withhold(UNTESTED), evidence_needed=None))
     # Of cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet.
     on_these = verdict.these_cases.decision if verdict.these_cases else "undecided"
     is_beneficial = verdict.is_beneficial or on_these in ("helps", "saves")
