@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -222,6 +223,73 @@ def test_a_record_of_an_unknown_kind_is_counted_in_every_format(file: str, tmp_p
     before, after = read_trace(FIXTURES / file), read_trace(tmp_path / "trace")
     assert Counter(after.skipped) - Counter(before.skipped) == {"zebra/stripe": 1, "object with hoof, mane": 1}
     assert [step for step in after.steps if not step.agent] == [step for step in before.steps if not step.agent]
+
+
+BLOCKS = """_**User (2026-05-01 10:00:00Z)**_
+
+Wind the clock.
+
+_**Agent (model-x 2026-05-01T10:00:05.120Z)**_
+
+<tool-use data-tool-type="shell" data-tool-name="Bash"><details>
+<summary>Tool use: **Bash**</summary>
+Wind it by nine turns
+
+`clock wind --turns 9`
+
+```text
+wound
+```
+</details></tool-use>
+
+<tool-use data-tool-type="task" data-tool-name="Task"><details>
+<summary>Tool use: **Task**</summary>
+The key fits in `gear.txt`.
+
+### Where it stops
+
+The pawl is worn: `pawl.txt` says so.
+</details></tool-use>
+
+<tool-use data-tool-type="search" data-tool-name="Glob"><details>
+<summary>Tool use: **Glob**</summary>
+pattern `*.txt` path `gears`
+
+**Result:**
+
+```
+gears/1.txt
+```
+</details></tool-use>
+"""
+
+
+def test_nothing_that_a_block_of_specstory_says_is_lost(tmp_path: Path) -> None:
+    """Without any one line the trace is another, unless the line is mere markup."""
+    (tmp_path / "whole.md").write_text(BLOCKS)
+    trace = read_trace(tmp_path / "whole.md")
+    wound, task, glob = trace.calls
+    assert wound.arguments == {"command": "clock wind --turns 9", "description": "Wind it by nine turns"}
+    assert (wound.at, trace.model) == ("2026-05-01T10:00:05.120Z", "model-x")
+    assert "### Where it stops" in task.arguments["input"]
+    assert (glob.arguments, glob.output) == ({"pattern": "*.txt", "path": "gears"}, "gears/1.txt")
+    lines = BLOCKS.splitlines()
+    for number, line in enumerate(lines):
+        if re.search(r"\w", line) and not line.startswith(("<", "**Result", "</", "_**")):
+            (tmp_path / "cut.md").write_text("\n".join(lines[:number] + lines[number + 1 :]))
+            assert read_trace(tmp_path / "cut.md", "specstory").steps != trace.steps, line
+
+
+def test_an_export_of_claude_code_on_the_web_is_read_and_only_what_is_the_same_is_a_repetition(tmp_path: Path) -> None:
+    def said(kind: str, text: str, uuid: str) -> dict[str, Any]:
+        return {"type": kind, "uuid": uuid, "message": {"role": kind, "content": [{"type": "text", "text": text}]}}
+
+    rows = [said("user", "Go.", "1"), said("assistant", "Gone.", "2"), said("user", "Go.", "1")]
+    rows += [said("user", "Come.", "1"), {"type": "zebra"}]
+    (tmp_path / "web.json").write_text(json.dumps({"loglines": rows}))
+    trace = read_trace(tmp_path / "web.json")
+    assert [step.text for step in trace.steps] == ["Go.", "Gone.", "Come."]
+    assert (trace.agent, trace.skipped) == ("claude-code", {"zebra": 1})
 
 
 def test_spans_of_other_things_and_unknown_parts_are_counted(tmp_path: Path) -> None:

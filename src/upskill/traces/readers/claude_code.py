@@ -1,7 +1,10 @@
-"""Claude Code: sessions below `~/.claude/projects` with their sub-agents, and `claude --output-format stream-json`."""
+"""Claude Code: sessions below `~/.claude/projects` with their sub-agents, exports of Claude Code on the web, and
+`claude --output-format stream-json`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from upskill.plain import list_or_empty, read_json
@@ -16,6 +19,7 @@ NOISE = (
     *("custom-title", "ai-title", "agent-name", "agent-color", "pr-link", "worktree-state", "system", "attachment"),
     *("stream_event", "rate_limit_event", "assistant/thinking", "assistant/redacted_thinking"),
 )
+EXPORTED = "loglines"
 IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
 
 
@@ -23,7 +27,7 @@ def detects(sample: Sample) -> bool:
     return any(
         row.get("type") in ("user", "assistant", "system", "summary", "result", "queue-operation", "attachment")
         and (any(name in row for name in IDS) or "content" in row.child("message"))
-        for row in sample.rows
+        for row in (*sample.rows, *as_row(sample.document).children(EXPORTED))
     )
 
 
@@ -36,15 +40,22 @@ def read(builder: TraceBuilder) -> None:
         builder.add_subagent(call_id, other)
 
 
+def _rows(builder: TraceBuilder) -> Iterator[Row]:
+    """The lines of a file, or of what Claude Code on the web exports."""
+    document = as_row(Sample.open(builder.path).document)
+    yield from document.children(EXPORTED) if EXPORTED in document else builder.read_lines()
+
+
 def _read_file(builder: TraceBuilder, agent: str = "") -> None:
-    seen: set[str] = set()
+    seen: set[tuple[str, int]] = set()
     used: dict[str, Usage] = {}
-    for row in builder.watch(builder.read_lines()):
+    for row in builder.watch(_rows(builder)):
         # A resumed session may repeat lines.
-        if (uuid := row.text("uuid")) and uuid in seen:
+        told = row.text("uuid"), hash(str(row.child("message", "attachment")))
+        if told[0] and told in seen:
             builder.use()
             continue
-        seen.add(uuid)
+        seen.add(told)
         builder.session = builder.session or row.text("sessionId", "session_id")
         builder.cwd = builder.cwd or row.text("cwd")
         builder.at, builder.subagent = row.text("timestamp"), agent

@@ -12,7 +12,7 @@ from upskill.traces.values import exit_status
 
 # "_**User (2026-01-16 16:26:02Z)**_", "_**Agent - sidechain (model 2026-01-16 16:26:05Z)**_", "_**Assistant**_"
 _TURN = re.compile(r"^_\*\*(User|Agent|Assistant)( - sidechain)?(?: \((.*)\))?\*\*_\s*$", re.M)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:[Z+-].*)?)$")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d+)?(?:[Z+-].*)?)$")
 _SESSION = re.compile(r"^<!-- (.+?) Session (\S+) \(")
 _TOOL = re.compile(r'^<tool-use\b.*?\bdata-tool-type="([^"]*)".*?\bdata-tool-name="([^"]*)"')
 _BARE_TOOL = re.compile(r"^Tool use: \*\*(\w+)\*\*(.*)$")  # before there were tags
@@ -20,6 +20,7 @@ _SUMMARY = re.compile(r"Tool use: \*\*[^*]+\*\*\s*(.*?)\s*</summary>", re.S)
 _BARE_PART = re.compile(r"\s*$|`|- |(?:Result|Output):\s*$")  # how the lines after a bare one begin
 _TAGS = re.compile(r"</?(?:details|summary|tool-use|think)\b[^>]*>|Thought Process(?=</summary>)")
 _FENCE = re.compile(r"^(```+)[ \t]*([\w-]*)[ \t]*\n(.*?)^\1[ \t]*$\n?", re.S | re.M)
+_LABEL = re.compile(r"^\W*(?:Input|Result|Output):\W*$", re.M)
 _INLINE = re.compile(r"^`([^`\n]+)`[ \t]*$", re.M)
 _BULLET = re.compile(r"^- command: `(.*?)`[ \t]*$", re.S | re.M)
 _PAIRS = re.compile(r"(\w+) `([^`]*)`")
@@ -137,7 +138,7 @@ class _Reader(TraceBuilder):
         extra = head[1] if head else ""
         body = _TAGS.sub("", text[head.end() :] if head else text)
         blocks = [(fence[2].lower(), fence[3].removesuffix("\n")) for fence in _FENCE.finditer(body)]
-        prose = _FENCE.sub("", body)
+        prose = _LABEL.sub("", _FENCE.sub("", body)).strip()
         shell = self.tool[0] == "shell" or self.tool[1].lower() in ("bash", "shell", "exec_command", "shell_command")
         arguments = _command(extra, prose, blocks) if shell else _arguments(extra, prose, blocks)
         output = "\n".join(content for language, content in blocks if language in ("", "text", "output", "console"))
@@ -151,27 +152,37 @@ def _command(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[str,
             typed = content.startswith("$ ")
             command, _, output = content.removeprefix("$ ").partition("\n") if typed else (content, "", "")
             blocks[number : number + 1] = [("text", output)] if output else []
-            return {"command": command}
-    command = next(_candidates(extra, prose), "")
-    return {"command": command} if command else _arguments(extra, prose, blocks)
+            about = _joined(extra, prose)
+            return {"command": command} | ({"description": about} if about else {})
+    command, about = next(_candidates(extra, prose), ("", ""))
+    if not command:
+        return _arguments(extra, prose, blocks)
+    return {"command": command} | ({"description": about} if about else {})
 
 
-def _candidates(extra: str, prose: str) -> Iterator[str]:
+def _candidates(extra: str, prose: str) -> Iterator[tuple[str, str]]:
+    """Commands, each with what else the block says."""
     if bullet := _BULLET.search(prose):
-        yield bullet[1].removeprefix("[").removesuffix("]")
+        yield bullet[1].removeprefix("[").removesuffix("]"), _joined(extra, _BULLET.sub("", prose, count=1))
     if extra.startswith("`") and extra.endswith("`") and len(extra) > 2:
-        yield extra.strip("`")
-    if "Run command: " in extra:
-        yield extra.partition("Run command: ")[2]
+        yield extra.strip("`"), prose
+    before, run, command = extra.partition("Run command: ")
+    if run:
+        yield command, _joined(before, prose)
     if inline := _INLINE.search(prose):
-        yield inline[1]
+        yield inline[1], _joined(extra, _INLINE.sub("", prose, count=1))
+
+
+def _joined(*texts: str) -> str:
+    return "\n".join(filter(None, (text.strip() for text in texts)))
 
 
 def _arguments(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[str, Any]:
-    arguments: dict[str, Any] = dict(_PAIRS.findall(f"{extra} {prose}"))
-    if not arguments:
-        text = "\n".join(filter(None, [extra, re.sub(r"^(?:Result|Output):\s*$", "", prose, flags=re.M).strip()]))
-        arguments = {"input": text.strip("`")} if text else {}
+    text = _joined(extra, prose)
+    if re.search(r"\w", _PAIRS.sub("", text)):  # more than arguments
+        arguments: dict[str, Any] = {"input": text.strip("`")}
+    else:
+        arguments = dict(_PAIRS.findall(text))
     contents = [content for language, content in blocks if language not in ("", "text", "output", "console")]
     return arguments | ({"content": "\n".join(contents)} if contents else {})
 
