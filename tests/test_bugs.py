@@ -60,8 +60,11 @@ def test_a_bug_comes_first_in_the_report_and_ends_the_run_with_3(environment: di
 
 def test_every_report_counts_bugs_apart_from_errors(environment: dict[str, str]) -> None:
     reports = ("junit=tests.xml", "markdown=summary.md", "csv=rows.csv")
-    done = run(environment, "--json", *(f"--report={report}" for report in reports))
+    done = run(environment, "--json", "--require", "decision!=hurts", *(f"--report={report}" for report in reports))
     assert done.code == 3
+    assert [(each["held"], each["reason"]) for each in done.json["requirements"]] == [
+        (False, "a trial hit a bug in upskill")
+    ]
     (message,) = done.json["bugs"]["messages"]
     assert (done.json["bugs"]["trials"], message["trials"]) == (4, 4)
     assert message["message"].startswith("KeyError: ")

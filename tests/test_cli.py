@@ -23,6 +23,7 @@ from jsonschema import Draft202012Validator
 from conftest import HELPFUL, REPOSITORY, Done, Upskill, greetings, serving, spawn, start, write_script, write_skill
 from loopback import Call
 from upskill import __version__, open_store
+from upskill.cli.console import note
 from upskill.installation import add_extra
 from upskill.models.embedded.capacity import usable_cores
 from upskill.runs.stores import Run, Store
@@ -273,6 +274,9 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
     )
     assert done.code == 3  # an eighth of the trials with the skill errored
     root = ET.parse(home / "report.xml").getroot()
+    for suite in root:
+        assert [each.get("value") for each in suite.findall("properties/property[@name='look']")] == ["1"]
+        assert "each decision allows for 2 models" in (suite.findtext("system-out") or "")
     counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root]
     assert counts == [("scripted:model.yaml", "9", "1", "0"), ("scripted:other.yaml", "9", "1", "1")]
     text = (home / "report.md").read_text(encoding="utf-8")
@@ -496,6 +500,7 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
     assert "There are more: --page 2 has the next ones." in first.err
     assert "There are more" not in second.err
     assert upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
+    assert upskill("show", "last", "--failed").err == "No trial with the skill failed or errored.\n"
     none = upskill("show", "last", "--page", 3)
     assert (none.code, "has no page 3" in none.err) == (2, True)
     everything = upskill("show", "last", "--json").json["trials"]
@@ -804,6 +809,20 @@ def _read_all(terminal: int) -> str:
         if not data:
             return seen.decode(errors="replace")
         seen += data
+
+
+def test_notes_are_wrapped_to_the_terminal_and_not_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "Warning: " + "word " * 30 + "x" * 100 + "\n  and a line of its own"
+    monkeypatch.delenv("COLUMNS", raising=False)
+    note(text)
+    monkeypatch.setenv("COLUMNS", "80")
+    note(text)
+    whole, *lines = capfd.readouterr().err.split("  and a line of its own\n")
+    assert whole == text.split("  and", maxsplit=1)[0]
+    assert [len(line) <= 80 for line in lines[0].splitlines()] == [True, True, True, False]
+    assert " ".join(lines[0].split()) == " ".join(text.split("\n", maxsplit=1)[0].split())
 
 
 def test_a_full_disk_ends_with_3_and_the_same_command_goes_on_when_there_is_room(upskill: Upskill, home: Path) -> None:

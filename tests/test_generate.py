@@ -176,6 +176,14 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     assert typed[-1] == "upskill install skills/house-words --to claude-code"
     for command in typed[:2]:
         assert upskill(*command.split()[1:]).code == 0
+    # The search has said what it found: its parts decide nothing by themselves.
+    rows = upskill("runs", "--json").json
+    decided = [row["verdict"]["decision"] for row in rows if row["verdict"]["reason"] != "part of a search"]
+    assert len(decided) < len(rows)
+    assert decided == ["helps"] * len(decided)
+    assert {row["verdict"]["decision"] for row in rows} == {"helps", "undecided"}
+    listed = upskill("runs").out
+    assert listed.count("part of a search") == len(rows) - len(decided)
 
 
 def test_show_last_reaches_the_fit_and_the_held_out_run_of_the_skill_that_was_kept(

@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
-from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
@@ -26,7 +25,7 @@ from upskill.installation import add_extra
 from upskill.models import Address, Message, ModelContext, Reply, Request, Tool, ToolCall, open_model
 from upskill.models.addresses import resolve
 from upskill.models.embedded.capacity import Capacity
-from upskill.models.embedded.client import is_repeating, written_calls
+from upskill.models.embedded.client import EmbeddedServer, is_repeating, written_calls
 from upskill.models.embedded.local import EmbeddedModel
 from upskill.models.embedded.local_models import find_local_model
 from upskill.models.embedded.weights import pull_weights
@@ -164,12 +163,24 @@ async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: E
     assert (await local.reply(QUESTIONS[0])).text
 
 
+class CutServer(EmbeddedServer):
+    """A server whose context is full in the middle of an answer, without weights."""
+
+    async def start(self) -> None: ...
+
+    async def restore(self, file: str) -> bool:
+        return False
+
+    async def save(self, file: str) -> bool:
+        return False
+
+    async def reply(self, request: Request, *, from_state: bool) -> Reply:
+        return Reply("A long st", Usage(230, 26), stop="length")
+
+
 async def test_an_answer_that_the_context_cuts_off_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upskill.models.embedded.local.EmbeddedServer", CutServer)
     model = EmbeddedModel(Address("local", "local", "small"), Path("x.gguf"), Capacity(1, 256), ModelContext())
-    (server,) = model.servers
-    cut = Reply("A long st", Usage(230, 26), stop="length")
-    for name, value in {"start": None, "restore": False, "save": False, "reply": cut}.items():
-        monkeypatch.setattr(server, name, AsyncMock(return_value=value))
     with pytest.raises(
         ModelError, match="context was full after 26 tokens of the answer: the prompt takes 230 tokens, and 256 fit"
     ):

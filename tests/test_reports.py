@@ -11,6 +11,7 @@ from conftest import Upskill, spawn, write_script, write_skill
 from plugin import install_plugin
 from upskill import evaluate_now, make_plan
 from upskill.reports import REPORTS, Report, ReportContext
+from upskill.reports.view import grouped
 from upskill.skills import Skill
 
 ONE_LINE = """
@@ -121,3 +122,10 @@ def test_an_executor_of_another_package_runs_the_trials(skill: Path, tmp_path: P
 def test_the_library_renders_every_kind_of_report(skill: Path, kind: str) -> None:
     report: Report = REPORTS.load(kind)
     assert report(evaluate_now(make_plan(Skill.load(skill), models=["scripted:model.yaml"])), ReportContext())
+
+
+def test_what_is_true_of_several_models_is_said_once() -> None:
+    lines = [("a", "It is slow."), ("b", "It is slow."), ("a", "It is dear.")]
+    assert [*grouped(lines, 2)] == ["All models: It is slow.", "a: It is dear."]
+    assert [*grouped(lines, 3)] == ["a, b: It is slow.", "a: It is dear."]
+    assert [*grouped([("a", "It is slow.")], 1)] == ["It is slow."]

@@ -711,6 +711,13 @@ def test_a_requirement_is_judged_on_the_less_favourable_bound(won: Verdict, text
     assert ruling.requirement.text == text
 
 
+def test_a_decision_that_errors_prevent_meets_no_requirement() -> None:
+    broken = compute_verdict([*arm("baseline", {"a": "PF", "b": "PF"}), *arm("skill", {"a": "EE", "b": "EE"})])
+    for text in ("decision!=hurts", "decision=undecided", "these:decision!=hurts"):
+        ruling = check_requirement(parse_requirement(text), broken)
+        assert (ruling.held, "errored" in ruling.reason) == (False, True), text
+
+
 def test_what_was_not_measured_is_not_met() -> None:
     nothing = compute_verdict(arm("skill", {"a": "P"}, cost=None))
     for text in ("lift>=-1", "tokens<=9x", "cost_per_pass<=9x", "cost<=9x"):

@@ -3,9 +3,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -96,11 +99,22 @@ def redirect_notes(writer: Callable[[str], None] | None) -> None:
 
 
 def note(text: str) -> None:
+    text = _wrapped(printable(text))
     if _note_writers:
-        _note_writers[-1](printable(text))
+        _note_writers[-1](text)
     else:
         with suppress(OSError):  # nobody can be told that standard error is full
-            click.echo(printable(text), err=True)
+            click.echo(text, err=True)
+
+
+def _wrapped(text: str) -> str:
+    """Between words, to the width of the terminal or COLUMNS; a longer word can still be copied."""
+    if not sys.stderr.isatty() and not os.environ.get("COLUMNS"):
+        return text
+    width = _width(sys.stderr) or shutil.get_terminal_size().columns
+    wrap = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
+    lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
+    return "\n".join("\n".join(wrap(line, subsequent_indent=f"{indent}  ")) for line, indent in lines)
 
 
 def check_writable(path: str, *, force: bool = False) -> None:

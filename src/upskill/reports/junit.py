@@ -6,7 +6,7 @@ from collections import defaultdict
 from upskill.plain import counted
 from upskill.reports import ReportContext
 from upskill.reports.numbers import interval_in_points, points
-from upskill.reports.view import bug_heading, describe_leak, replay_note
+from upskill.reports.view import bug_heading, describe_leak, view_of
 from upskill.runs.results.evaluation import Evaluation
 from upskill.verdicts.advice import INVALID
 from upskill.verdicts.outcome import Outcome
@@ -17,6 +17,7 @@ _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF],
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
+    view = view_of(evaluation)
     root = ET.Element("testsuites", name=_clean(f"upskill {evaluation.plan.skill.name}"))
     for verdict in evaluation.verdicts:
         replayed = f" ({verdict.replayed})" if verdict.replayed else ""
@@ -55,7 +56,7 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
                 failures += 1
                 passed = sum(bool(row.passed) for row in rows)
                 _say(test, "failure", f"{passed} of {counted(len(rows), 'run')} passed with the skill")
-        if notes := [*filter(None, [replay_note(evaluation.run)]), *evaluation.warnings]:
+        if notes := [*filter(None, [view.replayed]), *view.looks, *evaluation.warnings]:
             ET.SubElement(suite, "system-out").text = _clean("".join(f"Note: {line}\n" for line in notes))
         suite.set("tests", str(tests))
         suite.set("failures", str(failures))
@@ -70,6 +71,7 @@ def _add_properties(suite: ET.Element, verdict: Verdict) -> None:
     if these := verdict.these_cases:
         scopes.append(("these:", these.decision, these.reason, these.lift.interval))
     properties = ET.SubElement(suite, "properties")
+    ET.SubElement(properties, "property", name="look", value=str(verdict.look))
     for scope, decision, reason, interval in scopes:
         named = {"decision": decision, "reason": reason, "lift": points(verdict.lift)}
         for name, value in (named | {"interval": interval_in_points(interval)}).items():

@@ -55,9 +55,8 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     parts.append(Paragraph(f"{view.suite}; SKILL.md has about {evaluation.plan.skill.tokens:,} tokens.", hanging=2))
     parts += [Paragraph(line, hanging=2) for line in (*filter(None, [view.authors]), *view.problems)]
     if not evaluation.leaked:
-        findings = [f"{verdict.prefix}{line}" for verdict in view.verdicts for line in verdict.findings]
-        findings = [*view.splits, *view.looks, *view.diagnosis, *view.choices, *findings]
-        parts += [Paragraph(line, hanging=2) for line in findings]
+        lines = (*view.splits, *view.looks, *view.diagnosis, *view.choices, *view.findings)
+        parts += [Paragraph(line, hanging=2) for line in lines]
     parts += [Paragraph(line, hanging=2) for line in view.spending]
     parts += [Paragraph(note, "dim", hanging=2) for note in view.notes]
     if context.show_command:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from upskill.plain import counted
@@ -20,6 +20,7 @@ from upskill.reports.numbers import (
 )
 from upskill.runs.planning.plan import Trial
 from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.results.looks import Looks
 from upskill.runs.stores import Run
 from upskill.sandboxes import printable
 from upskill.suites import describe_authors
@@ -68,7 +69,6 @@ class VerdictView:
 
     verdict: Verdict
     model: str
-    prefix: str  # the model's name before a sentence about it, where there are several
     conclusion: str
     decision: str
     mark: Mark
@@ -101,6 +101,7 @@ class RunView:
     splits: tuple[str, ...]
     looks: tuple[str, ...]
     diagnosis: tuple[str, ...]
+    findings: tuple[str, ...]  # of all verdicts
     choices: tuple[str, ...]
     spending: tuple[str, ...]
     notes: tuple[str, ...]
@@ -114,19 +115,22 @@ def view_of(evaluation: Evaluation) -> RunView:
         f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
         for role, (tokens, cost) in evaluation.spent.items()
     ]
+    verdicts = tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts)
+    findings = ((verdict.model, line) for verdict in verdicts for line in verdict.findings)
     return RunView(
         skill=plan.skill.name,
         replayed=replay_note(evaluation.run),
         arms=arm_names(has_reference=plan.reference_skill is not None),
         suite=f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}",
         authors=describe_authors(case.metadata for case in plan.suite.cases),
-        verdicts=tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts),
+        verdicts=verdicts,
         uneven_errors=tuple(_uneven_errors(evaluation)),
         missing_trials=_missing_trials(evaluation),
         problems=tuple(problems(evaluation)),
         splits=tuple(_splits(evaluation)) if plan.suite.held_out and plan.suite.train else (),
         looks=tuple(_looks(evaluation)),
-        diagnosis=tuple(_diagnosis(evaluation)),
+        diagnosis=tuple(grouped(_diagnosis(evaluation), len(plan.models))),
+        findings=tuple(grouped(findings, len(verdicts))),
         choices=() if evaluation.leaked else tuple(_choices(evaluation)),
         spending=() if all(cost == 0 for _, cost in evaluation.spent.values()) else (f"Spent: {' · '.join(spent)}.",),
         notes=tuple(f"Note: {warning}" for warning in evaluation.warnings),
@@ -152,7 +156,6 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     return VerdictView(
         verdict=verdict,
         model=verdict.model,
-        prefix=f"{verdict.model}: " if len(evaluation.verdicts) > 1 else "",
         conclusion=conclude(verdict, evaluation.plan.skill.name, verdict.model, has_reference=has_reference),
         decision="INVALID" if verdict.is_invalid else decision,
         mark=INVALID_MARK if verdict.is_invalid else MARKS[verdict.decision],
@@ -312,21 +315,32 @@ def _looks(evaluation: Evaluation) -> Iterator[str]:
         )
     if plan := evaluation.registration:
         late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
-        yield f"Follows the plan in {plan.path}, registered {plan.registered}{late}"
-    for model, looks in evaluation.looks.items():
-        name = f"{model}: " if len(evaluation.plan.models) > 1 else ""
-        if not looks.logged:
-            yield f"{name}Not logged: nobody can count this look later, so it is no proof to others"
-        if not looks.earlier:
-            continue
+        yield f"Follows the plan in {plan.path}; the file says that it was registered {plan.registered}{late}"
+    lines = ((model, line) for model, looks in evaluation.looks.items() for line in _describe_looks(looks))
+    yield from grouped(lines, len(evaluation.plan.models))
+
+
+def grouped(lines: Iterable[tuple[str, str]], models: int) -> Iterator[str]:
+    """Sentences about models, each once, after the names of those it is true of."""
+    by_line: dict[str, list[str]] = {}
+    for model, line in lines:
+        by_line.setdefault(line, []).append(model)
+    for line, names in by_line.items():
+        yield line if models == 1 else f"{'All models' if len(names) == models else ', '.join(names)}: {line}"
+
+
+def _describe_looks(looks: Looks) -> Iterator[str]:
+    if not looks.logged:
+        yield "Not logged: nobody can count this look later, so it is no proof to others"
+    if looks.earlier:
         changes = [f"{number} {what}" for number, what in ((looks.edited, "edited"), (looks.added, "added")) if number]
         since = f"; {' and '.join(changes)} since the first" if changes else ""
         at, hint = "these cases", ""
         if looks.revisions:
             at, hint = "them", ". To start again with a first look, use cases that no version has seen"
-        version = f"version {looks.version} of this skill on these cases, and " if looks.revisions else ""
+        version = f"version {looks.version} of this skill on these cases, of those evaluated, and "
         yield (
-            f"{name}This is {version}look {looks.number} at {at}{since};"
+            f"This is {version if looks.revisions else ''}look {looks.number} at {at}{since};"
             f" the interval is wider, to allow for the looks before{hint}"
         )
 
@@ -396,16 +410,17 @@ def _price(choice: Choice) -> str:
     return f"{dollars(choice.cost_per_task)} per task" if choice.cost_per_task else dollars(choice.cost_per_task)
 
 
-def _diagnosis(evaluation: Evaluation) -> Iterator[str]:
+def _diagnosis(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """Of each model, with its name."""
     for address in evaluation.plan.models:
-        name = f"{address.name}: " if len(evaluation.plan.models) > 1 else ""
         by_kind: dict[CaseProblem, list[str]] = {}
         for diagnosis in diagnose(evaluation.outcomes_of(address.name)):
             for kind in diagnosis.problems:
                 if kind != "unscored":
                     by_kind.setdefault(kind, []).append(diagnosis.case)
         for kind, cases in by_kind.items():
-            yield name + describe_problem(kind, cases, has_reference=evaluation.plan.reference_skill is not None)
+            has_reference = evaluation.plan.reference_skill is not None
+            yield address.name, describe_problem(kind, cases, has_reference=has_reference)
 
 
 def _splits(evaluation: Evaluation) -> Iterator[str]:

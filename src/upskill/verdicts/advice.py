@@ -15,6 +15,7 @@ from upskill.verdicts.verdict import (
     ISOLATION,
     LOOK_UP,
     PART,
+    SEARCH,
     SNAPSHOTS,
     UNFINISHED,
     UNTESTED,
@@ -37,7 +38,7 @@ def signed_points(share: float) -> str:
 
 def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
     """For tables and pictures: with what prevents a decision, what is decided about these cases alone, and a replay."""
-    if reason in (UNFINISHED, LOOK_UP, UNTESTED):
+    if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH):
         return f"{reason}{' (replayed)' if replayed else ''}"
     more = " (errors)" if decision == "undecided" and "error" in reason else ""
     if decision == "undecided" and on_these not in ("", decision):
@@ -120,6 +121,8 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
     if verdict.alone:
         alone = _CLAIMS[verdict.alone][False].format(skill=skill, model=model)
         return f"{alone} taken alone, but not among {verdict.models} models: {lift}."
+    if verdict.reason == SEARCH:
+        return f"Part of a search, which decides about {skill} with {model} by other tests: {lift}."
     if verdict.reason == PART:
         return f"A part of the suite decides nothing about {skill} with {model}: {lift}."
     if verdict.reason == "no baseline":
@@ -202,7 +205,7 @@ def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: i
 
 
 def _advise_evidence(verdict: Verdict) -> str:
-    if verdict.reason == ISOLATION:
+    if verdict.reason in (ISOLATION, SEARCH):
         return ""
     if verdict.reason == SNAPSHOTS:
         return "Run again with --fresh."

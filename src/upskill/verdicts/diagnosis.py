@@ -25,7 +25,10 @@ _WORDS: dict[CaseProblem, tuple[str, str]] = {
     "never passes": ("never passes, {with_or_without}", "never pass, {with_or_without}"),
     "baseline passes": ("passes every time {without}", "pass every time {without}"),
     "hurt": ("passes less often with the skill{than_without}", "pass less often with the skill{than_without}"),
-    "flaky": ("passes in some runs of an arm and fails in others", "pass in some runs of an arm and fail in others"),
+    "flaky": (
+        "passes at least twice and fails at least twice in one arm",
+        "pass at least twice and fail at least twice in one arm",
+    ),
     "unscored": ("was never scored in both arms", "were never scored in both arms"),
 }
 _ADVICE: dict[CaseProblem, str] = {

@@ -103,6 +103,8 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
         return Ruling(requirement, False, "different snapshots of the model answered the arms")
     if verdict.reason == UNTESTED:
         return Ruling(requirement, False, "untested: the skill and its cases both come from a model's memory")
+    if verdict.reason == ERRORS:
+        return Ruling(requirement, False, "more than 10 % of the trials of an arm errored")
     compare = _COMPARE[requirement.comparison]
     these = verdict.these_cases if requirement.these else None
     if requirement.these and these is None:
@@ -111,9 +113,8 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
         decision = these.decision if these else verdict.decision
         where = " on these cases" if these else ""
         return Ruling(requirement, compare(decision, requirement.decision), f"the decision{where} is {decision}")
-    if verdict.reason in (CHOSEN, ERRORS):
-        why = CHOSEN if verdict.reason == CHOSEN else "more than 10 % of the trials of an arm errored"
-        return Ruling(requirement, False, why)
+    if verdict.reason == CHOSEN:
+        return Ruling(requirement, False, CHOSEN)
     if these:
         return check_number(requirement, (these.lift.value, _with_missing(these)))
     unit = "" if requirement.quantity in _SHARES else "x"

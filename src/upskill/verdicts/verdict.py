@@ -23,6 +23,7 @@ SNAPSHOTS = "snapshots"  # the arms were answered by different ones
 NO_EVIDENCE_NEEDED = (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED, ERRORS_COULD_EXPLAIN)
 LOOK_UP = "look-up of its own facts"  # the cases ask for the skill's own lines
 UNTESTED = "untested"  # the skill and its cases are both a model's memory
+SEARCH = "part of a search"  # which decides by comparing candidates
 PART = "part of the suite"  # somebody chose the cases
 CHOSEN = "cases were chosen after a look"
 

@@ -202,7 +202,9 @@ class TriggerSession:
     async def open(self, store: Store | None) -> AsyncGenerator[None]:
         options = self.options
         if not self.distractors:
-            self.events.message("Only this skill is on offer. It fires less readily among others: see --with-skills.")
+            self.events.message(
+                "Only this skill is on offer. It is activated less readily among others: see --with-skills."
+            )
         with nullcontext(store) if store else options.open_store() as self.store:
             self.models = self.given_models or Models(
                 options.model_context(self.events),
@@ -311,7 +313,7 @@ def make_trigger_plan(
     agent: type[Agent] = AGENTS.load(options.agent)
     if not agent.needs_sandbox:
         raise UsageError(
-            f"the agent {options.agent!r} has no catalog, so no skill can fire",
+            f"the agent {options.agent!r} has no catalog, so no skill can be activated",
             "Name one that acts, for example --agent tools.",
         )
     options = replace(options, baseline=False, bounds=replace(options.bounds, until_activated=True))

@@ -115,6 +115,11 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]
         show(*trials.render_case(stored, list(group), baseline, detailed=options.case is not None))
+    if options.failed and not results:
+        which = (
+            "of the baseline" if options.arm == "baseline" else f"of {options.arm}" if options.arm else "with the skill"
+        )
+        note(f"No trial {which} failed or errored.")
     if len(results) > PAGE:
         note(f"This is page {number}, with {PAGE} trials. There are more: --page {number + 1} has the next ones.")
 

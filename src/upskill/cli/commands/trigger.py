@@ -34,7 +34,7 @@ class TriggerCommandOptions(TriggerOptions, CommandOptions):
 @click.argument("skill", type=click.Path())
 @click_options(TriggerCommandOptions)
 def command(**values: Any) -> None:
-    """Measure whether SKILL fires when it should, and only then.
+    """Measure whether SKILL is activated when it should be, and only then.
 
     Each query is put to an agent that has the skill in its catalog, beside the skills of --with-skills. A run ends when
     the skill is opened, or after max_turns turns. With --improve a teacher rewrites the description from train queries,

@@ -40,6 +40,9 @@ def command(
     With A and B, show how version B differs from version A; with A alone, what A changed in the one it was made from.
     Without SKILL, list the skills that have versions.
 
+    These are the versions that `generate` and `trigger --improve` made. A report that says "version 3 of this skill on
+    these cases" counts others: each text of the skill that was evaluated on them, whoever wrote it.
+
     \b
     upskill versions my-skill           c1, c2, … with their scores
     upskill versions my-skill c1 c4     the difference between two

@@ -49,7 +49,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     run, plan = evaluation.run, evaluation.run.plan
     has_reference = evaluation.plan.reference_skill is not None
     document, view = json_report.to_dict(evaluation), view_of(evaluation)
-    firing = _firing_metrics(evaluation)
+    triggered = _trigger_metrics(evaluation)
     return {
         "upskill": __version__,
         "document": document,
@@ -67,11 +67,11 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             "invalid": evaluation.leaked,
         },
         "arms": {arm: view.arms[arm] for arm in plan.arms},
-        "headline": _headline(evaluation, view, firing),
-        "conclusions": [_conclude_firing(metrics, run.skill) for metrics in firing]
+        "headline": _headline(evaluation, view, triggered),
+        "conclusions": [_conclude_trigger(metrics, run.skill) for metrics in triggered]
         or [verdict.conclusion for verdict in view.verdicts],
-        "firing": [metrics.to_dict() for metrics in firing],
-        "findings": {verdict.model: [] if firing else list(verdict.findings) for verdict in view.verdicts},
+        "trigger": [metrics.to_dict() for metrics in triggered],
+        "findings": [] if triggered else list(view.findings),
         **{name: list(getattr(view, name)) for name in ("choices", "diagnosis")},
         "problems": [*filter(None, [view.replayed]), *view.problems],
         "missing": view.missing_trials,  # one of the problems, but not while the run is in progress
@@ -102,13 +102,13 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[TriggerMetrics]) -> str:
-    """The only model's sentence, or how many models the skill helps; for queries, how the skill fires."""
+def _headline(evaluation: Evaluation, view: RunView, triggered: Sequence[TriggerMetrics]) -> str:
+    """The only model's sentence, or how many models the skill helps; for queries, how it triggers."""
     verdicts, skill = evaluation.verdicts, evaluation.run.skill
-    if len(firing) == 1 and not evaluation.leaked:
-        return _conclude_firing(firing[0], skill)
-    if firing and not evaluation.leaked:
-        return f"How {skill} fires with {len(firing)} models."
+    if len(triggered) == 1 and not evaluation.leaked:
+        return _conclude_trigger(triggered[0], skill)
+    if triggered and not evaluation.leaked:
+        return f"How {skill} triggers with {len(triggered)} models."
     replayed = "Replayed: " if evaluation.replayed else ""
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
@@ -119,13 +119,13 @@ def _headline(evaluation: Evaluation, view: RunView, firing: Sequence[TriggerMet
     return f"{replayed}{skill} {first} {most} of {len(verdicts)} models{more}."
 
 
-def _conclude_firing(metrics: TriggerMetrics, skill: str) -> str:
+def _conclude_trigger(metrics: TriggerMetrics, skill: str) -> str:
     kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
     shares = [f"{percent(rate.value)} of the runs where a query {needs} it" for needs, rate in kinds if rate]
     return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
 
 
-def _firing_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
+def _trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
     cases = evaluation.run.plan.suite.cases
     if not cases or any(case.check_names != (FIRES,) for case in cases):
         return ()

@@ -38,7 +38,7 @@ MAX_TRIALS = 50_000  # of a page: of a larger run it has the first seeds of each
 FOR_ANSWERS = 300_000
 MIN_PROMPT = 100  # characters of one text of a case
 # In this order: each may use what stands in those before it.
-SCRIPTS = ("text", "source", "diff", "feedback", "firing", "overview", "findings", "cases", "trials", "opened", "main")
+SCRIPTS = ("text", "source", "diff", "feedback", "trigger", "overview", "findings", "cases", "trials", "opened", "main")
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:

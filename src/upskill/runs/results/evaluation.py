@@ -30,6 +30,7 @@ from upskill.verdicts.verdict import (
     ISOLATION,
     LOOK_UP,
     NO_EVIDENCE_NEEDED,
+    SEARCH,
     UNFINISHED,
     UNTESTED,
     StoppingPoint,
@@ -53,6 +54,7 @@ class Evaluation:
     looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
     # By model, where trials are missing: of its outcomes there are only those that errored.
     unfinished: dict[str, Unfinished] = field(default_factory=dict[str, Unfinished])
+    in_search: bool = False  # somebody reads a run that a search compared candidates with: it decides nothing itself
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     warnings: list[str] = field(default_factory=list[str])
@@ -143,15 +145,19 @@ class Evaluation:
         if (so_far := self.unfinished.get(model)) and verdict.reason != ISOLATION:
             progress = (so_far.done, so_far.trials)
             verdict = with_advice(replace(verdict.withhold(UNFINISHED), progress=progress))
+        elif self.in_search and verdict.reason not in (ERRORS, ISOLATION, LOOK_UP, UNTESTED):
+            verdict = with_advice(replace(verdict.withhold(SEARCH), evidence_needed=None))
         return replace(verdict, model=model)
 
     @cached_property
     def rulings(self) -> list[tuple[str, Ruling]]:
-        """A run that was cut short meets no requirement: what was run is whatever came first, not the suite."""
+        """A run that was cut short or hit a bug meets no requirement: what was run is not the suite."""
         rulings: list[tuple[str, Ruling]] = []
         for verdict, requirement in product(self.verdicts, self.requirements):
             so_far = self.unfinished.get(verdict.model)
             short = "the run was stopped before its end" if self.halted else f"it is {so_far}" if so_far else ""
+            if any(trial.model == verdict.model for trial, _, _ in self.bugs):
+                short = "a trial hit a bug in upskill"
             ruling = Ruling(requirement, held=False, reason=short) if short else check_requirement(requirement, verdict)
             rulings.append((verdict.model, ruling))
         return rulings
@@ -310,6 +316,7 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported:
         bugs=list(islice(store.bugs(run), MAX_BUGS)),
         people=agreement_with_people(store, run),
         unfinished=unfinished,
+        in_search=reported and run.plan.analysis.reported is False and "baseline" in run.plan.arms,
     )
     # With rounds, trials that a decision has made needless are no part of the plan.
     done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None

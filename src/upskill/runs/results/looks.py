@@ -28,6 +28,7 @@ from upskill.runs.stores.rows import timestamp
 from upskill.suites import Case
 from upskill.suites.near_duplicates import alike, plain_text, telling_checks, telling_words
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import SEARCH
 from upskill.version import __version__
 
 SAME_SKILL = 0.4  # of the word pairs of the shorter: with so many in common, a skill is a version of another
@@ -345,6 +346,8 @@ def limits_of(run: Run, decision: str) -> str:
     """What a verdict covers, in words, where that is not a whole suite with and without the skill."""
     plan, suite = run.plan, run.plan.suite
     limits = [plan.replayed] if plan.replayed else []
+    if plan.analysis.reported is False and "baseline" in plan.arms:
+        limits.append(SEARCH)
     if part := suite.part:
         limits.append(f"only {len(suite.cases)} of {part.of} cases")
     if plan.reference_skill:

@@ -76,7 +76,7 @@ def _read(item: object, number: int, source: Source) -> Draft:
     if as_mapping(draft.metadata.get("metadata")) is not None:  # a field of our own cases too
         draft.more["metadata"] = draft.metadata.pop("metadata")
     if not draft.checks and set(TRIGGERS) & set(case):
-        draft.nothing = "says when a skill fires, not what is answered; `upskill trigger` measures that"
+        draft.nothing = "says when a skill is activated, not what is answered; `upskill trigger` measures that"
     try:
         draft.more["files"] = _files(case.get("files"), f"{source.where}: {draft.place}", source)
     except UsageError as error:

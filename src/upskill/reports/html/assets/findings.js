@@ -23,7 +23,7 @@ function liftCell(part) {
 }
 
 function groups(report) {
-  if (report.firing.length) return null;
+  if (report.trigger.length) return null;
   const models = report.document.models;
   const heads = (title) => [title, "Cases", ...models.map((verdict) => nameOf(verdict.model, modelNames(report)))];
   const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => liftCell(verdict.splits[key]))];
@@ -126,12 +126,11 @@ function controls(report) {
 
 function notes(report) {
   const said = [...report.document.warnings, ...report.diagnosis];
-  const advice = Object.entries(report.findings).flatMap(([model, lines]) => lines.map((line) => (report.document.models.length > 1 ? `${model}: ${line}` : line)));
   return section(
     "notes",
     "Notes on the suite and the verdicts",
     said.length ? h("ul", {}, said.map((line) => h("li", {}, line))) : h("p", {}, "Nothing about the suite was noted."),
-    advice.length ? h("ul", {}, advice.map((line) => h("li", {}, line))) : null,
+    report.findings.length ? h("ul", {}, report.findings.map((line) => h("li", {}, line))) : null,
     spending(report),
   );
 }

@@ -47,9 +47,9 @@ function themeButton() {
 }
 
 function verdicts(report) {
-  if (report.firing.length) {
-    const list = report.firing.map((metrics, place) => firingCard(report, metrics, place));
-    return h("section", { id: "verdicts", "aria-label": "How it fires with each model", tabindex: "-1" }, h("ul", { class: "cards" }, list), problems(report));
+  if (report.trigger.length) {
+    const list = report.trigger.map((metrics, place) => triggerCard(report, metrics, place));
+    return h("section", { id: "verdicts", "aria-label": "How it triggers with each model", tabindex: "-1" }, h("ul", { class: "cards" }, list), problems(report));
   }
   const models = report.document.models;
   const cards = models.length <= (matchMedia("(max-width: 700px)").matches ? CARDS_ON_A_PHONE : CARDS);
@@ -178,7 +178,7 @@ const PICTURES = [
 
 /* Drawn by the same code as `upskill plot`, once for wide and once for narrow screens. Every name in them is escaped. */
 function pictures(report) {
-  if (report.firing.length) return null;
+  if (report.trigger.length) return null;
   const figures = PICTURES.map(([name, title]) => {
     const figure = h("figure", { id: `picture-${name}`, class: "picture", "aria-label": title });
     for (const screen of ["wide", "narrow"]) {

@@ -6,7 +6,7 @@ function estimate(found) {
   return found ? `${percent(found.value)} (${found.interval.map(percent).join(" to ")})` : UNKNOWN;
 }
 
-function firingCard(report, metrics, place) {
+function triggerCard(report, metrics, place) {
   return h(
     "li",
     { class: "card even", title: report.conclusions[place] },
@@ -20,8 +20,8 @@ function firingCard(report, metrics, place) {
 }
 
 function queries(report) {
-  if (!report.firing.length) return null;
-  const tables = report.firing.map((metrics) => {
+  if (!report.trigger.length) return null;
+  const tables = report.trigger.map((metrics) => {
     const rows = metrics.queries.map((one, number) => [
       h("a", { href: linkTo("case", report.cases[number].id), dir: "auto" }, one.query),
       one.should_trigger ? "yes" : "no",
@@ -29,7 +29,7 @@ function queries(report) {
       `${percent(one.rate)} (${one.interval.map(percent).join(" to ")})`,
       one.right === null ? "no run" : one.right ? "yes" : "no",
     ]);
-    return table(report.firing.length > 1 ? `Queries to ${metrics.model}` : "Queries", ["Query", "Should fire", "Fired", "Rate", "Right"], rows, "wrap");
+    return table(report.trigger.length > 1 ? `Queries to ${metrics.model}` : "Queries", ["Query", "Should trigger", "Activated", "Rate", "Right"], rows, "wrap");
   });
   return section("queries", "Queries", tables);
 }
