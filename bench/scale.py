@@ -43,7 +43,6 @@ CASES = 500
 SETTINGS = ("shared_buffers=512MB", "max_wal_size=8GB", "checkpoint_timeout=30min", "wal_compression=on")
 SAMPLED_EVERY = 2.0  # seconds
 TOLD_EVERY = 15.0
-WANTED_GROWTH = 1.1  # of the driver's memory, from the second tenth of the trials to the last one
 LEFT_TO_RESUME = 1000  # trials
 ADVICE = f"When a question is about a fruit that it does not name, the fruit is the {WORD}."
 UPSKILL = [sys.executable, "-m", "upskill"]

@@ -1,6 +1,6 @@
 """Simulate the statistics of a verdict, with fixed seeds, and write the tables of docs/simulations.md.
 
-python bench/simulations.py            # all tables, about five minutes on two cores
+python bench/simulations.py            # all tables, about ten minutes on one core
 python bench/simulations.py --quick    # the same tables from few simulations: does it still run?
 python bench/simulations.py --write    # put them into docs/simulations.md
 """
@@ -110,9 +110,7 @@ def lift_excludes(
 
 def misses(means: Floats, runs: int, true: float) -> tuple[float, float]:
     """How often the interval lies above the true lift, and how often below it."""
-    found = [
-        lift_excludes(part, runs, true, resamples=2_000) for part in np.array_split(means, max(1, len(means) // 1000))
-    ]
+    found = [lift_excludes(part, runs, true) for part in np.array_split(means, max(1, len(means) // 1000))]
     above, below = (np.concatenate(side) for side in zip(*found, strict=True))
     return float(above.mean()), float(below.mean())
 
@@ -227,6 +225,25 @@ def skewed(rates: tuple[float, float]) -> World:
     return draw
 
 
+def broken(rates: tuple[float, float]) -> World:
+    """The worst for the bound: what breaks always passed, and the rest, which never did, gains as much."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
+        share, _ = rates
+        gained = rng.binomial(runs, share / (1.0 - share), shape) / runs
+        return np.where(rng.random(shape) < share, -1.0, gained), 0.0
+
+    return draw
+
+
+def mirrored(world: World) -> World:
+    def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
+        means, true = world(rng, shape, runs)
+        return -means, -true
+
+    return draw
+
+
 def duplicated(rates: tuple[float, float]) -> World:
     """Every case is there three times in other words; the copies count as one."""
 
@@ -247,6 +264,11 @@ WORLDS: tuple[tuple[str, Callable[[tuple[float, float]], World], tuple[tuple[flo
         "skewed otherwise: 3, 5, 20 or 30 % broken",
         skewed,
         tuple(product((0.03, 0.05, 0.2, 0.3), (0.97, 0.9, 0.8, 0.6, 0.3))),
+    ),
+    (
+        "built against it: what breaks always passed, the rest never did",
+        broken,
+        tuple((share, 0.0) for share in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)),
     ),
     (
         "duplicated: each case three times",
@@ -323,6 +345,7 @@ def price_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------------- two scopes
 
 FEW_CASES, REPEATS = (3, 5, 8, 12, 20, 30), (1, 3, 10, 100)
+MIDDLE_CASES = (8, 10, 12, 15, 20)
 SKEWS = (0.03, 0.05, 0.1, 0.15)  # of the cases are broken for good, and the rest gains as much
 UNSEEN = 0.3 / 1.3  # the share of tasks that, broken for good, cancels 30 points on the others
 Suite = tuple[Floats, Floats]  # how often each case passes without and with the skill
@@ -348,9 +371,36 @@ def rules_out(before: Floats, after: Floats, draws: int, lift: float, level: flo
     return score(high, low, (counted, counted), lift) >= critical_score(counted, round(lift, 12), tail)
 
 
+@cache
+def all_ruled_out(draws: int, lift: float) -> NDArray[np.bool_]:
+    """For every number of passes without the skill, and with it."""
+    passes = np.arange(draws + 1.0)
+    before, after = np.meshgrid(passes, passes, indexing="ij")
+    return rules_out(before, after, draws, lift)
+
+
+def wrong_on_these_cases(before: Floats, after: Floats, runs: int) -> tuple[float, float]:
+    """How often the interval on exactly these cases lies above their lift, and how often below: exactly."""
+    draws = len(before) * runs
+    counted = min(draws, MAX_DRAWS)
+    lift = float((after - before).mean())
+
+    def wrong(low: Floats, high: Floats, lift: float) -> float:
+        chance: list[Floats] = []
+        for rates, to_whole in ((low, np.ceil), (high, np.floor)):  # as `rules_out` rounds
+            total = np.ones(1)
+            for rate in np.repeat(rates, runs):
+                total = np.convolve(total, [1.0 - rate, rate])
+            whole = to_whole(np.round(np.arange(draws + 1.0) / draws * counted, 9)).astype(np.intp)
+            chance.append(np.bincount(whole, weights=total, minlength=counted + 1).astype(np.float64))
+        return float((np.outer(*chance) * all_ruled_out(counted, round(lift, 12))).sum())
+
+    return wrong(before, after, lift), wrong(after, before, -lift)
+
+
 def suites_of(rng: np.random.Generator, cases: int) -> Iterator[tuple[str, Suite]]:
     """Suites whose own lift is 0, or close to it."""
-    for rate in (0.05, 0.5, 0.95):
+    for rate in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.8, 0.95):
         alike = np.full(cases, rate)
         yield "alike", (alike, alike)
         before, _ = chances(rng, (cases,), (rate, rate))
@@ -358,32 +408,30 @@ def suites_of(rng: np.random.Generator, cases: int) -> Iterator[tuple[str, Suite
     ends = (rng.random(cases) < 0.5).astype(np.float64)
     yield "always or never", (ends, ends)
     for share, start in product(SKEWS, (0.3, 0.8)):
-        broken = max(1, round(share * cases))
-        after = np.full(cases, min(1.0, start + start * broken / max(1, cases - broken)))
-        after[:broken] = 0.0
+        breaks = max(1, round(share * cases))
+        after = np.full(cases, min(1.0, start + start * breaks / max(1, cases - breaks)))
+        after[:breaks] = 0.0
         yield "skewed", (np.full(cases, start), after)
 
 
 def scope_tables(sims: int) -> Iterator[str]:
     yield "### Few cases: do both answers hold?"
     yield ""
-    rng = np.random.default_rng((SEED, 8))
     rows: list[Sequence[object]] = []
     for cases in FEW_CASES:
+        rng = np.random.default_rng((SEED, 8, cases))
         called: dict[str, list[float]] = {"these": [], "tasks": []}
         covered: dict[str, list[float]] = {"these": [], "tasks": []}
         for runs in REPEATS:
             for _, (before, after) in suites_of(rng, cases):
-                lift, draws = float((after - before).mean()), cases * runs
-                size = (10 * sims, cases)
-                one, two = (rng.binomial(runs, rate, size=size).sum(axis=1) * 1.0 for rate in (before, after))
-                above, below = rules_out(one, two, draws, lift).mean(), rules_out(two, one, draws, -lift).mean()
-                called["these"].append(float(above))
-                covered["these"].append(float(1.0 - above - below))
+                above, below = wrong_on_these_cases(before, after, runs)
+                called["these"].append(above)
+                covered["these"].append(1.0 - above - below)
             worlds = [skewed((share, start)) for share, start in product(SKEWS, (0.9, 0.6, 0.3))]
+            worlds += [broken((share, 0.0)) for share in SKEWS] + [mirrored(broken((share, 0.0))) for share in SKEWS]
             worlds += [fixed((rate, rate)) for rate in (0.2, 0.8)] + [half_fixed((rate, rate)) for rate in (0.05, 0.5)]
             for world in worlds:
-                means, true = world(rng, (sims // 2, cases), runs)
+                means, true = world(rng, (sims, cases), runs)
                 above, below = misses(means, runs, true)
                 called["tasks"].append(above)
                 covered["tasks"].append(1.0 - above - below)
@@ -401,12 +449,13 @@ def scope_tables(sims: int) -> Iterator[str]:
     yield (
         f"The worst cell of each row: {', '.join(map(str, REPEATS))} repeats × suites whose cases are alike, of all "
         f"difficulties, always or never passed, or skewed ({', '.join(f'{share:.0%}' for share in SKEWS)} of the cases "
-        f"are broken for good and the rest gains as much), all with a true lift of 0 or nearly. {10 * sims:,} runs of "
-        f"a suite a cell on these cases, {sims // 2:,} suites a cell on tasks like these, so a cell is uncertain by "
-        f"±{200 * math.sqrt(0.0025 * 0.975 / sims):.1f} and ±{200 * math.sqrt(0.025 * 0.975 / (sims // 2)):.1f} points."
+        "are broken for good and the rest gains as much; also where what breaks always passed and the rest never did, "
+        "and its mirror image), all with a true lift of 0 or nearly. On these cases the figures are exact. On tasks "
+        f"like these they come from {sims:,} suites a cell, so a cell is uncertain by "
+        f"±{200 * math.sqrt(0.025 * 0.975 / sims):.1f} points, and the worst of many is high by luck too."
     )
     yield ""
-    yield from few_cases_table(sims, rng)
+    yield from few_cases_table(sims)
 
 
 def paired_t(means: Floats) -> NDArray[np.bool_]:
@@ -421,22 +470,24 @@ def paired_t(means: Floats) -> NDArray[np.bool_]:
 def mcnemar(won: NDArray[np.int64], lost: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether the exact test over the pairs that differ says `helps`, as if pairs of one case were strangers."""
     most = int((won + lost).max())
-    needed = np.array(
-        [
-            next((k for k in range(n + 1) if sum(math.comb(n, j) for j in range(k, n + 1)) <= 0.025 * 2**n), n + 1)
-            for n in range(most + 1)
-        ]
-    )
+    logs = np.cumsum(np.log(np.maximum(1.0, np.arange(most + 1))))  # of factorials
+    needed = np.zeros(most + 1, dtype=np.int64)
+    for n in range(most + 1):
+        chance = np.exp(logs[n] - logs[: n + 1] - logs[n::-1] - n * math.log(2.0))
+        needed[n] = n + 1 - int((np.cumsum(chance) <= 0.025).sum())  # both tails are alike
     return won >= needed[won + lost]
 
 
-def few_cases_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
+def few_cases_table(sims: int) -> Iterator[str]:
     """Power and false `helps` of both answers, of a paired t-test and of McNemar's test."""
     names = ("on these cases", "on tasks like these", "paired t", "McNemar")
     rows: list[Sequence[object]] = []
-    for cases, runs in product((8, 12, 20), (1, 3, 5, 10)):
+    for cases, runs in product(MIDDLE_CASES, (1, 3, 5, 10, 20, 100)):
+        rng = np.random.default_rng((SEED, 10, cases, runs))
 
-        def say_helps(before: Floats, after: Floats, cases: int = cases, runs: int = runs) -> list[float]:
+        def say_helps(
+            before: Floats, after: Floats, cases: int = cases, runs: int = runs, rng: np.random.Generator = rng
+        ) -> list[float]:
             shape = (runs, *before.shape)
             one, two = rng.random(shape) < before, rng.random(shape) < after
             means = (two.mean(axis=0) - one.mean(axis=0)).astype(np.float64)
@@ -454,21 +505,24 @@ def few_cases_table(sims: int, rng: np.random.Generator) -> Iterator[str]:
         varied = say_helps(*chances(rng, shape, (0.3, 0.6)))
         false: list[list[float]] = []
         for share, start in product(SKEWS, (0.6, 0.9)):  # the tasks gain nothing; those broken may not be in the suite
-            broken = rng.random(shape) < share
-            false.append(say_helps(np.full(shape, start), np.where(broken, 0.0, min(1.0, start / (1.0 - share)))))
+            breaks = rng.random(shape) < share
+            false.append(say_helps(np.full(shape, start), np.where(breaks, 0.0, min(1.0, start / (1.0 - share)))))
         worst = [max(of_test) for of_test in zip(*false, strict=True)]
-        worst[0] = max(say_helps(np.full(shape, rate), np.full(shape, rate))[0] for rate in (0.1, 0.5, 0.9))
+        suites = [np.full(cases, rate) for rate in (0.1, 0.5, 0.9)]
+        worst[0] = max(wrong_on_these_cases(alike_suite, alike_suite, runs)[0] for alike_suite in suites)
         cells = zip(alike, varied, worst, strict=True)
         ceiling = min(1.0, 0.025 / (1.0 - UNSEEN) ** cases)
         found = (f"{percent(a, 0)} · {percent(v, 0)} / {percent(w)}" for a, v, w in cells)
         rows.append((f"{cases} × {runs}", *found, percent(ceiling, 0)))
     yield (
         "A true lift of 30 points (0.3 → 0.6): how often the answer is `helps` where cases are alike · where they "
-        "differ / and the worst false `helps`, on these cases over suites without a lift, for the others over the "
-        "skewed worlds above. A paired t-test and McNemar's test find more, and are wrong more often than they say."
+        "differ / and the worst false `helps`, on these cases over suites without a lift (exact), for the others over "
+        "the skewed worlds above. A paired t-test and McNemar's test find more, and are wrong more often than they say."
         " The last column is the most that any test of tasks like these can find if it is never wrong in more than"
         f" 2.5 %: a skill that breaks {UNSEEN:.0%} of all tasks and gains 30 points on the others does nothing, and to "
-        "whom the cases show none that broke, it looks like one that gains 30 points everywhere."
+        "whom the cases show none that broke, it looks like one that gains 30 points everywhere. With many repeats all "
+        "cases that are alike show just these 30 points, and below 15 cases no valid test can call that `helps`: what "
+        "fewer repeats find there is luck."
     )
     yield ""
     yield from table(("cases × repeats", *names, "any valid test"), rows)
@@ -1185,8 +1239,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few simulations: a smoke run")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/simulations.md")
     options = parser.parse_args()
-    many = 200 if options.quick else 4_000
-    some = 200 if options.quick else 2_000
+    many = 200 if options.quick else 2_000
+    some = 200 if options.quick else 1_000
     began = time.perf_counter()
     parts = (
         coverage_tables(many),

@@ -58,7 +58,7 @@ def alike(count: int, before: str, after: str) -> dict[str, tuple[str, str]]:
 
 
 # ---------------------------------------------------------------------------------------------------- worked examples
-# The table "Worked examples" of docs/statistics.md.
+# The table "Worked examples" of docs/simulations.md.
 
 EXAMPLES: dict[str, tuple[dict[str, tuple[str, str]], tuple[Any, ...]]] = {
     # name: (cases, (pairs, lift, low, high, p, decision, reason))
