@@ -47,7 +47,7 @@ from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, 
 from upskill.authoring.search.refiners.rewrite import Rewrite, apply_edits
 from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.models.addresses import resolve
-from upskill.plain import digest_text
+from upskill.plain import digest_text, quoted
 from upskill.suites import Case
 
 
@@ -154,6 +154,8 @@ def test_how_much_is_run_to_confirm_something_depends_on_the_number_of_cases() -
 
 # What a reviser is told.
 
+BOTH_QUOTES = "jj describe -m ['\"]\\w+"
+
 
 @pytest.mark.parametrize(
     ("check", "reason", "left"),
@@ -161,6 +163,16 @@ def test_how_much_is_run_to_confirm_something_depends_on_the_number_of_cases() -
         ({"contains": ["tern.yaml"]}, "the answer lacks 'tern.yaml'", "the answer lacks [masked]"),
         ({"equals": "0"}, "the answer is not '0'", "the answer is not [masked]"),
         ({"regex": r"\breef\b"}, r"the answer does not match '\\breef\\b'", "the answer does not match [masked]"),
+        (
+            {"regex": BOTH_QUOTES},
+            f"the answer does not match {quoted(BOTH_QUOTES)}",
+            "the answer does not match [masked]",
+        ),
+        (
+            {"command": {"run": BOTH_QUOTES}},
+            f"{quoted(BOTH_QUOTES)} exited with 1; it ran {BOTH_QUOTES}",
+            "[masked] exited with 1; it ran [masked]",
+        ),
         ({"max_length": 40}, "the answer has 90 characters", "the answer has 90 characters"),
         (
             {"not_contains": "sudo"},

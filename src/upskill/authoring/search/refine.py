@@ -16,7 +16,7 @@ from upskill.checks import SuiteCheck
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address
 from upskill.models.pool import Models
-from upskill.plain import as_list, as_mapping, digest_text
+from upskill.plain import as_list, as_mapping, digest_text, quoted
 from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan, Result
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
@@ -420,7 +420,11 @@ def mask_expected(named: SuiteCheck, reason: str) -> str:
     if named.name in UNMASKED_CHECKS:
         return reason
     for text in sorted(set(_texts(named.config)), key=len, reverse=True):
-        reason = reason.replace(repr(text), MASK)
+        # As a message quotes it: with both kinds of quotes in it, one kind is escaped.
+        for shown in (repr(text), quoted(text)):
+            reason = reason.replace(shown, MASK)
+            if len(text) >= 4:
+                reason = reason.replace(shown[1:-1], MASK)
         if len(text) >= 4:
             reason = reason.replace(text, MASK)
     return reason
