@@ -209,6 +209,28 @@ async def test_refused_cases_are_replaced_and_a_held_out_one_is_never_shown() ->
         assert (one.prompt in second) is not one.held_out
 
 
+async def test_a_case_goes_back_with_its_own_evidence_and_advice_that_its_writer_can_follow() -> None:
+    """A writer has no field `asserted`: all that it looks for has to be asserted already."""
+    starts = [{"kind": "starts_with", "texts": ["It is"], "number": 0, "exact": False}]
+    denied = case(2) | {"checks": starts, "reference": "It is Krane", "right": ["It is Krane.", "It is K."]}
+    bad = [case(1) | {"evidence": ["e1"], "wrong": case(1)["right"]}, denied | {"evidence": ["e2"]}]
+    answers = [{"cases": [*bad, case(3)]}, {"cases": [case(1), case(2)]}]
+    material = gather("words", examples=["first -> one", "second -> two", "third -> three"])
+    teacher = says(*answers)
+    assert len((await write_suite(material, teacher, count=3)).cases) == 3
+    first, second = map(user, teacher.asked)
+    assert [word in first for word in ("one", "two", "three")] == [True, True, True]
+    assert '\\"third\\"' in first
+    assert '\\"third\\"' not in second
+    assert '\\"second\\"' in second
+    assert "asserted" not in second
+    assert "what is denied counts as absent already" in second
+    # A case that cites nothing may need anything.
+    teacher = says({"cases": [bad[0] | {"evidence": []}, case(2), case(3)]}, {"cases": [case(1)]})
+    await write_suite(material, teacher, count=3)
+    assert '\\"third\\"' in user(teacher.asked[1])
+
+
 async def test_a_writer_without_a_usable_case_is_an_error() -> None:
     with pytest.raises(UpskillError, match="only 0 of 10 generated test cases can be used"):
         await write_suite(skill_of(1), says("nonsense", {"cases": ["x"]}, {}), count=10)

@@ -232,7 +232,12 @@ class WeakCase:
     reason: str
 
     def __str__(self) -> str:
-        return f"case {self.case!r}: {WORDS[self.probe]} ({self.reason}); {ADVICE[self.probe]}"
+        return self.explain({})
+
+    def explain(self, advice: Mapping[str, str]) -> str:
+        """With this advice in place of the usual one."""
+        usual = ADVICE[self.probe]
+        return f"case {self.case!r}: {WORDS[self.probe]} ({self.reason}); {advice.get(self.probe, usual)}"
 
 
 def summarize_weak(weak: Iterable[WeakCase], most: int = 3) -> list[str]:

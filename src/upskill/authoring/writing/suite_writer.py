@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from upskill.authoring.material.material import Material
+from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material, Piece, quote
 from upskill.authoring.saving.provenance import is_from_memory
 from upskill.authoring.writing.grounding import overruled_answer
 from upskill.authoring.writing.prompts import read_prompt
@@ -40,6 +40,13 @@ ACTING_KINDS = ("file_exists", "file_contains", "command", "python")  # for stud
 PLAIN_CHECKS = frozenset(["contains", "max_length"])  # an answer that just lists the words passes these
 # A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
 VARIETY_FROM, OTHER_KINDS = 10, 2
+# What a writer can do about a leak: it cannot set every field that a person can.
+_ELSEWHERE = "what is denied counts as absent already: look for more of the right answer, or where it stands in it"
+WRITER_ADVICE = {
+    "empty": "add a check that an empty answer fails, such as contains",
+    "refusal": _ELSEWHERE,
+    "denied": _ELSEWHERE,
+}
 SHORT_ANSWER = 200  # characters that no answer is called verbose for
 LONG_ANSWER = 1_000  # characters beyond which an answer is verbose, unless a right one is longer
 
@@ -113,6 +120,7 @@ class _SuiteWriter:
     spares: list[Case] = field(default_factory=list[Case])  # usable, but a case with another kind of check is wanted
     refused: list[str] = field(default_factory=list[str])  # why
     sent_back: list[str] = field(default_factory=list[str])  # of the last answer: why, and what it was
+    cited: list[set[str]] = field(default_factory=list[set[str]])  # by these cases: the ids of pieces
     opener: SandboxOpener = field(default_factory=SandboxOpener)
 
     @property
@@ -128,13 +136,13 @@ class _SuiteWriter:
 
     async def ask_for_missing(self, *, first: bool) -> None:
         try:
-            items = await self._ask("" if first or self.small else self._variety_request())
+            items = await self._ask(self._pieces(), "" if first or self.small else self._variety_request())
         except Paused:
             if self.sent_back:  # whoever answers by hand wants to know before the next prompt is opened
                 reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
                 self.tell(f"Sent back {counted(len(self.sent_back), 'case')}:{reasons}")
             raise
-        self.sent_back = []
+        self.sent_back, self.cited = [], []
         for item in items:
             case, why = await self._read_case(item)
             left = self.count - len(self.accepted)
@@ -144,6 +152,7 @@ class _SuiteWriter:
                 written = f"\n  {json.dumps(fields, ensure_ascii=False)}" if fields else ""
                 self.refused.append(why)
                 self.sent_back.append(f"- {why}{written}")
+                self.cited.append({*read_ids(fields.get("evidence"))} & self.material.ids - {TASK, OWN_KNOWLEDGE})
             elif left and (self.small or missing_variety([*self.accepted.values(), case], self.count) < left):
                 self.accept(case)
             else:
@@ -168,14 +177,22 @@ class _SuiteWriter:
     def kinds(self) -> tuple[str, ...]:
         return (*CHECK_KINDS, *ACTING_KINDS) if self.acts else CHECK_KINDS
 
-    async def _ask(self, variety: str) -> list[Any]:
+    def _pieces(self) -> tuple[Piece, ...]:
+        """All of the material, or only what the cases that were sent back cite, where these are all that is missing."""
+        missing = self.count - len(self.accepted)
+        if not self.sent_back or len(self.sent_back) < missing or not all(self.cited):
+            return self.material.pieces
+        cited = set[str]().union(*self.cited)
+        return tuple(each for each in self.material.pieces if {each.id, *each.based_on} & cited)
+
+    async def _ask(self, pieces: Sequence[Piece], variety: str) -> list[Any]:
         material, count = self.material, self.count - len(self.accepted)
         fields: dict[str, Any] = {"task": material.task} if material.task else {}
         if (skill := material.skill) and not material.pieces:
             fields |= {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
         text = json.dumps(fields, ensure_ascii=False)
-        if material.pieces:
-            text += f"\n\n{material.quoted()}"
+        if pieces:
+            text += f"\n\n{quote(pieces)}"
         # No prompt contains a held-out case, not even this one.
         if prompts := [case.prompt for case in self.known if not case.held_out]:
             text += f"\n\nSome prompts that are there already, as JSON:\n{json.dumps(prompts[:40], ensure_ascii=False)}"
@@ -236,7 +253,7 @@ class _SuiteWriter:
         weak = await probe_case(case, self.material.skill, self.opener, others)
         if not weak and case.needs_sandbox and await passes_untouched(case, self.opener):
             weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
-        return (None, "; ".join(map(str, weak[:3]))) if weak else (case, "")
+        return (None, "; ".join(each.explain(WRITER_ADVICE) for each in weak[:3])) if weak else (case, "")
 
 
 def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
