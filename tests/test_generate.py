@@ -53,7 +53,7 @@ from upskill import (
     open_store,
     refine_skill,
 )
-from upskill.authoring.saving.provenance import Provenance, SearchCost, making_cost
+from upskill.authoring.saving.provenance import Provenance, SearchCost, SourceFile, making_cost
 from upskill.authoring.search import comparison
 from upskill.authoring.writing.teachers import NoTeacher
 from upskill.models import servers
@@ -650,6 +650,21 @@ def test_tests_are_regenerated_edited_added_to_and_never_replace_ones_own(
     (house / "house-words" / "evals" / "suite.yaml").write_text("cases: []\n")
     refused = upskill("tests", "house-words", "-m", "scripted:few.json")
     assert (refused.code, "a suite of your own" in refused.err) == (2, True)
+
+
+def test_tests_are_written_from_what_the_skill_was_made_from(upskill: Upskill, house: Path) -> None:
+    (house / "guide.md").write_text("The flag of the ship is yellow.\n")
+    skill = Skill.new("house-words", "States the words of this house.", f"# Words\n\n{fact(19)}")
+    guide = SourceFile.of("doc", "guide.md")
+    assert guide is not None
+    Provenance().with_source_files([guide]).add_to(skill).save(house / "house-words")
+    done = upskill("tests", "house-words", "-m", "handoff:desk", "--add", 3)
+    assert done.code == 0, done.err
+    (prompt,) = (house / "desk").glob("*.prompt.md")
+    assert "The flag of the ship is yellow." in prompt.read_text()
+    (house / "guide.md").unlink()
+    again = upskill("tests", "house-words", "-m", "handoff:other", "--add", 3)
+    assert "guide.md (it is not there any more)" in again.err
 
 
 def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path) -> None:

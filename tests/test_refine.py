@@ -258,6 +258,7 @@ async def test_the_reviser_is_shown_other_failures_each_time_with_the_evidence_b
 
 async def test_the_description_and_files_can_be_edited_and_nothing_outside_their_folders() -> None:
     skill = SKILL.with_file("references/old.md", b"Old words.\n").with_file("scripts/greet.sh", b"echo hello\n")
+    skill = skill.with_file("examples/letter.md", b"Dear Ada\n")  # is shown, and cannot be edited
     said = [
         {**edit("describe", 0, "Greets sailors. Use when someone comes aboard."), "path": ""},
         {**edit("write_file", 0, "#!/bin/sh\necho ahoy"), "path": "scripts/greet.sh"},
@@ -277,7 +278,11 @@ async def test_the_description_and_files_can_be_edited_and_nothing_outside_their
     assert found.skill.file("references/old.md") is None
     assert str(found.edits[1]) == "write file scripts/greet.sh: #!/bin/sh\necho ahoy"
     shown = json.loads(reviser.asked[0].messages[1].text)
-    assert shown["files"] == {"references/old.md": "Old words.\n", "scripts/greet.sh": "echo hello\n"}
+    assert shown["files"] == {
+        "examples/letter.md": "Dear Ada\n",
+        "references/old.md": "Old words.\n",
+        "scripts/greet.sh": "echo hello\n",
+    }
 
 
 async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_a_candidate() -> None:

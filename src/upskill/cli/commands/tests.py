@@ -10,6 +10,7 @@ import click
 
 from upskill.authoring.material.material import Material, gather
 from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite
+from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
@@ -94,11 +95,17 @@ def _generate(skill: Skill, options: _Options) -> Suite:
         options.tell(f"Read {line}.")
     if material.skill is not None:
         raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")
+    # What the skill was made from is read again, where it is still there.
+    material = add_stored_evidence(
+        replace(material, skill=skill), material_budget(resolve(name, keys=find_keys())) // 2
+    )
+    for left_out in material.left_out:
+        options.tell(f"Left out: {left_out}.")
     with options.open_store() as store:
         # Another set is wanted, not the stored one again.
         models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
         with RunProgress(quiet=options.silent):
-            written = asyncio.run(_write(replace(material, skill=skill), cases, models, options, name))
+            written = asyncio.run(_write(material, cases, models, options, name))
     return Suite((*cases, *written.cases), "generated")
 
 

@@ -36,6 +36,7 @@ GROWTH_LIMIT = 1.25  # times the tokens asked for
 MAX_FAILURES_SHOWN = 12  # shown at a time
 MAX_EVIDENCE_SHOWN = 24_000  # characters of evidence that stands behind failures
 FILE_FOLDERS = ("references/", "scripts/")  # whose files may be edited
+SHOWN_FOLDERS = (*FILE_FOLDERS, "examples/")
 FILE_TOKENS = 4000  # of a proposal, on top of those for the body
 KINDS: tuple[EditKind, ...] = (*get_args(LineEdit), "describe", "write_file", "delete_file")
 
@@ -274,7 +275,7 @@ def _text_files(skill: Skill) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path in skill.resources:
         file = skill.file(path)
-        if path.startswith(FILE_FOLDERS) and file is not None and not file.link:
+        if path.startswith(SHOWN_FOLDERS) and file is not None and not file.link:
             with suppress(UnicodeDecodeError):
                 texts[path] = file.data.decode()
     return texts
