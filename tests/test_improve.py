@@ -315,6 +315,8 @@ def test_the_path_of_a_source_tells_nobody_where_home_is(home: Path, monkeypatch
     assert kept is not None
     assert (kept.path, kept.find(None)) == ("~/notes.md", ada / "notes.md")
     assert SourceFile.of("trace", session) is None
+    monkeypatch.setenv("HOME", "/home/grace")
+    assert SourceFile.of("doc", ada / "notes.md") is None  # a temporary folder is gone tomorrow
 
 
 def test_what_cannot_be_read_again_is_said_with_what_to_do(upskill: Upskill, house: Path) -> None:

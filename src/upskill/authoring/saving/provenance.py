@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from upskill.errors import UsageError
@@ -43,11 +44,14 @@ class SourceFile:
 
     @classmethod
     def of(cls, kind: str, path: str | Path) -> SourceFile | None:
-        """None where it cannot be read again, or its path would tell whose home it is in: skills are shared."""
+        """None where it cannot be read again, as from a temporary folder, or its path would tell whose home it is in:
+        skills are shared.
+        """
         digest, home, name = _file_digest(Path(path)), str(Path.home()), str(path)
         name = f"~{name.removeprefix(home)}" if name.startswith(f"{home}/") else name
         is_private = len(home) > 1 and (home in name or home.replace("/", "-") in name)
-        return cls(kind, name, digest) if digest and not is_private else None
+        is_temporary = Path(name).is_relative_to(gettempdir())
+        return cls(kind, name, digest) if digest and not is_private and not is_temporary else None
 
     @property
     def name(self) -> str:
