@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from test_hostile_students import Plant, command, leave
+from test_hostile_students import Plant, command, leave, python
 from upskill.sandboxes import SandboxBackend, choose_sandbox
 
 EXIT = 'import os; os.write(2, b"Ran 1 test OK"); os._exit(0)'
@@ -302,6 +302,9 @@ PLANTED = {
     "a module before a package": Plant("echo 'print(\"PASS\")' > verify.py", command("python3 -m verify", contains="PASS"), files={"add.py": SUBTRACTS, "verify/__main__.py": "from add import add\nassert add(2,3)==5\nprint('PASS')\n"}, prompt="Fix add.py."),
 }  # fmt: skip
 RIGHT_WORK = {
+    "settings of git that are kept": Plant(f"{REPOSITORY}; git config foo.bar yes", command("git config --get-regexp 'foo.*' | grep -q yes", keeps=[".git/config"]), files={"a": "1\n"}, prompt="Set it up."),
+    "a pattern that is kept": Plant("echo x > data/a.txt", command("grep -qx x data/a.txt && python3 t.py", keeps=["data/*.txt"]), files={"data/a.txt": "y\n", "t.py": "open('data/a.txt')\n", "m.py": ""}, prompt="Fix m.py."),
+    "a function that writes to a file of the case": Plant("true", python("pathlib.Path(workspace, 'want.txt').write_text('7'); return True"), files={"add.py": PRINTS, "want.txt": "5\n"}, prompt="Fix add.py."),
     "data that the work starts from": Plant("echo 3 > total.txt", command("python3 -c \"assert sum(map(int,open('data.csv')))==int(open('total.txt').read())\""), files={"data.csv": "1\n2\n"}, prompt="Read data.csv and write the sum of its numbers to total.txt."),
     "data to change": Plant("sort -u list.txt > x; mv x list.txt", command("sort list.txt | uniq -d | wc -l | grep -qx 0 && test $(wc -l < list.txt) = 2"), files={"list.txt": "1\n1\n2\n"}, prompt="Remove the duplicates from list.txt."),
     "a script of the check that is made executable": Plant(f"{RIGHT} add.py", command("chmod +x \"$CHECK/v.sh\"; \"$CHECK/v.sh\"", files={"v.sh": "#!/bin/sh\ntest $(python3 add.py) = 5\n"}), files={"add.py": PRINTS}, prompt="Fix add.py."),
@@ -383,7 +386,7 @@ async def test_right_work_passes_and_wrong_work_fails_whatever_was_planted(name:
     ],
 )
 async def test_plants_are_told_from_work(plant: Plant, outcome: str, kind: SandboxBackend) -> None:
-    line = plant.checks[0]["command"]["run"]
+    line = plant.checks[0].get("command", {}).get("run", "")
     for program in ("git", "npm", "node", "cmake", "make", "cc"):
         if program in line.split() and not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
             pytest.skip(f"{program} is not installed where a sandbox sees it")

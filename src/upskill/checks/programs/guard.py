@@ -115,7 +115,8 @@ else
   cd "$git" || exit 0
   rm -rf info modules config.worktree commondir shallow objects/info objects/pack/multi-pack-index index.lock
   [ -n "$HOOKS" ] && [ ! -L hooks ] || rm -rf hooks
-  [ -f config ] && [ ! -L config ] && awk -v settings="$SETTINGS" '
+  [ -f config ] && [ ! -L config ] && [ -z "${SETTINGS##* all *}" ] ||
+  { [ -f config ] && [ ! -L config ] && awk -v settings="$SETTINGS" '
     /\\$/ { next }
     /^[ \t]*\[/ { name = tolower($0); gsub(/[^a-z0-9]/, "", name) }
     !/^[ \t]*\[/ { setting = tolower($1); sub(/=.*/, "", setting) }
@@ -127,7 +128,7 @@ else
     keep && section ~ /extensions/ && !/^[ \t]*object[fF]ormat[ \t]*=/ { next }
     keep && section ~ /remote/ && !/^[ \t]*(url|fetch)[ \t]*=/ { next }
     keep { print }
-  ' config > config.new; rm -rf config; mv -f config.new config
+  ' config > config.new; rm -rf config; mv -f config.new config; }
 fi
 [ -n "$tree" ] && cd "$top/$tree" || exit 0
 index=$(git rev-parse --git-path index 2>/dev/null) && [ -n "$index" ] || exit 0
@@ -218,6 +219,7 @@ async def disarm(
         return Finding(False, f"more than {MAX_FILES:,} files were left, too many to look through")
     steering = steered_by(with_what_it_runs(text, evidence.files), evidence.files) if starts_programs else []
     protected = protected_files(text, evidence, steering, keeps, left)
+    own_words = text
     text = with_what_it_runs(text, protected) if starts_programs else ""
     changed = [path for path, content in protected.items() if not await _is_as_brought(sandbox, path, content)]
     above = check_dir.root.rpartition("/")[0]
@@ -248,12 +250,13 @@ async def disarm(
         for number, name in enumerate(GIT_SETTINGS):
             if name.lower() in settings:
                 environment[f"GIT_CONFIG_KEY_{number}"] = "upskill.unused"
-    watched = {path: content for path, content in protected.items() if not _writes_to(text, path)}
+    own_words = f"{own_words}\n{text}"
+    watched = {path: content for path, content in protected.items() if not _writes_to(own_words, path)}
     parents = {str(parent) for path in watched for parent in PurePosixPath(path).parents}
-    strict = not _touches(text)
+    strict = not _touches(own_words)
     return Guarded(
         check_dir=check_dir,
-        text=text,
+        text=own_words,
         environment=environment,
         protected=watched,
         entries={path: entry for path, entry in entries.items() if strict and path in {*watched, *parents}},
@@ -290,8 +293,12 @@ def _git_settings(evidence: Evidence, keeps: Sequence[str]) -> set[str]:
     settings = set(map(str.lower, re.findall(r"\b[A-Za-z]+\.[A-Za-z][\w-]*", evidence.case)))
     if re.search(r"\balias", evidence.prompt, re.IGNORECASE):
         settings.add("alias.*")
-    if re.search(r"\bhooks?\b", evidence.prompt, re.IGNORECASE) or is_below(".git/hooks", keeps):
+    if re.search(r"\bhooks?\b", evidence.prompt, re.IGNORECASE) or any(
+        keep == ".git" or keep.startswith(".git/hooks") for keep in keeps
+    ):
         settings.add("core.hookspath")
+    if is_below(".git/config", keeps):
+        settings.add("all")
     return settings
 
 
