@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY, Upskill, write_script
-from teaching import WORDS, case
+from teaching import WORDS, case, prompt
 from test_create import says, skill_of, user
 from upskill import Skill, Suite
+from upskill.authoring.material.material import gather
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.checks.answer import MaxLength
+from upskill.suites import describe_authors
 from upskill.suites.quality import probe_case
 
 SKILL = Skill.new(
@@ -60,6 +62,26 @@ async def test_a_case_that_allows_a_long_answer_asks_for_no_more_than_it_allows(
     assert suite.cases[0].prompt == f"{case(1)['prompt']} Answer in at most 90 words."
     assert suite.cases[1].prompt == told_so["prompt"]
     assert suite.cases[3].prompt == case(4)["prompt"]
+
+
+async def test_the_share_of_look_ups_is_counted_and_said() -> None:
+    contains = {"kind": "contains", "texts": [WORDS[0]], "number": 0, "exact": False}
+    absent = contains | {"texts": ["kestrel"]}
+    regex = {"kind": "regex", "texts": [rf"\b{WORDS[2]}\b"], "number": 0, "exact": False}
+    told_not = {"kind": "not_contains", "texts": ["Bounty"], "number": 0, "exact": False}
+    cases = [
+        case(1) | {"checks": [contains, told_not]},
+        case(2) | {"checks": [absent], "reference": "kestrel", "right": ["A kestrel.", "kestrel!"]},
+        case(3) | {"checks": [contains | {"texts": [WORDS[2]]}, regex]},
+    ]
+    material = gather("know the ship", examples=[f"{prompt(n)} -> {WORDS[n - 1]}" for n in (1, 2, 3)])
+    suite = await write_suite(material, says({"cases": cases}), count=3, author="scripted:teacher")
+    assert [one.metadata.get("look_up") for one in suite.cases] == [True, None, None]
+    said = describe_authors(one.metadata for one in suite.cases)
+    assert said == (
+        "Written: 3 cases by scripted:teacher from the task and its material, without the skill."
+        " Look-ups of words that stand there: 1 of 3."
+    )
 
 
 async def test_a_case_comes_with_answers_that_its_checks_are_tried_on() -> None:

@@ -121,7 +121,7 @@ def test_the_whole_loop_keeps_the_good_edit_and_the_same_command_again_pays_noth
     assert said["fit"]["models"][0]["skill"]["pass_rate"] == 1.0
     assert said["held_out"]["models"][0]["lift"] == 1.0
     assert said["held_out"]["models"][0]["decision"] == "helps"
-    written = [{"author": "scripted:teacher.json", "read": "material", "cases": 20}]
+    written = [{"author": "scripted:teacher.json", "read": "material", "cases": 20, "look_up": 0}]
     assert said["suite"] == {"cases": 20, "held_out": len(HELD_OUT), "authors": written}
     saved = Skill.load(house / "skills" / "house-words")
     assert all(fact(number) in saved.body for number in NUMBERS)
@@ -244,7 +244,7 @@ def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill
     assert line in " ".join(upskill(*evaluated).out.split())
     assert line in upskill(*evaluated, "--report", "markdown").out
     assert upskill(*evaluated, "--json").json["suite"]["authors"] == [
-        {"author": "scripted:teacher.json", "read": "material", "cases": 20}
+        {"author": "scripted:teacher.json", "read": "material", "cases": 20, "look_up": 0}
     ]
     # Without its sources the skill is all there is, and that is said.
     (house / "skills" / "house-words" / "skill_meta.json").unlink()
@@ -284,7 +284,7 @@ def test_a_skill_and_tests_from_one_sentence_are_untested_whatever_the_numbers(u
     assert "lift +100 points, untested" in upskill("runs").out
     # New cases by a model that reads this skill have nothing else behind them, either.
     assert upskill("tests", "skills/house-words", "-m", "scripted:teacher.json", "--json").json["authors"] == [
-        {"author": "scripted:teacher.json", "read": "memory", "cases": 20}
+        {"author": "scripted:teacher.json", "read": "memory", "cases": 20, "look_up": 0}
     ]
     assert "| 🟡 untested |" in upskill(*evaluated, "--report", "markdown").out
     # Cases of one's own test it.

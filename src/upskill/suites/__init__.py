@@ -10,6 +10,7 @@
 
 from upskill.suites.suite import (
     HELD_OUT_SHARE,
+    LOOK_UP,
     OWN_FACTS,
     READ,
     Case,
@@ -23,6 +24,7 @@ from upskill.suites.suite import (
 
 __all__ = [
     "HELD_OUT_SHARE",
+    "LOOK_UP",
     "OWN_FACTS",
     "READ",
     "Case",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -216,6 +215,7 @@ class Case:
 
 Reading = Literal["material", "skill", "task", "memory"]  # by the writer of a case, together with the task
 READ = "read"  # in the metadata of a case that a model wrote
+LOOK_UP = "look_up"  # beside it: words that its writer had read are all that it asks for
 _READINGS = {
     "material": "from the task and its material, without the skill",
     "skill": "after reading the skill",
@@ -226,8 +226,15 @@ _READINGS = {
 
 def count_authors(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Who wrote cases, and what they had read, from the metadata of the cases; empty where none says so."""
-    counts = Counter((str(each.get("author") or ""), str(each.get(READ) or "")) for each in cases)
-    rows = [{"author": author, "read": read, "cases": count} for (author, read), count in counts.items()]
+    counts: dict[tuple[str, str], list[bool]] = {}
+    for each in cases:
+        counts.setdefault((str(each.get("author") or ""), str(each.get(READ) or "")), []).append(
+            bool(each.get(LOOK_UP))
+        )
+    rows = [
+        {"author": author, "read": read, "cases": len(of_author), "look_up": sum(of_author)}
+        for (author, read), of_author in counts.items()
+    ]
     return rows if any(row["read"] for row in rows) else []
 
 
@@ -238,12 +245,15 @@ def are_from_memory(cases: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def describe_authors(cases: Iterable[Mapping[str, Any]]) -> str:
+    rows = count_authors(cases)
     parts = [
         f"{counted(row['cases'], 'case')} by {row['author'] or 'people'}"
         + (f" {_READINGS[row['read']]}" if row["read"] in _READINGS else "")
-        for row in count_authors(cases)
+        for row in rows
     ]
-    return f"Written: {'; '.join(parts)}." if parts else ""
+    look_ups, count = sum(row["look_up"] for row in rows), sum(row["cases"] for row in rows)
+    share = f" Look-ups of words that stand there: {look_ups} of {count}." if look_ups else ""
+    return f"Written: {'; '.join(parts)}.{share}" if parts else ""
 
 
 OWN_FACTS = "own facts"  # the tag of cases that ask for what the lines of the skill say

@@ -21,16 +21,20 @@ from upskill.authoring.writing.structured import (
     text_schema,
 )
 from upskill.authoring.writing.summarize import DEFAULT_BUDGET, SMALL_BUDGET, Tell, no_message, summarize
+from upskill.checks import SuiteCheck
 from upskill.errors import Paused, UpskillError, UsageError
 from upskill.models import Model
-from upskill.plain import as_mapping, counted, dict_or_empty, list_or_empty, object_schema
+from upskill.plain import as_list, as_mapping, counted, dict_or_empty, list_or_empty, object_schema
 from upskill.skills import Skill
-from upskill.suites import READ, Case, Reading, Suite, split
+from upskill.suites import LOOK_UP, READ, Case, Reading, Suite, split
 from upskill.suites.near_duplicates import near_duplicates
 from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, probe_case
 from upskill.traces.redaction.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
+# A case that only these decide is a look-up where what they look for stands in the material.
+WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
+BESIDE = ("max_length", "not_contains", "not_regex")
 MIN_ANSWERS = 2  # right ones, and wrong ones, that every case comes with
 CHECK_KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
@@ -102,6 +106,20 @@ def missing_variety(cases: Sequence[Case], count: int) -> int:
     return max(-(-count // 4) - len(others), OTHER_KINDS - len(set[str]().union(*others)), 0)
 
 
+def is_look_up(case: Case, material: str) -> bool:
+    """Whether finding words that stand in the material is all that a case asks for."""
+    deciding = [named for named in case.checks if named.name not in BESIDE]
+    return bool(deciding) and all(
+        named.name in WORD_CHECKS and _stands_in(named, material.casefold()) for named in deciding
+    )
+
+
+def _stands_in(named: SuiteCheck, material: str) -> bool:
+    text = (as_mapping(named.config) or {"text": named.config}).get("text")
+    found = [str(each).casefold() in material for each in as_list(text) or [text]]
+    return any(found) if named.name in ("contains_any", "equals") else all(found)
+
+
 def _other_kinds(case: Case) -> set[str]:
     return {named.name for named in case.checks} - PLAIN_CHECKS
 
@@ -129,6 +147,12 @@ class _SuiteWriter:
         if self.material.pieces or skill is None:
             return "material" if self.material.pieces else "task"
         return "memory" if is_from_memory(skill) else "skill"
+
+    @property
+    def _known_text(self) -> str:
+        skill = self.material.skill
+        texts = [piece.text for piece in self.material.pieces] or ([skill.body] if skill else [])
+        return "\n".join(texts)
 
     @property
     def known(self) -> list[Case]:
@@ -253,6 +277,8 @@ class _SuiteWriter:
         weak = await probe_case(case, self.material.skill, self.opener, others)
         if not weak and case.needs_sandbox and await passes_untouched(case, self.opener):
             weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
+        if not weak and is_look_up(case, self._known_text):
+            case = replace(case, metadata={**case.metadata, LOOK_UP: True})
         return (None, "; ".join(each.explain(WRITER_ADVICE) for each in weak[:3])) if weak else (case, "")
 
 
