@@ -1239,20 +1239,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few simulations: a smoke run")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/simulations.md")
     options = parser.parse_args()
-    many = 200 if options.quick else 2_000
-    some = 200 if options.quick else 1_000
+    many = 200 if options.quick else 4_000
+    some = 200 if options.quick else 2_000
     began = time.perf_counter()
     parts = (
-        coverage_tables(many),
-        world_tables(some),
-        scope_tables(some),
-        model_tables(some),
+        coverage_tables(many // 2),
+        world_tables(some // 2),
+        scope_tables(some // 2),
+        model_tables(some // 2),
         error_tables(some),
         server_tables(some),
         look_tables(some),
         again_tables(some // 4),
         peeking_tables(some),
-        saving_tables(some),
+        saving_tables(some // 2),
         keeping_tables(many),
         judge_tables(some),
         trigger_tables(some // 2),
