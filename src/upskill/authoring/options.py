@@ -116,7 +116,7 @@ class GenerateOptions(StudentOptions):
         maximum=100,
     )
     refiner: str = option(
-        "--refiner", default="rewrite", help="How a better skill is proposed: rewrite.", metavar="KIND"
+        "--refiner", default="rewrite", help="How a better skill is proposed: rewrite, gepa.", metavar="KIND"
     )
 
     can_extract: ClassVar[bool] = True  # whether `-m extract` can be the teacher

@@ -27,8 +27,7 @@ FIRST_LOOK, LAST_LOOK = 0.01, 0.04  # for exactly these cases: half-way through 
 WITHIN_REACH = 0.10  # half-way: a test over cases at this level is worth the other half
 CONFIRMING_PAIRS = 96  # about: enough to see a gain of 20 points four times in five
 MAX_ROUNDS = 12  # of the confirmation, on few cases
-SECOND_LOOK_PAIRS = 24  # about, for a candidate of which one look says too little
-HOPELESS = 0.25  # a candidate that is worse with a p-value of at most this gets no second look
+HOPELESS = 0.25  # older cases that are worse with a p-value of at most this rule a candidate out
 MARGIN = 0.10  # old cases may pass this much less often, at most, for "not worse"
 MIN_NOT_WORSE = 3  # cases; on fewer, MAX_ROUNDS cannot show it
 SHOWN_WORSE = 0.05
@@ -36,6 +35,7 @@ MAX_CASES_NAMED = 500  # more are not suggested
 
 Decision = Literal[
     "first draft",
+    "set aside",  # it mended some of the failing cases that it was tried on, and waits for the others
     "kept provisionally",
     "confirmed",
     "best guess",  # better on exactly these train cases, and not confirmed
@@ -124,12 +124,6 @@ class Comparison:
         return "worse" if self.p_worse <= SHOWN_WORSE else "not enough evidence"
 
     @property
-    def deserves_second_look(self) -> bool:
-        """It changed something, is not ahead, and may still be better."""
-        changed = bool(self.mended or self.broken)
-        return self.decidable and changed and self.gain <= 0 and self.p_worse > HOPELESS
-
-    @property
     def summary(self) -> str:
         if not self.decidable:
             return f"{counted(self.errored, 'trial')} errored, too many to say anything"
@@ -194,7 +188,7 @@ class Attempt:
     @property
     def accepted(self) -> bool | None:
         """Whether it was kept, provisionally or for good; None: nobody knows."""
-        if self.decision == "not decided":
+        if self.decision in ("not decided", "set aside"):
             return None
         return self.decision in ("first draft", "kept provisionally", "confirmed", "best guess")
 
@@ -255,10 +249,6 @@ def confirming_rounds(cases: int) -> tuple[int, ...]:
     """After how many rounds over so many cases the confirmation is looked at."""
     rounds = max(1, min(MAX_ROUNDS, ceil(CONFIRMING_PAIRS / max(1, cases))))
     return tuple(sorted({ceil(rounds / 2), rounds}))
-
-
-def second_look_rounds(cases: int) -> int:
-    return max(1, ceil(SECOND_LOOK_PAIRS / max(1, cases)))
 
 
 def failures_needed(cases: int) -> int:

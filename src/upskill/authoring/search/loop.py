@@ -43,7 +43,7 @@ class SearchLoop(ABC, Generic[A]):
                 self.ended = reason
                 return
             attempt = await self.propose_and_try(number)
-            rejected = 0 if attempt.accepted else rejected + 1
+            rejected = rejected + 1 if attempt.accepted is False else 0
             if rejected == self.max_rejected:
                 self.ended = self.ended or f"{rejected} candidates in a row were not kept"
             if self.ended:
@@ -51,9 +51,10 @@ class SearchLoop(ABC, Generic[A]):
         self.ended = "all attempts are used" if limit else "refinement was off"
 
     def keep(self, attempt: A) -> A:
-        if not self.was_tried(attempt.skill):
+        is_known = any(attempt is each for each in self.attempts)
+        if is_known or not self.was_tried(attempt.skill):
             self.store_attempt(attempt)
-        self.attempts.append(attempt)
+        self.attempts += [] if is_known else [attempt]
         if attempt.accepted or self.best is None:
             self.best = attempt
         self.report(attempt)

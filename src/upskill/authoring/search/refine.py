@@ -11,7 +11,7 @@ from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.search import comparison as comparing
 from upskill.authoring.search.comparison import Attempt, Comparison, Confirmation, Decision, compare
 from upskill.authoring.search.loop import SearchLoop, evaluation_error
-from upskill.authoring.search.refiners import MASK, Failure, Proposal, Refiner, TriedEdits
+from upskill.authoring.search.refiners import MASK, Failure, Proposal, Refiner, TriedEdits, compose, merge
 from upskill.checks import SuiteCheck
 from upskill.errors import CeilingReached, UsageError
 from upskill.models import Address
@@ -26,8 +26,11 @@ from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
+SIDE_BY_SIDE = 3  # proposals for the same skill, whose edits are then tried together
+BATCH = 6  # failing cases that a proposal is tried on first
+MAX_BROKEN, MAX_LEFT_OUT = 4, 8  # cases and edits, to find the edit that breaks the cases
 FRESH_CASES_FROM = 48  # train cases; of so many, every second is kept for the confirmation
-SECOND_LOOK_SEED, CONFIRMING_SEED = 1_000, 500_000  # added to the seed of the plan
+PRUNING_SEED, CONFIRMING_SEED = 1_000, 500_000  # added to the seed of the plan
 
 PlanFor = Callable[[Skill, Suite], Plan]
 
@@ -54,7 +57,7 @@ class Refinement:
     ended: str  # why the search ended
     halted: str = ""  # the ceiling that ended it
     confirmation: Confirmation | None = None  # None: nothing was kept, or a ceiling came first
-    duels: Sequence[Evaluation] = ()  # second looks and the confirmation: two candidates against each other
+    duels: Sequence[Evaluation] = ()  # two candidates against each other, on fresh seeds
     held_out_gain: Evaluation | None = None  # against the first draft; None: that is the result
     selected: bool = True  # False: there was one draft and no search, so `fit` is of all cases and chose nothing
 
@@ -85,12 +88,12 @@ async def refine(
     """
     with nullcontext(store) if store else open_store(None) as opened:
         models = models or Models(replies=opened)
-        search = _Search(suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents())
+        search = Search(suite, plan_for, opened, models, options or RefineOptions(), events or AuthoringEvents())
         return await search.run(drafts)
 
 
 @dataclass
-class _Search(SearchLoop[Attempt]):
+class Search(SearchLoop[Attempt]):
     max_rejected = MAX_REJECTED_IN_A_ROW
 
     suite: Suite
@@ -101,6 +104,7 @@ class _Search(SearchLoop[Attempt]):
     events: AuthoringEvents
     duels: list[Evaluation] = field(default_factory=list[Evaluation])
     tried: list[TriedEdits] = field(default_factory=list[TriedEdits])
+    front: list[Attempt] = field(default_factory=list[Attempt])  # each mended cases that no other of them did
     confirmation: Confirmation | None = None
     selects: bool = True
 
@@ -116,6 +120,9 @@ class _Search(SearchLoop[Attempt]):
             self.targets = tuple(case for case in targets if case.id not in fresh)
             self.fresh = tuple(case for case in targets if case.id in fresh)
         self.target_ids = frozenset(case.id for case in self.targets)
+        self.variants = set[str]()  # hashes of skills that were tried on train cases and are no attempts
+        if refiner := self.options.refiner:
+            refiner.cases, refiner.run = self.targets, self._run_for_refiner
 
     async def run(self, drafts: Sequence[Skill]) -> Refinement:
         suite = self.suite
@@ -127,6 +134,7 @@ class _Search(SearchLoop[Attempt]):
             try:
                 if self.targets:
                     await self.search(drafts, self.options.attempts if self.options.refiner else 0)
+                    await self._try_front()
                     await self._confirm()
                 else:
                     note = "not evaluated: the suite has no train cases"
@@ -139,11 +147,11 @@ class _Search(SearchLoop[Attempt]):
             if suite.held_out and self.selects and not self.halted:
                 plan = self.plan_for(result.skill, _subset(suite, suite.held_out))
                 self.events.held_out_started(plan)
-                held_out = await self._evaluate(plan, reported=True)
+                held_out = await self.evaluate(plan, reported=True)
                 self.halted = held_out.halted
                 if result is not self.attempts[0] and not self.halted:
                     # The trials of the result are those of `held_out`.
-                    gain = await self._evaluate(replace(plan, arms=BOTH_ARMS, reference_skill=self.attempts[0].skill))
+                    gain = await self.evaluate(replace(plan, arms=BOTH_ARMS, reference_skill=self.attempts[0].skill))
                     self.halted = gain.halted
         return Refinement(
             skill=result.skill,
@@ -181,7 +189,7 @@ class _Search(SearchLoop[Attempt]):
             return "the requested change is made"
         if self._pass_rate >= self.options.target:
             return "the target is reached"
-        failing, cases = self._failing(self.best), len(self.fresh or self.targets)
+        failing, cases = len(self._failing(self.best)), len(self.fresh or self.targets)
         if failing < (needed := comparing.failures_needed(cases)):
             left = "1 train case fails" if failing == 1 else f"{failing} train cases fail"
             more = "more cases may show more (`upskill tests SKILL --add 10`)"
@@ -190,56 +198,131 @@ class _Search(SearchLoop[Attempt]):
 
     async def propose_and_try(self, number: int) -> Attempt:
         assert self.best is not None
-        assert self.best.evaluation is not None
         assert self.options.refiner is not None
-        failures = failures_in_run(self.store, self.best.evaluation.run, self.suite.by_id, self.options.evidence)
+        assert self.best.evaluation is not None
+        failures = [each for each in self.failures(self.best.evaluation) if each.case not in self._mended]
         failures += self.options.known_failures if number == 1 else ()
+        passing = [case for case in self.targets if case.id not in self._failing(self.best)]
+        shuffled = sorted(passing, key=lambda case: digest_text(f"{number} {case.id}"))
+        self.options.refiner.passing = tuple(case.prompt for case in shuffled)
         proposal = await self.options.refiner.propose(self.best.skill, failures, tuple(self.tried), number)
         if proposal is not None and proposal.edits:
-            return await self.try_skill(proposal.skill, proposal)
+            is_alone = self.options.requested or not proposal.is_composed(self.best.skill)
+            await self.try_skill(proposal.skill, proposal)
+            if is_alone or number % SIDE_BY_SIDE == 0 or not self._open:
+                await self._try_front()
+            return self.attempts[-1]
         note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"
         self.ended = note if proposal else ""
         self.tried.append(TriedEdits((), note))
         return self.keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
 
     async def try_skill(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
-        number, edits = len(self.attempts) + 1, proposal.edits if proposal else ()
+        """A proposal is tried on a few failing cases first; one that mends none of them ends there."""
+        attempt = Attempt(len(self.attempts) + 1, skill, None, "not tried", "", None, proposal)
         if self.was_tried(skill):
-            note = "the same as one that was tried before"
-            self.tried.append(TriedEdits(edits, note))
-            return self.keep(Attempt(number, skill, None, "not tried", note, None, proposal))
-        plan = self.plan_for(skill, _subset(self.suite, (*self.older, *self.targets)))
-        self.events.attempt_started(number, plan)
-        evaluation = await self._evaluate(plan, reported=not self.selects)
-        self.halted = evaluation.halted
-        if self.best is None or self.best.evaluation is None:
+            attempt.note = "the same as one that was tried before"
+            self._remember(attempt)
+            return self.keep(attempt)
+        if proposal is None or not self._open or (self.options.requested and not self._has_room):
+            return await self._try_on_all(attempt)
+        cited = {name for edit in proposal.edits for name in edit.evidence}
+        failing = (case for case in self.targets if case.id in self._open)
+        batch = sorted(failing, key=lambda case: cited.isdisjoint(case.evidence))[:BATCH]
+        await self._compare_with_best(attempt, tuple(batch))
+        self.front += [attempt] if attempt.decision == "set aside" else []
+        return self.keep(attempt)
+
+    async def _try_front(self) -> None:
+        """Try what was set aside on all train cases, together, and then without the edits that break some of them."""
+        front, self.front = self.front, []
+        proposals = [attempt.proposal for attempt in front if attempt.proposal]
+        if not proposals:
+            return
+        assert self.best is not None
+        assert self.options.refiner is not None
+        parent, attempt = self.best.skill, front[0]
+        self.tried = [each for each in self.tried if not each.result.startswith("set aside")]
+        if len(front) > 1:
+            merged = merge(parent, proposals, self.options.refiner.max_tokens(parent))
+            attempt = Attempt(len(self.attempts) + 1, merged.skill, None, "not tried", "", None, merged)
+        await self._try_on_all(attempt)
+        pruned = await self._without_harmful_edits(attempt, parent)
+        if pruned and not self.was_tried(pruned.skill):
+            await self._try_on_all(Attempt(len(self.attempts) + 1, pruned.skill, None, "not tried", "", None, pruned))
+
+    async def _without_harmful_edits(self, attempt: Attempt, parent: Skill) -> Proposal | None:
+        """The proposal without the edits whose absence mends most of what it breaks; None: there are none."""
+        proposal, broken = attempt.proposal, attempt.comparison.broken[:MAX_BROKEN] if attempt.comparison else ()
+        if not (proposal and broken and 1 < len(proposal.edits) <= MAX_LEFT_OUT and proposal.is_composed(parent)):
+            return None
+        cases, gains = tuple(self.suite.by_id[case] for case in broken), list[int]()
+        for left_out in proposal.edits:
+            variant = compose(parent, [edit for edit in proposal.edits if edit is not left_out], attempt.skill)
+            duel = await self._duel(variant, attempt.skill, cases, PRUNING_SEED * attempt.number, 1)
+            gains.append(compare(duel.outcomes, duel.outcomes, arm="baseline").gain)
+            self.variants.add(variant.visible_hash)
+        most = max(1, *gains)
+        harmless = tuple(edit for edit, gain in zip(proposal.edits, gains, strict=True) if gain < most)
+        if not 0 < len(harmless) < len(proposal.edits):
+            return None
+        return Proposal(compose(parent, harmless, attempt.skill), harmless, proposal.note)
+
+    async def _try_on_all(self, attempt: Attempt) -> Attempt:
+        """Run it on all train cases, and keep it if it passes more of them than the best so far."""
+        cases = (*self.older, *self.targets)
+        if self.best and self.best.evaluation:
+            attempt.comparison = await self._compare_with_best(attempt, cases)
+        else:
+            evaluation = await self._run(attempt, cases)
             if evaluation.too_many_errors and not evaluation.halted:
                 hint = " --no-eval skips the evaluation."
                 raise evaluation_error("the skill cannot be evaluated", evaluation, hint=hint)
-            decision: Decision = "not decided" if evaluation.halted else "first draft"
-            return self.keep(Attempt(number, skill, evaluation, decision, "the first draft"))
-        before = self.best
-        assert before.evaluation is not None
-        change = compare(before.evaluation.outcomes, evaluation.outcomes, self.target_ids)
-        older = compare(before.evaluation.outcomes, evaluation.outcomes, {case.id for case in self.older})
-        if change.deserves_second_look and self._has_room and not evaluation.halted:
-            # A few more pairs on other seeds: on a dozen cases one look misses a real gain too often.
-            rounds = comparing.second_look_rounds(len(self.targets))
-            duel = await self._duel(skill, before.skill, self.targets, SECOND_LOOK_SEED * number, rounds)
-            again = compare(duel.outcomes, duel.outcomes, arm="baseline")
-            change = replace(
-                change,
-                differences=(*change.differences, *again.differences),
-                cases=(*change.cases, *again.cases),
-                errored=change.errored + again.errored,
+            attempt.decision = "not decided" if evaluation.halted else "first draft"
+            attempt.note = "the first draft"
+        return self.keep(attempt)
+
+    async def _compare_with_best(self, attempt: Attempt, cases: tuple[Case, ...]) -> Comparison:
+        assert self.best is not None
+        assert self.best.evaluation is not None
+        before, evaluation = self.best.evaluation.outcomes, await self._run(attempt, cases)
+        change = compare(before, evaluation.outcomes, self.target_ids)
+        older = compare(before, evaluation.outcomes, {case.id for case in self.older})
+        attempt.decision = "not decided" if evaluation.halted else self._screen(change, older)
+        if len(cases) < len(self.older) + len(self.targets) and attempt.decision == "kept provisionally":
+            attempt.decision = "set aside"
+        attempt.note = change.summary + (f"; older cases: {older.summary}" if older.differences else "")
+        self._remember(attempt, change, older)
+        return change
+
+    async def _run(self, attempt: Attempt, cases: tuple[Case, ...]) -> Evaluation:
+        plan = self.plan_for(attempt.skill, _subset(self.suite, cases))
+        self.events.attempt_started(attempt.number, plan)
+        attempt.evaluation = await self.evaluate(plan, reported=not self.selects)
+        self.halted = attempt.evaluation.halted
+        return attempt.evaluation
+
+    async def _run_for_refiner(self, skill: Skill, cases: Sequence[Case]) -> list[Failure | None]:
+        self.variants.add(skill.visible_hash)
+        evaluation = await self.evaluate(self.plan_for(skill, _subset(self.suite, tuple(cases))))
+        if evaluation.halted:
+            raise CeilingReached(evaluation.halted)
+        passed = {row.case for row in evaluation.outcomes if row.arm == "skill" and row.passed}
+        failures = {failure.case: failure for failure in self.failures(evaluation)}
+        unscored = (Failure(case.id, case.prompt, "", ("there is no score",)) for case in cases)
+        return [None if each.case in passed else failures.get(each.case, each) for each in unscored]
+
+    def _remember(self, attempt: Attempt, *changes: Comparison) -> None:
+        if attempt.proposal and attempt.proposal.edits:
+            mended, broken = (
+                tuple(self.suite.by_id[case].prompt for change in changes for case in getattr(change, name))
+                for name in ("mended", "broken")
             )
-        decision = "not decided" if evaluation.halted else self._screen(change, older)
-        note = change.summary + (f"; older cases: {older.summary}" if self.older else "")
-        if edits:
-            changed = [*change.mended, *older.mended], [*change.broken, *older.broken]
-            mended, broken = (tuple(self.suite.by_id[case].prompt for case in cases) for cases in changed)
-            self.tried.append(TriedEdits(edits, f"{decision}: {note}", mended, broken))
-        return self.keep(Attempt(number, skill, evaluation, decision, note, change, proposal))
+            result = f"{attempt.decision}: {attempt.note}" if changes else attempt.note
+            self.tried.append(TriedEdits(attempt.proposal.edits, result, mended, broken))
+
+    def failures(self, evaluation: Evaluation) -> list[Failure]:
+        return failures_in_run(self.store, evaluation.run, self.suite.by_id, self.options.evidence)
 
     def _screen(self, change: Comparison, older: Comparison) -> Decision:
         if older.differences and older.p_worse <= comparing.HOPELESS:
@@ -293,10 +376,12 @@ class _Search(SearchLoop[Attempt]):
         Fresh cases have chosen nothing: there, those that an earlier call has tested on them, and this one.
         """
         first, last = self.attempts[0].skill, self.best.skill if self.best else self.attempts[0].skill
-        hashes = {last.visible_hash} if self.fresh else {attempt.skill.visible_hash for attempt in self.attempts}
+        hashes = {last.visible_hash}
+        if not self.fresh:
+            hashes = self.variants | {attempt.skill.visible_hash for attempt in self.attempts}
         for each in self.store.candidates(first.name) if self.options.search else ():
             if each.search == self.options.search and (not self.fresh or each.verdict.get("tested")):
-                hashes.add(each.fingerprint)
+                hashes |= {each.fingerprint, *(() if self.fresh else each.verdict.get("variants", ()))}
         return max(1, len(hashes - {first.visible_hash}))
 
     async def _duel(self, skill: Skill, against: Skill, cases: tuple[Case, ...], seed: int, rounds: int) -> Evaluation:
@@ -311,13 +396,13 @@ class _Search(SearchLoop[Attempt]):
             temperature=SAMPLED if usual.temperature == 0.0 else usual.temperature,
         )
         self.events.duel_started(plan)
-        evaluation = await self._evaluate(plan)
+        evaluation = await self.evaluate(plan)
         self.duels.append(evaluation)
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
         return evaluation
 
-    async def _evaluate(self, plan: Plan, *, reported: bool = False) -> Evaluation:
+    async def evaluate(self, plan: Plan, *, reported: bool = False) -> Evaluation:
         return await evaluate(
             plan,
             store=self.store,
@@ -334,7 +419,7 @@ class _Search(SearchLoop[Attempt]):
 
     def _store(self, attempt: Attempt, parent: int | None) -> None:
         verdict: dict[str, Any] = attempt.evaluation.verdicts[0].to_dict() if attempt.evaluation else {}
-        verdict |= {"search_decision": attempt.decision, "tested": attempt.tested}
+        verdict |= {"search_decision": attempt.decision, "tested": attempt.tested, "variants": sorted(self.variants)}
         if attempt.evaluation:
             verdict["run"] = attempt.evaluation.run.id
         if attempt.proposal:
@@ -343,13 +428,25 @@ class _Search(SearchLoop[Attempt]):
             self.options.search, attempt.skill, parent, attempt.accepted, attempt.note, verdict
         )
 
-    def _failing(self, attempt: Attempt) -> int:
+    def _failing(self, attempt: Attempt) -> frozenset[str]:
         rows = attempt.evaluation.outcomes if attempt.evaluation else ()
-        return len({row.case for row in rows if row.arm == "skill" and row.passed is False} & self.target_ids)
+        return frozenset(row.case for row in rows if row.arm == "skill" and row.passed is False) & self.target_ids
+
+    @property
+    def _mended(self) -> set[str]:
+        """Cases that something set aside has mended."""
+        rows = (row for attempt in self.front if attempt.evaluation for row in attempt.evaluation.outcomes)
+        return {row.case for row in rows if row.arm == "skill" and row.passed}
+
+    @property
+    def _open(self) -> frozenset[str]:
+        assert self.best is not None
+        return self._failing(self.best) - self._mended
 
     @property
     def _has_room(self) -> bool:
-        return self._failing(self.attempts[0]) >= comparing.failures_needed(len(self.fresh or self.targets))
+        failing = len(self._failing(self.attempts[0]))
+        return failing >= comparing.failures_needed(len(self.fresh or self.targets))
 
     @property
     def _pass_rate(self) -> float:

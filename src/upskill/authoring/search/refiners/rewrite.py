@@ -11,7 +11,16 @@ from typing import Any, get_args
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.provenance import Provenance
-from upskill.authoring.search.refiners import Edit, EditKind, Failure, LineEdit, Proposal, Refiner, TriedEdits
+from upskill.authoring.search.refiners import (
+    Edit,
+    EditKind,
+    Failure,
+    LineEdit,
+    Proposal,
+    Refiner,
+    TriedEdits,
+    apply_all,
+)
 from upskill.authoring.writing.grounding import overruled_lines, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.skill_writer import file_problems
@@ -32,8 +41,8 @@ from upskill.traces.redaction.redact import redact
 
 MAX_EDITS = 6
 MAX_REWRITTEN_SHARE = 0.4  # of the body's tokens, or of half the tokens asked for, whichever is more
-GROWTH_LIMIT = 1.25  # times the tokens asked for
 MAX_FAILURES_SHOWN = 12  # shown at a time
+MAX_PASSING_SHOWN = 4
 MAX_EVIDENCE_SHOWN = 24_000  # characters of evidence that stands behind failures
 FILE_FOLDERS = ("references/", "scripts/")  # whose files may be edited
 SHOWN_FOLDERS = (*FILE_FOLDERS, "examples/")
@@ -114,6 +123,7 @@ class Rewrite(Refiner):
             if name not in evidence and name not in self.material.by_id and left > 0:
                 evidence[name] = redact(_cut(text, min(2000, left)))
                 left -= len(evidence[name])
+        passing = [redact(_cut(prompt, 300)) for prompt in self.passing[:MAX_PASSING_SHOWN]]
         fields = {
             task_field: self.material.task,
             "description": redact(skill.description),
@@ -130,6 +140,7 @@ class Rewrite(Refiner):
                 for failure in shown_failures
             ],
             "failures_not_shown": len(failures) - len(shown_failures),
+            **({"passing": passing} if passing else {}),
             **({"evidence": evidence} if evidence else {}),
             "tried_before": [_describe_tried(edits) for edits in tried],
         }
@@ -151,7 +162,7 @@ class Rewrite(Refiner):
         for item in list_or_empty(answer.get("edits")):
             reader.add(dict_or_empty(item))
         edits, wrong = reader.usable, reader.wrong
-        longest = max(skill.tokens, int(GROWTH_LIMIT * self.tokens))
+        longest = self.max_tokens(skill)
         changed = apply_all(skill, edits)
         if changed.tokens > longest:
             wrong.append(f"the body would have about {changed.tokens} tokens, and may have {longest}")
@@ -167,36 +178,6 @@ class Rewrite(Refiner):
         sources = {line: self.material.resolve_citations(ids or (OWN_KNOWLEDGE,)) for line, ids in written.items()}
         provenance = Provenance.of(skill).with_sources(sources, self.material.excerpts())
         return Proposal(provenance.add_to(changed), tuple(edits), str(answer.get("note", "")), tuple(wrong))
-
-
-def apply_all(skill: Skill, edits: Sequence[Edit]) -> Skill:
-    lines = [edit for edit in edits if edit.line_edit]
-    body = apply_edits(skill.body.splitlines(), lines)
-    changed = skill.with_body(body) if lines and body.strip() != skill.body.strip() else skill
-    for edit in edits:
-        if edit.kind == "describe":
-            changed = changed.with_description(edit.text)
-        elif edit.kind == "write_file":
-            changed = changed.with_file(edit.path, edit.text.encode(), executable=edit.path.startswith("scripts/"))
-        elif edit.kind == "delete_file":
-            changed = changed.without_file(edit.path)
-    return changed
-
-
-def apply_edits(lines: Sequence[str], edits: Sequence[Edit]) -> str:
-    """The line numbers of all edits refer to the body before them."""
-    after: dict[int, list[str]] = {}
-    instead: dict[int, list[str]] = {}
-    for edit in edits:
-        if edit.kind == "insert":
-            after.setdefault(edit.line, []).append(edit.text)
-        else:
-            instead[edit.line] = [edit.text] if edit.kind == "replace" else []
-    result = list(after.get(0, []))
-    for number, line in enumerate(lines, start=1):
-        result += instead.get(number, [line])
-        result += after.get(number, [])
-    return "\n".join(result)
 
 
 @dataclass
