@@ -17,6 +17,7 @@ from conftest import REPOSITORY, Done, Upskill
 from teaching import NUMBERS, TRAIN, case, draft, fact, insert, student_rules, write_rules
 from upskill import Skill
 from upskill.authoring.saving.provenance import Provenance
+from upskill.traces.formats import read_trace
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]
@@ -193,6 +194,28 @@ def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upski
 
 def call(tool: str, **arguments: str) -> dict[str, Any]:
     return {"call": {"tool": tool, **arguments}}
+
+
+def test_what_is_said_before_a_command_is_in_the_recording_of_a_lesson_by_hand(upskill: Upskill, desk: Path) -> None:
+    command = ("teach", "count", "--handoff", "desk", "--only-record")
+    turns = [
+        {"say": "See what is there.", **call("bash", command="ls")},
+        call("bash", command="true"),
+        {"say": "That is all.", **call("answer", text="Done.")},
+    ]
+    for turn in turns:
+        assert upskill(*command).code == 0
+        write_answer(desk, prompts(desk)[-1], turn)
+    assert "What you say before the call goes into `say`." in (desk / f"{prompts(desk)[0]}.prompt.md").read_text()
+    done = upskill(*command, "--json")
+    assert done.code == 0, done.err
+    steps = read_trace(Path(done.json["lesson"]["trace"])).steps
+    assert [(step.kind, step.text) for step in steps if step.kind != "tool"] == [
+        ("user", "count"),
+        ("assistant", "See what is there."),
+        ("assistant", "That is all.\n\nDone."),
+    ]
+    assert [step.kind for step in steps] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
 def test_a_lesson_by_hand_goes_on_after_each_answer_and_runs_no_command_twice(upskill: Upskill, desk: Path) -> None:

@@ -581,6 +581,16 @@ def test_a_call_that_is_not_wrapped_is_understood() -> None:
     assert (turn.text, turn.calls) == ("Yes.", ())
 
 
+def test_only_a_teacher_has_a_field_for_what_it_says_before_a_call() -> None:
+    said = json.dumps({"say": "Look.", "call": {"tool": "bash", "command": "ls"}})
+    for says, text in ((True, "Look."), (False, "")):
+        calling = JsonToolCalling(TOOLS, says=says)
+        turn = calling.read(Reply(said))
+        assert (turn.text, turn.calls[0].arguments) == (text, {"command": "ls"})
+        assert calling.schema is not None
+        assert (("say" in calling.schema["properties"]), calling.schema["required"]) == (says, ["call"])
+
+
 def test_old_results_are_cut_where_the_context_is_short_but_not_a_skill() -> None:
     tools = JsonToolCalling(TOOLS, max_conversation=3_000)
     talk = [Message("system", "s"), Message("user", "t" * 500)]

@@ -41,15 +41,20 @@ MAX_TEXT, MIN_TEXT, CALL_TOKENS = 600, 48, 40
 LOCAL_RESULT = 3_000  # characters, for a local model with tool calls: reading takes it a while
 OLD_RESULT = 160  # characters that are kept of an older result when the context is short
 INSTRUCTIONS = "Every turn is one call of one of these tools, as JSON:"
+SAY = "What you say before the call goes into `say`."
 
 
 class Tools:
-    """`system` comes before the catalog; another one lets the same loop do other work."""
+    """`system` comes before the catalog; another one lets the same loop do other work.
+
+    With `says`, a model that spells its calls out has a field for what it says before each.
+    """
 
     needs_sandbox: ClassVar[bool] = True
 
-    def __init__(self, system: str = f"{SYSTEM}\n{WORKSPACE_PROMPT}") -> None:
+    def __init__(self, system: str = f"{SYSTEM}\n{WORKSPACE_PROMPT}", *, says: bool = False) -> None:
         self.system = system
+        self.says = says
 
     def setup(self, task: Task) -> Setup:
         files, runnable = skill_files(task.offered_skills, SKILLS_FOLDER)
@@ -58,7 +63,7 @@ class Tools:
     async def run(self, task: Task, student: Student) -> Trace:
         if student.sandbox is None:
             raise AgentError("the agent 'tools' was given no sandbox to work in")
-        loop = _Loop(task, student, self.system)
+        loop = _Loop(task, student, self.system, says=self.says)
         try:
             return await loop.run()
         except TrialError as error:  # the turns so far were paid for
@@ -69,14 +74,14 @@ class Tools:
 class _Loop:
     """The work on one task."""
 
-    def __init__(self, task: Task, student: Student, system: str) -> None:
+    def __init__(self, task: Task, student: Student, system: str, *, says: bool) -> None:
         assert student.sandbox is not None
         folder = f"{student.sandbox.home}/{SKILLS_FOLDER}"
         self.task = task
         self.student = student
         self.is_embedded = student.address.provider == "local"
         self.toolbox = Toolbox(student.sandbox, task.offered_skills, folder)
-        self.calling = tool_calling_for(student.address, self.toolbox.tools, task.max_output_tokens)
+        self.calling = tool_calling_for(student.address, self.toolbox.tools, task.max_output_tokens, says=says)
         self.toolbox.max_result = self.calling.max_result or MAX_RESULT
         parts = [system, self.calling.instructions, catalog_prompt(task.offered_skills, folder)]
         self.messages = [
@@ -202,11 +207,13 @@ def has_native_tools(address: Address) -> bool:
     return address.provider not in TEXT_ONLY_PROVIDERS
 
 
-def tool_calling_for(address: Address, tools: tuple[Tool, ...], output_tokens: int) -> ToolCalling:
+def tool_calling_for(
+    address: Address, tools: tuple[Tool, ...], output_tokens: int, *, says: bool = False
+) -> ToolCalling:
     if has_native_tools(address):
         return ToolCalling(tools, max_result=LOCAL_RESULT if address.provider == "local" else None)
     if address.provider != "local":
-        return JsonToolCalling(tools)
+        return JsonToolCalling(tools, says=says)
     row = LOCAL_MODELS.get(address.model)
     max_conversation = int(CHARACTERS_PER_TOKEN * max(0, (row.context if row else DEFAULT_CONTEXT) - output_tokens))
     max_text = max(MIN_TEXT, min(MAX_TEXT, int(CHARACTERS_PER_TOKEN * (output_tokens - CALL_TOKENS))))
@@ -244,10 +251,16 @@ class JsonToolCalling(ToolCalling):
     """By answers that are JSON. In characters, `max_text` limits a call, and `max_conversation` all messages."""
 
     def __init__(
-        self, tools: tuple[Tool, ...], *, max_text: int | None = None, max_conversation: int | None = None
+        self,
+        tools: tuple[Tool, ...],
+        *,
+        max_text: int | None = None,
+        max_conversation: int | None = None,
+        says: bool = False,
     ) -> None:
         super().__init__((), max_result=None if max_conversation is None else max(400, max_conversation // 12))
         self.max_conversation = max_conversation
+        self.says = says
         self._skill_texts: set[str] = set()
         answer = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
         forms = [(tool.name, tool.description, tool.parameters) for tool in tools]
@@ -255,22 +268,24 @@ class JsonToolCalling(ToolCalling):
         lines = [
             f"- {name}({', '.join(parameters['required'])}): {description}" for name, description, parameters in forms
         ]
-        self.instructions = "\n".join([INSTRUCTIONS, *lines])
+        self.instructions = "\n".join([INSTRUCTIONS, *lines, *([SAY] if says else [])])
         call = {"anyOf": [_call_schema(name, parameters, max_text) for name, _, parameters in forms]}
-        self.schema = _object({"call": call})
+        say = {"say": {"type": "string"}} if says else {}
+        self.schema = {**_object({**say, "call": call}), "required": ["call"]}
 
     def read(self, reply: Reply) -> Turn:
         try:
             answer = dict_or_empty(parse_json_answer(reply.text))
         except ValueError:
             answer = {}
+        say = str(answer.pop("say", "")) if self.says else ""
         call = dict_or_empty(answer.get("call")) or answer
         name = call.pop("tool", None)
         if not isinstance(name, str) or is_deep(call):
             return Turn("", (ToolCall("", "", {INVALID_ARGUMENTS: reply.text}),), reply.stop)
         if name == ANSWER:
-            return Turn(str(call.get("text", "")), (), reply.stop)
-        return Turn("", (ToolCall("", name, call),), reply.stop)
+            return Turn("\n\n".join(filter(None, (say, str(call.get("text", ""))))), (), reply.stop)
+        return Turn(say, (ToolCall("", name, call),), reply.stop)
 
     def next_messages(self, reply: Reply, turn: Turn, steps: Sequence[Step]) -> list[Message]:
         results = [

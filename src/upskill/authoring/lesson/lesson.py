@@ -113,7 +113,7 @@ def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
             "Name one that acts, for example --agent tools.",
         )
     # Our own loop gets another system prompt than students do; a program brings its own.
-    agent: Agent = kind(read_prompt("teach")) if lesson.agent == "tools" else kind()
+    agent: Agent = kind(read_prompt("teach"), says=True) if lesson.agent == "tools" else kind()
     if isinstance(agent, ExternalAgent):
         agent.check(lesson.teacher, keys)
     return agent
