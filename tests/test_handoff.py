@@ -60,6 +60,25 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
     assert "price unknown" not in done.out + done.err
 
 
+def test_a_saved_skill_names_no_folder_that_it_was_made_in(
+    upskill: Upskill, desk: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    desk, sources = tmp_path_factory.mktemp("desk"), tmp_path_factory.mktemp("sources")
+    (sources / "log.md").write_text("\n".join(fact(number) for number in NUMBERS))
+    rules = sources / "student.json"
+    write_rules(rules, student_rules())
+    given = ("--handoff", desk, "--from", sources / "log.md", "--student", f"scripted:{rules}", "--attempts", 0)
+    for answer in (CASES, draft(NUMBERS, ["d1"])):
+        assert upskill("generate", TASK, *given).code == 0
+        write_answer(desk, prompts(desk)[-1], answer)
+    made = [upskill("generate", TASK, *given, "--json") for _ in range(2)]
+    assert [done.code for done in made] == [0, 0], made[0].err
+    assert made[0].json["saved_to"] == made[1].json["saved_to"]  # it is still known as what the same command made
+    for file in filter(Path.is_file, Path(made[0].json["saved_to"]).parent.rglob("*")):
+        assert not [folder for folder in (desk, sources) if str(folder) in file.read_text()], file
+    assert Provenance.of(Skill.load(made[0].json["saved_to"])).metadata["generated_by"] == f"handoff:{desk.name}"
+
+
 def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upskill, desk: Path) -> None:
     go(upskill)
     write_answer(desk, prompts(desk)[0], CASES)

@@ -14,7 +14,15 @@ from upskill.authoring.evidence.sessions import Sessions
 from upskill.authoring.material.material import Material, Piece, ToolSchema, gather, no_task
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
-from upskill.authoring.saving.provenance import DRAFT, UNPROVEN, Provenance, SearchCost, add_suite, own_lines
+from upskill.authoring.saving.provenance import (
+    DRAFT,
+    UNPROVEN,
+    Provenance,
+    SearchCost,
+    add_suite,
+    own_lines,
+    shared_name,
+)
 from upskill.authoring.search.comparison import CONFIRMING_PAIRS, Attempt
 from upskill.authoring.search.feedback import Feedback, read_marks
 from upskill.authoring.search.improve import add_stored_evidence, store_unproven
@@ -554,7 +562,7 @@ class Generation:
         result = {
             "test_pass_rate": verdict.skill.pass_rate,
             "baseline_pass_rate": verdict.baseline.pass_rate,
-            "evaluated_on": verdict.model,
+            "evaluated_on": shared_name(verdict.model),
             "evaluated_cases": refinement.evaluated_cases,
             "pairs": verdict.pairs,
             "decision": UNTESTED if verdict.reason == UNTESTED else verdict.decision,

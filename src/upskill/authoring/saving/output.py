@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.saving.provenance import DRAFT, FILE, Provenance
+from upskill.authoring.saving.provenance import DRAFT, FILE, Provenance, shared_name
 from upskill.errors import UpskillError, UsageError
 from upskill.outputs import whole_file
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
@@ -128,8 +128,9 @@ class Destination:
         if self.older is not None and self.older.folder is not None and folder.resolve() == self.older.folder:
             return True
         made = _metadata(_load(folder))
-        by_others = (made.get("generated_by"), made.get("source_task")), (made.get("improved_by"), made.get("request"))
-        return self.author in by_others
+        teacher, task = self.author
+        makers = (made.get("generated_by"), made.get("source_task")), (made.get("improved_by"), made.get("request"))
+        return (shared_name(teacher), task) in makers
 
     def _first(self, skill: Skill) -> Path:
         return Path(self.output) if self.output else self.skills / skill.name

@@ -67,6 +67,12 @@ class SourceFile:
         return next((path for path in self.places(skill_folder) if _file_digest(path) == self.digest), None)
 
 
+def shared_name(model: str) -> str:
+    """The name of a model as a skill records it: of a path on this machine, only the last part."""
+    provider, _, place = model.partition(":")
+    return f"{provider}:{Path(place).name}" if place.startswith(("/", "..")) else model
+
+
 def _file_digest(path: Path) -> str:
     try:
         if not path.is_file():
@@ -158,7 +164,7 @@ class Provenance:
     def with_author(self, model: str, task: str) -> Provenance:
         metadata: dict[str, Any] = {
             "version": VERSION,
-            "generated_by": model,
+            "generated_by": shared_name(model),
             "generated_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "source_task": task,
             "test_pass_rate": None,
@@ -176,7 +182,7 @@ class Provenance:
         metadata = {
             "version": f"{numbers[1]}.{int(numbers[2]) + 1}.0" if numbers else version,
             "previous_version": version,
-            "improved_by": model,
+            "improved_by": shared_name(model),
             "improved_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "request": request,
         }

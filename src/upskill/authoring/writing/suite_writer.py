@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material, Piece, quote
-from upskill.authoring.saving.provenance import is_from_memory
+from upskill.authoring.saving.provenance import is_from_memory, shared_name
 from upskill.authoring.writing.grounding import overruled_answer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
@@ -256,7 +256,7 @@ class _SuiteWriter:
                 [
                     as_suite_case(fields, self.material.skill)
                     | {"evidence": list(self.material.resolve_citations(ids))}
-                    | {"metadata": {"author": self.author, READ: self.reads}}
+                    | {"metadata": {"author": shared_name(self.author), READ: self.reads}}
                 ],
                 "a generated case",
             ).cases[0]
