@@ -277,6 +277,11 @@ async def test_the_number_of_files_is_limited(kind: SandboxBackend) -> None:
         assert (await sandbox.run("touch a")).code == 0
 
 
+async def test_git_works(sandbox: Sandbox) -> None:
+    done = await sandbox.run("git init -q . && touch a && git add a && git ls-files")
+    assert (done.code, done.output) == (0, "a\n"), done.error
+
+
 async def test_background_processes_do_not_keep_a_command_waiting(sandbox: Sandbox) -> None:
     done = await sandbox.run("sleep 7777 & echo started", Limits(wall=600))
     assert (done.code, done.output, done.timed_out) == (0, "started\n", False)
