@@ -63,8 +63,8 @@ def make(upskill: Upskill, home: Path, first: dict[str, Any], again: dict[str, A
 def test_a_script_is_run_before_it_is_kept_and_goes_back_where_it_fails(upskill: Upskill, tern: Path) -> None:
     asked = make(upskill, tern, written(BROKEN), written(HELPFUL))
     assert len(asked) == 3
-    assert "A script is the better form when" in asked[0]
-    assert "A reference is the better form for" in asked[0]
+    assert "Write a script when" in asked[0]
+    assert "Write a reference for" in asked[0]
     assert "scripts/push.sh: `scripts/push.sh --help` fails in a sandbox (exit code 3): no option is called" in asked[1]
     saved = Skill.load(tern / "out" / "tern")
     assert saved.is_runnable("scripts/push.sh")
