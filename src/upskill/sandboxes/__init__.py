@@ -56,7 +56,10 @@ MiB = 2**20
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1  # one argument of a program, as Linux has it
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {
-    "USER": "student", "LOGNAME": "student", "LANG": "C.UTF-8", "TERM": "dumb",
+    "USER": "student",
+    "LOGNAME": "student",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
     "GIT_CONFIG_NOSYSTEM": "1",  # git fails where it may not read the machine's settings
 }
 GPU_MEMORY, GPU_PROCESSES = 16 * 1024 * MiB, 1024  # at least, where there is a GPU
