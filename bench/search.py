@@ -1,6 +1,6 @@
 """Simulate the search for a better skill, with fixed seeds: what does it find, and how often is there nothing to find?
 
-python bench/search.py            # all tables, about ten minutes
+python bench/search.py            # all tables, some minutes
 python bench/search.py --quick    # few simulations
 python bench/search.py --json     # the numbers alone, for the tests
 python bench/search.py --write    # put the tables into docs/simulations.md
@@ -19,7 +19,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -36,9 +36,10 @@ from upskill.authoring.search.refine import CONFIRMING_SEED, Refinement, Search
 from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, TriedEdits, apply_all
 from upskill.authoring.search.refiners.gepa import Gepa
 from upskill.checks import read_checks
-from upskill.runs.planning.plan import Plan
+from upskill.runs.planning.plan import BOTH_ARMS, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites import Case
+from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.statistics import Floats
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "simulations.md"
@@ -66,6 +67,7 @@ class World:
     train: Sequence[int]  # numbers of tasks
     rate: Rate
     propose: Propose
+    held_out: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,7 @@ class Student:
     def outcomes(self, plan: SimPlan) -> list[Outcome]:
         rows: list[Outcome] = []
         for arm in plan.arms:
-            skill = plan.skill if arm == "skill" else plan.reference_skill
-            assert skill is not None
+            skill = plan.skill if arm == "skill" else plan.reference_skill or SimSkill("")
             for case in plan.suite.cases:
                 chance = self.world.rate(skill.lines, int(case.id))
                 for number in range(plan.runs):
@@ -193,6 +194,7 @@ class SimSearch(Search):
 
     async def evaluate(self, plan: Plan, *, reported: bool = False) -> Evaluation:
         simulated = cast("SimPlan", plan)
+        simulated = replace(simulated, arms=BOTH_ARMS) if reported else simulated
         return cast("Evaluation", SimEvaluation(simulated, self.student.outcomes(simulated)))
 
     def failures(self, evaluation: Evaluation) -> list[Failure]:
@@ -209,7 +211,10 @@ class SimSearch(Search):
 
 def suite_of(world: World) -> Suite:
     checks = tuple(read_checks({"contains": "x"}, "simulated"))
-    cases = (Case(str(task), f"task {task}", checks, evidence=(str(task % FACTS),)) for task in world.train)
+    cases = [
+        Case(str(task), f"task {task}", checks, evidence=(str(task % FACTS),), held_out=task in world.held_out)
+        for task in (*world.train, *world.held_out)
+    ]
     return Suite(tuple(cases), "simulated")
 
 
@@ -530,6 +535,27 @@ def nulls(sims: int, sizes: Sequence[int] = CASES) -> dict[str, dict[int, Found]
     return found
 
 
+def null_world(sims: int, train: int, held_out: int) -> tuple[float, float]:
+    """Nothing that a skill says matters: how often the verdict of `generate` is `helps`, and something is kept."""
+    helps = kept = 0
+    for sim in range(sims):
+        rng = random.Random(f"null {train} {sim}")
+        rates = [rng.betavariate(*rng.choice(((1, 4), (2, 2), (4, 1)))) for _ in range(train + held_out)]
+
+        def rate(_: Lines, task: int, rates: Sequence[float] = rates) -> float:
+            return rates[task]
+
+        def propose(rng: random.Random, _lines: Lines, _failing: Sequence[int], _tried: Lines) -> Sequence[str]:
+            return [f"line {rng.random()}" for _ in range(rng.randint(1, 4))]
+
+        world = World(f"null {train} {sim}", ("first",), range(train), rate, propose, range(train, train + held_out))
+        found = asyncio.run(search(Student(world)))
+        assert found.held_out is not None
+        helps += compute_verdict(found.held_out.outcomes).decision == "helps"
+        kept += found.skill.body != "first"
+    return helps / sims, kept / sims
+
+
 OLDER: tuple[tuple[str, Rates], ...] = (
     ("nothing changes, facts, all pass", sharp(1.0, 0.0)),
     ("nothing changes, noisy, 90 % pass", equal(0.9)),
@@ -564,7 +590,7 @@ def tables(sims: int) -> Iterator[str]:
     yield "### What does it find at equal calls?"
     yield ""
     rows: list[Sequence[object]] = []
-    found = equal_calls(sims // 2)
+    found = equal_calls(sims)
     for name, equal in found.items():
         now = np.array(equal.found["now"])
         cells = [percent(equal.first, 0)]
@@ -577,7 +603,7 @@ def tables(sims: int) -> Iterator[str]:
     yield from table(("what the teacher proposes", "first draft", *kinds), rows)
     yield ""
     yield (
-        f"{sims // 2:,} searches a cell on {TRAIN} train cases: mean pass rate of the result over all {TASKS} tasks "
+        f"{sims:,} searches a cell on {TRAIN} train cases: mean pass rate of the result over all {TASKS} tasks "
         f"(in brackets: how many points the search of now is ahead, with its standard error, and the calls, of which "
         f"a search has about {BUDGET}; a call of the teacher counts as {TEACHER_CALL} trials). The confirmation comes "
         "on top and is the same for all. Before: every proposal on all cases, and one that was not ahead again on 48 "
@@ -620,6 +646,24 @@ def tables(sims: int) -> Iterator[str]:
     yield ""
 
 
+def null_table(sims: int) -> Iterator[str]:
+    yield "### How often does `generate` call a skill useful that says nothing?"
+    yield ""
+    sizes = ((12, 8), (24, 16))
+    rows = [
+        (f"{train} train, {held_out} held out", percent(helps), percent(kept))
+        for train, held_out in sizes
+        for helps, kept in [null_world(sims, train, held_out)]
+    ]
+    yield from table(("cases", "`helps`", "the search kept something"), rows)
+    yield ""
+    yield (
+        f"{sims:,} times a row: the student passes each case with a chance of its own, whatever the skill says. Three "
+        "attempts of one to four lines each, and the verdict on the held-out cases. At most 2.5 %."
+    )
+    yield ""
+
+
 def older_table(sims: int) -> Iterator[str]:
     yield "### Are older cases shown not worse?"
     yield ""
@@ -642,7 +686,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="the numbers alone")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/simulations.md")
     options = parser.parse_args()
-    sims = 20 if options.quick else 300
+    sims = 20 if options.quick else 50
     if options.json:
         kept = [one.kept for by_cases in gains(sims, [20]).values() for one, _ in by_cases.values()]
         wrongly = [found.confirmed for by_cases in nulls(sims, [12]).values() for found in by_cases.values()]
@@ -651,9 +695,10 @@ def main() -> None:
             name: {kind: mean(rates) for kind, rates in row.found.items()}
             for name, row in equal_calls(sims // 2).items()
         }
-        print(json.dumps({"kept": kept, "wrongly": wrongly, "harmed": harmed, "equal_calls": equal}))
+        null = null_world(2 * sims, 12, 8)[0]
+        print(json.dumps({"kept": kept, "wrongly": wrongly, "harmed": harmed, "equal_calls": equal, "null": null}))
         return
-    text = "\n".join([*tables(sims), *older_table(5 * sims)]).rstrip() + "\n"
+    text = "\n".join([*tables(sims), *null_table(200), *older_table(20 * sims)]).rstrip() + "\n"
     print(text)
     if options.write:
         before, rest = DOCS.read_text(encoding="utf-8").split(BEGIN)

@@ -523,6 +523,7 @@ def test_whole_searches_keep_real_gains_and_call_hardly_anything_better_that_is_
     assert max(rates["harmed"]) <= ALPHA  # older cases that a requested change costs 10 points
     ahead = [row["now"] > row["before"] for row in rates["equal_calls"].values()]
     assert (len(ahead), sum(ahead) >= 4) == (5, True)
+    assert rates["null"] <= 0.025  # `helps`, of a skill that says nothing, after a whole search
 
 
 class Inserting(Refiner):
