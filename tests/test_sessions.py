@@ -136,11 +136,23 @@ USED: Work = [("user", "Release it."), ("run", "press release --to stage-a")]
         (USED, [("user", NEVER)], ["stage-a"]),
         (USED, [("user", NEVER), ("run", "press release --to stage-a")], []),  # it was used again
         (USED, [("user", NEVER), ("run", "grep -rn stage-a ."), ("run", "rm stage-a.log")], ["stage-a"]),
-        ([("edit", "target: stage-a")], [("user", NEVER), ("edit", "target: stage-b")], ["stage-a"]),
-        ([("edit", "target: stage-a")], [("user", "Is stage-a right?"), ("edit", "target: stage-a")], []),
-        ([("user", "Release it to stage-a.")], [("user", NEVER)], ["stage-a"]),
-        ([("run", "press release --to staging")], [("user", "not to staging")], ["staging"]),
-        # The name of a program is overruled where the message names what takes its place.
+        ([("run", "press release --to=stage-a")], [("user", NEVER)], ["stage-a"]),
+        # What only a text, a script or a part of a path has is no argument, and a pasted log names everything.
+        ([("edit", "target: stage-a")], [("user", NEVER), ("edit", "target: stage-b")], []),
+        ([("user", "Release it to stage-a.")], [("user", NEVER)], []),
+        ([("run", "git commit -m 'Leave stage-a out'")], [("user", NEVER)], []),
+        ([("run", "press <<END\nrelease stage-a\nEND")], [("user", NEVER)], []),
+        ([("run", "press lint sites/stage-a/index.md")], [("user", NEVER)], []),
+        (USED, [("user", NEVER + "\n" + "stage-a: up\n" * 30)], []),
+        # A plain word, or the name of a program, is overruled where another word of the message takes its place.
+        ([("run", "press release --to staging")], [("user", "not to staging")], []),
+        (
+            [("run", "press release --to staging")],
+            [("user", "not to staging but to prod"), ("run", "press release --to prod")],
+            ["staging"],
+        ),
+        ([("run", "press go the whole way")], [("user", "Look at the page."), ("run", "press go at the whole way")], []),
+        ([("run", "docker-compose up")], [("user", "docker-compose is slow"), ("run", "date")], []),
         ([("run", "npm install")], [("user", "we use pnpm, not npm"), ("run", "pnpm install")], ["npm"]),
         ([("run", "npm install")], [("user", "run npm on Fridays only"), ("run", "date")], []),
         ([("user", "Use stage-a."), *USED], [("user", "Use stage-a."), ("run", "press build")], []),  # asked alike

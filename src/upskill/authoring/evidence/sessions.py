@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,8 @@ from upskill.plain import digest_text
 from upskill.traces import Step, Trace
 
 UNDATED = "undated"
-FILES = "(files)"  # the family of all that reads and writes files
 MAX_ROWS = 16  # of one history, the latest
-MAX_QUOTED = 300  # characters of a message
+MAX_QUOTED = 300  # characters of a message that can overrule something
 _WORD = re.compile(r"-{0,2}\w[\w.@-]*\w")
 
 
@@ -42,6 +42,7 @@ class Event:
     text: str
     words: frozenset[str]
     family: str = ""  # equal for runs of the same command; empty for what was said
+    arguments: tuple[str, ...] = ()  # of a command, with its program; none of a script
 
     @property
     def place(self) -> tuple[int, int]:
@@ -50,7 +51,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Overruled:
-    """A word of an earlier session that the person named later, and that no run of the same command has had since."""
+    """An argument of an earlier session's command that the person named later, and that no command has had since."""
 
     word: str
     message: str  # the latest
@@ -122,10 +123,10 @@ class Sessions:
     @cached_property
     def runs(self) -> list[Event]:
         return [
-            Event(session, number, text, words, family)
+            Event(session, number, text, words, family, arguments)
             for session, number, step in self._steps()
             if step.kind == "tool" and not noise_of(step) and outcome_of(step) != "failed"
-            for text, words, family in _commands_of(step)
+            for text, words, family, arguments in _commands_of(step)
         ]
 
     def histories(self) -> list[History]:
@@ -173,36 +174,38 @@ class Sessions:
         if len(self.traces) < 2:
             return []
         uses: dict[str, list[Event]] = {}
-        for use in (*self.runs, *self._mentions()):
-            for word in use.words:
-                uses.setdefault(word, []).append(use)
+        for run in self.runs:
+            for word in set(run.arguments):
+                uses.setdefault(word, []).append(run)
         overruling: dict[str, list[Event]] = {}
         spoken = Counter(message.text for message in self.messages)
         for message in self.messages:
-            for word in message.words & uses.keys() if spoken[message.text] == 1 else ():
+            if spoken[message.text] > 1 or len(message.text) > MAX_QUOTED:  # a pasted log or plan names everything
+                continue
+            for word in message.words & uses.keys():
                 if self._overrules(message, word, uses[word]):
                     overruling.setdefault(word, []).append(message)
         return [
-            Overruled(word, said[-1].text[:MAX_QUOTED], tuple(self.shown_id(*message.place) for message in said))
+            Overruled(word, said[-1].text, tuple(self.shown_id(*message.place) for message in said))
             for word, said in sorted(overruling.items())
         ]
 
     def _overrules(self, message: Event, word: str, uses: list[Event]) -> bool:
-        before = [use for use in uses if not self._is_later(use, message)]
-        families = {use.family for use in before if use.family}
-        if all(use.session == message.session for use in before):
+        before = [use for use in uses if use.session != message.session]
+        if not before or any(self._is_later(use, message) for use in uses):
             return False
-        if any(use.family in families or (use.family and not families) for use in uses if self._is_later(use, message)):
-            return False  # it was used again
-        # The name of a program may be said for any reason; it is overruled where another takes its place.
-        return not any(word in words_in(family) for family in families) or self._names_replacement(message)
+        # A plain word, or the name of a program, may be said for any reason.
+        is_telling = _is_name(word) and not any(word in words_in(use.family) for use in before)
+        return is_telling or self._is_replaced(message, word, before)
 
-    def _names_replacement(self, message: Event) -> bool:
-        """Whether the message names what ran after it and never before."""
-        before, after = set[str](), set[str]()
-        for run in self.runs:
-            (after if self._is_later(run, message) else before).update(run.words)
-        return bool((after - before) & message.words)
+    def _is_replaced(self, message: Event, word: str, before: list[Event]) -> bool:
+        """Whether a command of before ran after the message with another word of the message in its place."""
+        after = {run.arguments for run in self.runs if self._is_later(run, message)}
+        return any(
+            tuple(other if argument == word else argument for argument in use.arguments) in after
+            for use in before
+            for other in message.words
+        )
 
     def _is_later(self, event: Event, message: Event) -> bool:
         """Known to be later: in the same session, or in another one with a later time."""
@@ -210,15 +213,6 @@ class Sessions:
             return event.step > message.step
         dated = self.times[event.session] is not None and self.times[message.session] is not None
         return dated and event.session > message.session
-
-    def _mentions(self) -> Iterator[Event]:
-        """Names in messages and in what was read from or written into files, but not in what was replaced there."""
-        for session, number, step in self._steps():
-            if is_said(step):
-                yield Event(session, number, step.text, _names_in(step.text))
-            elif _is_file_tool(step):
-                values = [str(value) for name, value in step.arguments.items() if not name.startswith("old")]
-                yield Event(session, number, step.tool, _names_in(" ".join(values)), FILES)
 
     def _steps(self) -> Iterator[tuple[int, int, Step]]:
         for session, trace in enumerate(self.traces):
@@ -249,15 +243,24 @@ def _call_key(step: Step) -> str:
     return digest_text("\0".join((step.agent, step.tool, arguments, outcome_of(step))))
 
 
-def _commands_of(step: Step) -> Iterator[tuple[str, frozenset[str], str]]:
-    """The commands of a call with their words and families; a tool of another kind is a command, unless of files."""
+def _commands_of(step: Step) -> Iterator[tuple[str, frozenset[str], str, tuple[str, ...]]]:
+    """The commands of a call with their words, families and arguments; another tool is a command, unless of files."""
     if line := shell_command(step):
         for command in split_commands(line):
             if not only_looks(command):
-                yield command, words_in(command), command_key(command)
+                yield command, words_in(command), command_key(command), _arguments(command)
     elif step.arguments and not _is_file_tool(step):
         arguments = json.dumps(dict(step.arguments), ensure_ascii=False, default=str)
-        yield f"{step.tool} {arguments}", words_in(" ".join(map(str, step.arguments.values()))), step.tool
+        values = [str(value).casefold() for value in step.arguments.values()]
+        yield f"{step.tool} {arguments}", words_in(" ".join(values)), step.tool, (step.tool, *values)
+
+
+def _arguments(command: str) -> tuple[str, ...]:
+    try:
+        tokens = shlex.split(command.casefold()) if "\n" not in command else []
+    except ValueError:  # a quote that is never closed
+        return ()
+    return tuple(part for token in tokens for part in token.split("="))
 
 
 def _is_file_tool(step: Step) -> bool:
@@ -266,10 +269,6 @@ def _is_file_tool(step: Step) -> bool:
 
 def words_in(text: str) -> frozenset[str]:
     return frozenset(word.rstrip(".-") for word in _WORD.findall(text.casefold()))
-
-
-def _names_in(text: str) -> frozenset[str]:
-    return frozenset(filter(_is_name, words_in(text)))
 
 
 def _is_name(word: str) -> bool:
