@@ -151,7 +151,11 @@ USED: Work = [("user", "Release it."), ("run", "press release --to stage-a")]
             [("user", "not to staging but to prod"), ("run", "press release --to prod")],
             ["staging"],
         ),
-        ([("run", "press go the whole way")], [("user", "Look at the page."), ("run", "press go at the whole way")], []),
+        (
+            [("run", "press go the whole way")],
+            [("user", "Look at the page."), ("run", "press go at the whole way")],
+            [],
+        ),
         ([("run", "docker-compose up")], [("user", "docker-compose is slow"), ("run", "date")], []),
         ([("run", "npm install")], [("user", "we use pnpm, not npm"), ("run", "pnpm install")], ["npm"]),
         ([("run", "npm install")], [("user", "run npm on Fridays only"), ("run", "date")], []),
