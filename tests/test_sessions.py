@@ -16,6 +16,8 @@ from teaching import Teacher, says
 from upskill.authoring.evidence.extract import extract
 from upskill.authoring.evidence.sessions import Sessions
 from upskill.authoring.material.material import Material, gather
+from upskill.authoring.saving.provenance import Provenance
+from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.search.refiners.rewrite import Rewrite
 from upskill.authoring.writing.grounding import overruled_answer
 from upskill.authoring.writing.skill_writer import write_skill
@@ -218,6 +220,37 @@ async def test_no_edit_brings_back_what_was_overruled() -> None:
     refiner = Rewrite(teacher, gather("task", sources=press()))
     assert await refiner.propose(Skill.new("press", "Releases.", NEW[0]), (), (), 1) is None
     assert NEVER in teacher.asked[1].messages[-1].text
+
+
+async def test_a_new_session_overrules_what_an_older_skill_was_made_from(home: Path) -> None:
+    for month in ("march", "may"):
+        write_codex_session(home / f"{month}.jsonl", month)
+    made = gather("Release.", sources=["march.jsonl"])
+    provenance = Provenance().with_source_files(made.files).with_sources({OLD[0]: [OLD[1]]}, made.excerpts())
+    provenance.add_to(Skill.new("press", "Releases.", OLD[0])).save(home / "press")
+    material = add_stored_evidence(gather("Say how to build.", sources=["press", "may.jsonl"]))
+    assert [each.word for each in material.overruled] == ["stage-a"]
+    assert set(material.overruled[0].message_ids) <= material.by_id.keys()
+    pieces = shown(material)
+    assert (pieces["s3"]["session"], "stage-a" in str(pieces["s3"])) == ("2026-03-02 10:00", True)  # the id it had
+    assert [row["session"][:10] for row in pieces["h1"]["over time, the latest last"]] == [
+        *("2026-03-02", "2026-03-02"),
+        *("2026-05-02", "2026-05-02"),
+    ]
+
+    def edit(request: Request, _: int) -> object:
+        row = {"kind": "insert", "line": 1, "path": "", "text": "- Run `press build docs`.", "evidence": ["own"]}
+        delete = {**row, "kind": "delete", "text": "", "why": ""}
+        return {
+            "note": "",
+            "edits": [{**row, "why": ""}, *([delete] if "The later holds" in request.messages[-1].text else [])],
+        }
+
+    assert material.skill is not None
+    teacher = Teacher(edit)
+    proposal = await Rewrite(teacher, material).propose(material.skill, (), (), 1)
+    assert proposal is not None
+    assert (proposal.skill.body, len(teacher.asked)) == ("- Run `press build docs`.", 2)
 
 
 def test_no_test_case_takes_for_right_what_was_overruled() -> None:

@@ -1,25 +1,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, count
 from typing import cast, get_args
 
-from upskill.authoring.material.material import TASK, Material, Piece, PieceKind, gather
+from upskill.authoring.material.material import MAX_EXCERPT, TASK, Material, Piece, PieceKind, gather
 from upskill.authoring.saving.provenance import Provenance
 from upskill.authoring.search.refiners import Proposal
 from upskill.authoring.writing.summarize import DEFAULT_BUDGET
 from upskill.errors import UpskillError
 from upskill.runs.stores import Store
 from upskill.skills import Skill
+from upskill.traces import Trace
+from upskill.traces.formats import read_trace
 from upskill.traces.redaction.redact import redact
 
+COMPARED = MAX_EXCERPT - 100  # characters of a piece: dates may take the rest
+
 _Content = tuple[str, str]  # where a piece is from, and its beginning
+_SESSION_PIECE = re.compile(r"(?:r(\d+)-)?([sqh])\d+")  # its id, with the number of the session
+_DATES = re.compile(r'"(?:session": "[^"]*"|also in sessions": \[[^\]]*\]), ')
 
 
 def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -> Material:
-    """Add what the older skill was made from, within the budget; for changed files, only what `skill_meta.json` has."""
+    """Add what the older skill was made from, within the budget; for changed files, only what `skill_meta.json` has.
+
+    Older sessions are read together with the new ones, so that what is later holds.
+    """
     older = material.skill
     if older is None:
         return material
@@ -28,10 +37,10 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
     used = set(rows)
     unclaimed: dict[_Content, list[str]] = {}
     for name, row in rows.items():
-        unclaimed.setdefault((row.get("from", ""), row["text"]), []).append(name)
+        unclaimed.setdefault((row.get("from", ""), _undated(row["text"])), []).append(name)
 
     def claim_id(piece: Piece) -> str:
-        stored = unclaimed.get((piece.source, piece.excerpt))
+        stored = unclaimed.get((piece.source, _undated(piece.text)))
         name = stored.pop(0) if stored else _free_id(piece.id, used)
         used.add(name)
         return name
@@ -47,19 +56,29 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
             if piece.id not in repeated
         ]
 
-    new_pieces = add_new(material.pieces)
-    read_again: list[Piece] = []
-    left_out = list(material.left_out)
     given_files = {file.name for file in material.files}
-    for file in provenance.source_files:
-        if (path := file.find(older.folder)) is not None:
-            try:
-                read_again += add_new(gather("", sources=[f"{file.kind}:{path}"]).pieces, new_pieces)
-            except UpskillError as error:
-                left_out.append(f"the rest of {file.path}: {error.message}")
-        elif file.name not in given_files:
-            changed = any(path.is_file() for path in file.places(older.folder))
-            left_out.append(_only_cited(file.path, "it has changed since" if changed else "it is not there any more"))
+    new_sources = {trace.source for trace in material.traces}
+    traces, documents, left_out = _read_sources(provenance, older, given_files)
+    left_out = [*material.left_out, *left_out]
+    if traces:
+        sessions = gather("", sources=[*traces, *material.traces])
+        others = (piece for piece in material.pieces if not _SESSION_PIECE.fullmatch(piece.id))
+        pieces = (*others, *sessions.pieces)
+        material = replace(material, pieces=pieces, traces=sessions.traces, overruled=sessions.overruled)
+    old_sessions = {number for number, trace in enumerate(material.traces, start=1) if trace.source not in new_sources}
+    new_pieces, read_again = list[Piece](), list[Piece]()
+    ids: dict[str, str] = {}
+    for before, piece in zip(material.pieces, add_new(material.pieces), strict=True):
+        session = _SESSION_PIECE.fullmatch(before.id)
+        is_old = session and session[2] != "h" and int(session[1] or 1) in old_sessions
+        (read_again if is_old else new_pieces).append(piece)
+        ids[before.id] = piece.id
+    overruled = tuple(
+        replace(each, message_ids=tuple(ids.get(name, name) for name in each.message_ids))
+        for each in material.overruled
+    )
+    for parts in documents:
+        read_again += add_new(parts, new_pieces)
     recorded = given_files | {file.name for file in provenance.source_files}
     origins = {row.get("from", "") for row in provenance.evidence.values() if row.get("kind") in ("document", "step")}
     left_out += [_only_cited(name, "where it lies is not known") for name in sorted(origins - recorded - {""})]
@@ -77,7 +96,35 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
         pieces=(*new_pieces, *excerpts, *chosen),
         stored=frozenset([*rows, *(piece.id for piece in chosen)]),
         left_out=tuple(left_out),
+        overruled=overruled,
     )
+
+
+def _read_sources(
+    provenance: Provenance, older: Skill, given_files: set[str]
+) -> tuple[list[Trace], list[Sequence[Piece]], list[str]]:
+    """The sessions and documents that are what they were, and what cannot be read again."""
+    traces: list[Trace] = []
+    documents: list[Sequence[Piece]] = []
+    left_out: list[str] = []
+    for file in provenance.source_files:
+        if (path := file.find(older.folder)) is not None:
+            try:
+                if file.kind == "trace":
+                    traces.append(read_trace(path))
+                else:
+                    documents.append(gather("", sources=[f"doc:{path}"]).pieces)
+            except UpskillError as error:
+                left_out.append(f"the rest of {file.path}: {error.message}")
+        elif file.name not in given_files:
+            changed = any(path.is_file() for path in file.places(older.folder))
+            left_out.append(_only_cited(file.path, "it has changed since" if changed else "it is not there any more"))
+    return traces, documents, left_out
+
+
+def _undated(text: str) -> str:
+    """The beginning, which is the same whether a session was read alone or with others."""
+    return _DATES.sub("", text)[:COMPARED]
 
 
 def _only_cited(name: str, why: str) -> str:

@@ -86,11 +86,12 @@ class Rewrite(Refiner):
             written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
             problems = await file_problems(proposal.skill, self.material, FILE_TOKENS) if written else []
             broken = [f"{path}: {why}" for path, why in problems if path in written]
-            before = {place for place, _ in overruled_lines(skill, self.material)}
-            broken += [why for place, why in overruled_lines(proposal.skill, self.material) if place not in before]
-            if not last and (wrong := [*self._ungrounded(proposal), *broken]):
+            overruled = overruled_lines(proposal.skill, self.material)
+            if not last and (wrong := [*self._ungrounded(proposal), *broken, *(why for _, why in overruled)]):
                 raise InvalidAnswer("; ".join(wrong))
-            return None if broken else proposal
+            # What the skill said before may stay, if need be.
+            before = {place for place, _ in overruled_lines(skill, self.material)}
+            return None if broken or any(place not in before for place, _ in overruled) else proposal
 
         try:
             return await ask(self.model, question, read, repairs=1)
