@@ -478,17 +478,21 @@ def split_by_luck(upskill: Upskill) -> tuple[list[str], list[str]]:
     return [case for case in lifts if lifts[case] > 0], [case for case in lifts if lifts[case] <= 0]
 
 
-@pytest.mark.parametrize("way", ["copied", "reworded", "drawn again", "said to be drawn anew"])
+@pytest.mark.parametrize(
+    "way", ["copied", "unfinished, then copied", "reworded", "drawn again", "said to be drawn anew"]
+)
 def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: Upskill, home: Path) -> None:
     suite = greetings(40)
     skill = write_skill(home / "greeter", suite=suite)
     luck = Luck()
     with serving(luck) as server:
         command = ("eval", skill, "-m", "m", "--base-url", server.url, "--repeats", 3, "--json")
-        assert upskill(*command).json["models"][0]["decision"] == "undecided"
+        # Whoever has not been told the lift can still read the answers.
+        ceiling = ("--set", "max_calls=238") if way == "unfinished, then copied" else ()
+        assert upskill(*command, *ceiling).json["models"][0]["decision"] == "undecided"
         won, lost = split_by_luck(upskill)
         assert (len(won) > 8, len(lost) > 8) == (True, True)
-        if way in ("copied", "said to be drawn anew"):
+        if way in ("copied", "unfinished, then copied", "said to be drawn anew"):
             write_skill(skill, suite=suite | {"cases": [case for case in suite["cases"] if case["id"] in won]})
             if way == "said to be drawn anew":
                 upskill(*command, "--fresh", "--set", "max_calls=1")
@@ -511,6 +515,48 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: U
         assert "cases were chosen after a look" in shown
         assert "--fresh" in shown
         assert upskill(*command, "--fresh").json["models"][0]["reason"] != verdict["reason"]
+
+
+def test_seeds_that_were_chosen_after_a_look_decide_nothing(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", cases=12)
+
+    def answer(call: Call) -> str:
+        return "ahoy" if ("ahoy" in call.system) == (call.seed in (5, 6)) else "hello"
+
+    with serving(answer) as server:
+        command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
+        assert upskill(*command, "--repeats", 10).json["models"][0]["decision"] == "hurts"
+        chosen = upskill(*command, "--seed", 5, "--repeats", 2)
+        assert server.calls["m"] == 240
+        verdict = chosen.json["models"][0]
+        assert (verdict["lift"], verdict["reason"]) == (1.0, "cases were chosen after a look")
+        fewer = upskill(*command, "--repeats", 3).json["models"][0]
+        assert fewer["decision"] == "hurts"  # which all ten say
+
+
+def test_cases_that_were_chosen_by_the_baseline_of_another_skill_decide_nothing(upskill: Upskill, home: Path) -> None:
+    suite = greetings(40)
+    with serving(Luck()) as server:
+        command = ("-m", "m", "--base-url", server.url, "--json")
+        upskill("eval", write_skill(home / "greeter", suite=suite), *command)
+        trials = upskill("show", "last", "--json").json["trials"]
+        failing = {trial["case"] for trial in trials if trial["arm"] == "baseline" and not trial["passed"]}
+        cases = [case for case in suite["cases"] if case["id"] in failing]
+        other = write_skill(home / "knots", body="# Knots\n\nTie a bowline first.\n", suite=suite | {"cases": cases})
+        verdict = upskill("eval", other, *command).json["models"][0]
+        assert verdict["interval"][0] > 0
+        assert (verdict["decision"], verdict["reason"]) == ("undecided", "cases were chosen after a look")
+        assert upskill("eval", other, *command, "--fresh").json["models"][0]["reason"] != verdict["reason"]
+
+
+def test_an_unfinished_run_that_is_finished_or_drawn_anew_counts_once(upskill: Upskill, home: Path) -> None:
+    skill = write_skill(home / "greeter", cases=12)
+    with serving(Luck()) as server:
+        command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
+        upskill(*command, "--set", "max_calls=20")
+        assert upskill(*command).json["models"][0]["look"] == 1
+        upskill(*command, "--fresh", "--set", "max_calls=20")
+        assert upskill(*command, "--fresh").json["models"][0]["look"] == 3
 
 
 @pytest.mark.parametrize(

@@ -338,8 +338,8 @@ def test_fingerprints_know_what_decides_an_outcome() -> None:
 # What is wrong is said, with its place and what to do.
 
 FIELDS_OF_OURS = (
-    "checks, evidence, expected_output, files, gpu, held_out, id, max_output_tokens, metadata, output_file, prompt,"
-    " reference, right, tags, wrong"
+    "checks, evidence, expected_output, files, gpu, held_out, id, max_output_tokens, max_words, metadata, output_file,"
+    " prompt, reference, right, tags, wrong"
 )
 WRONG: dict[str, tuple[object, str, str]] = {
     "an empty list": ([], "s: has no cases", "A suite of nothing proves nothing: add cases."),

@@ -208,8 +208,9 @@ class Search(SearchLoop[Attempt]):
         proposal = await self.options.refiner.propose(self.best.skill, failures, tuple(self.tried), number)
         if proposal is not None and proposal.edits:
             is_alone = self.options.requested or not proposal.is_composed(self.best.skill)
-            await self.try_skill(proposal.skill, proposal)
-            if is_alone or number % SIDE_BY_SIDE == 0 or not self._open:
+            attempt = await self.try_skill(proposal.skill, proposal)
+            mends_all = attempt.decision == "set aside" and not self._failing(attempt)
+            if is_alone or mends_all or number % SIDE_BY_SIDE == 0 or not self._open:
                 await self._try_front()
             return self.attempts[-1]
         note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"

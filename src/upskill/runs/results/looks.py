@@ -47,7 +47,8 @@ class Looks:
     revisions: int = 0  # of the `earlier`, those at other versions of the skill
     version: int = 1  # which of the versions this one is, in the order in which they were first looked at
     logged: bool = True  # False: the store forgets this look, so none after it allows for it
-    # Results of earlier looks that are gone from this one while it has others of the same look. None: not stored.
+    # Results that somebody has seen and that are gone from this look, while it has others of the same run. None: not
+    # stored.
     left_out: tuple[Outcome, ...] | None = ()
 
     @property
@@ -154,14 +155,15 @@ def _cases_in(before: Look, now: Look) -> set[str]:
     }
 
 
-def _cases_left_out(before: Look, now: Look) -> set[str]:
-    """The cases of an earlier look whose results are not all in this one, while it has some of that look."""
-    fewer = len({*before.seeds} - {*now.seeds})
-    cases = set[str]()
+def _cases_left_out(before: Look, now: Look, *arms: str, fewer: int = 0) -> set[str]:
+    """The cases of an earlier look whose results are not all in this one, while it has some of that look.
+
+    `fewer`: how many results of a case may be gone.
+    """
+    here, cases = _all_drawn(now), set[str]()
     for arm, texts in before.hashes.items() if not now.fresh else ():
-        here = {drawn for text in now.hashes.get(arm, {}).values() for drawn in _drawn(text)}
         gone = {case: sum(drawn not in here for drawn in _drawn(text)) for case, text in texts.items()}
-        if any(gone[case] < len(text) // HASH for case, text in texts.items()):
+        if (not arms or arm in arms) and any(gone[case] < len(text) // HASH for case, text in texts.items()):
             cases.update(case for case, count in gone.items() if count > fewer)
     return cases
 
@@ -169,6 +171,17 @@ def _cases_left_out(before: Look, now: Look) -> set[str]:
 def _drawn(hashes: str) -> list[str]:
     """What was drawn for each trial, whatever checks said of it."""
     return [hashes[start : start + HASH - 1] for start in range(0, len(hashes), HASH)]
+
+
+def _all_drawn(look: Look) -> set[str]:
+    return {drawn for texts in look.hashes.values() for text in texts.values() for drawn in _drawn(text)}
+
+
+def _hash_of_draw(plan: Plan | StoredPlan, skill_hash: str, cases: Mapping[str, str], row: Outcome) -> str:
+    settings = [plan.agent, plan.temperature, plan.max_output_tokens]
+    skill = skill_hash if row.arm == "skill" else ""
+    asked = cases[row.case].partition("-")[0] if row.case in cases else row.case
+    return digest([settings, skill, asked, row.arm, row.seed, row.answer])[: HASH - 1]
 
 
 def model_identity(name: str) -> str:
@@ -183,17 +196,14 @@ def model_identity(name: str) -> str:
     return f"{model.rpartition('/')[2]}{address.effort and '.'}{address.effort}"
 
 
-def make_look(plan: Plan, run: Run, rows: Sequence[Outcome], model: str) -> Look:
-    skill_hash = version_of(plan)
+def make_look(plan: Plan, run: Run, rows: Sequence[Outcome], model: str, version: str = "") -> Look:
+    skill_hash = version or version_of(plan)
     cases = {case.id: case_identity(case) for case in plan.suite.cases}
-    settings = [plan.agent, plan.temperature, plan.max_output_tokens]
     hashes: dict[str, dict[str, str]] = {}
     for row in rows if len(rows) <= MAX_HASHES else ():
         if row.passed is not None:
-            skill = skill_hash if row.arm == "skill" else ""
-            asked = cases[row.case].partition("-")[0] if row.case in cases else row.case
-            drawn = digest([settings, skill, asked, row.arm, row.seed, row.answer])[: HASH - 1]
             of_arm = hashes.setdefault(row.arm, {})
+            drawn = _hash_of_draw(plan, skill_hash, cases, row)
             of_arm[row.case] = f"{of_arm.get(row.case, '')}{drawn}{row.passed:d}"
     return Look(
         run=run.id,
@@ -258,17 +268,66 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
         for each in store.looks()
         if not _is_of_recorded(store, run, each)
     ]
+    unfinished = list(_unfinished_looks(store, run, look))
+    seen = [each for each in unfinished if _may_have_chosen(each, look) and counts(each, bool(_cases_in(each, look)))]
     looks = looks_before(known, look, counts, logged=store.location is not None)
+    looks = replace(looks, earlier=(*looks.earlier, *seen))
     left_out: dict[tuple[str, str, int], Outcome] = {}
     for each in looks.earlier:
-        for case in _cases_left_out(each, look):
-            if (stored := run_of(each.run)) is None:
-                return replace(looks, left_out=None)
-            name = f"{each.cases.get(case, case)} {each.skill_hash}"  # as a case of its own
-            for row in store.outcomes(stored, case):
-                if row.model == each.model and row.passed is not None:
-                    left_out.setdefault((name, row.arm, row.seed), replace(row, case=name))
+        same_version = each.skill_hash == look.skill_hash
+        fewer = 0 if same_version else len({*each.seeds} - {*look.seeds})
+        if (rows := _rows_gone(store, each, look, _cases_left_out(each, look, fewer=fewer))) is None:
+            return replace(looks, left_out=None)
+        ids = {identity: case for case, identity in look.cases.items()} if same_version else {}
+        for row in rows:
+            identity = each.cases.get(row.case, row.case)
+            name = ids.get(identity, f"{identity} {each.skill_hash}")  # further repeats, or a case of its own
+            left_out.setdefault((name, row.arm, row.seed), replace(row, case=name))
+    model, counted_runs = model_identity(look.model), {each.run for each in looks.earlier}
+    for each in (*known, *unfinished):
+        # Another skill had the same baseline: of a case that was left out for it, this skill counts as failing.
+        if each.run in (*counted_runs, run.id) or model_identity(each.model) != model:
+            continue
+        fewer = len({*each.seeds} - {*look.seeds})
+        cases = _cases_left_out(each, look, "baseline", fewer=fewer)
+        for row in _rows_gone(store, each, look, cases) or ():
+            name = each.cases.get(row.case, row.case)
+            for arm in ("baseline", "skill") if row.arm == "baseline" else ():
+                passed = row.passed if arm == "baseline" else False
+                left_out.setdefault((name, arm, row.seed), replace(row, case=name, arm=arm, passed=passed))
     return replace(looks, left_out=tuple(left_out.values()))
+
+
+def _unfinished_looks(store: Store, run: Run, look: Look) -> Iterator[Look]:
+    """Runs before this one that were left unfinished, as looks: their answers could be read one by one."""
+    model = model_identity(look.model)
+    for other in store.runs():
+        started = other.passed + other.failed
+        if not (0 < started < other.trials) or other.number >= run.number or other.plan.analysis.reported is False:
+            continue
+        for name in other.models:
+            if model_identity(name) == model and not store.looks_at(other.id):
+                rows = [row for row in store.outcomes(other) if row.model == name]
+                is_same = other.plan.skill.visible_hash == run.plan.skill.visible_hash
+                version = look.skill_hash if is_same else ""
+                yield replace(make_look(other.plan.to_plan(), other, rows, name, version), asked=other.created)
+
+
+def _may_have_chosen(unfinished: Look, look: Look) -> bool:
+    """Whether this look has a part of its results, or draws what it drew anew."""
+    drawn_anew = look.fresh and unfinished.skill_hash == look.skill_hash
+    return drawn_anew or bool(_cases_left_out(unfinished, look))
+
+
+def _rows_gone(store: Store, before: Look, now: Look, cases: Iterable[str]) -> list[Outcome] | None:
+    """Results of these cases that an earlier look had and this one has not. None: they are not stored any more."""
+    rows, here = list[Outcome](), _all_drawn(now)
+    for case in cases:
+        if (stored := _stored_run(store, before.run)) is None:
+            return None
+        scored = (row for row in store.outcomes(stored, case) if row.model == before.model and row.passed is not None)
+        rows += [row for row in scored if _hash_of_draw(stored.plan, before.skill_hash, before.cases, row) not in here]
+    return rows
 
 
 def _stored_run(store: Store, name: str) -> Run | None:
