@@ -156,8 +156,13 @@ def test_too_many_errors_end_with_3(upskill: Upskill, skill: Path, home: Path) -
 
 
 def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, skill: Path) -> None:
-    for condition, code in (("decision=helps", 0), ("lift>=0.99", 1), ("point:lift>=0.99", 0)):
-        done = upskill("eval", skill, "-m", "scripted:model.yaml", "--require", condition)
+    for condition, code, *flags in (
+        ("decision=helps", 0),
+        ("lift>=0.99", 1),
+        ("point:lift>=0.99", 0),
+        ("decision!=hurts", 1, "--no-baseline"),
+    ):
+        done = upskill("eval", skill, "-m", "scripted:model.yaml", "--require", condition, *flags)
         said = f"{'✗' if code else '✓'} Required '{condition}' of scripted:model.yaml"
         assert (done.code, said in done.err) == (code, True)
 

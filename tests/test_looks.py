@@ -506,7 +506,9 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing(way: str, upskill: U
             (home / "losers.json").write_text(json.dumps(losers), encoding="utf-8")
             upskill(*command, "--fresh", "--tests", "losers.json")
             upskill("store", "prune", "--keep", 0, "--yes")
-        done = upskill(*command, "--require", "lift>0")
+        required = ("lift>0", "decision!=hurts", "these:decision!=hurts")
+        done = upskill(*command, *(f"--require={text}" for text in required))
+        assert [ruling["held"] for ruling in done.json["requirements"]] == [False] * 3
         verdict = done.json["models"][0]
         assert verdict["interval"][0] > 0
         assert (done.code, verdict["decision"], verdict["reason"]) == (1, "undecided", "cases were chosen after a look")

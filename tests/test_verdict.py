@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -718,12 +719,29 @@ def test_a_decision_that_errors_prevent_meets_no_requirement() -> None:
         assert (ruling.held, "errored" in ruling.reason) == (False, True), text
 
 
+def test_an_unfinished_run_meets_no_requirement() -> None:
+    half = compute_verdict([*arm("baseline", dict.fromkeys("abcdefghij", "P")), *arm("skill", dict.fromkeys("abcde", "P"))])
+    assert half.reason == "unfinished"
+    for text in ("decision!=hurts", "these:decision!=hurts", "lift>=-1"):
+        ruling = check_requirement(parse_requirement(text), half)
+        assert (ruling.held, ruling.reason) == (False, "more than 10 % of the pairs lack a trial")
+
+
+def test_an_error_meets_no_requirement_for_a_skill_that_hurts() -> None:
+    hurts = alike(5, "P", "F") | {f"same-{number}": ("P", "P") for number in range(9)}
+    assert compute_verdict(both(hurts)).decision == "hurts"
+    verdict = compute_verdict(both(hurts | {"x": ("F", "E")}))
+    assert verdict.reason == "errors could explain it"
+    assert not check_requirement(parse_requirement("decision!=hurts"), verdict).held
+
+
 def test_what_was_not_measured_is_not_met() -> None:
-    nothing = compute_verdict(arm("skill", {"a": "P"}, cost=None))
-    for text in ("lift>=-1", "tokens<=9x", "cost_per_pass<=9x", "cost<=9x"):
-        ruling = check_requirement(parse_requirement(text), nothing)
-        assert not ruling.held
-        assert ruling.reason.endswith("was not measured")
+    no_baseline = arm("skill", {"a": "P"}, cost=None)
+    no_pairs = [*no_baseline, *arm("baseline", {"b": "P"}, cost=None)]
+    decisions = ("decision!=hurts", "decision=undecided", "these:decision!=hurts")
+    for rows, text in product((no_baseline, no_pairs), ("lift>=-1", "tokens<=9x", "cost_per_pass<=9x", *decisions)):
+        ruling = check_requirement(parse_requirement(text), compute_verdict(rows))
+        assert (ruling.held, ruling.reason.endswith("was not measured")) == (False, True), text
     assert not check_requirement(parse_requirement("pass_rate>=0"), compute_verdict([])).held
 
 

@@ -11,7 +11,18 @@ from typing import Any
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.verdicts.arms import Interval
-from upskill.verdicts.verdict import CHOSEN, ERRORS, SNAPSHOTS, UNTESTED, Decision, OnTheseCases, Verdict
+from upskill.verdicts.verdict import (
+    CHOSEN,
+    ERRORS,
+    ERRORS_COULD_EXPLAIN,
+    ISOLATION,
+    SNAPSHOTS,
+    UNFINISHED,
+    UNTESTED,
+    Decision,
+    OnTheseCases,
+    Verdict,
+)
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -25,6 +36,14 @@ _QUANTITIES = ("lift", "pass_rate", "tokens", "input_tokens", "output_tokens", "
 _SHARES = ("lift", "pass_rate")  # the others are multiples of the baseline
 _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "undecided")
 _ON_THESE_CASES = ("lift", "decision")  # what can be required of exactly these cases
+_MEETS_NOTHING = {  # reasons of a verdict, in words
+    ISOLATION: "the run is invalid: the arms were not isolated",
+    SNAPSHOTS: "different snapshots of the model answered the arms",
+    ERRORS: "more than 10 % of the trials of an arm errored",
+    UNFINISHED: "more than 10 % of the pairs lack a trial",
+    UNTESTED: "untested: the skill and its cases both come from a model's memory",
+    CHOSEN: CHOSEN,
+}
 _HINT = 'Write for example "lift>=0.1", "decision=helps", "these:decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
 
 
@@ -97,24 +116,18 @@ def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool)
 
 
 def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
-    if verdict.is_invalid:
-        return Ruling(requirement, False, "the run is invalid: the arms were not isolated")
-    if verdict.reason == SNAPSHOTS:
-        return Ruling(requirement, False, "different snapshots of the model answered the arms")
-    if verdict.reason == UNTESTED:
-        return Ruling(requirement, False, "untested: the skill and its cases both come from a model's memory")
-    if verdict.reason == ERRORS:
-        return Ruling(requirement, False, "more than 10 % of the trials of an arm errored")
-    compare = _COMPARE[requirement.comparison]
+    if why := _MEETS_NOTHING.get(verdict.reason):
+        return Ruling(requirement, False, why)
     these = verdict.these_cases if requirement.these else None
-    if requirement.these and these is None:
-        return Ruling(requirement, False, f"the {requirement.quantity} on these cases was not measured")
-    if requirement.decision is not None:
-        decision = these.decision if these else verdict.decision
-        where = " on these cases" if these else ""
-        return Ruling(requirement, compare(decision, requirement.decision), f"the decision{where} is {decision}")
-    if verdict.reason == CHOSEN:
-        return Ruling(requirement, False, CHOSEN)
+    where = " on these cases" if requirement.these else ""
+    if (requirement.these and these is None) or (requirement.decision and verdict.lift is None):
+        return Ruling(requirement, False, f"the {requirement.quantity}{where} was not measured")
+    if requirement.decision:
+        decision, reason = (these or verdict).decision, (these or verdict).reason
+        if reason == ERRORS_COULD_EXPLAIN:  # or an error would tick "decision!=hurts" for a skill that hurts
+            return Ruling(requirement, False, f"the decision{where} is {decision}: {reason}")
+        held = _COMPARE[requirement.comparison](decision, requirement.decision)
+        return Ruling(requirement, held, f"the decision{where} is {decision}")
     if these:
         return check_number(requirement, (these.lift.value, _with_missing(these)))
     unit = "" if requirement.quantity in _SHARES else "x"
