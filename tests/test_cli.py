@@ -209,7 +209,7 @@ def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(upskill: Upskil
         first = upskill(*command, "--max-cost", 0.2)
         asked = server.calls.total()
         assert 0 < asked < 16
-        assert "Stopped: the ceiling of $0.2 is reached" in first.err
+        assert (first.code, "Stopped: the ceiling of $0.2 is reached" in first.err) == (0, True)
         second = upskill(*command, "--set", "max_tokens=1000000")
         assert server.calls.total() == 16
     assert f"{asked} of 16 trials are stored" in second.err

@@ -40,7 +40,7 @@ _MEETS_NOTHING = {  # reasons of a verdict, in words
     ISOLATION: "the run is invalid: the arms were not isolated",
     SNAPSHOTS: "different snapshots of the model answered the arms",
     ERRORS: "more than 10 % of the trials of an arm errored",
-    UNFINISHED: "more than 10 % of the pairs lack a trial",
+    UNFINISHED: "the run is unfinished",
     UNTESTED: "untested: the skill and its cases both come from a model's memory",
     CHOSEN: CHOSEN,
 }
