@@ -115,6 +115,19 @@ def test_a_student_that_acts_and_is_then_refused_has_failed_whatever_it_left(ups
     assert verdict["baseline"]["passed"] == 1, "an agent that did its work need not say anything"
 
 
+@pytest.mark.parametrize(("prompt", "passed"), [("Greet.", 0), ("Write your greeting to /tmp/out.", 1)])
+def test_what_a_student_left_for_temporary_is_gone_when_checks_run_unless_it_was_asked_for(
+    upskill: Upskill, home: Path, prompt: str, passed: int
+) -> None:
+    write_skill(home / "greeter", suite={"cases": [{"prompt": prompt, "checks": [{"command": "grep ahoy /tmp/out"}]}]})
+    rules = [{"turns": [{"calls": [{"name": "bash", "arguments": {"command": "echo ahoy > /tmp/out"}}]}, "done"]}]
+    options = ("--agent", "tools", "--sandbox", "bubblewrap", "--json")
+    done = upskill("eval", "greeter", "-m", write_script(home / "m.yaml", rules), *options)
+    if done.code == 2:
+        pytest.skip("bubblewrap does not work here")
+    assert done.json["models"][0]["skill"]["passed"] == passed
+
+
 GRADE = '{"evidence": "ahoy, guest", "reason": "it greets", "passed": true}'
 
 

@@ -107,6 +107,18 @@ def test_a_file_that_upskill_did_not_write_is_overwritten_only_by_force(
         assert upskill(*command, place).code == 0
 
 
+@pytest.mark.usefixtures("run")
+def test_a_link_is_followed_to_see_whose_file_it_is_and_then_replaced(upskill: Upskill) -> None:
+    thesis, link = Path("thesis.txt"), Path("page.html")
+    thesis.write_text("years of work")
+    thesis.chmod(0o644)
+    link.symlink_to(thesis)
+    command = ("report", "last", "-o", link)
+    assert "upskill did not write it" in upskill(*command).err
+    assert upskill(*command, "--force").code == 0
+    assert (link.is_symlink(), link.stat().st_mode & 0o777, thesis.read_text()) == (False, 0o600, "years of work")
+
+
 def test_a_changed_export_is_replaced_by_force_and_a_folder_of_somebody_else_never(
     upskill: Upskill, run: tuple[object, ...]
 ) -> None:

@@ -52,7 +52,7 @@ def make_private_folder(path: Path) -> None:
 def check_ours(path: str | Path, *, force: bool = False) -> None:
     """UsageError if the file is there already, is not empty, and upskill did not write it."""
     target = Path(path)
-    if force or target.is_symlink() or not target.is_file():  # a link is replaced, and what it leads to is kept
+    if force or not target.is_file():
         return
     content = b""
     with suppress(OSError, EOFError, zlib.error):  # a file that cannot be read is not ours
@@ -86,7 +86,7 @@ def whole_file(path: str | Path, *, private: bool = False) -> Generator[BinaryIO
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         usual = PRIVATE_FILE if private else 0o644 & ~_umask()
-        mode = target.stat().st_mode & 0o777 if target.exists() else usual
+        mode = target.stat().st_mode & 0o777 if target.exists() and not target.is_symlink() else usual
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
         fresh = Path(name)
         try:

@@ -58,6 +58,7 @@ BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's wor
 
 _NO_SANDBOX = nullcontext()
 _NONE_REUSED = nullcontext[Sequence[Usage]](())
+_CLEAR_TEMPORARY = 'find "${TMPDIR:-/tmp}" -mindepth 1 -delete 2>/dev/null; exit 0'
 _REMOVE_SKILLS = """
 home=$1; shift
 for name; do
@@ -183,6 +184,8 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 hidden = HiddenSkill(plan.skill, home, case.text) if task.skill is None else None
                 attempt.leak = await find_leak(trace, own, lambda: plan.canaries, hidden, sandbox)
                 await _take_skills_away(sandbox, task)
+                if sandbox is not None and "/tmp" not in case.prompt:  # noqa: S108 - checks may use its names
+                    await sandbox.run(_CLEAR_TEMPORARY)
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
         evidence = Evidence(
