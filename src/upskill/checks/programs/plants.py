@@ -238,7 +238,7 @@ class PlantFinder:
         if stem in _PACKAGE and folder.name:
             stem, folder = folder.name, folder.parent
         if (stem in sys.stdlib_module_names or stem in _PYTHON_TOOLS) and file.suffix in _PYTHON:
-            return str(folder) in self._brought
+            return str(folder) in self._brought and str(folder / "__init__.py") not in self._brought
         if file.suffix in _OBJECTS and any(each.startswith(f"{file.parent / stem}.") for each in self._sources):
             return True
         return any(
