@@ -70,9 +70,9 @@ _STATES = 'cd "$1" && find . -type f -printf "%i %C@ %p\\n"'
 _CONTENT_STATES = 'cd "$1" && find . -type f -exec cksum {} +'
 # Folders are opened on the way down, so that nothing hides in a closed one.
 _OPEN = "find . -type d ! -perm -700 -exec chmod u+rwx {} ';' 2>/dev/null; exit 0"
-# A link to /proc or /dev would open what the check has open, and one to a folder that the student can write to would hide
-# what is in it. What stands in place of a file of the case, or of its folder, is removed. Programs
-# also look for settings in the folder that holds the check's own ($1) and in the student's home ($2).
+# A link to /proc or /dev would open what the check has open, and one to a folder that the student can write to would
+# hide what is in it. What stands in place of a file of the case, or of its folder, is removed. Programs also look for
+# settings in the folder that holds the check's own ($1) and in the student's home ($2).
 _PREPARE = """
 find . -type l -exec /bin/sh -c 'for link; do
   case $(readlink -f -- "$link") in

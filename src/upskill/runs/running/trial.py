@@ -58,9 +58,9 @@ BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's wor
 
 _NO_SANDBOX = nullcontext()
 _NONE_REUSED = nullcontext[Sequence[Usage]](())
-_CLEAR_TEMPORARY = 'find "${TMPDIR:-/tmp}" -mindepth 1 -delete 2>/dev/null; exit 0'
-_REMOVE_SKILLS = """
-home=$1; shift
+_TIDY_UP = """
+home=$1 temporary=$2; shift 2
+[ -z "$temporary" ] || find "${TMPDIR:-/tmp}" -mindepth 1 -delete 2>/dev/null
 for name; do
   find "$home" -type d -path "*skills/$name" -prune 2>/dev/null | while IFS= read -r folder; do
     chmod -R u+rwX "$folder" "${folder%/*}" 2>/dev/null; rm -rf -- "$folder"
@@ -183,9 +183,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 home = sandbox.home if sandbox else "/"
                 hidden = HiddenSkill(plan.skill, home, case.text) if task.skill is None else None
                 attempt.leak = await find_leak(trace, own, lambda: plan.canaries, hidden, sandbox)
-                await _take_skills_away(sandbox, task)
-                if sandbox is not None and "/tmp" not in case.prompt:  # noqa: S108 - checks may use its names
-                    await sandbox.run(_CLEAR_TEMPORARY)
+                await _tidy_up(sandbox, task)
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
         evidence = Evidence(
@@ -275,11 +273,15 @@ async def _open_untouched(plan: Plan, case: Case, agent: Agent, task: Task) -> A
         yield sandbox
 
 
-async def _take_skills_away(sandbox: Sandbox | None, task: Task) -> None:
-    """Remove the skills on offer, so that checks find the same home folder in every arm."""
-    if sandbox is not None and task.offered_skills:
+async def _tidy_up(sandbox: Sandbox | None, task: Task) -> None:
+    """Remove the skills on offer, so that checks find the same home folder in every arm; and temporary files.
+
+    A check may use a name in /tmp that only it should know, so they stay only where the prompt asks for some.
+    """
+    if sandbox is not None:
+        temporary = "" if "/tmp" in task.prompt else "remove"  # noqa: S108 - inside
         names = [skill.name for skill in task.offered_skills]
-        await sandbox.run(["/bin/sh", "-c", _REMOVE_SKILLS, "sh", sandbox.home, *names])
+        await sandbox.run(["/bin/sh", "-c", _TIDY_UP, "sh", sandbox.home, temporary, *names])
 
 
 class _Judge:
