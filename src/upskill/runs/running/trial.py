@@ -269,7 +269,7 @@ async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> Async
 @asynccontextmanager
 async def _open_untouched(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
     async with _open_sandbox(plan, case, agent, task) as sandbox:
-        await _take_skills_away(sandbox, task)
+        await _tidy_up(sandbox, task)
         yield sandbox
 
 
