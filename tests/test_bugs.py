@@ -143,4 +143,4 @@ def test_a_bug_in_a_search_is_shown_and_ends_it_with_3(environment: dict[str, st
     (home / "suite.json").write_text(json.dumps({"cases": cases, "checks": broken}))
     done = spawn(*common, env=environment)
     assert done.code == 3
-    assert "the skill cannot be evaluated: a bug in upskill ended 8 trials: KeyError: 'sk-" in done.err
+    assert "the skill cannot be evaluated: a bug in upskill ended 12 trials: KeyError: 'sk-" in done.err
