@@ -389,10 +389,7 @@ PROPERTIES = {
     "environment is clean": '[ -z "$(compgen -e | grep -Fxf .upskill-names)" ]',
 }
 # Variables that a sandbox sets for itself, so their names may also be those of variables of the host.
-OWN_VARIABLES = {
-    *("PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "SHELL", "TMPDIR"),
-    *("PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"),
-}
+OWN_VARIABLES = {*ENVIRONMENT, "PATH", "HOME", "SHELL", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"}
 
 
 async def probe(kind: SandboxBackend) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ _SETTINGS = {
     "runs": "the number of runs",
     "seed": "the first seed",
     "max_output_tokens": "the limit of an answer",
-    "max_words": "the length that is asked for",
     "judge": "the judge",
     "distractors": "the skills on offer beside it",
     "bounds": "the bounds of the agent",
