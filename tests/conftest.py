@@ -77,6 +77,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A terminal's size is said by some who start tests, and then everything is drawn that wide.
     for name in ("COLUMNS", "LINES", *KEY_VARIABLES, *(name for name in os.environ if name.startswith("UPSKILL_"))):
         monkeypatch.delenv(name, raising=False)
+        os.unsetenv(name)  # readline, which pytest imports, sets the size where os.environ does not see it
     for name, folder in (
         ("HOME", ""),
         ("XDG_CONFIG_HOME", ".config"),
