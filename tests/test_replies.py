@@ -113,7 +113,8 @@ def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(upskill: U
     cassette.unlink()
     cassette.symlink_to("precious")
     Path("precious").write_text("keep me")
-    assert "Wrote 16 replies of 16 trials to replies.gz" in upskill("export", "last", "--replies", "replies.gz").err
+    written = upskill("export", "last", "--replies", "replies.gz", "--force")
+    assert "Wrote 16 replies of 16 trials to replies.gz" in written.err
     assert (cassette.read_bytes(), Path("precious").read_text()) == (before, "keep me")
     text = gzip.decompress(before).decode()
     assert str(Path.cwd()) not in text
