@@ -181,7 +181,9 @@ def test_what_a_killed_command_had_asked_was_drawn(
     with serving(gate) as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url, "--concurrency", 3)
         # Whoever started the tests may have had SIGHUP ignored.
-        process = start(*command, preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL) if sent != signal.SIGKILL else None)
+        process = start(
+            *command, preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL) if sent != signal.SIGKILL else None
+        )
         while len(server.requests) < 5 or len(stored_trials(home)) < 2:  # two are answered, three are on their way
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
