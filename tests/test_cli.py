@@ -85,7 +85,7 @@ def test_the_schema_of_eval_has_every_promised_key_and_allows_no_other() -> None
     assert set(parts["model"]["required"]) >= PROMISED_OF_A_MODEL
     assert set(parts["arm"]["required"]) == PROMISED_OF_AN_ARM
     assert set(SCHEMA["properties"]["skill"]["required"]) == {"name", "fingerprint", "tokens"}
-    assert set(SCHEMA["properties"]["suite"]["required"]) == {"cases", "held_out", "fingerprint", "part"}
+    assert set(SCHEMA["properties"]["suite"]["required"]) == {"cases", "held_out", "fingerprint", "part", "authors"}
     for place in _objects(SCHEMA):
         optional = {"feedback"} if place is SCHEMA else set[str]()  # only where people have marked answers
         assert set(place["required"]) | optional == set(place["properties"])
