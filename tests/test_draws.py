@@ -85,7 +85,7 @@ def is_skill_arm(call: Call) -> bool:
 
 
 class Once:
-    """Misbehaves at the first call of each arm, then answers."""
+    """Misbehaves at the first call of each arm, then answers. Complains only about a parameter that was sent."""
 
     def __init__(self, trouble: Spoken) -> None:
         self.trouble = trouble
@@ -94,7 +94,9 @@ class Once:
     def __call__(self, call: Call) -> Spoken:
         arm = is_skill_arm(call)
         self.calls[arm] += 1
-        return self.trouble if self.calls[arm] == 1 else "ahoy" if arm else "hello"
+        param = self.trouble.param if isinstance(self.trouble, Trouble) else ""
+        misbehaves = self.calls[arm] == 1 and (not param or param in call.body)
+        return self.trouble if misbehaves else "ahoy" if arm else "hello"
 
 
 def plan_at(server: Loopback, folder: Path, **options: Any) -> Plan:
