@@ -43,7 +43,8 @@ from upskill.authoring.search.comparison import (
     confirming_rounds,
     failures_needed,
 )
-from upskill.authoring.search.refine import RefineOptions, mask_expected, refine, stored_failures
+from upskill.authoring.search.failures import mask_expected, stored_failures
+from upskill.authoring.search.refine import RefineOptions, refine
 from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, TriedEdits, apply_all, apply_edits
 from upskill.authoring.search.refiners.gepa import Gepa
 from upskill.authoring.search.refiners.rewrite import Rewrite

@@ -24,9 +24,10 @@ from upskill.authoring.saving.provenance import (
     shared_name,
 )
 from upskill.authoring.search.comparison import CONFIRMING_PAIRS, Attempt
+from upskill.authoring.search.failures import stored_failures
 from upskill.authoring.search.feedback import Feedback, read_marks
 from upskill.authoring.search.improve import add_stored_evidence, store_unproven
-from upskill.authoring.search.refine import Refinement, RefineOptions, refine, stored_failures
+from upskill.authoring.search.refine import Refinement, RefineOptions, refine
 from upskill.authoring.search.refiners import REFINERS, Failure, Refiner
 from upskill.authoring.writing.grounding import mark_own_lines
 from upskill.authoring.writing.skill_writer import Draft, write_skill

@@ -1,8 +1,8 @@
 """Search looks for a better skill on train cases.
 
-- `loop`: the search loop; `refine`: its use for a whole skill, and what a refiner may see of failed trials
+- `loop`: the search loop; `refine`: its use for a whole skill
 - `refiners`: propose candidates
 - `comparison`: decides what is kept of the attempts and confirms it
-- `feedback`: what people said of answers, for the teacher
+- `failures`: what a refiner may see of failed trials; `feedback`: what people said of answers, for the teacher
 - `improve`: what an older skill brings along
 """

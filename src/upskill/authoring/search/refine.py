@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,18 +10,17 @@ from typing import Any
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.search import comparison as comparing
 from upskill.authoring.search.comparison import Attempt, Comparison, Confirmation, Decision, compare
+from upskill.authoring.search.failures import failures_in_run
 from upskill.authoring.search.loop import SearchLoop, evaluation_error
-from upskill.authoring.search.refiners import MASK, Failure, Proposal, Refiner, TriedEdits, compose, merge
-from upskill.checks import SuiteCheck
-from upskill.errors import CeilingReached, UsageError
-from upskill.models import Address
+from upskill.authoring.search.refiners import Failure, Proposal, Refiner, TriedEdits, compose, merge
+from upskill.errors import CeilingReached
 from upskill.models.pool import Models
-from upskill.plain import as_list, as_mapping, digest_text, quoted
-from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan, Result
+from upskill.plain import digest_text
+from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.executors import Executor
-from upskill.runs.stores import Run, Store, open_store
+from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
@@ -463,77 +462,3 @@ class Search(SearchLoop[Attempt]):
 
 def _subset(suite: Suite, cases: tuple[Case, ...]) -> Suite:
     return Suite(cases, suite.source, suite.max_output_tokens)
-
-
-# What a refiner may see of failed trials: train cases only, with the expected texts masked.
-
-# These checks say what an answer has, or what is wrong with it, and not what it should have.
-UNMASKED_CHECKS = ("not_contains", "not_regex", "tool_not_called", "max_turns", "extract", "compiles")
-
-
-def failures_in_run(
-    store: Store, run: Run, cases: Mapping[str, Case], evidence: Mapping[str, str] | None = None, model: str = ""
-) -> list[Failure]:
-    failures: dict[str, Failure] = {}
-    for result in store.results(run):
-        case = cases.get(result.trial.case)
-        if result.trial.arm != "skill" or result.passed is not False or case is None or case.held_out:
-            continue
-        if not model or result.trial.model == model:
-            failures.setdefault(case.id, _failure(case, result, evidence or {}))
-    return list(failures.values())
-
-
-def stored_failures(store: Store, skill: Skill, student: Address, suite: Suite | None = None) -> list[Failure]:
-    """Failures of this student with this skill in earlier runs, on cases that the suite neither has nor holds out."""
-    hidden = {case.prompt for case in suite.held_out} if suite else set[str]()
-    known = {case.id for case in suite.train} if suite else set[str]()
-    failures: dict[str, Failure] = {}
-    for run in store.runs():
-        if run.plan.skill.visible_hash != skill.visible_hash or student.name not in run.models:
-            continue
-        try:
-            cases = Suite.parse({"cases": run.plan.suite.to_dict()["cases"]}, run.id).by_id
-        except UsageError:  # it uses a check of a package that is no longer installed
-            continue
-        for failure in failures_in_run(store, run, cases, model=student.name):
-            if failure.prompt not in hidden and failure.case not in known:
-                failures[failure.case] = failure
-    return list(failures.values())
-
-
-def _failure(case: Case, result: Result, evidence: Mapping[str, str]) -> Failure:
-    reasons: list[str] = []
-    for named, finding in zip(case.checks, result.findings, strict=False):
-        if finding.decides and not finding.passed:
-            reasons.append(f"{finding.check}: {mask_expected(named, finding.reason)}")
-    files = "".join(f"{name}:\n{text}\n\n" for name, text in case.files.items())
-    answer = result.trace.answer if result.trace else ""
-    texts = {name: evidence[name] for name in case.evidence if name in evidence}
-    return Failure(case.id, files + case.prompt, answer, tuple(reasons), case.evidence, texts)
-
-
-def mask_expected(named: SuiteCheck, reason: str) -> str:
-    """Hide the texts that a check looked for: a skill should teach facts, not answers to tests."""
-    if named.name in UNMASKED_CHECKS:
-        return reason
-    for text in sorted(set(_texts(named.config)), key=len, reverse=True):
-        # As a message quotes it: with both kinds of quotes in it, one kind is escaped.
-        for shown in (repr(text), quoted(text)):
-            reason = reason.replace(shown, MASK)
-            if len(text) >= 4:
-                reason = reason.replace(shown[1:-1], MASK)
-        if len(text) >= 4:
-            reason = reason.replace(text, MASK)
-    return reason
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif (items := as_list(value)) is not None:
-        for item in items:
-            yield from _texts(item)
-    elif (fields := as_mapping(value)) is not None:
-        for item in fields.values():
-            yield from _texts(item)
