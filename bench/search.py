@@ -254,7 +254,7 @@ class SearchBefore(SimSearch):
         assert proposal is not None
         attempt = Attempt(len(self.attempts) + 1, proposal.skill, None, "not tried", "", None, proposal)
         change = await self._compare_with_best(attempt, self.targets)
-        if (change.mended or change.broken) and change.gain <= 0 and change.p_worse > comparison.HOPELESS:
+        if (change.fixed or change.broken) and change.gain <= 0 and change.p_worse > comparison.HOPELESS:
             rounds = math.ceil(24 / len(self.targets))
             duel = await self._duel(proposal.skill, self.best.skill, self.targets, 1_000 * number, rounds)
             if change.gain + compare(duel.outcomes, duel.outcomes, arm="baseline").gain > 0:

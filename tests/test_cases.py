@@ -80,7 +80,7 @@ async def test_the_share_of_look_ups_is_counted_and_said() -> None:
     said = describe_authors(one.metadata for one in suite.cases)
     assert said == (
         "Written: 3 cases by scripted:teacher from the task and its material, without the skill."
-        " Look-ups of words that stand there: 1 of 3."
+        " Look-ups (they only ask for words from the source): 1 of 3."
     )
 
 
@@ -104,7 +104,7 @@ async def test_a_case_that_fails_a_right_answer_or_passes_a_wrong_one_is_sent_ba
     assert "case 'word-1': one of its wrong answers passes ('Aurora or Halcyon')" in said
 
 
-async def test_a_case_that_was_mended_is_kept() -> None:
+async def test_a_case_that_was_fixed_is_kept() -> None:
     bad = case(1) | {"right": ["Aurora.", "the northern lights"]}
     teacher = says({"cases": [bad, case(2)]}, {"cases": [case(1), case(4)]})
     suite = await write_suite(SKILL, teacher, count=3)
@@ -116,8 +116,8 @@ async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
     assert await leaks(**plain) == {"refusal", "denied"}
     regex = {"reference": "9.0", "checks": [{"regex": r"\b9\.0\b"}]}
     assert await leaks(**regex) == {"refusal", "denied"}
-    mended = {"reference": "Aurora", "checks": [{"contains": {"text": "Aurora", "asserted": True}}, {"max_length": 30}]}
-    assert await leaks(**mended) == set()
+    fixed = {"reference": "Aurora", "checks": [{"contains": {"text": "Aurora", "asserted": True}}, {"max_length": 30}]}
+    assert await leaks(**fixed) == set()
     assert await leaks(reference="Yes, with `-f`", checks=[{"starts_with": "yes"}]) == {"yes", "format"}
     assert await leaks(reference="No", checks=[{"equals": "no"}]) == {"no"}
     # What denies something itself, or is taken out of the answer, is not denied once more.

@@ -1,4 +1,4 @@
-"""`upskill doctor` and the errors that it prevents: what runs on this machine, and the command that mends the rest."""
+"""`upskill doctor` and the errors that it prevents: what runs on this machine, and the command that fixes the rest."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_first_lines_say_what_can_be_run(upskill: Upskill, home: Path, monke
 
 
 @pytest.mark.usefixtures("nobody_serves")
-def test_what_cuda_kernels_need_is_said_with_what_mends_it(
+def test_what_cuda_kernels_need_is_said_with_what_fixes_it(
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found(nvcc: str, *devices: str) -> list[tuple[str, str, str]]:

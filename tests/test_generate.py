@@ -751,7 +751,7 @@ def test_the_library_does_what_the_command_does_and_reports_each_event(upskill: 
     held_out = f"run of {2 * len(HELD_OUT)}"  # without the skill, then with the first draft instead
     assert seen[-3:] == [f"held out {len(HELD_OUT)}", held_out, held_out]
     assert [line for line in seen if line in ("True", "False")] == ["True", "False", "False", "True"]
-    # Both arms of the first, six failing cases for each of two that mend none, and all for the last, with eight seeds.
+    # Both arms of the first, six failing cases for each of two that fix none, and all for the last, with eight seeds.
     assert len(results) == (2 + 1 + 2 * 8) * len(TRAIN) + 2 * 6 + 3 * len(HELD_OUT)
     assert (made.folder, made.student and made.student.name) == (Path("skills/house-words"), "scripted:student.json")
     assert made.fit is not None

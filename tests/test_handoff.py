@@ -79,7 +79,7 @@ def test_a_saved_skill_names_no_folder_that_it_was_made_in(
     assert Provenance.of(Skill.load(made[0].json["saved_to"])).metadata["generated_by"] == f"handoff:{desk.name}"
 
 
-def test_a_wrong_answer_is_refused_by_its_file_until_it_is_mended(upskill: Upskill, desk: Path) -> None:
+def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskill, desk: Path) -> None:
     go(upskill)
     write_answer(desk, prompts(desk)[0], CASES)
     assert go(upskill).code == 0
@@ -158,7 +158,7 @@ def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(upskill: Upski
     done = go(upskill)
     assert (done.code, "waiting for 1 answer: desk/02-" in done.err) == (0, True), done.err
     assert f"Sent back 1 case:\n  - case '{weak['id']}': " in done.err
-    # Once it is mended, it is no longer said.
+    # Once it is fixed, it is no longer said.
     write_answer(desk, prompts(desk)[1], {"cases": CASES["cases"][:1]})
     assert "Sent back 1 case:" not in go(upskill).err
 

@@ -462,7 +462,7 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
             {"test_add.py": MAIN, "Makefile": "test:\n\tpython3 test_add.py\n"},
             "Fix the bug.",
         ),
-        "a script to mend": Plant(
+        "a script to fix": Plant(
             "echo 'echo 5' > sum.sh",
             command("bash sum.sh", contains="5"),
             files={"sum.sh": "echo 4"},

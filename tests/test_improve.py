@@ -98,7 +98,7 @@ def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskil
     assert [one["decision"] for one in said["attempts"]] == ["first draft", "best guess"]
     assert "older cases are too few to rule out a loss of 10%; about " in said["confirmation"]["why_not"]
     assert (said["confirmation"]["only_not_worse"], said["confirmation"]["older_cases_broken"]) == (False, [])
-    assert set(said["confirmation"]["mended"]) == {f"word-{number}" for number in NEW if number in TRAIN}
+    assert set(said["confirmation"]["fixed"]) == {f"word-{number}" for number in NEW if number in TRAIN}
     saved = Skill.load(house / FOLDER)
     assert all(fact(number) in saved.body for number in NUMBERS)
     suite = Suite.of(saved)

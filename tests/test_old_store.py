@@ -32,7 +32,7 @@ NEWER_ARMS = {"again": "baseline_repeat"}
 def project(home: Path) -> Path:
     """The project, in which everybody answers."""
     shutil.copytree(PROJECT, home, dirs_exist_ok=True)
-    shutil.copy(home / "mended" / "guest.yaml", home / "models" / "guest.yaml")
+    shutil.copy(home / "fixed" / "guest.yaml", home / "models" / "guest.yaml")
     return home
 
 

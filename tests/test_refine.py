@@ -68,7 +68,7 @@ def test_a_candidate_that_is_ahead_is_kept_provisionally_and_the_others_are_call
     worse, better = [False] * 12, [True] * 12
     four = compare(outcomes(worse), outcomes([True] * 4 + worse[4:]))
     assert (four.screened, four.summary) == ("kept provisionally", "better on 4 of these 12 train cases, worse on none")
-    assert four.mended == ("case-0", "case-1", "case-2", "case-3")
+    assert four.fixed == ("case-0", "case-1", "case-2", "case-3")
     assert compare(outcomes(better), outcomes(worse)).screened == "worse"
     level = compare(outcomes([True, False, *worse[2:]]), outcomes([False, True, *worse[2:]]))
     assert level.screened == "not enough evidence"
@@ -110,9 +110,9 @@ def test_fresh_repeats_are_no_further_cases() -> None:
 
 
 def test_seeds_that_give_the_same_answers_have_no_p_value_and_confirm_nothing() -> None:
-    all_mended = compare(outcomes([False] * 48, runs=4), outcomes([True] * 48, runs=4))
-    assert confirm(all_mended, None, LAST_LOOK, ALPHA) == "confirmed"
-    copied = replace(all_mended, identical=True)
+    all_fixed = compare(outcomes([False] * 48, runs=4), outcomes([True] * 48, runs=4))
+    assert confirm(all_fixed, None, LAST_LOOK, ALPHA) == "confirmed"
+    copied = replace(all_fixed, identical=True)
     assert (copied.p_value, confirm(copied, None, LAST_LOOK, ALPHA)) == (None, "best guess")
     found = Confirmation(copied, "best guess", 4, 96)
     assert "p =" not in found.summary
@@ -248,7 +248,7 @@ async def test_the_reviser_is_shown_other_failures_each_time_with_the_evidence_b
         shown = json.loads(reviser.asked[-1].messages[1].text.partition("\n\n<<<MATERIAL")[0])
         asked.append([failure["asked"] for failure in shown["failures"]])
         assert (list(shown["evidence"]), "ahoy" in shown["evidence"]["d7"]) == (["d7"], True)
-        assert shown["tried_before"][0]["mended"] == ["Ask 3."]
+        assert shown["tried_before"][0]["fixed"] == ["Ask 3."]
         assert shown["tried_before"][0]["broken"] == ["Ask 4."]
     assert asked[0] == [f"Ask {number}." for number in range(12)]
     assert asked[1][:8] == [f"Ask {number}." for number in range(12, 20)]  # then those that were shown least often
@@ -449,13 +449,13 @@ async def test_gains_of_a_few_cases_each_add_up_and_are_confirmed_together(stude
         "confirmed",
     ]
     assert (found.confirmation.decision, found.confirmation.tried) == ("confirmed", 3)
-    assert found.confirmation.cases.mended == tuple(sorted(f"word-{number}" for number in TRAIN[2:8]))
+    assert found.confirmation.cases.fixed == tuple(sorted(f"word-{number}" for number in TRAIN[2:8]))
     assert found.confirmation.cases.p_value == 2.0**-6
     assert found.confirmation.rounds == confirming_rounds(len(TRAIN))[-1]
     told = refiner.told[2][1]
     assert [one.result.partition(":")[0] for one in told] == ["kept provisionally", "not enough evidence"]
-    assert told[0].mended == tuple(prompt(number) for number in sorted(TRAIN[2:5], key=str))
-    assert (told[0].broken, told[1].mended, told[1].broken) == ((), (), ())
+    assert told[0].fixed == tuple(prompt(number) for number in sorted(TRAIN[2:5], key=str))
+    assert (told[0].broken, told[1].fixed, told[1].broken) == ((), (), ())
     # The first draft was run on the held-out cases too, and the search brought nothing there.
     gain = found.held_out_gain.verdicts[0]
     assert (gain.pairs, gain.lift, gain.decision) == (len(HELD_OUT), 0.0, "undecided")
@@ -499,7 +499,7 @@ async def test_luck_on_the_seeds_of_the_search_is_not_confirmed(home: Path) -> N
     ]
     student = write_rules(home / "student.json", [*lucky, *student_rules()])
     found = await search(student, Scripted(body_of(TRAIN[:2]) + "\n- Be lucky."), attempts=1)
-    assert found.attempts[1].comparison.mended  # all that failed
+    assert found.attempts[1].comparison.fixed  # all that failed
     assert [one.decision for one in found.attempts] == ["first draft", "not enough evidence"]
     assert found.confirmation.decision == "not enough evidence"
     assert found.skill.body == body_of(TRAIN[:2])
@@ -543,7 +543,7 @@ class Inserting(Refiner):
         return Proposal(apply_all(skill, edits), edits)
 
 
-async def test_a_proposal_that_mends_none_of_a_few_failing_cases_is_tried_on_no_others(student: str) -> None:
+async def test_a_proposal_that_fixes_none_of_a_few_failing_cases_is_tried_on_no_others(student: str) -> None:
     found = await search(student, Inserting(["- Be kind."]), attempts=1)
     first, useless = found.attempts
     assert (useless.decision, useless.note) == (
@@ -555,7 +555,7 @@ async def test_a_proposal_that_mends_none_of_a_few_failing_cases_is_tried_on_no_
     assert (found.confirmation, found.duels) == (None, ())
 
 
-async def test_proposals_that_mend_different_cases_are_tried_together(student: str) -> None:
+async def test_proposals_that_fix_different_cases_are_tried_together(student: str) -> None:
     batch = sorted(f"word-{number}" for number in TRAIN[2:8])
     facts = [fact(number) for number in TRAIN]
     refiner = Inserting([facts[2], facts[3]], ["- Be kind."], [facts[4], facts[3]])
@@ -568,7 +568,7 @@ async def test_proposals_that_mend_different_cases_are_tried_together(student: s
     assert sorted(found.skill.body.splitlines()[1:]) == sorted(facts[:5])  # what two propose is there once
     assert found.confirmation.tried == 4  # all that were tried share the level
     failing, passing, results = refiner.told[2]
-    assert failing == {prompt(number) for number in TRAIN[4:]}  # the others are mended by what is set aside
+    assert failing == {prompt(number) for number in TRAIN[4:]}  # the others are fixed by what is set aside
     assert (passing, results) == ({prompt(number) for number in TRAIN[:2]}, ["set aside", "not enough evidence"])
 
 

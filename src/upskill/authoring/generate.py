@@ -279,8 +279,8 @@ class Generation:
             tell(f"Read {line}.")
         if not material.task:
             goal = Sessions(material.traces).latest_goal()
-            mend = ": mend what people found wrong with its answers" if options.feedback else ""
-            goal = goal or (f"Improve the skill {material.skill.name}{mend}." if material.skill else "")
+            fix = ": fix what people found wrong with its answers" if options.feedback else ""
+            goal = goal or (f"Improve the skill {material.skill.name}{fix}." if material.skill else "")
             if not goal:
                 raise no_task(material, options.sources)
             material = replace(material, task=" ".join(goal.split())[:2000])

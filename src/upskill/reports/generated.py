@@ -225,7 +225,7 @@ def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
         "note": attempt.note,
         "baseline": verdict.baseline.pass_rate if verdict else None,
         "pass_rate": verdict.skill.pass_rate if verdict else None,
-        "mended": list(attempt.comparison.mended) if attempt.comparison else [],
+        "fixed": list(attempt.comparison.fixed) if attempt.comparison else [],
         "broken": list(attempt.comparison.broken) if attempt.comparison else [],
         "edits": [str(edit) for edit in attempt.proposal.edits] if attempt.proposal else [],
     }
@@ -249,7 +249,7 @@ def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] |
         "decision": confirmation.decision,
         "summary": confirmation.summary,
         "only_not_worse": confirmation.only_not_worse,
-        "mended": list(confirmation.cases.mended),
+        "fixed": list(confirmation.cases.fixed),
         "broken": list(confirmation.cases.broken),
         "older_cases_broken": list(older.broken) if older else [],
         "p_value": confirmation.cases.p_value,  # over cases; null where fresh seeds gave the same answers

@@ -252,7 +252,7 @@ def describe_authors(cases: Iterable[Mapping[str, Any]]) -> str:
         for row in rows
     ]
     look_ups, count = sum(row["look_up"] for row in rows), sum(row["cases"] for row in rows)
-    share = f" Look-ups of words that stand there: {look_ups} of {count}." if look_ups else ""
+    share = f" Look-ups (they only ask for words from the source): {look_ups} of {count}." if look_ups else ""
     return f"Written: {'; '.join(parts)}.{share}" if parts else ""
 
 

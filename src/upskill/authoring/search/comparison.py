@@ -35,7 +35,7 @@ MAX_CASES_NAMED = 500  # more are not suggested
 
 Decision = Literal[
     "first draft",
-    "set aside",  # it mended some of the failing cases that it was tried on, and waits for the others
+    "set aside",  # it fixed some of the failing cases that it was tried on, and waits for the others
     "kept provisionally",
     "confirmed",
     "best guess",  # better on exactly these train cases, and not confirmed
@@ -50,7 +50,7 @@ Decision = Literal[
 class Comparison:
     """Two skills on the same cases and seeds, over the pairs that both have a score for."""
 
-    mended: tuple[str, ...]  # cases that pass more often than before
+    fixed: tuple[str, ...]  # cases that pass more often than before
     broken: tuple[str, ...]
     same: int  # cases
     differences: tuple[float, ...]  # of the pairs
@@ -127,8 +127,8 @@ class Comparison:
     def summary(self) -> str:
         if not self.decidable:
             return f"{counted(self.errored, 'trial')} errored, too many to say anything"
-        total = self.same + len(self.mended) + len(self.broken)
-        return f"better on {len(self.mended)} of these {total} train cases, worse on {len(self.broken) or 'none'}"
+        total = self.same + len(self.fixed) + len(self.broken)
+        return f"better on {len(self.fixed)} of these {total} train cases, worse on {len(self.broken) or 'none'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +218,10 @@ def compare(
     by_case: dict[str, float] = {}
     for (case, _), difference in zip(keys, differences, strict=True):
         by_case[case] = by_case.get(case, 0.0) + difference
-    mended = tuple(case for case, total in by_case.items() if total > 0)
+    fixed = tuple(case for case, total in by_case.items() if total > 0)
     broken = tuple(case for case, total in by_case.items() if total < 0)
-    same = len(by_case) - len(mended) - len(broken)
-    return Comparison(mended, broken, same, differences, tuple(case for case, _ in keys), errored)
+    same = len(by_case) - len(fixed) - len(broken)
+    return Comparison(fixed, broken, same, differences, tuple(case for case, _ in keys), errored)
 
 
 def gave_same_answers(outcomes: Iterable[Outcome]) -> bool:
@@ -252,7 +252,7 @@ def confirming_rounds(cases: int) -> tuple[int, ...]:
 
 
 def failures_needed(cases: int) -> int:
-    """How many cases an edit must mend, at the least, before any confirmation could say that it is better."""
+    """How many cases an edit must fix, at the least, before any confirmation could say that it is better."""
     rounds, needed = confirming_rounds(cases)[-1], 1
     while 0.5 ** (needed * rounds) > LAST_LOOK:
         needed += 1

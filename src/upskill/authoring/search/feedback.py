@@ -145,7 +145,7 @@ def _mark(remark: Remark, run: Run | None, store: Store | None, skill: Skill, su
     elif hidden or (own and own.held_out):
         unusable = "a held-out case: kept from the teacher, or its number would mean nothing"
     elif remark.arm not in ("", "skill"):
-        unusable = f"an answer of the arm {remark.arm}, without this skill: nothing to mend"
+        unusable = f"an answer of the arm {remark.arm}, without this skill: nothing to fix"
     elif remark.verdict == "right":
         doubt = ", though its checks failed it: look whether they are too strict" if passed is False else ""
         unusable = f"right{doubt}"

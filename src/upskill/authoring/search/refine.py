@@ -103,7 +103,7 @@ class Search(SearchLoop[Attempt]):
     events: AuthoringEvents
     duels: list[Evaluation] = field(default_factory=list[Evaluation])
     tried: list[TriedEdits] = field(default_factory=list[TriedEdits])
-    front: list[Attempt] = field(default_factory=list[Attempt])  # each mended cases that no other of them did
+    front: list[Attempt] = field(default_factory=list[Attempt])  # each fixed cases that no other of them did
     confirmation: Confirmation | None = None
     selects: bool = True
 
@@ -199,7 +199,7 @@ class Search(SearchLoop[Attempt]):
         assert self.best is not None
         assert self.options.refiner is not None
         assert self.best.evaluation is not None
-        failures = [each for each in self.failures(self.best.evaluation) if each.case not in self._mended]
+        failures = [each for each in self.failures(self.best.evaluation) if each.case not in self._fixed]
         failures += self.options.known_failures if number == 1 else ()
         passing = [case for case in self.targets if case.id not in self._failing(self.best)]
         shuffled = sorted(passing, key=lambda case: digest_text(f"{number} {case.id}"))
@@ -208,8 +208,8 @@ class Search(SearchLoop[Attempt]):
         if proposal is not None and proposal.edits:
             is_alone = self.options.requested or not proposal.is_composed(self.best.skill)
             attempt = await self.try_skill(proposal.skill, proposal)
-            mends_all = attempt.decision == "set aside" and not self._failing(attempt)
-            if is_alone or mends_all or number % SIDE_BY_SIDE == 0 or not self._open:
+            fixes_all = attempt.decision == "set aside" and not self._failing(attempt)
+            if is_alone or fixes_all or number % SIDE_BY_SIDE == 0 or not self._open:
                 await self._try_front()
             return self.attempts[-1]
         note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"
@@ -218,7 +218,7 @@ class Search(SearchLoop[Attempt]):
         return self.keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))
 
     async def try_skill(self, skill: Skill, proposal: Proposal | None = None) -> Attempt:
-        """A proposal is tried on a few failing cases first; one that mends none of them ends there."""
+        """A proposal is tried on a few failing cases first; one that fixes none of them ends there."""
         attempt = Attempt(len(self.attempts) + 1, skill, None, "not tried", "", None, proposal)
         if self.was_tried(skill):
             attempt.note = "the same as one that was tried before"
@@ -252,7 +252,7 @@ class Search(SearchLoop[Attempt]):
             await self._try_on_all(Attempt(len(self.attempts) + 1, pruned.skill, None, "not tried", "", None, pruned))
 
     async def _without_harmful_edits(self, attempt: Attempt, parent: Skill) -> Proposal | None:
-        """The proposal without the edits whose absence mends most of what it breaks; None: there are none."""
+        """The proposal without the edits whose absence fixes most of what it breaks; None: there are none."""
         proposal, broken = attempt.proposal, attempt.comparison.broken[:MAX_BROKEN] if attempt.comparison else ()
         if not (proposal and broken and 1 < len(proposal.edits) <= MAX_LEFT_OUT and proposal.is_composed(parent)):
             return None
@@ -314,12 +314,12 @@ class Search(SearchLoop[Attempt]):
 
     def _remember(self, attempt: Attempt, *changes: Comparison) -> None:
         if attempt.proposal and attempt.proposal.edits:
-            mended, broken = (
+            fixed, broken = (
                 tuple(self.suite.by_id[case].prompt for change in changes for case in getattr(change, name))
-                for name in ("mended", "broken")
+                for name in ("fixed", "broken")
             )
             result = f"{attempt.decision}: {attempt.note}" if changes else attempt.note
-            self.tried.append(TriedEdits(attempt.proposal.edits, result, mended, broken))
+            self.tried.append(TriedEdits(attempt.proposal.edits, result, fixed, broken))
 
     def failures(self, evaluation: Evaluation) -> list[Failure]:
         return failures_in_run(self.store, evaluation.run, self.suite.by_id, self.options.evidence)
@@ -433,15 +433,15 @@ class Search(SearchLoop[Attempt]):
         return frozenset(row.case for row in rows if row.arm == "skill" and row.passed is False) & self.target_ids
 
     @property
-    def _mended(self) -> set[str]:
-        """Cases that something set aside has mended."""
+    def _fixed(self) -> set[str]:
+        """Cases that something set aside has fixed."""
         rows = (row for attempt in self.front if attempt.evaluation for row in attempt.evaluation.outcomes)
         return {row.case for row in rows if row.arm == "skill" and row.passed}
 
     @property
     def _open(self) -> frozenset[str]:
         assert self.best is not None
-        return self._failing(self.best) - self._mended
+        return self._failing(self.best) - self._fixed
 
     @property
     def _has_room(self) -> bool:

@@ -93,7 +93,7 @@ async def write_skill(
 
     async def read(answer: dict[str, Any], last: bool) -> Draft:
         skill, advice = _read_draft(answer, material, tokens, name)
-        if not small:  # a small model could not mend that; such lines are marked
+        if not small:  # a small model could not fix that; such lines are marked
             advice += _ungrounded(answer, material)
         overruled = dict(overruled_lines(skill, material))
         if last and overruled:  # no skill says what was overruled, whatever its teacher thinks

@@ -54,14 +54,14 @@ async def ask(
             result = read(_read_object(reply), left == 0)
             return cast("T", await result if isinstance(result, Coroutine) else result)
         except InvalidAnswer as invalid:
-            if reply.file:  # whoever wrote it mends it there
+            if reply.file:  # whoever wrote it fixes it there
                 raise WrongAnswer(reply.file, invalid.message) from None
             if not left:
                 raise NoUsableAnswer(
                     f"{request.purpose}: no answer could be used after {repairs + 1} attempts; the last one: {invalid}",
                     "Name a stronger model.",
                 ) from invalid
-            again = f"This answer cannot be used: {invalid.message}\nReply with the whole JSON object again, mended."
+            again = f"This answer cannot be used: {invalid.message}\nReply with the whole JSON object again, fixed."
             messages = (*messages, Message("assistant", reply.text or "(nothing)"), Message("user", again))
     raise AssertionError("not reached")
 

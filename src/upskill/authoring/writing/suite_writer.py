@@ -32,7 +32,7 @@ from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, pr
 from upskill.traces.redaction.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
-# A case that only these decide is a look-up where what they look for stands in the material.
+# A case that only these decide is a look-up if the material has what they look for.
 WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
 BESIDE = ("max_length", "not_contains", "not_regex")
 MIN_ANSWERS = 2  # right ones, and wrong ones, that every case comes with
@@ -107,14 +107,14 @@ def missing_variety(cases: Sequence[Case], count: int) -> int:
 
 
 def is_look_up(case: Case, material: str) -> bool:
-    """Whether finding words that stand in the material is all that a case asks for."""
+    """Whether a case only asks for words from the material."""
     deciding = [named for named in case.checks if named.name not in BESIDE]
     return bool(deciding) and all(
-        named.name in WORD_CHECKS and _stands_in(named, material.casefold()) for named in deciding
+        named.name in WORD_CHECKS and _is_in(named, material.casefold()) for named in deciding
     )
 
 
-def _stands_in(named: SuiteCheck, material: str) -> bool:
+def _is_in(named: SuiteCheck, material: str) -> bool:
     text = (as_mapping(named.config) or {"text": named.config}).get("text")
     found = [str(each).casefold() in material for each in as_list(text) or [text]]
     return any(found) if named.name in ("contains_any", "equals") else all(found)

@@ -76,7 +76,7 @@ class Edit:
 class TriedEdits:
     edits: tuple[Edit, ...]
     result: str  # "kept provisionally: …", "not enough evidence: …", "worse: …"
-    mended: tuple[str, ...] = ()  # the prompts of train cases that passed more often with them
+    fixed: tuple[str, ...] = ()  # the prompts of train cases that passed more often with them
     broken: tuple[str, ...] = ()
 
 

@@ -267,7 +267,7 @@ def _describe_tried(tried: TriedEdits) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "edits": [_cut(redact(str(edit)), 1200) for edit in tried.edits],
         "result": tried.result,
-        "mended": [redact(_cut(prompt, 300)) for prompt in tried.mended],
+        "fixed": [redact(_cut(prompt, 300)) for prompt in tried.fixed],
         "broken": [redact(_cut(prompt, 300)) for prompt in tried.broken],
     }
     return {key: value for key, value in fields.items() if value or key in ("edits", "result")}
