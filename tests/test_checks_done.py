@@ -759,7 +759,7 @@ async def test_a_command_is_tried_once_for_all_answers(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("sandbox")
 def test_validate_catches_a_command_that_doing_nothing_passes(upskill: Upskill, home: Path) -> None:
     skill = write_skill(home / "greeter", suite={"cases": [case_with({"command": "true"})]})
-    done = upskill("validate", "--suite", skill)
+    done = upskill("validate", skill)
     assert done.code == 2
     assert "error: case 'a': an empty answer passes (command holds)" in done.out
 

@@ -66,3 +66,18 @@ def test_a_description_of_ones_own_is_kept_whatever_it_holds(home: Path, upskill
     assert upskill("init", "shop", "--description", said).code == 0
     assert Skill.load("shop").description == said
     assert json.loads(Path("shop/evals/eval_queries.json").read_text(encoding="utf-8"))
+
+
+def test_queries_of_the_example_are_named_once_the_skill_is_about_something_else(home: Path, upskill: Upskill) -> None:
+    assert upskill("init", "shop", "--yes").code == 0
+    manifest = Path("shop/SKILL.md")
+    head = manifest.read_text(encoding="utf-8").partition("# Releasing")[0]
+    manifest.write_text(f"{head}# Greetings\n\nWe say ahoy.\n", encoding="utf-8")
+    Path("model.json").write_text('[{"answer": "Hello."}]', encoding="utf-8")
+    trigger = ("trigger", "shop", "-m", "scripted:model.json", "--no-log-runs")
+    for done in (upskill("validate", "shop"), upskill(*trigger)):
+        assert "eval_queries.json: has queries about kiln, the example that `upskill init` wrote" in done.out + done.err
+    own = '[{"query": "How do we greet?", "should_trigger": true}, {"query": "Fire the kiln.", "should_trigger": false}]'
+    Path("shop/evals/eval_queries.json").write_text(own, encoding="utf-8")
+    for done in (upskill("validate", "shop"), upskill(*trigger)):
+        assert "kiln, the example" not in done.out + done.err

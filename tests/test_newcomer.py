@@ -42,7 +42,7 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     (home / "my-skill/evals/suite.yaml").write_text(suite, encoding="utf-8")
     assert upskill("show", "last", "--failed").code == 0
     assert len(Suite.load(home / "my-skill/evals/suite.yaml").cases) == 2
-    assert upskill("validate", "my-skill", "--suite").code == 0
+    assert upskill("validate", "my-skill").code == 0
 
 
 def test_tests_and_sessions_that_are_already_there_are_taken_along(upskill: Upskill, home: Path) -> None:

@@ -75,9 +75,22 @@ def test_every_problem_of_a_skill_is_reported_at_once(upskill: Upskill, home: Pa
         assert said in out, said
 
 
-def test_every_problem_of_a_suite_is_reported_at_once_and_none_makes_the_skill_invalid(
-    upskill: Upskill, home: Path
-) -> None:
+def test_a_skill_whose_suite_an_empty_answer_passes_is_invalid(upskill: Upskill, home: Path) -> None:
+    cases = [{"id": f"c{number}", "prompt": f"Greet {number}."} for number in range(1, 6)]
+    write_skill(home / "greeter", suite={"cases": cases, "checks": [{"max_length": 60}]})
+    done = upskill("validate", "greeter")
+    assert (done.code, done.out.splitlines()[0]) == (2, "greeter: invalid")
+    assert done.out.count("an empty answer passes") == 1
+    assert "suite error: 5 cases ('c1', 'c2', 'c3', …): an empty answer passes" in done.out
+    (row,) = upskill("validate", "greeter", "--json").json
+    assert (row["valid"], row["suite_valid"], row["problems"]) == (False, False, [])
+    write_skill(home / "greeter")
+    for flags in ((), ("--suite",)):  # an older flag, for what is now always done
+        done = upskill("validate", "greeter", *flags)
+        assert (done.code, done.out.splitlines()[0]) == (0, "greeter: valid")
+
+
+def test_every_problem_of_a_suite_is_reported_at_once(upskill: Upskill, home: Path) -> None:
     cases: list[dict[str, Any]] = [
         {"prompt": "Greet Ann.", "checks": [{"contain": "ahoy"}, {"regexp": "x"}]},
         {"promt": "Greet Bob.", "checks": [{"contains": "ahoy"}], "tag": ["a"]},
@@ -87,7 +100,7 @@ def test_every_problem_of_a_suite_is_reported_at_once_and_none_makes_the_skill_i
     write_skill(home / "greeter", suite={"cases": cases})
     done = upskill("validate", "greeter")
     assert done.code == 2
-    assert done.out.startswith("greeter: valid\n  suite error: ")
+    assert done.out.startswith("greeter: invalid\n  suite error: ")
     for said in (
         "Did you mean 'contains'?",
         "Did you mean 'regex'?",
@@ -98,7 +111,7 @@ def test_every_problem_of_a_suite_is_reported_at_once_and_none_makes_the_skill_i
     ):
         assert said in done.out, said
     (row,) = upskill("validate", "greeter", "--json").json
-    assert (row["valid"], row["suite_valid"], row["problems"], len(row["suite_problems"])) == (True, False, [], 6)
+    assert (row["valid"], row["suite_valid"], row["problems"], len(row["suite_problems"])) == (False, False, [], 6)
     with pytest.raises(UsageError, match="'contain'") as error:
         Suite.of(Skill.load(home / "greeter"))
     assert "5 more problems in it; `upskill validate SKILL` lists all." in error.value.hint

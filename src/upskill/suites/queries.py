@@ -15,6 +15,7 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, digest, short
 from upskill.skills import Skill
+from upskill.skills.starter import EXAMPLE, skill_files
 from upskill.suites.files import check_sound, decode
 from upskill.suites.shapes import Shape, Strict, fit
 from upskill.suites.suite import hash_to_unit, make_id
@@ -127,6 +128,15 @@ class Queries:
 
     def __iter__(self) -> Iterator[Query]:
         return iter(self.all)
+
+
+def starter_warning(skill: Skill, queries: Queries) -> str:
+    """Of queries that are still the example's of `init`, though the skill is not; otherwise empty."""
+    example = Queries.read(skill_files("skill", "skill")["evals/eval_queries.json"].encode(), "init")
+    if EXAMPLE in skill.body.casefold() or not any(query in example.all for query in queries):
+        return ""
+    written = f"{queries.source}: has queries about {EXAMPLE}, the example that `upskill init` wrote"
+    return f"{written}; replace them with what people would say when they need this skill, and when they do not"
 
 
 def _split(queries: Sequence[Query]) -> dict[str, Part]:

@@ -40,7 +40,7 @@ from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, estimate_tokens, load_skills
 from upskill.suites import Case, Suite
-from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query
+from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query, starter_warning
 from upskill.traces.redaction.redact import redact
 from upskill.verdicts.requirements import Requirement, Ruling, check_number, parse_requirement
 from upskill.verdicts.trigger_metrics import FIRES, QUANTITIES, TriggerMetrics, compute_trigger_metrics
@@ -177,6 +177,8 @@ class TriggerSession:
         if not queries.should_trigger or not queries.should_not_trigger:
             lacking = "should trigger" if not queries.should_trigger else "should not trigger"
             self.events.message(f"No query {lacking}, so precision is not known.")
+        if warning := starter_warning(self.skill, queries):
+            self.events.message(f"Warning: {warning}.")
 
     def plan(self, skill: Skill, queries: Queries) -> Plan:
         options = self.options

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,10 @@ from upskill.errors import SeveralErrors, UsageError
 from upskill.skills import Profile, Skill, find_skills
 from upskill.skills.frontmatter import Problem
 
+if TYPE_CHECKING:
+    from upskill.suites import Suite
+
+MAX_LISTED = 3  # cases with the same weakness; of more, one line says it for all
 
 @dataclass
 class Checked:
@@ -21,7 +25,7 @@ class Checked:
 
     @property
     def is_valid(self) -> bool:
-        return not _has_errors(self.problems)
+        return not _has_errors([*self.problems, *self.suite])
 
     def to_json(self) -> dict[str, Any]:
         listed = {
@@ -40,10 +44,10 @@ class Checked:
     show_default=True,
     help="strict: the specification to the letter; clients: what clients read all the same is a warning.",
 )
-@click.option("--suite", "try_cases", is_flag=True, help="Also try every case with answers that know nothing.")
-@click.option("--strict-suite", is_flag=True, help="Like --suite, and a case that such an answer passes is an error.")
+@click.option("--suite", is_flag=True, hidden=True, expose_value=False)  # what every check does now
+@click.option("--strict-suite", is_flag=True, help="A case that an answer which knows nothing passes is an error.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
-def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_suite: bool, as_json: bool) -> None:
+def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, as_json: bool) -> None:
     """Check SKILLS (skills, or folders of skills) against the Agent Skills specification, and their suites.
 
     Exit code 2 when a skill or a suite is invalid.
@@ -55,14 +59,12 @@ def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_s
     registries and authors have added (version, author, tags, homepage, triggers, …) and YAML with […] or {…} are
     warnings.
 
-    --suite tries each case with answers that know nothing: an empty one, "I do not know.", the asked form with the
-    prompt's words in it, the skill recited, the reference denied, the reference of another case. A case that one of
-    them passes says nothing about what a student knows. Its own right answers must pass, its wrong ones must fail.
+    Each case of a suite is tried with answers that know nothing: an empty one, "I do not know.", the asked form with
+    the prompt's words in it, the skill recited, the reference denied, the reference of another case. A case that one of
+    them passes says nothing about what a student knows. Its right answers must pass, its wrong ones must fail.
     """
     results: list[Checked] = []
-    for checked in (checked for path in skills for checked in _check_all(path, profile)):
-        if try_cases or strict_suite:
-            checked.suite += _weak_cases(checked.path, strict=strict_suite)
+    for checked in (checked for path in skills for checked in _check_all(path, profile, strict=strict_suite)):
         if not as_json:
             _show(checked)
         results.append(checked)
@@ -73,7 +75,7 @@ def command(skills: tuple[str, ...], profile: Profile, try_cases: bool, strict_s
     elif len(results) > 1:
         invalid = sum(not checked.is_valid for checked in results)
         click.echo(f"{len(results)} skills: {len(results) - invalid} valid, {invalid} invalid")
-    if any(_has_errors([*checked.problems, *checked.suite]) for checked in results):
+    if not all(checked.is_valid for checked in results):
         raise click.exceptions.Exit(2)
 
 
@@ -90,7 +92,7 @@ def _show(checked: Checked) -> None:
         click.echo(f"  suite {problem.level}: {problem.message}")
 
 
-def _check_all(path: str, profile: Profile) -> Iterator[Checked]:
+def _check_all(path: str, profile: Profile, *, strict: bool) -> Iterator[Checked]:
     """The skill at this path or those below it; the path itself if there is none."""
     try:
         below = list(find_skills(path)) if Path(path).is_dir() else []
@@ -104,47 +106,44 @@ def _check_all(path: str, profile: Profile) -> Iterator[Checked]:
         except UsageError as error:
             yield Checked(name, [_as_problem(error)])
         else:
-            yield Checked(name, skill.problems(profile), list(_suite_problems(skill)))
+            yield Checked(name, skill.problems(profile), list(_suite_problems(skill, strict=strict)))
 
 
-def _suite_problems(skill: Skill) -> Iterator[Problem]:
-    if not any(file.path.startswith(("evals", ".upskill", "skill_meta.json")) for file in skill.files):
+def _suite_problems(skill: Skill, *, strict: bool) -> Iterator[Problem]:
+    if not any(file.path.startswith(("evals", "eval_queries", ".upskill", "skill_meta.json")) for file in skill.files):
         return
     from upskill.suites import Suite  # noqa: PLC0415
+    from upskill.suites.queries import Queries, starter_warning  # noqa: PLC0415
 
     try:
         suite = Suite.of(skill)
+        queries = Queries.of(skill)
     except UsageError as error:
         yield from map(_as_problem, error.errors if isinstance(error, SeveralErrors) else [error])
         return
-    yield from (Problem("warning", warning) for warning in (suite.warnings if suite else ()))
+    if suite:
+        yield from (Problem("warning", warning) for warning in suite.warnings)
+        yield from _weak_cases(skill, suite, strict=strict)
+    if queries and (warning := starter_warning(skill, queries)):
+        yield Problem("warning", warning)
 
 
 def _as_problem(error: UsageError) -> Problem:
     return Problem("error", f"{error.message}. {error.hint}".rstrip())
 
 
-def _weak_cases(path: str, *, strict: bool) -> Iterator[Problem]:
+def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem]:
     import asyncio  # noqa: PLC0415
 
-    from upskill.suites import Suite  # noqa: PLC0415
     from upskill.suites.near_duplicates import near_duplicates  # noqa: PLC0415
     from upskill.suites.quality import probe_suite, summarize_weak  # noqa: PLC0415
 
-    try:
-        skill = Skill.load(path)
-        suite = Suite.of(skill)
-    except UsageError:
-        return  # among the problems already
-    if suite is None:
-        yield Problem("error", "has no suite to try")
-        return
     weak = asyncio.run(probe_suite(suite, skill))
-    for case in weak:
-        if case.probe != "untried":
-            is_error = strict or case.probe in ("empty", "reference", "right", "wrong")
-            yield Problem("error" if is_error else "warning", str(case))
-    for line in summarize_weak(case for case in weak if case.probe == "untried"):
-        yield Problem("warning", line)
+    by_probe = {each.probe: [case for case in weak if case.probe == each.probe] for each in weak}
+    for probe, cases in by_probe.items():
+        is_error = probe in ("empty", "reference", "right", "wrong") or (strict and probe != "untried")
+        group = probe == "untried" or len(cases) > MAX_LISTED
+        for line in summarize_weak(cases) if group else map(str, cases):
+            yield Problem("error" if is_error else "warning", line)
     for first, second in near_duplicates(suite.cases):
         yield Problem("warning", f"cases {first!r} and {second!r} ask nearly the same; keep one")

@@ -7,6 +7,7 @@ from string import Template
 
 from upskill.installation import DISTRIBUTION
 
+EXAMPLE = "kiln"  # the tool that it is about, which does not exist
 DESCRIPTION = (
     "Says how releases are made with kiln: its commands, options, settings and errors."
     " Use when a release is made, tried or taken back, or when kiln fails."
