@@ -77,7 +77,9 @@ def test_queries_of_the_example_are_named_once_the_skill_is_about_something_else
     trigger = ("trigger", "shop", "-m", "scripted:model.json", "--no-log-runs")
     for done in (upskill("validate", "shop"), upskill(*trigger)):
         assert "eval_queries.json: has queries about kiln, the example that `upskill init` wrote" in done.out + done.err
-    own = '[{"query": "How do we greet?", "should_trigger": true}, {"query": "Fire the kiln.", "should_trigger": false}]'
+    own = (
+        '[{"query": "How do we greet?", "should_trigger": true}, {"query": "Fire the kiln.", "should_trigger": false}]'
+    )
     Path("shop/evals/eval_queries.json").write_text(own, encoding="utf-8")
     for done in (upskill("validate", "shop"), upskill(*trigger)):
         assert "kiln, the example" not in done.out + done.err

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 3  # cases with the same weakness; of more, one line says it for all
 
+
 @dataclass
 class Checked:
     path: str
