@@ -25,7 +25,7 @@ from upskill.reports.pictures import PictureOptions, lift_by_group, pass_rates
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES, RECORDED = ROOT / "docs" / "pictures", ROOT / "examples" / "recorded"
-# What is shown, in the order of the README's table: recording -> skill, suite, and what it is.
+# What is shown, in the order of the table in docs/results.md: recording -> skill, suite, and what it is.
 SHOWN = {
     "kernel-builder-cuda-kernels": ("kernel-builder-cuda-kernels", "suite", "look-up form, 48 cases"),
     "kernel-builder": ("kernel-builder", "suite", "ordinary prose, 30 cases"),

@@ -52,6 +52,12 @@ def test_every_command_line_names_a_command_and_options_that_exist() -> None:
         command.make_context(command.name, words, parent=context)
 
 
+def test_the_readme_has_at_most_900_words_and_its_lines_wrap_at_100() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    assert [line for line in text.splitlines() if len(line) > 100 and not line.startswith("![")] == []
+
+
 # Commands that ask nobody but a model run as they are written, with a scripted model in place of the one that is named.
 # What is left out needs more than that: a download, an answer by hand, a recording, a real agent's login.
 PROMPTFOO = """\

@@ -1,4 +1,4 @@
-"""The figures of the README, and its pictures, are what the recorded answers of the examples come to."""
+"""The figures of docs/results.md, and the pictures, are what the recorded answers of the examples come to."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def documents(upskill: Upskill) -> dict[str, dict[str, Any]]:
     return {name: upskill("eval", *make_pictures.arguments(name), "--store", name).json for name in make_pictures.SHOWN}
 
 
-def test_the_table_and_the_pictures_of_the_readme_are_what_was_recorded(documents: dict[str, dict[str, Any]]) -> None:
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+def test_the_table_and_the_pictures_of_the_results_are_what_was_recorded(documents: dict[str, dict[str, Any]]) -> None:
+    text = (REPOSITORY / "docs" / "results.md").read_text(encoding="utf-8")
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| `([a-z-]+)`: ([^|]+) \|(.*)\|$", text, re.MULTILINE)
     assert [(skill, what) for skill, what, _ in table] == [
         (skill, what) for skill, _, what in make_pictures.SHOWN.values()
@@ -31,7 +32,7 @@ def test_the_table_and_the_pictures_of_the_readme_are_what_was_recorded(document
     for name, svg in make_pictures.drawn(documents).items():
         made = (make_pictures.PICTURES / name).read_text(encoding="utf-8")
         assert made == f"{svg}\n", f"{name} is not what `make pictures` draws"
-        assert f"docs/pictures/{name}" in text
+        assert f"(docs/pictures/{name})" in readme or f"(pictures/{name})" in text
 
 
 def test_every_screenshot_is_small_and_shown_somewhere() -> None:
