@@ -22,7 +22,8 @@ from test_store import PLAN, TRIALS, add_all, begin, result_of, together
 from upskill import Result, UsageError, open_store
 from upskill.errors import StoreError
 from upskill.runs.stores import Page, Store, find_store, sqlite
-from upskill.runs.stores.sqlite import FILE, VERSION, SqliteDatabase
+from upskill.runs.stores.sqlite import FILE, SqliteDatabase
+from upskill.runs.stores.tables import VERSION
 
 
 def test_a_folder_can_be_given_as_a_path_or_as_a_url(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_an_empty_database_is_migrated(tmp_path: Path) -> None:
 OLD_STORES = Path(__file__).parent / "fixtures" / "old_stores"  # what the versions of the tables were
 
 
-@pytest.mark.parametrize("version", range(1, VERSION + 1))
+@pytest.mark.parametrize("version", [*range(1, 15), *range(18, VERSION + 1)])  # 15 to 17 were steps on the way to 18
 async def test_a_database_of_any_version_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
     with _file(tmp_path) as db:
         db.executescript((OLD_STORES / f"version-{version}.sql").read_text(encoding="utf-8"))

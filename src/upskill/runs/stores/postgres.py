@@ -20,7 +20,7 @@ from upskill.errors import StoreError, UsageError
 from upskill.installation import add_extra
 from upskill.runs.stores.addresses import without_password
 from upskill.runs.stores.database import ROWS_AT_ONCE, ConnectionLost, Database, Transaction
-from upskill.runs.stores.tables import DRAWS, OPEN_DRAWS, POSTGRES_TYPES, Table, create_table, postgres_schema
+from upskill.runs.stores.tables import VERSION, postgres_additions, postgres_schema
 
 try:
     import psycopg
@@ -40,26 +40,6 @@ OPENING_PATIENCE = 30.0  # seconds for one that is starting, or has too many cli
 MAX_PAUSE = 5.0
 MAX_IDLE = 8  # connections
 FULL_HINT = "Free some space on the server, then run the same command again: it resumes from what was saved."
-
-
-def _create_if_missing(table: Table) -> str:
-    return create_table(table, POSTGRES_TYPES).replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
-
-
-# By version: the statements that lead to it from the one before.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    tuple(postgres_schema()),
-    ("ALTER TABLE results ADD COLUMN IF NOT EXISTS answer bigint NOT NULL DEFAULT 0",),
-    (
-        "ALTER TABLE results ADD COLUMN IF NOT EXISTS redraws bigint NOT NULL DEFAULT 0",
-        _create_if_missing(DRAWS),
-    ),
-    (
-        "ALTER TABLE looks ADD COLUMN IF NOT EXISTS draws text COLLATE \"C\" NOT NULL DEFAULT '{}'",
-        "ALTER TABLE looks ADD COLUMN IF NOT EXISTS fresh boolean NOT NULL DEFAULT FALSE",
-    ),
-    (_create_if_missing(OPEN_DRAWS),),
-)
 
 # Of errors that pass: the server is stopping, starting or full of clients, or two writers waited for each other.
 _PASSING = (
@@ -414,7 +394,7 @@ def _lock_number(schema: str, purpose: str) -> int:
 
 
 def _version(db: Connection, schema: str) -> int:
-    """How many migrations a store has had; 0 where there is none."""
+    """The version of the tables of a store; 0 where there is none."""
     # Not `to_regclass`, which may remember that there was none before it waited for another process to make it.
     known = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'version'"
     if not db.execute(known, (schema,)).fetchone():
@@ -425,18 +405,18 @@ def _version(db: Connection, schema: str) -> int:
 
 def _migrate(db: Connection, schema: str, location: str) -> None:
     version = _version(db, schema)
-    if version < len(MIGRATIONS):
+    if version < VERSION:
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema, "migrations"),))
             version = _version(db, schema)  # again: another process may have migrated it in the meantime
             if not version:
                 db.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
                 db.execute("CREATE TABLE version (version integer PRIMARY KEY, migrated timestamptz DEFAULT now())")
-            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
-                for statement in statements:
+            if version < VERSION:
+                for statement in postgres_additions() if version else postgres_schema():
                     db.execute(statement.encode())
-                db.execute("INSERT INTO version (version) VALUES (%s)", (number,))
-    if version > len(MIGRATIONS):
+                db.execute("INSERT INTO version (version) VALUES (%s)", (VERSION,))
+    if version > VERSION:
         raise UsageError(f"{location}: was written by a newer upskill", "Upgrade upskill, or use another --store.")
 
 

@@ -22,13 +22,13 @@ from upskill.runs.stores.tables import (
     PROGRESS,
     SQLITE_TYPES,
     TABLES,
+    VERSION,
     create_sqlite_table,
     sqlite_indexes,
     sqlite_triggers,
 )
 
 FILE = "upskill.db"
-VERSION = 18  # of the tables; the steps in `migrate` say what came with which
 LOCK_SECONDS = 120.0  # to wait for another process that holds the file
 CLAIM_ATTEMPTS = 3
 MAX_CHECKED = 200_000_000  # bytes; of a larger file, damage is noticed where it is read

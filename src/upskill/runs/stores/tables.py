@@ -1,7 +1,6 @@
 """The tables of a store, described once: both schemas follow from it.
 
-To change a table, change it here and raise `sqlite.VERSION`: an older file gets what it lacks. For PostgreSQL, add the
-statements to `postgres.MIGRATIONS`; a new store has had the first, so they say `IF NOT EXISTS`.
+To add a column, a table or an index, add it here and raise `VERSION`: an older store gets what it lacks.
 """
 
 from __future__ import annotations
@@ -282,6 +281,7 @@ PROGRESS = Table(
     ),
     key=("run", "model", "arm"),
 )
+VERSION = 18
 TABLES = (RUNS, RESULTS, REPLIES, DRAWS, OPEN_DRAWS, BATCHES, CANDIDATES, LOOKS, FEEDBACK, SUMMARIES, REVISIONS)
 
 # By column of `progress`: what a row of `results` adds to it.
@@ -351,6 +351,16 @@ def sqlite_triggers() -> Iterator[str]:
 
 
 # PostgreSQL.
+
+
+def postgres_additions() -> Iterator[str]:
+    """What an older store may lack."""
+    for table in TABLES:
+        yield create_table(table, POSTGRES_TYPES).replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+        columns = (column.definition(POSTGRES_TYPES) for column in table.columns)
+        yield f"ALTER TABLE {table.name} {', '.join(f'ADD COLUMN IF NOT EXISTS {column}' for column in columns)}"
+        for index in table.indexes:
+            yield index.create(table.name).replace("CREATE INDEX", "CREATE INDEX IF NOT EXISTS", 1)
 
 
 def postgres_schema() -> Iterator[str]:
