@@ -42,7 +42,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/make_reference.py --check
 	$(BIN)/python docs/make_schemas.py --check
 
-site: $(VENV)/.dev
+site: $(VENV)/.docs
 	$(BIN)/python docs/make_site.py
 
 pictures: $(VENV)/.dev system
@@ -78,6 +78,10 @@ $(VENV)/.python:
 $(VENV)/.local: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing upskill and its embedded model's engine into $(VENV) (a minute or two the first time)"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[local]"
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.local

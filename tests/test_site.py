@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -60,3 +61,14 @@ def test_missing_pages_missing_anchors_and_other_hosts_are_found(
         "bad.html: links to c.png, which leads nowhere",
         "a.css: loads https://x.example/f.woff2 from another host",
     ]
+
+
+def test_the_site_needs_zensical_and_nothing_of_the_test_tools() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert [re.match(r"[\w-]+", name)[0] for name in extras["docs"]] == ["zensical"]  # pyright: ignore[reportOptionalSubscript]
+    recipes = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    assert "site: $(VENV)/.docs\n" in recipes
+    recipe = recipes.split("$(VENV)/.docs: ")[1].split("\n\n")[0]
+    assert '".[docs]"' in recipe
+    assert ".dev" not in recipe
