@@ -144,21 +144,31 @@ def test_how_a_judge_dresses_its_grade_up_in_one_arm_changes_nothing(
     assert (verdict["baseline"]["passed"], verdict["skill"]["passed"], verdict["lift"]) == (8, 8, 0)
 
 
-@pytest.mark.parametrize("said", ["It greets, so it passes.", GRADE.replace("ahoy, guest", "a")])
-def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(upskill: Upskill, home: Path, said: str) -> None:
+@pytest.mark.parametrize("arm", ["baseline", "skill"])
+@pytest.mark.parametrize("quote", ["", "a", "Please greet guest", "I do not know."])
+def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
+    upskill: Upskill, home: Path, quote: str, arm: str
+) -> None:
     write_skill(home / "greeter", suite=greetings(8) | {"checks": [{"judge": "It greets."}]})
-    student = write_script(
-        home / "model.yaml", [{"system": "house", "answer": "Ahoy, guest!"}, {"answer": "ahoy, a guest"}]
-    )
+    answers = ["Ahoy, guest!", "ahoy, a guest. Please greet guest! I do not know."]
+    with_skill, without = answers if arm == "baseline" else reversed(answers)
+    student = write_script(home / "model.yaml", [{"system": "house", "answer": with_skill}, {"answer": without}])
+    said = GRADE.replace("ahoy, guest", quote) if quote else "It greets, so it passes."
     judge = write_script(home / "judge.yaml", [{"when": "Ahoy", "answer": GRADE}, {"answer": said}])
     arguments = ("eval", "greeter", "-m", student, "--judge", judge)
     done = upskill(*arguments, "--json", "--report", "markdown=report.md")
     (verdict,) = done.json["models"]
     assert (verdict["decision"], verdict["reason"], done.code) == ("undecided", "errors", 3)
-    assert (verdict["baseline"]["failed"], verdict["baseline"]["errored"], verdict["skill"]["passed"]) == (0, 8, 8)
-    arms = [{"arm": "baseline", "ungraded": 8, "trials": 8}, {"arm": "skill", "ungraded": 0, "trials": 8}]
-    assert done.json["judge"] == {"model": judge, "errors": [{"model": student, **arm} for arm in arms]}
-    line = f"The judge {judge} gave no grade that can be used for answers: 8 of 8 (baseline), 0 of 8 (with skill)."
+    graded = "skill" if arm == "baseline" else "baseline"
+    assert (verdict[arm]["failed"], verdict[arm]["errored"], verdict[graded]["passed"]) == (0, 8, 8)
+    in_baseline, in_skill = (8, 0) if arm == "baseline" else (0, 8)
+    errors = [
+        {"model": student, "arm": each, "ungraded": count, "trials": 8}
+        for each, count in (("baseline", in_baseline), ("skill", in_skill))
+    ]
+    assert done.json["judge"] == {"model": judge, "errors": errors}
+    counts = f"{in_baseline} of 8 (baseline), {in_skill} of 8 (with skill)"
+    line = f"The judge {judge} gave no grade that can be used for answers: {counts}."
     with open_store(home / "runs") as store:
         page = summary(evaluation_of(store, store.run("last")))  # what the HTML page shows
     markdown = (home / "report.md").read_text(encoding="utf-8")

@@ -433,17 +433,51 @@ async def test_a_quote_that_is_in_every_answer_proves_nothing(quote: str) -> Non
     answer = "In step 1 of the plan, a friend says please to the captain."
     with pytest.raises(JudgeError, match="too short to prove anything"):
         await judged({"statement": "It is kind."}, Judge(kind(quote), kind(quote)), answer)
-    # All of a short answer is enough, and so is a part of some length. What the task says too has to be longer.
+    # All of a short answer is enough, and so is a part of some length.
     whole, *_ = quote.split(" … ")
     assert (await judged({"statement": "It is kind."}, Judge(kind(whole)), whole)).passed
     for words in ("a friend says", "to … says please to the"):
         assert (await judged({"statement": "It is kind."}, Judge(kind(words)), answer)).passed
-    check = read_check(STATEMENT, "suite.yaml").check
-    task = "A friend says please to the captain."
-    assert (await check.run(evidence(answer, prompt=task, ask=Judge(kind(task)).ask))).passed
-    again = Judge(kind("friend says please"), kind("friend says please"))
-    with pytest.raises(JudgeError, match="too short to prove anything"):
-        await check.run(evidence(answer, prompt=task, ask=again.ask))
+
+
+TASK = "You get `tern ship` and `tern deploy`. Which of them makes a release?"
+PROVEN = [  # a statement, an answer, and a quote of it
+    ("It says please.", "tern ship makes a release, please", "tern ship makes a release, please"),
+    ("It names tern ship.", "`tern ship`", "tern ship"),  # the task leaves no other words for it
+    ("It names tern ship.", "Use tern ship.", "Use tern ship"),
+    ("It names tern ship.", "Which of them makes a release? It is tern ship.", "a release? It is tern ship"),
+    ("It names tern ship.", "I do not know much, but it is tern ship.", "I do not know much, but it is tern ship."),
+    ("It says that it does not know.", "I do not know.", "I do not know."),
+    ("It refuses to help.", "I can't help with that.", "I can’t help with that."),
+]
+UNPROVEN = [
+    (TASK, TASK, "the task says"),
+    (f"{TASK} I am not sure.", TASK, "the task says"),
+    ("Which of them makes a release? Hm.", "Which of them makes a release?", "the task says"),
+    ("Well, tern ship and tern deploy.", "tern ship and tern deploy", "the task says"),
+    ("I do not know.", "I do not know.", "is no answer"),
+    ("I don’t know which of them makes a release.", "I don't know which of them makes a release.", "is no answer"),
+    ("Sorry, I cannot help with that.", "Sorry, I cannot help with that.", "is no answer"),
+]
+
+
+@pytest.mark.parametrize(("statement", "answer", "quote"), PROVEN)
+async def test_the_task_s_words_prove_something_with_others_or_as_the_whole_answer(
+    statement: str, answer: str, quote: str
+) -> None:
+    check = read_check({"judge": statement}, "suite.yaml").check
+    assert (await check.run(evidence(answer, prompt=TASK, ask=Judge(kind(quote)).ask))).passed
+
+
+@pytest.mark.parametrize(("answer", "quote", "why"), UNPROVEN)
+async def test_a_quote_that_repeats_the_task_or_gives_no_answer_proves_nothing(
+    answer: str, quote: str, why: str
+) -> None:
+    check = read_check({"judge": "It names tern ship."}, "suite.yaml").check
+    with pytest.raises(JudgeError, match=why):
+        await check.run(evidence(answer, prompt=TASK, ask=Judge(kind(quote), kind(quote)).ask))
+    failing = Judge(kind(quote, passed=False))
+    assert not (await check.run(evidence(answer, prompt=TASK, ask=failing.ask))).passed
 
 
 async def test_without_a_judge_there_is_no_verdict() -> None:

@@ -33,6 +33,9 @@ _UNSPACED = (
 _LETTER = rf"[^\W{_UNSPACED}]"  # one that makes another word of what it stands beside
 _MARKDOWN = re.compile(r"^[ \t]*(?:[-+>#]+|\d+[.)])[ \t]+|[*`_~]+", re.MULTILINE)
 _FORMS = QUOTES | str.maketrans({"–": "-", "—": "-"})
+_SENTENCE_END = r"[.!?](?:\s|$)|[。！？]"
+_NO_ANSWER = r"\bi (?:do not|don't|cannot|can't|can not) (?:know|say|tell|answer|help)\b(?: with)?(?: that| this| it)?"
+_ABOUT_NO_ANSWER = r"(?i)\b(?:admit|declin|refus|unable|uncertain|unknown|unsure)"
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
 
 
@@ -174,7 +177,10 @@ def _prove(grades: Sequence[Grade], statements: Sequence[str], texts: Sequence[s
 
     A statement that denies something may hold without a quote; some judges repeat the statement in its place.
     """
-    looked = [replace(grade, doubt=_doubt(grade.quote, texts, task)) for grade in grades]
+    looked = [
+        replace(grade, doubt=_doubt(grade, statement, texts, task))
+        for grade, statement in zip(grades, statements, strict=True)
+    ]
     if all(grade.passed for grade in looked):
         unproven = [
             f"statement {number}: {grade.doubt}"
@@ -304,22 +310,35 @@ def _without_spaces(text: str) -> str:
     return "".join(text.split())
 
 
-def _doubt(quote: str, texts: Sequence[str], task: str) -> str:
-    """Why a quote proves nothing; empty where it does. What the task says too has to be twice as long."""
+def _doubt(grade: Grade, statement: str, texts: Sequence[str], task: str) -> str:
+    """Why a quote proves nothing; empty where it does.
+
+    What proves is not in the task, or all of an answer in the task's words; "I do not know." is no proof, unless the
+    statement is about that.
+    """
+    quote, asked = grade.quote, _plain(task)
     parts = [part for part in map(_plain, re.split(r"…|\.{3,}", quote)) if part]
     if not parts:
         return "no words of the answer are quoted"
     holders = [text for text in map(_plain, texts) if all(_occurs(part, text) for part in parts)]
     if not holders:
         return f"{quote!r} is not in the answer"
-    asked = _plain(task)
-    for part in parts:
-        times = 2 if _occurs(part, asked) else 1
-        if len(part) >= times * MIN_CHARACTERS:
-            return ""
-        if any(_count_words(part) >= min(times * MIN_WORDS, _count_words(text)) for text in holders):
-            return ""
-    return f"{quote!r} is too short to prove anything; quote a whole sentence"
+    if not grade.passed:
+        return ""
+    is_about_that = denies(statement) or re.search(_ABOUT_NO_ANSWER, statement)
+    gives_none = not is_about_that and any(re.search(_NO_ANSWER, part) for part in parts)
+    separator = f"{_SENTENCE_END}|{_NO_ANSWER}" if gives_none else _SENTENCE_END
+    sentences = [[piece for piece in map(_plain, re.split(separator, part)) if piece] for part in parts]
+    own = [" ".join(piece for piece in pieces if not _occurs(piece, asked)) for pieces in sentences]
+    if any(len(part) >= MIN_CHARACTERS or _count_words(part) >= MIN_WORDS for part in own):
+        return ""
+    if gives_none:
+        return f"{quote!r} is no answer"
+    whole = [text for text in holders if any(_count_words(part) >= _count_words(text) for part in parts)]
+    if any(own):
+        return "" if whole else f"{quote!r} is too short to prove anything; quote a whole sentence"
+    repeats_all = any(_occurs(asked, text) for text in whole)
+    return "" if whole and not repeats_all else f"the task says {quote!r} too; quote more words of the answer with it"
 
 
 def _occurs(part: str, text: str) -> bool:
