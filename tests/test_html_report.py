@@ -580,6 +580,26 @@ def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Pat
     assert (upskill("report", "last", "-o", ".").code, upskill("report", "--store", "no").code) == (2, 2)
 
 
+def test_code_in_a_note_is_code_and_a_stored_answer_takes_no_time(
+    browser: Browser, upskill: Upskill, home: Path
+) -> None:
+    write_script(home / "model.yaml")
+    upskill("eval", write_skill(home / "greeter", cases=2), "-m", "scripted:model.yaml")
+    upskill("report", "last", "-o", "report.html")
+
+    def use(page: Any) -> tuple[str, list[str]]:
+        notes = page.locator("#notes")
+        assert "asserted: true" in notes.locator("code").all_inner_texts()
+        page.locator(".cell").first.click()
+        page.wait_for_selector("dialog .answer")
+        return notes.inner_text(), page.locator("dialog .answer .what").all_inner_texts()
+
+    notes, facts = browser.run(use, (home / "report.html").as_uri())
+    assert "`" not in notes
+    assert len(facts) == 2
+    assert not any(" 0.0 s" in each for each in facts), facts
+
+
 def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(browser: Browser, tmp_path: Path) -> None:
     plan = plan_of_models(["model"], folder=tmp_path)
     cases = [{"id": name, "prompt": name, "checks": [{"contains": "ahoy"}]} for name in ("build/toml", "build")]

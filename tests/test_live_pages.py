@@ -41,6 +41,11 @@ def add(store: Store, number: int, passed: bool | None = True) -> None:
     elsewhere(now)
 
 
+# Tables that a reader has to move sideways; the matrix of cases keeps its first column in sight.
+SIDEWAYS = """() => [...document.querySelectorAll("div.scroll")].filter(
+  (box) => box.scrollWidth > box.clientWidth && !box.querySelector(".matrix")).map((box) => box.ariaLabel)"""
+
+
 @pytest.mark.parametrize(("screen", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_every_page_fits_the_screen_and_is_open_to_everyone(
     browser: Browser, site: Site, screen: str, scheme: Any
@@ -52,6 +57,8 @@ def test_every_page_fits_the_screen_and_is_open_to_everyone(
             for each in page.locator("details.flip").all()[:1]:
                 each.locator("summary").click()
             page.locator("[data-connection=live]").wait_for()
+            if screen == "phone":
+                assert page.evaluate(SIDEWAYS) == []
             return accessibility_problems(page), overflowing(page), page.locator("h1").inner_text()
 
         problems, wide, title = browser.run(use, site.live.address + path, screen=screen, scheme=scheme)
@@ -95,6 +102,8 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
             add(store, 1, False)
             card.locator("text=2 of 6 trials").wait_for()
             said = card.inner_text()
+            badge, whole = card.locator(".state").bounding_box(), card.bounding_box()
+            assert badge["width"] < whole["width"] / 3, "the badge is as wide as its word"
             page.goto(live.page.address(live.port, run.id))
             page.locator("#trials-status", has_text="2 trials").wait_for()
             assert "not run" not in page.locator("#verdicts").inner_text()  # they are about to be

@@ -173,6 +173,19 @@ def test_no_text_is_small_or_cut_off_or_overlaps_another() -> None:
         assert cut_off(boxes, view_box(root)) == [], name
 
 
+def test_the_picture_of_one_model_uses_its_width_and_hides_nothing() -> None:
+    document = {"run": "r", "skill": {"name": "tern"}, "models": [model("local", arm(0, 12), arm(11, 1), lift=0.92)]}
+    cells = {("case-1", "local", "baseline"): (0, 1, 0), ("case-1", "local", "skill"): (1, 0, 0)}
+    drawn = {kind: ET.fromstring(svg) for kind, svg in every_kind(document, cells, PictureOptions()).items()}
+    (lift,) = (each for each in texts(drawn["bars"]) if said(each) == "+92 points")
+    bars = [each for each in drawn["bars"].iter(f"{SVG}rect") if "bar-skill" in each.get("class", "")]
+    assert sum(box_of(lift)[::2]) < float(bars[-1].attrib["x"])  # the first is of the legend
+    assert {"1", "1 local"}.isdisjoint(map(said, texts(drawn["tokens"])))
+    assert "local" in map(said, texts(drawn["tokens"]))
+    rects = [each for each in drawn["heat-map"].iter(f"{SVG}rect") if "heat-" in each.get("class", "")]
+    assert max(float(each.attrib["x"]) + float(each.attrib["width"]) for each in rects) > 700
+
+
 def test_a_real_browser_finds_no_text_that_is_cut_off_or_overlaps_another(browser: Browser) -> None:
     script = """() => [...document.querySelectorAll('text')].filter(each => each.textContent).map(each => {
         const box = each.getBBox()

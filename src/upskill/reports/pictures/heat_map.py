@@ -114,8 +114,7 @@ class _Map:
         self.labels = drawing.label(cases, self.left - 10, SMALL) if len(cases) <= MAX_ROWS else {}
         room = drawing.width - self.left
         self.in_panel = min(max(1, int(room / (CELL * len(arms)))), max(1, len(models)))
-        widest = max((text_width(clean(model), bold=True) for model in models), default=0) + 12
-        self.span = min(room / self.in_panel, max(widest, 60.0 * len(arms)))  # of one model
+        self.span = room / self.in_panel  # of one model
         self.heads = drawing.label(models, self.span - 6, bold=True)
 
     def draw(self) -> None:

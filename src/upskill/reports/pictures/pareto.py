@@ -104,7 +104,7 @@ class _Plot:
                 self._arrow(self.at(arms["baseline"]), self.at(arms["skill"]))
         for point in self.points:
             drawing.parts.append(circle(*self.at(point), 4.5, f"mark-{point.arm}"))
-        for arms in list(by_model.values())[:MAX_LABELED]:
+        for arms in list(by_model.values())[:MAX_LABELED] if len(by_model) > 1 else ():
             self._label(arms.get("skill") or arms["baseline"])
         names = [
             f"{point.model} {drawing.options.skill if point.arm == 'skill' else drawing.options.baseline}"
@@ -192,7 +192,8 @@ def _table(drawing: Drawing, models: Sequence[Mapping[str, Any]], by: Unit) -> N
         drawing.height += 17
         narrow = drawing.width < 480
         room = drawing.width if narrow else drawing.width - text_width(value, SMALL) - 12
-        drawing.text(0, drawing.height, f"{number} {model['model']}", size=SMALL, room=room)
+        label = f"{number} {model['model']}" if len(models) > 1 else str(model["model"])
+        drawing.text(0, drawing.height, label, size=SMALL, room=room)
         if narrow:
             drawing.height += 15
         drawing.text(drawing.width, drawing.height, value, "muted", size=SMALL, anchor="end")

@@ -36,9 +36,9 @@ def pass_rates(document: Mapping[str, Any], options: PictureOptions | None = Non
     room = max((text_width(_value(model[arm])) for model in models for arm in ("baseline", "skill")), default=0)
     names = max((text_width(clean(model["model"]), bold=True) for model in models), default=0)
     beside = drawing.width >= 600
-    left = min(names + 16, 0.38 * drawing.width) if beside else 0.0
-    scale = Scale(0, 1, left, drawing.width - room - 10)
     lifts = max((text_width(_lift(model)) for model in models), default=0)
+    left = min(max(names, lifts) + 16, 0.38 * drawing.width) if beside else 0.0
+    scale = Scale(0, 1, left, drawing.width - room - 10)
     labels = drawing.label(
         (model["model"] for model in models), left - 14 if beside else drawing.width - lifts - 12, bold=True
     )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, Literal, cast
 
-from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import as_mapping, counted
@@ -29,7 +29,10 @@ _SETTINGS = {
     "max_output_tokens": "the limit of an answer",
     "judge": "the judge",
     "distractors": "the skills on offer beside it",
-    "bounds": "the bounds of the agent",
+    "bounds.turns": "the most turns of an agent",
+    "bounds.tokens": "the most tokens of an agent",
+    "bounds.seconds": "the most seconds of an agent",
+    "bounds.until_activated": "whether an agent stops at the skill",
     "sandbox": "the sandbox",
 }
 
@@ -143,7 +146,7 @@ def _differences(comparison: Comparison) -> Iterator[str]:
         if number:
             yield f"the suite ({counted(number, 'case')} {what})"
     for key, label in _SETTINGS.items():
-        old, new = (_describe_setting(getattr(side.run.plan, key)) for side in (before, after))
+        old, new = (_describe_setting(attrgetter(key)(side.run.plan)) for side in (before, after))
         if old != new:
             yield f"{label} ({old} → {new})"
     if before.arm == "baseline" and before.run.plan.reference_skill != after.run.plan.reference_skill:
@@ -153,9 +156,9 @@ def _differences(comparison: Comparison) -> Iterator[str]:
 def _describe_setting(setting: Any) -> str:
     if isinstance(setting, Address):
         return setting.name
-    if isinstance(setting, Bounds):
-        return ", ".join(f"{name} {value}" for name, value in asdict(setting).items())
     if isinstance(setting, tuple):
         return ", ".join(cast("tuple[str, ...]", setting)) or "none"
+    if isinstance(setting, bool):
+        return "yes" if setting else "no"
     sandbox = as_mapping(setting)
-    return str(sandbox["name"] if sandbox else setting)
+    return "none" if setting is None else str(sandbox["name"] if sandbox else setting)

@@ -129,8 +129,8 @@ function notes(report) {
   return section(
     "notes",
     "Notes on the suite and the verdicts",
-    said.length ? h("ul", {}, said.map((line) => h("li", {}, line))) : h("p", {}, "Nothing about the suite was noted."),
-    report.findings.length ? h("ul", {}, report.findings.map((line) => h("li", {}, line))) : null,
+    said.length ? h("ul", {}, said.map((line) => h("li", {}, prose(line)))) : h("p", {}, "Nothing about the suite was noted."),
+    report.findings.length ? h("ul", {}, report.findings.map((line) => h("li", {}, prose(line)))) : null,
     spending(report),
   );
 }
@@ -172,7 +172,7 @@ function looks(report) {
     h("p", {}, "If you look often enough, chance will show you something. So the interval allows for every look before this one."),
     table("Looks at this skill on these cases", ["Model", "This is look", "Version of the skill", "Cases edited", "Added", "Removed", "Looks at other versions"], rows),
     earlier.length ? table("The looks before this one", ["Model", "When", "Who", "Decision", "Run"], earlier) : null,
-    report.looked.length ? h("ul", {}, report.looked.map((line) => h("li", {}, line))) : null,
+    report.looked.length ? h("ul", {}, report.looked.map((line) => h("li", {}, prose(line)))) : null,
   );
 }
 

@@ -116,7 +116,7 @@ function answer(report, arm, trial, pieces) {
   const facts = [
     `${grouped(trial.input_tokens)} + ${grouped(trial.output_tokens)} tokens`,
     cost,
-    `${decimal(trial.seconds)} s`,
+    trial.seconds < 0.05 ? "" : `${decimal(trial.seconds)} s`, // a stored answer takes no time
     trial.activated === null ? "" : trial.activated ? "opened the skill" : "did not open the skill",
     trial.tool_calls ? `${counted(trial.turns, "turn")}, ${counted(trial.tool_calls, "tool call")}` : "",
     trial.judge_tokens ? `judge ${grouped(trial.judge_tokens)} tokens` : "",

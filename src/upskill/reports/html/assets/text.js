@@ -149,14 +149,17 @@ function longText(said, className = "text") {
   return h("div", {}, node, h("p", { class: "note" }, `Cut: it has ${counted(said.length, "character")}.`));
 }
 
-/* A table in a box that scrolls sideways where it is too wide. */
+/* A sentence of ours: what stands between backticks is code. */
+const prose = (text) => text.split(/`([^`]+)`/).map((part, place) => (place % 2 ? h("code", {}, part) : part));
+
+/* A table in a box that scrolls sideways where it is too wide. On a phone, rows of many cells have a line for each. */
 function table(caption, heads, rows, className = null) {
   const head = h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)));
-  const body = rows.map((row) => h("tr", {}, row.map((cell, place) => h(place ? "td" : "th", place ? {} : { scope: "row" }, cell))));
+  const body = rows.map((row) => h("tr", {}, row.map((cell, place) => h(place ? "td" : "th", place ? { "data-head": heads[place].title || heads[place] } : { scope: "row" }, cell))));
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: className }, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)),
+    h("table", { class: [className, heads.length > 3 ? "stacks" : null].filter(Boolean).join(" ") || null }, h("caption", {}, caption), h("thead", {}, head), h("tbody", {}, body)),
   );
 }
 

@@ -48,7 +48,7 @@ async function comparisonPage(page) {
     fill(
       result,
       h("ul", { class: "cards tiles" }, tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", "bad"), tile(`${found.same.length}`, "stayed", "even")),
-      section("words", "What differs", found.words.map((line) => h("p", {}, line))),
+      section("words", "What differs", found.words.map((line) => h("p", {}, prose(line)))),
       skillDiff(found),
       section("flipped", "Cases that flipped", found.changed.length ? found.changed.map((one) => flipped(found, one)) : h("p", { class: "note" }, "No case that both runs have changed.")),
       found.same.length ? section("stayed", "Cases that stayed", table("How often each passed", ["Case", "Before", "After"], found.same.map((one) => [one.id, share(one.before), share(one.after)]))) : null,

@@ -26,17 +26,17 @@ async function runsPage(page) {
   function draw() {
     const all = [...rows.values()].sort((one, two) => two.number - one.number);
     const running = all.filter((row) => row.state === "running");
-    fill(heading, running.length ? `${counted(running.length, "run")} going on` : all.length ? "Runs" : "No run is stored yet");
+    fill(heading, running.length ? `${counted(running.length, "run")} in progress` : all.length ? "Runs" : "No run is stored yet");
     fill(facts, h("span", {}, location_ ?? ""), h("span", {}, counted(skills.length, "skill")));
     going.hidden = !running.length;
-    fill(going, h("h2", { id: "going-title" }, "Going on"), h("ul", { class: "cards" }, running.map(runCard)));
+    fill(going, h("h2", { id: "going-title" }, "Running"), h("ul", { class: "cards" }, running.map(runCard)));
     skillBox.hidden = !skills.length;
     fill(skillBox, h("h2", { id: "skills-title" }, "Skills"), h("ul", { class: "rows" }, skills.map(skillLine)));
     const focused = document.activeElement?.id;
     fill(
       runBox,
       h("h2", { id: "runs-title" }, "All runs"),
-      all.length ? chooser() : h("p", { class: "note" }, "`upskill eval SKILL` makes the first; it shows up here as soon as it starts."),
+      all.length ? chooser() : h("p", { class: "note" }, prose("`upskill eval SKILL` starts the first one. It appears here at once.")),
       h("ol", { class: "rows" }, all.map(runLine)),
       more === null ? null : h("p", {}, h("button", { type: "button", id: "older", on: { click: () => read(more) } }, "Show older runs")),
     );
