@@ -236,7 +236,9 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     assert "0 got better, 0 got worse, 8 stayed" in done.out
     # Of the bounds of an agent only what differs, and no name of a field.
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--set", "max_turns=7")
-    assert "the number of runs (2 → 1); the most turns of an agent (20 → 7)." in " ".join(upskill("compare").out.split())
+    assert "the number of runs (2 → 1); the most turns of an agent (20 → 7)." in " ".join(
+        upskill("compare").out.split()
+    )
 
 
 def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill, home: Path) -> None:
