@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import venv
 from pathlib import Path
 
 import pytest
 import skills_ref
 import yaml
 
-from conftest import Upskill
-from upskill import Settings, Skill, Suite
+from conftest import REPOSITORY, Upskill, write_script
+from upskill import Skill, Suite
+from upskill.skills.starter import workflow_file
 from upskill.suites.queries import Queries
+
+WORKFLOW = Path(".github/workflows/upskill.yaml")
 
 
 def test_the_new_skill_is_valid_and_no_answer_that_knows_nothing_passes_its_tests(home: Path, upskill: Upskill) -> None:
     done = upskill("init", "deploy-shop", "--ci", "--yes")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[:3] == [
-        "wrote deploy-shop/",
-        "wrote upskill.config.yaml",
-        "wrote .github/workflows/upskill.yaml",
-    ]
+    assert done.code == 0
+    assert done.out.splitlines()[:2] == ["wrote deploy-shop/", "wrote .github/workflows/upskill.yaml"]
     assert "upskill eval ./deploy-shop" in done.out
     checked = upskill("validate", "./deploy-shop", "--strict-suite")
     assert (checked.code, checked.out) == (0, "./deploy-shop: valid\n")
@@ -29,9 +32,7 @@ def test_the_new_skill_is_valid_and_no_answer_that_knows_nothing_passes_its_test
     suite, queries = Suite.of(skill), Queries.of(skill)
     assert suite is not None
     assert queries is not None
-    assert (len(suite.cases), len(queries.all), Settings.load()) == (12, 8, Settings(source="upskill.config.yaml"))
-    workflow = yaml.safe_load(Path(".github/workflows/upskill.yaml").read_text(encoding="utf-8"))
-    assert any("upskill eval deploy-shop " in step.get("run", "") for step in workflow["jobs"]["eval"]["steps"])
+    assert (len(suite.cases), len(queries.all)) == (12, 8)
 
 
 def test_the_reference_validator_takes_it(home: Path, upskill: Upskill) -> None:
@@ -39,15 +40,51 @@ def test_the_reference_validator_takes_it(home: Path, upskill: Upskill) -> None:
     assert skills_ref.validate(Path("shop")) == []
 
 
-def test_nothing_is_overwritten(home: Path, upskill: Upskill) -> None:
-    settings = Path("upskill.config.yaml")
-    settings.write_text("concurrency: 2\n", encoding="utf-8")
-    assert "kept upskill.config.yaml" in upskill("init", "shop").out
-    assert settings.read_text(encoding="utf-8") == "concurrency: 2\n"
+def test_everything_goes_into_the_folder_that_was_named_and_nothing_is_overwritten(
+    home: Path, upskill: Upskill
+) -> None:
+    assert upskill("init", "shop").code == 0
+    assert [path.name for path in home.iterdir()] == ["shop"]
     Path("shop/SKILL.md").write_text("mine", encoding="utf-8")
     again = upskill("init", "shop")
     assert (again.code, "is there already" in again.err) == (2, True)
     assert Path("shop/SKILL.md").read_text(encoding="utf-8") == "mine"
+    WORKFLOW.parent.mkdir(parents=True)
+    WORKFLOW.write_text("mine", encoding="utf-8")
+    assert f"kept {WORKFLOW}" in upskill("init", "other", "--ci").out
+    assert WORKFLOW.read_text(encoding="utf-8") == "mine"
+
+
+def test_the_steps_of_the_workflow_prove_the_skill_in_a_fresh_environment(
+    home: Path, upskill: Upskill, package_registry: None
+) -> None:
+    done = upskill("init", "deploy-shop", "--ci", "--yes")
+    text = WORKFLOW.read_text(encoding="utf-8")
+    assert ("TODO" in text) is ("fill in where CI gets it" in done.err) is ("file://" in text)
+    rules = [
+        {"system": "Releasing with kiln", "when": case.prompt, "answer": case.reference}
+        for case in Suite.load("deploy-shop/evals/suite.yaml").cases
+    ]
+    student = write_script(home / "model.json", [*rules, {"answer": "I do not know."}])
+    Path("upskill.config.yaml").write_text(f"student: {student}\n", encoding="utf-8")
+    venv.create(home / "venv", with_pip=True)
+    summary = home / "step-summary.md"
+    path = f"{home / 'venv' / 'bin'}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "GITHUB_STEP_SUMMARY": str(summary)}
+    for step in yaml.safe_load(text)["jobs"]["eval"]["steps"]:
+        if command := step.get("run"):
+            ran = subprocess.run(["bash", "-ec", command], capture_output=True, text=True, env=environment, check=False)
+            assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
+    assert summary.read_text(encoding="utf-8").startswith("### upskill: `deploy-shop`")
+
+
+def test_the_documentation_shows_the_whole_workflow(home: Path) -> None:
+    page = (REPOSITORY / "docs/how-to/ci.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    shown, written = (
+        [line for line in text.splitlines() if "pip install" not in line] for text in (shown, workflow_file("my-skill"))
+    )
+    assert shown == [line for line in written if "TODO" not in line]
 
 
 @pytest.mark.parametrize("name", ["Shop", "a--b", "a b", "x" * 65])

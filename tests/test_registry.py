@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_a_package_that_is_not_installed_is_a_usage_error_that_names_it() -> Non
     with pytest.raises(UsageError) as error:
         THINGS.load("absent")
     assert error.value.message == "the thing 'absent' needs the package 'no_such_package', which is not installed"
-    assert error.value.hint == "Install it, for example with `pip install no_such_package`."
+    assert error.value.hint == f"Run `{sys.executable} -m pip install no_such_package`."
 
 
 def test_a_wrong_row_of_our_own_is_a_bug_and_looks_like_one() -> None:

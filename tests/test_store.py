@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pytest
 
-from conftest import greetings, write_script
+from conftest import Upskill, greetings, write_script, write_skill
 from upskill import (
     Address,
     Plan,
@@ -747,3 +747,14 @@ async def test_a_draw_that_was_cut_off_is_found_once_and_those_of_a_live_run_are
         await store.add_result(runs[2], result_of(TRIALS[0]), "asked")
         await store.forget_reply("what waits is written by then")
         assert await cut_off(2, key) == 0
+
+
+@pytest.mark.parametrize(("flags", "is_ignored"), [((), True), (("--store", "recorded"), False)])
+def test_git_ignores_the_default_folder_of_runs_and_no_folder_that_was_named(
+    flags: tuple[str, ...], is_ignored: bool, home: Path, upskill: Upskill
+) -> None:
+    write_skill(home / "greeter")
+    assert upskill("eval", "greeter", "-m", write_script(home / "model.json"), *flags).code == 0
+    subprocess.run(["git", "init", "-q"], check=True)
+    status = subprocess.run(["git", "status", "--short", "-uall"], capture_output=True, text=True, check=True).stdout
+    assert ("/upskill.db" not in status) is is_ignored

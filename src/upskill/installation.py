@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import Any
 
+from upskill.version import __version__
+
 DISTRIBUTION = "skill-lift"  # `upskill` is another package on PyPI
 
 
@@ -17,18 +19,10 @@ def add_extra(extra: str) -> str:
 
 def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
     """The same for an install below `prefix` whose `direct_url.json` says `origin`; empty for one from an index."""
-    from urllib.parse import urlsplit  # noqa: PLC0415 - slow, and needed where something is missing
-    from urllib.request import url2pathname  # noqa: PLC0415
-
-    url = str(origin.get("url", ""))
     about: Any = origin.get("dir_info")
-    editable = bool(about and about.get("editable"))
-    folder = url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
-    requirement = f'"{DISTRIBUTION}[{extra}]"'
-    if editable:
-        requirement = f'--editable "{folder}[{extra}]"'
-    elif url:
-        requirement = f'"{DISTRIBUTION}[{extra}] @ {url}"'
+    requirement = f'"{requirement_for(extra, origin)}"'
+    if about and about.get("editable"):
+        requirement = f'--editable "{_folder(origin)}[{extra}]"'
     parts = [part.lower() for part in prefix.parts]
     if "pipx" in parts:
         return f"pipx install --force {requirement}"
@@ -40,6 +34,36 @@ def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
     if find_spec("pip") is None:
         return f"uv pip install --python {python} {requirement}"
     return f"{python} -m pip install {requirement}"
+
+
+def requirement_elsewhere(extra: str) -> tuple[str, bool]:
+    """What pip takes to install the same upskill on another machine, and whether it is found there.
+
+    A path inside the working directory, which goes along; a URL; a version of an index; or a path of this machine.
+    """
+    origin = _origin()
+    folder = _folder(origin)
+    if folder and Path(folder).is_relative_to(Path.cwd()):
+        return f"./{Path(folder).relative_to(Path.cwd()).as_posix()}[{extra}]", True
+    version = "" if origin else f"=={__version__}"
+    return requirement_for(extra, origin) + version, not folder
+
+
+def requirement_for(extra: str, origin: dict[str, Any]) -> str:
+    url = str(origin.get("url", ""))
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    inside = f"#subdirectory={origin['subdirectory']}" if origin.get("subdirectory") else ""
+    return f"{DISTRIBUTION}[{extra}] @ {url}{inside}" if url else f"{DISTRIBUTION}[{extra}]"
+
+
+def _folder(origin: dict[str, Any]) -> str:
+    """The path that it was installed from; empty for one from a URL or an index."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - slow, and needed where something is missing
+    from urllib.request import url2pathname  # noqa: PLC0415
+
+    url = str(origin.get("url", ""))
+    return url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
 
 
 def _origin() -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Registry:
                 raise
             raise UsageError(
                 f"the {self.noun} {name!r} needs the package {package!r}, which is not installed",
-                f"Install it, for example with `pip install {package}`.",
+                f"Run `{sys.executable} -m pip install {package}`.",
             ) from error
         except AttributeError as error:
             if name in self.table:

@@ -15,6 +15,7 @@ from upskill.inputs import read_input_text
 from upskill.plain import as_mapping, read_yaml, short, yaml_words
 
 FILE = "upskill.config.yaml"
+DEFAULT_STORE = "./runs"
 OLDER_NAMES = {
     "skill_generation_model": "teacher",
     "model": "teacher",
@@ -48,7 +49,7 @@ class Settings(BaseModel):
     test_writer: str | None = _setting(None, "Writes test cases; without one, the teacher does.")
     judge: str | None = _setting(None, "Grades cases with `judge` checks.")
     skills_dir: str = _setting("./skills", "Where `generate` saves skills, and `list` looks for them.")
-    store: str = _setting("./runs", "Where runs are kept: a folder, or a postgresql:// URL.")
+    store: str = _setting(DEFAULT_STORE, "Where runs are kept: a folder, or a postgresql:// URL.")
     log_runs: bool = _setting(True, "Keep runs in the store; false: forget them.")
     cache: bool = _setting(True, "Store replies, and answer repeated requests from stored ones.")
     offline: bool = _setting(False, "Download nothing.")

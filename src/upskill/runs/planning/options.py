@@ -14,7 +14,7 @@ from upskill.options import option
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import EXECUTORS, Executor, Resources
 from upskill.runs.stores import Store, find_store, is_url, open_store
-from upskill.settings import Settings
+from upskill.settings import DEFAULT_STORE, Settings
 from upskill.skills.agent_specs import REAL_AGENTS
 
 MAX_REPEATS = 1_000_000  # of a case: each is planned before the first is run
@@ -71,7 +71,12 @@ class CommonOptions:
     def open_store(self, skill: str = "") -> Store:
         """In memory where runs are not kept, with earlier looks at the skill."""
         if self.keeps_runs:
-            return open_store(self.store_location)
+            store = open_store(self.store_location)
+            ignore = self.runs_folder / ".gitignore"
+            # Only where nobody named the folder: one that was named may be meant to be committed.
+            if self.store_location == DEFAULT_STORE and not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+            return store
         store = open_store(None)
         if skill and (existing := find_store(self.store_location)):
             with existing:
