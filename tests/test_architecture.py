@@ -32,7 +32,7 @@ MODULES = {
 FOUNDATION = ("registry", "options", "plain", "inputs", "outputs", "installation", "errors", "version")
 ARROWS = {
     "cli": "reports authoring runs verdicts suites models sandboxes traces skills settings",
-    "reports": "authoring runs verdicts suites sandboxes traces",
+    "reports": "authoring runs verdicts suites sandboxes traces skills",
     "authoring": "runs verdicts suites checks agents models sandboxes traces skills settings",
     "runs": "verdicts suites checks agents models sandboxes traces skills settings",
     "verdicts": "suites",

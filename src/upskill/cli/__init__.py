@@ -48,6 +48,7 @@ COMMANDS = {
     "plot": "Draw a run as SVG or PNG: lift, pass rates, cost, every case.",
     "store": "Copy, check or prune the stored runs.",
     "list": "List the skills in a folder.",
+    "verify": "Recompute what a skill's receipt says, without a model.",
     "validate": "Check skills against the Agent Skills specification.",
     "install": "Install a skill where an agent looks for it.",
     "trace": "List the agent sessions on this machine, or show one.",

@@ -95,6 +95,11 @@ class EvalOptions(MeasureOptions, CommandOptions):
         "repeatable.",
         metavar="KIND[=FILE]",
     )
+    receipt: bool = option(
+        "--receipt",
+        default=False,
+        help="Keep the proof in the skill's folder: evals/receipt.json and the answers. `upskill verify` checks it.",
+    )
     batch: bool = option(
         "--batch",
         default=False,

@@ -49,7 +49,7 @@ def missing_files(body: str, paths: Iterable[str]) -> list[str]:
 
 
 # What only evaluation reads. The student never sees it, so a change here does not make it a different skill to learn.
-HIDDEN_FROM_STUDENTS = ("skill_meta.json", "evals/", "eval_queries.json")
+HIDDEN_FROM_STUDENTS = ("skill_meta.json", "skill-card.md", "evals/", "eval_queries.json")
 
 
 @dataclass(frozen=True)

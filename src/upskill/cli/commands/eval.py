@@ -102,6 +102,11 @@ def _evaluate_loaded(
     run_options = options.run_options(plan, executor)
     evaluation = _evaluate(plan, store, models, options, run_options, progress)
     _report(evaluation, store, options)
+    if options.receipt:
+        from upskill.runs.replay.receipt import write_receipt  # noqa: PLC0415 - only where one is asked for
+
+        receipt = write_receipt(evaluation, store)
+        options.tell(f"Wrote {receipt}. `upskill verify {plan.skill.folder}` checks it without a model.")
     return evaluation
 
 

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from upskill.cli.console import note, show_json, write_file
+from upskill.cli.help import Command
+from upskill.cli.options import json_option
+from upskill.errors import UsageError
+from upskill.reports.numbers import before_after, lift_in_points, pass_rate
+from upskill.reports.proof import badge, card
+from upskill.runs.replay.receipt import BADGE, CARD, Verified, verify
+from upskill.skills import Skill, find_skills
+
+MAX_SHOWN = 10  # changes of one skill
+
+
+@click.command("verify", cls=Command)
+@click.argument("skills", nargs=-1, required=True, type=click.Path())
+@click.option("--badge", "with_badge", is_flag=True, help="Where the receipt holds, also write evals/badge.svg.")
+@click.option("--card", "with_card", is_flag=True, help="Where the receipt holds, also write skill-card.md.")
+@json_option
+def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json: bool) -> None:
+    """Check the receipts of SKILLS (skills, or folders of skills) without a key and without a model.
+
+    \b
+    upskill eval ./skills/my-skill --receipt   run it, and keep the proof
+    upskill verify ./skills/my-skill           recompute the proof anywhere
+
+    A receipt (evals/receipt.json) says what a run found; the answers lie beside it. `verify` compares every file of the
+    skill and its suite, grades the answers again and computes the verdict anew. Exit code 1 when anything differs.
+
+    --badge and --card write what a README or a catalog shows, from the receipt: a badge with the lift, and NVIDIA's
+    skill card, in which the owner still has to fill in use, risks and terms.
+
+    It shows that the numbers follow from these answers. It cannot show that a model gave them.
+    """
+    checked: list[tuple[Skill, Verified]] = []
+    for path in skills:
+        folders = list(find_skills(path))
+        if not folders:
+            raise UsageError(f"{path}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
+        for folder in folders:
+            skill = Skill.load(folder)
+            checked.append((skill, asyncio.run(verify(skill))))
+            if not as_json:
+                _show(*checked[-1])
+            if checked[-1][1].holds:
+                _write(*checked[-1], folder, with_badge=with_badge, with_card=with_card)
+    if as_json:
+        show_json(
+            [
+                {"skill": skill.name, "folder": str(skill.folder), "holds": result.holds, "changes": result.changes}
+                for skill, result in checked
+            ]
+        )
+    if not all(result.holds for _, result in checked):
+        raise click.exceptions.Exit(1)
+
+
+def _write(skill: Skill, result: Verified, folder: Path, *, with_badge: bool, with_card: bool) -> None:
+    if with_badge:
+        write_file(str(folder / BADGE), badge(result.verdicts), private=False)
+        note(f"Wrote {folder / BADGE}. For the README: ![upskill]({BADGE})")
+    if with_card:
+        old = (skill.read(CARD) or b"").decode("utf-8", "replace")
+        write_file(str(folder / CARD), card(skill, result.receipt, result.verdicts, old), private=False)
+        note(f"Wrote {folder / CARD}. Fill in what only its owner knows.")
+
+
+def _show(skill: Skill, result: Verified) -> None:
+    receipt = result.receipt
+    if result.holds:
+        for verdict in result.verdicts:
+            rates = before_after(pass_rate(verdict.baseline), pass_rate(verdict.skill))
+            lift = lift_in_points(verdict.lift, verdict.interval, verdict.pairs)
+            on = f"{verdict.model}, {receipt['date']}"
+            click.echo(f"{skill.name}: holds. {verdict.decision}, {rates}, lift {lift} ({on})")
+        return
+    click.echo(f"{skill.name}: does not hold. {result.changes[0]}")
+    for change in result.changes[1:MAX_SHOWN]:
+        click.echo(f"  {change}")
+    if len(result.changes) > MAX_SHOWN:
+        click.echo(f"  … and {len(result.changes) - MAX_SHOWN} more")
+    click.echo(f"  To prove it again: upskill eval {skill.folder} --receipt")

@@ -1,0 +1,75 @@
+"""What a verified receipt is shown as: a badge for a README, and a skill card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from upskill.reports.numbers import before_after, dollars, interval_in_points, pass_rate, points
+from upskill.skills import Skill
+from upskill.verdicts.verdict import Verdict
+
+COLORS = {"helps": "#1a7f37", "saves": "#1a7f37", "hurts": "#cf222e"}
+GRAY = "#59636e"
+LETTER = 6.6  # pixels, of the badge's 11-pixel font, generously
+TO_FILL_IN = "_To be filled in by the owner._"
+
+
+def badge(verdicts: Sequence[Verdict]) -> str:
+    """An SVG with the decision and the lift of the first model; of several, the least favorable decision."""
+    worst = next((verdict for verdict in verdicts if verdict.decision not in ("helps", "saves")), verdicts[0])
+    label, value = "upskill", f"{worst.decision} {points(worst.lift)}" if worst.lift is not None else worst.decision
+    left, right = (round(LETTER * len(text)) + 12 for text in (label, value))
+    title = escape(f"{worst.model}: {before_after(pass_rate(worst.baseline), pass_rate(worst.skill))}")
+    texts = "".join(
+        f'<text x="{x}" y="14" text-anchor="middle">{escape(text)}</text>'
+        for x, text in ((left / 2, label), (left + right / 2, value))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="up-picture" width="{left + right}" height="20" role="img">'
+        f"<title>{title}</title>"
+        f'<rect width="{left}" height="20" fill="#24292f"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{COLORS.get(worst.decision, GRAY)}"/>'
+        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">{texts}</g></svg>\n'
+    )
+
+
+def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], old: str = "") -> str:
+    """NVIDIA's skill card, with what the skill and its receipt say. The rest is for the owner, whose words stay."""
+    metadata = skill.frontmatter.get("metadata")
+    fields: Mapping[str, Any] = {**(metadata if isinstance(metadata, Mapping) else {}), **skill.frontmatter}
+    rows = [
+        f"| {verdict.model} | {pass_rate(verdict.baseline)} | {pass_rate(verdict.skill)} | {points(verdict.lift)} | "
+        f"{interval_in_points(verdict.interval)} | {verdict.decision} |"
+        for verdict in verdicts
+    ]
+    cost = sum(price or 0.0 for price in receipt["cost_usd"].values())
+    cases = len(receipt["suite"]["cases"])
+    sections = {
+        "Description": skill.description,
+        "Owner": str(fields.get("author") or fields.get("owner") or TO_FILL_IN),
+        "License/Terms of Use": str(fields.get("license") or TO_FILL_IN),
+        "Use Case": TO_FILL_IN,
+        "Deployment Geography for Use": TO_FILL_IN,
+        "Known Risks and Mitigations": TO_FILL_IN,
+        "References": TO_FILL_IN,
+        "Skill Output": TO_FILL_IN,
+        "Skill Version": f"{fields.get('version') or 'unnumbered'} (content {skill.visible_hash})",
+        "Evaluation": "\n".join(
+            [
+                f"{cases} cases, {receipt['settings']['runs']} runs each, with and without the skill, on"
+                f" {receipt['date']} ({dollars(cost)}, upskill {receipt['upskill']}).",
+                "",
+                "| Model | Without | With | Lift | 95 % interval | Decision |",
+                "| --- | --- | --- | --- | --- | --- |",
+                *rows,
+                "",
+                "`upskill verify` computes these numbers again from the recorded answers.",
+            ]
+        ),
+        "Ethical Considerations": TO_FILL_IN,
+    }
+    written = {title: text.strip() for title, _, text in (part.partition("\n") for part in old.split("\n## ")[1:])}
+    sections |= {title: text for title, text in written.items() if title not in ("Skill Version", "Evaluation")}
+    return f"# {skill.name}\n\n" + "\n".join(f"## {title}\n\n{text}\n" for title, text in sections.items())

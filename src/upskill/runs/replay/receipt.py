@@ -1,0 +1,259 @@
+"""A receipt: what a run says of a skill, kept in the skill's folder with the answers that it was computed from.
+
+`verify` needs no model: it compares every file, grades the recorded answers again and computes the verdicts anew. It
+shows that the numbers follow from the answers, the checks and the skill; not that a model really gave these answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from upskill.errors import UsageError
+from upskill.inputs import read_input
+from upskill.models import ModelContext
+from upskill.models.addresses import identity_of
+from upskill.models.cassette import Cassette
+from upskill.models.pool import Models
+from upskill.outputs import whole_file
+from upskill.plain import as_mapping, canonical, counted, dict_or_empty
+from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
+from upskill.runs.planning.stored_plan import Analysis
+from upskill.runs.replay.replay import as_recorded, plan_from
+from upskill.runs.replay.replies import export_replies
+from upskill.runs.results.evaluation import Evaluation
+from upskill.runs.results.looks import Looks, make_look
+from upskill.runs.running.trial import run_trial
+from upskill.runs.stores import Store, open_store
+from upskill.runs.stores.rows import timestamp
+from upskill.skills import Skill, SkillFile
+from upskill.suites import Suite
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import Verdict
+from upskill.version import __version__
+
+FORMAT, VERSION = "upskill-receipt", 1
+RECEIPT, REPLIES = "evals/receipt.json", "evals/replies.jsonl.gz"
+BADGE, CARD = "evals/badge.svg", "skill-card.md"  # made from a receipt
+AT_ONCE = 8  # trials that are graded
+MAX_BYTES = 20_000_000
+# Of a verdict, what follows from the answers alone: prices change, and so do the words of advice.
+FOLLOWS = ("pairs", "cases", "lift", "interval", "level", "p_value", "decision", "reason", "these_cases", "controls")
+ARM_FOLLOWS = ("passed", "failed", "errored", "redrawn", "input_tokens", "output_tokens", "causes")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What became of a receipt."""
+
+    receipt: Mapping[str, Any]
+    changes: list[str] = field(default_factory=list[str])  # what is not as it was, in words
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])  # computed anew; empty where that was impossible
+
+    @property
+    def holds(self) -> bool:
+        return not self.changes
+
+
+def write_receipt(evaluation: Evaluation, store: Store) -> Path:
+    """Write the receipt and the answers of a run into the folder of its skill. UsageError where that proves nothing."""
+    plan, run = evaluation.plan, evaluation.run
+    folder = plan.skill.folder
+    if folder is None:
+        raise UsageError(f"{plan.skill.name}: has no folder that a receipt could be kept in", "Save the skill first.")
+    if evaluation.has_failed or evaluation.halted or evaluation.unfinished:
+        raise UsageError(f"{run.id}: is not complete, so there is nothing to give a receipt for", "Run it to its end.")
+    if plan.reference_skill or plan.distractors or plan.suite.part:
+        raise UsageError(
+            f"{run.id}: a receipt is about a whole suite, with one skill and without",
+            "Leave out --against, --with and whatever chooses cases.",
+        )
+    replies = folder / REPLIES
+    exported = export_replies(store, run, replies)
+    suite = Path(plan.suite.source)
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "upskill": __version__,
+        "date": timestamp()[:10],
+        "run": run.id,
+        "skill": {
+            "name": plan.skill.name,
+            "visible_hash": plan.skill.visible_hash,
+            "tokens": plan.skill.tokens,
+            "files": dict(_hashes(Skill.load(folder).files)),
+        },
+        "suite": {
+            "file": Path(os.path.relpath(suite, folder)).as_posix() if suite.is_file() else "",
+            "fingerprint": plan.suite.fingerprint,
+            "cases": {case.id: case.fingerprint for case in plan.suite.cases},
+            "held_out": len(plan.suite.held_out),
+        },
+        "models": [_model(plan, name) for name in plan.addresses],
+        "judge": plan.judge.name if plan.judge else None,
+        "settings": {
+            **{name: getattr(plan, name) for name in ("agent", "arms", "runs", "seed", "temperature")},
+            "max_output_tokens": plan.max_output_tokens,
+            "bounds": asdict(plan.bounds),
+            "margin": evaluation.margin,
+            "scope": evaluation.scope,
+            "sandbox": run.plan.sandbox,
+        },
+        "looks": {model: _looks_to_dict(looks) for model, looks in evaluation.looks.items()},
+        "verdicts": [verdict.to_dict() for verdict in evaluation.verdicts],
+        "cost_usd": {role: cost for role, (_, cost) in evaluation.spent.items()},
+        "replies": {"file": REPLIES, "trials": exported.trials, "replies": exported.replies}
+        | {"sha256": hashlib.sha256(replies.read_bytes()).hexdigest()},
+    }
+    content["digest"] = _digest(content)
+    path = folder / RECEIPT
+    with whole_file(path) as file:
+        file.write(_render(content))
+    return path
+
+
+def _render(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def _model(plan: Plan, name: str) -> dict[str, Any]:
+    address = plan.addresses[name]
+    fields = {key: getattr(address, key) for key in ("provider", "model", "endpoint", "effort")}
+    return {"name": name, **{key: value for key, value in fields.items() if value}, "identity": identity_of(address)}
+
+
+def _hashes(files: tuple[SkillFile, ...]) -> Iterator[tuple[str, str]]:
+    for file in files:
+        if file.path not in (RECEIPT, REPLIES, BADGE, CARD):
+            kind = "link" if file.link else "run" if file.executable else "file"
+            yield file.path, f"{kind} {hashlib.sha256(file.link.encode() if file.link else file.data).hexdigest()}"
+
+
+def _looks_to_dict(looks: Looks) -> dict[str, Any]:
+    return {
+        "earlier": [{"run": look.run, "asked": look.asked, "decision": look.decision} for look in looks.earlier],
+        "left_out": None if looks.left_out is None else [asdict(outcome) for outcome in looks.left_out],
+    }
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in content.items() if name != "digest"}
+    return hashlib.sha256(canonical(json.loads(json.dumps(kept))).encode()).hexdigest()
+
+
+def read_receipt(skill: Skill) -> dict[str, Any]:
+    """UsageError if the skill has none, or none that can be read."""
+    where = skill.folder / RECEIPT if skill.folder else Path(RECEIPT)
+    if not where.is_file():
+        hint = f"`upskill eval {skill.folder} --receipt` writes one, from stored answers where there are any."
+        raise UsageError(f"{skill.name}: has no receipt ({RECEIPT})", hint)
+    try:
+        content = as_mapping(json.loads(read_input(where, most=MAX_BYTES).decode()))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: cannot be read: {error}", "Restore it, or write it again.") from error
+    if content is None or content.get("format") != FORMAT or content.get("version") != VERSION:
+        raise UsageError(f"{where}: is no receipt that this version can read", "Write it again with `--receipt`.")
+    return content
+
+
+async def verify(skill: Skill) -> Verified:
+    """Compare, grade and compute again whatever a receipt says."""
+    receipt = read_receipt(skill)
+    is_as_written = receipt.get("digest") == _digest(receipt) and skill.read(RECEIPT) == _render(receipt)
+    changes = [] if is_as_written else [f"{RECEIPT}: was edited"]
+    changes += _changed_files(skill, receipt)
+    # What was edited cannot be relied on, and nobody has answered with a skill that is another one now.
+    is_other = skill.visible_hash != dict_or_empty(receipt.get("skill")).get("visible_hash")
+    if is_other or any(change.startswith((RECEIPT, REPLIES)) for change in changes):
+        return Verified(receipt, changes or ["skill: what a student sees of it has changed"])
+    try:
+        suite = _suite(skill, receipt)
+        cassette = Cassette(cast("Path", skill.folder) / REPLIES)
+    except UsageError as error:
+        return Verified(receipt, [*changes, error.message])
+    was = receipt["suite"]["cases"]
+    cases = {case.id: case.fingerprint for case in suite.cases}
+    for case in sorted(was.keys() | cases.keys()):
+        if was.get(case) != cases.get(case):
+            what = "is new" if case not in was else "is gone" if case not in cases else "has changed"
+            changes.append(f"suite: case {case!r} {what}")
+    try:
+        evaluation = await _grade_again(skill, suite, cassette, receipt)
+    except UsageError as error:
+        return Verified(receipt, [*changes, error.message])
+    finally:
+        cassette.close()
+    return Verified(receipt, [*changes, *_differences(evaluation.verdicts, receipt)], evaluation.verdicts)
+
+
+def _changed_files(skill: Skill, receipt: Mapping[str, Any]) -> Iterator[str]:
+    was, now = dict_or_empty(dict_or_empty(receipt.get("skill")).get("files")), dict(_hashes(skill.files))
+    for path in sorted(was.keys() | now.keys()):
+        if was.get(path) != now.get(path):
+            what = "was added" if path not in was else "is missing" if path not in now else "has changed"
+            yield f"{'suite' if path.startswith('evals/') else 'skill'}: {path} {what}"
+    replies = skill.read(REPLIES)
+    if replies is None:
+        yield f"{REPLIES}: is missing"
+    elif hashlib.sha256(replies).hexdigest() != dict_or_empty(receipt.get("replies")).get("sha256"):
+        yield f"{REPLIES}: the recorded answers have changed"
+
+
+def _suite(skill: Skill, receipt: Mapping[str, Any]) -> Suite:
+    file = receipt["suite"]["file"]
+    suite = Suite.load(cast("Path", skill.folder) / file) if file else Suite.of(skill)
+    if suite is None:
+        raise UsageError("suite: is missing")
+    return suite
+
+
+async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: Mapping[str, Any]) -> Evaluation:
+    settings = receipt["settings"]
+    options = PlanOptions(runs=settings["runs"], keys={})
+    plan = plan_from(make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite)), cassette)
+    with open_store(None) as store:
+        run, _ = store.start_run(plan, __version__)
+        run = store.annotate(run, margin=settings["margin"], scope=settings["scope"], analysis=Analysis(reported=True))
+        models = Models(ModelContext(), replies=store, cassette=cassette)
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def grade(trial: Any) -> Outcome:
+            async with slots:
+                return (await run_trial(plan, trial, models)).outcome
+
+        recorded = [
+            trial for trial in plan.trials() if cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
+        ]
+        async with models:
+            outcomes = list(await asyncio.gather(*map(grade, recorded)))
+        evaluation = Evaluation(plan, run, outcomes, [], {})
+        for model, looks in receipt["looks"].items():
+            own = make_look(plan, run, evaluation.outcomes_of(model), model)
+            left_out = looks["left_out"]
+            evaluation.looks[model] = Looks(
+                tuple(replace(own, run=look["run"], asked=look["asked"]) for look in looks["earlier"]),
+                left_out=None if left_out is None else tuple(Outcome(**outcome) for outcome in left_out),
+            )
+    return evaluation
+
+
+def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterator[str]:
+    for verdict, was in zip(verdicts, receipt["verdicts"], strict=False):
+        now = json.loads(json.dumps(verdict.to_dict()))
+        for arm in ("baseline", "skill"):
+            if any(now[arm][name] != was[arm][name] for name in ARM_FOLLOWS):
+                passed = f"{was[arm]['passed']} of {was[arm]['passed'] + was[arm]['failed']}"
+                scored = now[arm]["passed"] + now[arm]["failed"]
+                errored = f", {counted(now[arm]['errored'], 'trial')} errored" if now[arm]["errored"] else ""
+                yield f"{verdict.model}, {arm}: {passed} passed, now {now[arm]['passed']} of {scored}{errored}"
+        if different := [name for name in FOLLOWS if now[name] != was[name]]:
+            values = "; ".join(f"{name} was {was[name]}, now {now[name]}" for name in different[:3])
+            yield f"{verdict.model}: {values}"
+    if len(verdicts) != len(receipt["verdicts"]):
+        yield f"the receipt has verdicts for {len(receipt['verdicts'])} models, the answers are from {len(verdicts)}"
