@@ -38,7 +38,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "--require",
     ),
     "Running": ("--max-cost", "--yes", "--fresh", "--resume", "--replay", "--concurrency", "--executor", "--set"),
-    "Output": ("--output", "--force", "--report", "--json", "--quiet", "--verbose", "--store", "--help"),
+    "Output": ("--output", "--force", "--report", "--receipt", "--json", "--quiet", "--verbose", "--store", "--help"),
 }
 
 # Upstream's flags, which are still accepted. `--model` stands for the long form of `-m`, whatever that is.

@@ -72,7 +72,7 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
     if plan.reference_skill or plan.distractors or plan.suite.part:
         raise UsageError(
             f"{run.id}: a receipt is about a whole suite, with one skill and without",
-            "Leave out --against, --with and whatever chooses cases.",
+            "Leave out --against, --with-skills and whatever chooses cases.",
         )
     replies = folder / REPLIES
     exported = export_replies(store, run, replies)
