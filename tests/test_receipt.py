@@ -15,7 +15,6 @@ from upskill import Skill, UsageError
 from upskill.runs.replay import receipt as receipts
 from upskill.runs.replay.receipt import RECEIPT, REPLIES, verify
 
-
 EXAMPLES = Path(__file__).parent.parent / "examples"
 MUTATIONS = 200
 

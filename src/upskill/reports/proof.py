@@ -45,7 +45,8 @@ def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], 
         for verdict in verdicts
     ]
     cost = sum(price or 0.0 for price in receipt["cost_usd"].values())
-    cases = len(receipt["suite"]["cases"])
+    cases, runs = len(receipt["suite"]["cases"]), receipt["settings"]["runs"]
+    made = f"{dollars(cost)}, upskill {receipt['upskill']}"
     sections = {
         "Description": skill.description,
         "Owner": str(fields.get("author") or fields.get("owner") or TO_FILL_IN),
@@ -58,8 +59,7 @@ def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], 
         "Skill Version": f"{fields.get('version') or 'unnumbered'} (content {skill.visible_hash})",
         "Evaluation": "\n".join(
             [
-                f"{cases} cases, {receipt['settings']['runs']} runs each, with and without the skill, on"
-                f" {receipt['date']} ({dollars(cost)}, upskill {receipt['upskill']}).",
+                f"{cases} cases, {runs} runs each, with and without the skill, on {receipt['date']} ({made}).",
                 "",
                 "| Model | Without | With | Lift | 95 % interval | Decision |",
                 "| --- | --- | --- | --- | --- | --- |",

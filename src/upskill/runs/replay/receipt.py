@@ -227,9 +227,7 @@ async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: 
             async with slots:
                 return (await run_trial(plan, trial, models)).outcome
 
-        recorded = [
-            trial for trial in plan.trials() if cassette.trial(trial.model, trial.case, trial.arm, trial.seed)
-        ]
+        recorded = [trial for trial in plan.trials() if cassette.trial(trial.model, trial.case, trial.arm, trial.seed)]
         async with models:
             outcomes = list(await asyncio.gather(*map(grade, recorded)))
         evaluation = Evaluation(plan, run, outcomes, [], {})
