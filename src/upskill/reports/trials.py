@@ -20,7 +20,7 @@ from upskill.reports.trial_rows import OUTCOMES, write_arguments
 from upskill.reports.view import replay_note
 from upskill.runs.planning.plan import Result, Trial
 from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
-from upskill.runs.results.looks import Unfinished
+from upskill.runs.results.shown import Unfinished
 from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
 from upskill.suites import describe_authors

@@ -20,7 +20,7 @@ from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
 from upskill.reports.view import arm_names
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.looks import limits_of, reported_verdicts
+from upskill.runs.results.shown import limits_of, reported_verdicts
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.advice import INVALID, decision_in_words
 from upskill.verdicts.verdict import UNFINISHED

@@ -22,7 +22,7 @@ from upskill.reports.trial_rows import result_to_json
 from upskill.runs.planning.plan import Arm, Result
 from upskill.runs.results.evaluation import mixed_snapshots
 from upskill.runs.results.feedback import agreement_with_people
-from upskill.runs.results.looks import unfinished_models
+from upskill.runs.results.shown import unfinished_models
 from upskill.runs.stores import Page, Run, Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill

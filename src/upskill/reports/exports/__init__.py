@@ -28,7 +28,7 @@ from upskill.registry import Registry
 from upskill.reports.redacted import RunRedactor
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.runs.results.looks import Unfinished, unfinished_models
+from upskill.runs.results.shown import Unfinished, unfinished_models
 from upskill.runs.stores import Run, Store
 
 EXPORTS = Registry(

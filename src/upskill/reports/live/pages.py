@@ -14,7 +14,7 @@ from upskill.reports.pictures import PictureOptions, lift_forest
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.comparison import Side, compare
-from upskill.runs.results.looks import current_verdicts, limits_of, unfinished_models
+from upskill.runs.results.shown import current_verdicts, limits_of, unfinished_models
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import rounded

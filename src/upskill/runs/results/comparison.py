@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import as_mapping, counted
-from upskill.runs.results.looks import unfinished_models
+from upskill.runs.results.shown import unfinished_models
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.statistics import sign_flip_p_value
 

@@ -15,7 +15,8 @@ from upskill.runs.planning.plan import BOTH_ARMS, Plan, Result, Trial
 from upskill.runs.planning.preregistration import Registration
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.results.feedback import PeopleAgreement, agreement_with_people
-from upskill.runs.results.looks import Looks, Unfinished, looks_of, make_look, unfinished_models
+from upskill.runs.results.looks import Looks, looks_of, make_look
+from upskill.runs.results.shown import Unfinished, unfinished_models
 from upskill.runs.stores import Look, Page, Run, Store
 from upskill.suites import OWN_FACTS, Suite, are_from_memory
 from upskill.verdicts.advice import as_part, with_advice

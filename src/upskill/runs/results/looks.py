@@ -1,38 +1,33 @@
 """Looks: how often somebody has been told what a skill does on these cases, and what was edited meanwhile.
 
 Other flags, other seeds, other versions of the skill, more cases or more results make another look; the same results
-shown again the same way do not. What a search compares on its train cases is no look. Of a model whose trials have not
-all run nothing is shown that a look could be at.
+shown again the same way do not. What a search compares on its train cases is no look.
 """
 
 from __future__ import annotations
 
 import getpass
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
 
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL
-from upskill.plain import counted, digest
+from upskill.plain import digest
 from upskill.runs.planning.plan import Plan
 from upskill.runs.planning.stored_plan import StoredPlan
+from upskill.runs.results.left_out import cases_left_out, hash_of_draw, results_left_out, stored_run
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
 from upskill.suites import Case
 from upskill.suites.near_duplicates import alike, plain_text, telling_checks, telling_words
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import SEARCH
 from upskill.version import __version__
 
 SAME_SKILL = 0.4  # of the word pairs of the shorter: with so many in common, a skill is a version of another
-HASH = 10  # characters of the hash of a trial in a look, of which the last says whether it passed
 MAX_HASHES = 20_000  # trials of a model in a look; the results of larger runs are not used again
 
 
@@ -54,18 +49,6 @@ class Looks:
     @property
     def number(self) -> int:
         return len(self.earlier) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """How far the trials of a model are. What they show so far is no evidence: someone may stop where it looks good."""
-
-    done: int
-    trials: int
-    errored: int  # of those done
-
-    def __str__(self) -> str:
-        return f"unfinished: {self.done:,} of {counted(self.trials, 'trial')}"
 
 
 def _had_case(_: Look, shares_case: bool) -> bool:
@@ -155,35 +138,6 @@ def _cases_in(before: Look, now: Look) -> set[str]:
     }
 
 
-def _cases_left_out(before: Look, now: Look, *arms: str, fewer: int = 0) -> set[str]:
-    """The cases of an earlier look whose results are not all in this one, while it has some of that look.
-
-    `fewer`: how many results of a case may be gone.
-    """
-    here, cases = _all_drawn(now), set[str]()
-    for arm, texts in before.hashes.items() if not now.fresh else ():
-        gone = {case: sum(drawn not in here for drawn in _drawn(text)) for case, text in texts.items()}
-        if (not arms or arm in arms) and any(gone[case] < len(text) // HASH for case, text in texts.items()):
-            cases.update(case for case, count in gone.items() if count > fewer)
-    return cases
-
-
-def _drawn(hashes: str) -> list[str]:
-    """What was drawn for each trial, whatever checks said of it."""
-    return [hashes[start : start + HASH - 1] for start in range(0, len(hashes), HASH)]
-
-
-def _all_drawn(look: Look) -> set[str]:
-    return {drawn for texts in look.hashes.values() for text in texts.values() for drawn in _drawn(text)}
-
-
-def _hash_of_draw(plan: Plan | StoredPlan, skill_hash: str, cases: Mapping[str, str], row: Outcome) -> str:
-    settings = [plan.agent, plan.temperature, plan.max_output_tokens]
-    skill = skill_hash if row.arm == "skill" else ""
-    asked = cases[row.case].partition("-")[0] if row.case in cases else row.case
-    return digest([settings, skill, asked, row.arm, row.seed, row.answer])[: HASH - 1]
-
-
 def model_identity(name: str) -> str:
     """The same for all names of a model: an alias, or with and without who serves it."""
     try:
@@ -203,7 +157,7 @@ def make_look(plan: Plan, run: Run, rows: Sequence[Outcome], model: str, version
     for row in rows if len(rows) <= MAX_HASHES else ():
         if row.passed is not None:
             of_arm = hashes.setdefault(row.arm, {})
-            drawn = _hash_of_draw(plan, skill_hash, cases, row)
+            drawn = hash_of_draw(plan, skill_hash, cases, row)
             of_arm[row.case] = f"{of_arm.get(row.case, '')}{drawn}{row.passed:d}"
     return Look(
         run=run.id,
@@ -244,7 +198,7 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
     plans registered before any was run, or several runs of one plan, only the first is a first look.
     """
     registered = (run.plan.registered_at or 0) if carried_out and run.plan.registered else 0
-    run_of = cache(partial(_stored_run, store))
+    run_of = cache(partial(stored_run, store))
 
     def plan_of(name: str) -> StoredPlan | None:
         stored = run_of(name)
@@ -272,41 +226,19 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
     seen = [each for each in unfinished if _may_have_chosen(each, look) and counts(each, bool(_cases_in(each, look)))]
     looks = looks_before(known, look, counts, logged=store.location is not None)
     looks = replace(looks, earlier=(*looks.earlier, *seen))
-    left_out: dict[tuple[str, str, int], Outcome] = {}
-    for each in looks.earlier:
-        same_version = each.skill_hash == look.skill_hash
-        fewer = 0 if same_version else len({*each.seeds} - {*look.seeds})
-        if (rows := _rows_gone(store, each, look, _cases_left_out(each, look, fewer=fewer))) is None:
-            return replace(looks, left_out=None)
-        ids = {identity: case for case, identity in look.cases.items()} if same_version else {}
-        for row in rows:
-            identity = each.cases.get(row.case, row.case)
-            name = ids.get(identity, f"{identity} {each.skill_hash}")  # further repeats, or a case of its own
-            left_out.setdefault((name, row.arm, row.seed), replace(row, case=name))
-    model, counted_runs = model_identity(look.model), {each.run for each in looks.earlier}
-    for each in (*known, *unfinished):
-        # Another skill had the same baseline: of a case that was left out for it, this skill counts as failing.
-        if each.run in (*counted_runs, run.id) or model_identity(each.model) != model:
-            continue
-        fewer = len({*each.seeds} - {*look.seeds})
-        cases = _cases_left_out(each, look, "baseline", fewer=fewer)
-        for row in _rows_gone(store, each, look, cases) or ():
-            name = each.cases.get(row.case, row.case)
-            for arm in ("baseline", "skill") if row.arm == "baseline" else ():
-                passed = row.passed if arm == "baseline" else False
-                left_out.setdefault((name, arm, row.seed), replace(row, case=name, arm=arm, passed=passed))
-    return replace(looks, left_out=tuple(left_out.values()))
+    model, counted_runs = model_identity(look.model), {run.id, *(each.run for each in looks.earlier)}
+    others = [
+        each for each in (*known, *unfinished) if each.run not in counted_runs and model_identity(each.model) == model
+    ]
+    return replace(looks, left_out=results_left_out(store, look, looks.earlier, others))
 
 
 def _unfinished_looks(store: Store, run: Run, look: Look) -> Iterator[Look]:
     """Runs before this one that were left unfinished, as looks: their answers could be read one by one."""
     model = model_identity(look.model)
-    for other in store.runs():
-        started = other.passed + other.failed
-        if not (0 < started < other.trials) or other.number >= run.number or other.plan.analysis.reported is False:
-            continue
-        for name in other.models:
-            if model_identity(name) == model and not store.looks_at(other.id):
+    for other in store.unfinished_runs(run.number):
+        for name in other.models if other.plan.analysis.reported is not False else ():
+            if model_identity(name) == model:
                 rows = [row for row in store.outcomes(other) if row.model == name]
                 is_same = other.plan.skill.visible_hash == run.plan.skill.visible_hash
                 version = look.skill_hash if is_same else ""
@@ -316,25 +248,7 @@ def _unfinished_looks(store: Store, run: Run, look: Look) -> Iterator[Look]:
 def _may_have_chosen(unfinished: Look, look: Look) -> bool:
     """Whether this look has a part of its results, or draws what it drew anew."""
     drawn_anew = look.fresh and unfinished.skill_hash == look.skill_hash
-    return drawn_anew or bool(_cases_left_out(unfinished, look))
-
-
-def _rows_gone(store: Store, before: Look, now: Look, cases: Iterable[str]) -> list[Outcome] | None:
-    """Results of these cases that an earlier look had and this one has not. None: they are not stored any more."""
-    rows, here = list[Outcome](), _all_drawn(now)
-    for case in cases:
-        if (stored := _stored_run(store, before.run)) is None:
-            return None
-        scored = (row for row in store.outcomes(stored, case) if row.model == before.model and row.passed is not None)
-        rows += [row for row in scored if _hash_of_draw(stored.plan, before.skill_hash, before.cases, row) not in here]
-    return rows
-
-
-def _stored_run(store: Store, name: str) -> Run | None:
-    with suppress(UsageError):  # the run was deleted, which does not undo that somebody looked
-        run = store.run(name)
-        return run if run.id == name else None
-    return None
+    return drawn_anew or bool(cases_left_out(unfinished, look))
 
 
 def _are_reworded(plan: StoredPlan, before: StoredPlan | None) -> bool:
@@ -362,61 +276,6 @@ def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:
         return False
     recorded = next((other for other in store.runs(run.skill) if other.id == name), None)
     return recorded is None or recorded.created == created
-
-
-def unfinished_models(store: Store, run: Run) -> dict[str, Unfinished]:
-    """The models of which no lift may be shown yet.
-
-    With rounds that is a model in the middle of one: the looks between them are planned.
-    """
-    of_model = run.trials // max(1, len(run.models))
-    of_round = of_model // max(1, run.plan.runs)
-    done, errored = Counter[str](), Counter[str]()
-    for tally in store.progress(run):
-        done[tally.model] += tally.passed + tally.failed + tally.errored
-        errored[tally.model] += tally.errored
-    return {
-        model: Unfinished(done[model], of_model, errored[model])
-        for model in run.models
-        if done[model] < of_model and not (run.plan.scope and done[model] and done[model] % of_round == 0)
-    }
-
-
-def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
-    """None where the verdicts would differ today, or no longer be shown."""
-    verdicts = {} if unfinished_models(store, run) else current_verdicts(store, run)
-    return [verdicts[model] for model in run.models] if verdicts.keys() >= set(run.models) else None
-
-
-def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
-    """By model, those that would be the same today."""
-    scored: Counter[str] = Counter()
-    for tally in store.progress(run):
-        scored[tally.model] += tally.passed + tally.failed
-    settings = (run.plan.margin, run.plan.scope or "", __version__)
-    return {
-        look.model: look.verdict
-        for look in store.looks_at(run.id)
-        if (look.margin, look.scope, look.version) == settings and look.trials == scored[look.model]
-    }
-
-
-def limits_of(run: Run, decision: str) -> str:
-    """What a verdict covers, in words, where that is not a whole suite with and without the skill."""
-    plan, suite = run.plan, run.plan.suite
-    limits = [plan.replayed] if plan.replayed else []
-    if plan.analysis.reported is False and "baseline" in plan.arms:
-        limits.append(SEARCH)
-    if part := suite.part:
-        limits.append(f"only {len(suite.cases)} of {part.of} cases")
-    if plan.reference_skill:
-        limits.append("against a reference skill")
-    if "baseline" not in plan.arms:
-        limits.append("without a baseline")
-    done = run.passed + run.failed + run.errored
-    if done < run.trials and not (plan.scope and decision != "undecided"):  # which it came to before its end
-        limits.append(f"only {done:,} of {counted(run.trials, 'trial')}")
-    return ", ".join(limits)
 
 
 def _user_name() -> str:

@@ -163,6 +163,12 @@ class Store:
         where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
         return [*map(_read_run, self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count))]
 
+    def unfinished_runs(self, before: int) -> Iterator[Run]:
+        """Those before the run with this number of which some trials have a score and no verdict was shown."""
+        where = "runs.number < ? AND NOT EXISTS (SELECT 1 FROM looks WHERE looks.run = runs.id)"
+        query = _runs_query(where, having="SUM(passed + failed) BETWEEN 1 AND runs.trials - 1")
+        return map(_read_run, self.database.stream(query, before))
+
     def skills(self) -> dict[str, tuple[int, str]]:
         """By name: how many runs each skill has, and the id of the latest."""
         rows = self.database.rows(
@@ -577,13 +583,13 @@ def free_run_id(db: Transaction, name: str, known: int = 0) -> str:
     return run_id
 
 
-def _runs_query(where: str, order: str = "ASC") -> str:
+def _runs_query(where: str, order: str = "ASC", having: str = "TRUE") -> str:
     # Grouping by the primary key lets the database add up run by run, as the rows are asked for.
     return f"""
         SELECT runs.number, runs.id, runs.fingerprint, runs.skill, runs.created, runs.trials, runs.plan,
                COALESCE(SUM(passed), 0), COALESCE(SUM(failed), 0), COALESCE(SUM(errored), 0)
         FROM runs LEFT JOIN progress ON progress.run = runs.number WHERE {where}
-        GROUP BY runs.number ORDER BY runs.number {order}
+        GROUP BY runs.number HAVING {having} ORDER BY runs.number {order}
     """  # noqa: S608 - only fixed words
 
 
