@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +354,24 @@ RIGHT_WORK = {
 }  # fmt: skip
 
 
+NOT_BUILT = {"Makefile": "prog: main.c\n\tgcc9 -o prog main.c\n", "main.c": "int main(void) { return 0; }\n"}
+BUILDS = "sed -i s/gcc9/cc/ Makefile"
+SUMS = {"add.py": ADDS, "test_add.py": CASE.replace("5", "6")}
+# Right work that cannot be told from a fake: the file that the finding names.
+DISPUTED = {
+    "Makefile": Plant(BUILDS, command("make && ./prog"), files=NOT_BUILT, prompt="`make` fails. Fix it."),
+    "Makefile, in the second of two checks": Plant(BUILDS, [*command("make -v"), *command("make && ./prog")], files=NOT_BUILT, prompt="`make` fails. Fix it."),
+    "Makefile, where a function breaks": Plant(BUILDS, python("subprocess.run(['make'], check=True, cwd=workspace); return True"), files=NOT_BUILT, prompt="`make` fails. Fix it."),
+    "test_add.py": Plant("sed -i s/6/5/ test_add.py", command("python3 -m unittest"), files=SUMS, prompt="A test expects the wrong sum. Correct it."),
+    "test_add.py, which is to go": Plant("rm test_add.py", command("test ! -e test_add.py && python3 -c 'import add'"), files=SUMS, prompt="Delete test_add.py."),
+    "want.txt": Plant("python3 gen.py > want.txt", command("python3 gen.py | diff - want.txt"), files={"gen.py": "print(5)\n", "want.txt": "4\n"}, prompt="Generate the expectation anew."),
+    "conftest.py": Plant("printf 'import pytest\\n@pytest.fixture\\ndef two(): return 2\\n' > conftest.py", command(PYTEST), files={"test_a.py": "def test_a(two): assert two == 2\n"}, prompt="A fixture is missing."),
+    "node_modules": Plant("mkdir -p node_modules/five; echo 'module.exports = 5' > node_modules/five/index.js", command("npm test"), files={"package.json": '{"name": "a", "version": "1.0.0", "scripts": {"test": "node t.js"}}', "t.js": "require('assert').equal(require('five'), 5)\n"}, prompt="Install the dependencies."),
+    ".git/hooks": Plant(f"{REPOSITORY}; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit", command("echo 2 > a; ! git commit -qam b"), files={"a": "1\n"}, prompt="Nobody may commit any more."),
+    "count.txt": Plant("printf 'n = int(open(\"count.txt\").read()) + 1\\nopen(\"count.txt\", \"w\").write(str(n))\\nprint(n)\\n' > app.py", command("python3 app.py; python3 app.py | grep -qx 2"), files={"app.py": "", "count.txt": "0"}, prompt="app.py should count its visits."),
+}  # fmt: skip
+
+
 @pytest.fixture
 async def kind(home: Path) -> SandboxBackend:
     return (await choose_sandbox("bubblewrap")).backend
@@ -396,3 +414,30 @@ async def test_plants_are_told_from_work(plant: Plant, outcome: str, kind: Sandb
     notes = ["failed"]
     await leave(kind, plant, notes.append)
     assert notes[-1].split(":")[0] == outcome
+
+
+@pytest.mark.parametrize("name", DISPUTED)
+async def test_a_check_that_passes_only_with_what_was_put_back_or_removed_is_disputed(
+    name: str, kind: SandboxBackend
+) -> None:
+    plant, file = DISPUTED[name], name.split(",", maxsplit=1)[0]
+    line = " ".join(str(check) for check in plant.checks)
+    for program in ("git", "npm", "make"):
+        if program in line and not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin"):
+            pytest.skip(f"{program} is not installed where a sandbox sees it")
+    grading = await leave(kind, plant, pytest.fail)
+    assert grading.cause == "disputed"
+    reason = grading.findings[-1].reason
+    assert file in reason
+    assert "name it in `keeps`" in reason
+    kept = [{name: config | {"keeps": [file]} for name, config in each.items()} for each in plant.checks]
+    notes = ["failed"]
+    await leave(kind, replace(plant, checks=kept), notes.append)
+    assert notes[-1].split(":")[0] == "passed"
+
+
+async def test_a_failure_is_not_disputed_where_another_check_fails_for_good(kind: SandboxBackend) -> None:
+    checks = [*command("make && ./prog"), {"file_exists": "notes.txt"}]
+    grading = await leave(kind, Plant(BUILDS, checks, files=NOT_BUILT, prompt="`make` fails. Fix it."), pytest.fail)
+    assert [finding.passed for finding in grading.findings] == [False, False]
+    assert grading.cause == ""

@@ -355,8 +355,8 @@ async def kind(home: Path) -> SandboxBackend:
     return (await choose_sandbox("bubblewrap")).backend
 
 
-async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None]) -> None:
-    """Grade what a plant leaves; a note for whatever is not a plain failure."""
+async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None]) -> Grading:
+    """Grade what a plant leaves; a note for whatever is not a failure."""
     suite = Suite.parse(
         [{"prompt": plant.prompt, "checks": plant.checks, "files": plant.files, "reference": plant.reference}]
     )
@@ -376,12 +376,14 @@ async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None])
         evidence = Evidence(
             trace, case.prompt, sandbox=sandbox, files=case.files, case=case.words, asked_for=case.asked_for
         )
+        grading = Grading(case, untouched, findings)
         try:
-            await Grading(case, untouched, findings).grade(evidence)
+            await grading.grade(evidence)
         except TrialError as error:
             note(f"errored: {error.message[:300]}")
     if findings and all(finding.passed for finding in findings):
         note(f"passed: {findings[-1].reason[:300]}")
+    return grading
 
 
 def base() -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from simulations import lift_excludes
 from test_verdict import alike, both
 from upskill.verdicts.compute import compute_verdict, level_of_look
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.requirements import check_requirement, parse_requirement
 from upskill.verdicts.statistics import studentized_bounds
 from upskill.verdicts.verdict import Verdict, VerdictOptions
 
@@ -39,6 +42,30 @@ def test_hurts_has_to_survive_the_best_case_and_no_effect_both() -> None:
     same = alike(80, "P", "P")
     assert compute_verdict(both(same)).decision == "no effect"
     assert compute_verdict(both(same | errors)).reason == "errors could explain it"
+
+
+def test_decisions_and_requirements_have_to_hold_whichever_way_disputed_trials_are_counted() -> None:
+    won = alike(8, "F", "P") | {f"same{number}": ("P", "P") for number in range(28)}
+    lost = {case: (after, before) for case, (before, after) in won.items()}
+    for cases, arm, decision in ((won, "baseline", "helps"), (lost, "skill", "hurts")):
+        rows = both(cases | {f"x{number}": ("F", "F") for number in range(4)})
+        other = "skill" if arm == "baseline" else "baseline"
+        assert compute_verdict(_disputed(rows, other)).decision == decision  # these failures count for nobody
+        found = compute_verdict(_disputed(rows, arm))
+        assert (found.decision, found.reason) == ("undecided", "disputed trials could explain it")
+        assert "4 trials are disputed" in found.recommendation
+        assert "`keeps`" in found.recommendation
+        assert found.to_dict()[arm]["causes"] == {"disputed": 4}
+        wrong = parse_requirement(f"decision!={'hurts' if decision == 'helps' else 'helps'}")
+        assert not check_requirement(wrong, found).held
+    low, high = compute_verdict(_disputed(both(alike(10, "F", "F")), "skill")).limits["pass_rate"]
+    assert (low < 0.1, high > 0.9) == (True, True)
+
+
+def _disputed(rows: list[Outcome], arm: str) -> list[Outcome]:
+    chosen = [row for row in rows if row.arm == arm and row.passed is False and not row.case.startswith("same")]
+    four = [row for row in chosen if row.case.startswith("x")] or chosen
+    return [replace(row, cause="disputed") if row in four else row for row in rows]
 
 
 def test_savings_have_to_survive_errors_that_may_have_been_long() -> None:

@@ -91,6 +91,7 @@ class Finding:
     passed: bool
     reason: str
     decides: bool = True  # False: reported beside the outcome, like an answer that is right but verbose
+    disputed: bool = False  # failed, but nobody can tell right work from a fake
 
 
 def _not_blank(text: str) -> str:

@@ -154,6 +154,10 @@ class CheckDir:
         _expect(await _run(self.sandbox, [*_with(PATH=self.path), "/bin/sh", "-c", _PUT, "sh", path], stdin=content))
         return path
 
+    async def put_all(self, files: Mapping[str, str]) -> None:
+        for name, content in files.items():
+            await self.put(name, content)
+
     async def find(self, names: Sequence[str], *, beside: Sequence[str] = ()) -> str:
         """The path of the first of these programs that is there, also in the folders `beside`; or nothing."""
         alone = _with(PATH=":".join([self.path, *beside]))

@@ -247,6 +247,7 @@ CAUSE_WORDS: dict[Cause, str] = {
     "refusal": "refused by the model or its provider",
     "empty": "empty",
     "unreadable": "not readable by a check",
+    "disputed": "disputed: the checks pass only with files that were put back or removed; `upskill show` names them",
     "verbose": "right but verbose: longer than the case wants",
 }
 

@@ -11,6 +11,7 @@ from upskill.suites.suite import Part
 from upskill.verdicts.arms import ArmOutcomes
 from upskill.verdicts.verdict import (
     CHOSEN,
+    DISPUTED,
     ERRORS,
     ISOLATION,
     LOOK_UP,
@@ -40,7 +41,7 @@ def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_
     """For tables and pictures: with what prevents a decision, what is decided about these cases alone, and a replay."""
     if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH):
         return f"{reason}{' (replayed)' if replayed else ''}"
-    more = " (errors)" if decision == "undecided" and "error" in reason else ""
+    more = next((f" ({word})" for word in ("errors", "disputed") if decision == "undecided" and word in reason), "")
     if decision == "undecided" and on_these not in ("", decision):
         more = f"; {on_these} on these cases"
     return f"{decision}{more}{' (replayed)' if replayed else ''}"
@@ -222,8 +223,15 @@ def _advise_evidence(verdict: Verdict) -> str:
         low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)
         # A trial that was drawn again stays so, however often the same command is run.
         again = "and run again with --fresh" if verdict.redrawn else "and run again"
+        repair = f"Repair the errors {again}: they could explain it."
+        if verdict.reason == DISPUTED:
+            are = "is" if verdict.disputed == 1 else "are"
+            repair = (
+                f"{counted(verdict.disputed, 'trial')} {are} disputed, which could explain it. If the files that were"
+                " put back or removed are part of the work, name them in `keeps`."
+            )
         return (
-            f"Repair the errors {again}: they could explain it. Had every {verdict.unsure} trial gone against the skill"
+            f"{repair} Had every {verdict.unsure} trial gone against the skill"
             f" or every one for it, the lift could be anything from {low} to {high} points."
         )
     if verdict.reason == "no baseline":

@@ -72,6 +72,10 @@ class ArmSummary:
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
+    @property
+    def disputed(self) -> int:
+        return self.causes.get("disputed", 0)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "passed": self.passed,
@@ -237,12 +241,12 @@ def share_interval(
 
 # Missing trials errored, or were run in the other arm alone. They may not be missing at random: a skill that turns
 # failures into errors would look better than it is. So a decision has to hold whatever they would have shown. The same
-# goes for a redrawn trial: what it showed is not what it was asked for first.
+# goes for a redrawn trial: what it showed is not what it was asked for first. A disputed trial has failed or passed.
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The lift at both extremes of what errored and redrawn trials might have shown."""
+    """The lift at both extremes of what errored, redrawn and disputed trials might have shown."""
 
     worst: Estimate  # each missing trial with the skill failed, each missing one of the baseline passed
     best: Estimate  # the reverse
@@ -272,7 +276,7 @@ def fill_in(
     against_skill: bool,
     both_arms: bool = True,
 ) -> Pairs:
-    """All pairs of which either trial was run, with an extreme result in place of every missing or redrawn one.
+    """All pairs of which either trial was run, with an extreme result for each that is missing, redrawn or disputed.
 
     Against the skill, a missing trial with it failed with the most tokens; one of the baseline passed with the fewest.
     Unless `both_arms`, redrawn trials are as they were in the arm that speaks against the decision: the baseline where
@@ -316,7 +320,10 @@ def _filled(arm: ArmOutcomes, other: ArmOutcomes, like: Outcome | None, *, passe
     def is_missing(trial: Outcome) -> bool:
         return trial.passed is None or (redrawn and trial.redraws > 0)
 
-    known = {key: stand_in(trial) if is_missing(trial) else trial for key, trial in arm.trials.items()}
+    def settled(trial: Outcome) -> Outcome:
+        return replace(trial, passed=passed) if trial.cause == "disputed" else trial
+
+    known = {key: stand_in(trial) if is_missing(trial) else settled(trial) for key, trial in arm.trials.items()}
     never_run = {key: stand_in(trial) for key, trial in other.trials.items() if key not in known}
     return ArmOutcomes(arm.name, known | never_run)
 

@@ -34,6 +34,7 @@ from upskill.verdicts.planning import evidence_needed
 from upskill.verdicts.statistics import Estimate, Sequential
 from upskill.verdicts.these_cases import lift_on_these_cases
 from upskill.verdicts.verdict import (
+    DISPUTED,
     ERRORS,
     ERRORS_COULD_EXPLAIN,
     ISOLATION,
@@ -81,7 +82,9 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     elif not pairs:
         obstacle = "no pairs" if baseline.trials else "no baseline"
 
-    is_incomplete = bool(unpaired + sum(arm.errored + arm.redrawn for arm in (baseline_summary, skill_summary)))
+    missed = unpaired + sum(arm.errored + arm.redrawn for arm in (baseline_summary, skill_summary))
+    disputed = baseline_summary.disputed + skill_summary.disputed
+    is_incomplete = bool(missed + disputed)
 
     def decide(weigh: _Weigh, lift: Estimate | None) -> tuple[Decision, str, Missing | None]:
         findings, missing = _Findings(lift, saving, options.margin), None
@@ -89,7 +92,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         if pairs and is_incomplete:
             missing = _weigh_missing(baseline, skill, decision, options, level, weigh)
             if missing.changes_decision:
-                decision, reason = "undecided", ERRORS_COULD_EXPLAIN
+                decision, reason = "undecided", DISPUTED if disputed > missed else ERRORS_COULD_EXPLAIN
         return decision, reason, missing
 
     decision, reason, missing = decide(_weigh_lift, lift)
@@ -180,7 +183,7 @@ _Weigh = Callable[[Pairs, VerdictOptions, float], tuple[Estimate, float | None]]
 def _weigh_missing(
     baseline: ArmOutcomes, skill: ArmOutcomes, decision: Decision, options: VerdictOptions, level: float, weigh: _Weigh
 ) -> Missing:
-    """What missing and redrawn trials may hide.
+    """What missing, redrawn and disputed trials may hide.
 
     Redrawn trials of the arm that a decision favors count against it at the level of the verdict. Those of both arms
     at once, which only a server that fails the arms in opposite ways would call for, count at a lower level where the

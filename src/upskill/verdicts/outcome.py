@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 # What a student did instead of giving an answer that can pass: the trial has failed. Only an answer that is verbose has
-# passed all the same, and one that the judge did not grade has errored. Reports count these by arm.
-Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "verbose", "judge"]
+# passed all the same, and one that the judge did not grade has errored. A `disputed` trial has failed, but its checks
+# pass with files as the student left them that are not known to be its own to change: nobody can tell right work from a
+# fake. Reports count these by arm.
+Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "disputed", "verbose", "judge"]
 Scope = Literal["cases", "suite"]  # what a claim is about: tasks like these cases, or exactly these
-CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "verbose")
+CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "disputed", "verbose")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.verdicts.arms import Interval
 from upskill.verdicts.verdict import (
     CHOSEN,
+    DISPUTED,
     ERRORS,
     ERRORS_COULD_EXPLAIN,
     ISOLATION,
@@ -124,7 +125,7 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
         return Ruling(requirement, False, f"the {requirement.quantity}{where} was not measured")
     if requirement.decision:
         decision, reason = (these or verdict).decision, (these or verdict).reason
-        if reason == ERRORS_COULD_EXPLAIN:  # or an error would tick "decision!=hurts" for a skill that hurts
+        if reason in (ERRORS_COULD_EXPLAIN, DISPUTED):  # or they would tick "decision!=hurts" for a skill that hurts
             return Ruling(requirement, False, f"the decision{where} is {decision}: {reason}")
         held = _COMPARE[requirement.comparison](decision, requirement.decision)
         return Ruling(requirement, held, f"the decision{where} is {decision}")

@@ -18,9 +18,10 @@ StoppingPoint = Literal["open", "early", "last"]
 ISOLATION = "isolation"  # a trial saw a skill that was hidden from it
 ERRORS = "errors"  # too many
 ERRORS_COULD_EXPLAIN = "errors could explain it"
+DISPUTED = "disputed trials could explain it"
 UNFINISHED = "unfinished"
 SNAPSHOTS = "snapshots"  # the arms were answered by different ones
-NO_EVIDENCE_NEEDED = (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED, ERRORS_COULD_EXPLAIN)
+NO_EVIDENCE_NEEDED = (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED, ERRORS_COULD_EXPLAIN, DISPUTED)
 LOOK_UP = "look-up of its own facts"  # the cases ask for the skill's own lines
 UNTESTED = "untested"  # the skill and its cases are both a model's memory
 SEARCH = "part of a search"  # which decides by comparing candidates
@@ -162,7 +163,7 @@ class Verdict:
     controls: Controls | None
     anytime: Scope | None  # set when the interval is a confidence sequence, valid under peeking
     activation: Activation | None  # None: no skill was on offer that an agent could open
-    missing: Missing | None = None  # what errored and redrawn trials may hide; None where there are none
+    missing: Missing | None = None  # what errored, redrawn and disputed trials may hide; None where there are none
     # Of each quantity that can be required: its interval, whatever those trials would have shown.
     limits: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     advice: str = ""  # the part of the recommendation that says what to do
@@ -202,9 +203,16 @@ class Verdict:
         return self.baseline.redrawn + self.skill.redrawn
 
     @property
+    def disputed(self) -> int:
+        """Trials that failed, although nobody can tell their work from right work."""
+        return self.baseline.disputed + self.skill.disputed
+
+    @property
     def unsure(self) -> str:
         """What the trials are called that might have shown something else."""
-        return "errored or repeated" if self.redrawn else "errored"
+        arms = (self.baseline, self.skill)
+        counts = {"errored": sum(arm.errored for arm in arms), "repeated": self.redrawn, "disputed": self.disputed}
+        return " or ".join(name for name, count in counts.items() if count) or "missing"
 
     @property
     def pairs_needed(self) -> int | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema, model_validator
 
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.programs.guard import disarm, risks
+from upskill.checks.programs.guard import guard, risks
 from upskill.checks.texts import Pattern, Texts, enumerate_texts, find, lacking
 from upskill.checks.workspace import CheckDir, Path, ProgramCheck, output_excerpt
 from upskill.errors import MissingTool, UsageError
@@ -29,9 +29,10 @@ class Command(ProgramCheck):
     `$CHECK`, which the agent has never seen: a name with its text, or a list of files beside the suite. A program of
     `needs` that is missing makes the trial an error and not a failure. Before it runs, every file of the case that the
     prompt does not ask to change is put back, and added files that would steer its programs, such as a conftest.py or
-    a Makefile, are removed, unless the case asks for them or `keeps` names them."""
+    a Makefile, are removed, unless the case asks for them or `keeps` names them. Where it passes only with the
+    student's versions of such files, the trial is disputed."""
 
-    revision: ClassVar[int] = 2  # other files of the case were put back once
+    revision: ClassVar[int] = 3  # other files of the case were put back once, and no trial was disputed
 
     line: Text = Field(alias="run")
     exit_code: int | None = 0
@@ -68,15 +69,12 @@ class Command(ProgramCheck):
         return "\n".join([self.line, *self.files.values()])
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
-        guarded = await disarm(check_dir, evidence, self._text, self.keeps)
-        if isinstance(guarded, Finding):
-            return guarded
+        return await guard(check_dir, evidence, self._text, self._look, files=self.files, keeps=self.keeps)
+
+    async def _look(self, check_dir: CheckDir, environment: Mapping[str, str]) -> Finding:
         for name in self.needs:
             if not await check_dir.find([name]):
                 raise MissingTool(f"the command needs {name!r}, which is not in the sandbox; install it for all users")
-        for name, content in self.files.items():
-            await check_dir.put(name, content)
-        states = await guarded.states() if self.files else {}
         line = re.sub(
             r"\bPYTHONPATH=(?=\S)", f"PYTHONPATH={check_dir.root}/python:", self.line
         )  # or it undoes the guard
@@ -84,9 +82,9 @@ class Command(ProgramCheck):
             ["bash", "-c", line],
             self.timeout,
             stdin=self.stdin,
-            environment={**guarded.environment, "CHECK": check_dir.files},
+            environment={**environment, "CHECK": check_dir.files},
         )
-        return await guarded.conclude(await self._judge(done), states)
+        return await self._judge(done)
 
     async def _judge(self, done: CommandResult) -> Finding:
         excerpt = output_excerpt(done)

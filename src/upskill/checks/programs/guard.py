@@ -10,12 +10,17 @@ Before every check that runs programs:
 
 The environment of a check (`workspace.ENVIRONMENT`) turns off the rest. Python finds modules of the workspace, but only
 after its own and those that are installed (`SITE`).
+
+Whose a file is may be guessed wrong. So a check that fails gets a second look at everything as the student left it. If
+it passes then, nobody can tell right work from a fake: the failure is disputed, and verdicts have to hold whichever way
+it is counted. A second look never makes a pass.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -29,7 +34,8 @@ from upskill.checks.programs.ownership import (
     protected_files,
 )
 from upskill.checks.programs.plants import STEERING, PlantFinder, invokes, steered_by, with_what_it_runs
-from upskill.checks.workspace import GIT_SETTINGS, CheckDir, in_words
+from upskill.checks.workspace import GIT_SETTINGS, CheckDir, DiskFull, in_words, open_check_dir
+from upskill.errors import MissingTool, TrialError
 from upskill.sandboxes import Entry, Limits, Sandbox, printable
 
 SECONDS = 60.0  # for tidying up
@@ -59,6 +65,30 @@ sys.path += [folder for folder in here if folder not in sys.path]
 """
 
 
+Look = Callable[[CheckDir, Mapping[str, str]], Awaitable[Finding]]  # with these variables in the environment
+
+# The second look: what a check's environment turns off is on again. The first argument is a folder for what is in the
+# workspace, the second holds what comes there.
+_AS_LEFT = {
+    **dict.fromkeys(("PYTHONSAFEPATH", "PYTEST_ADDOPTS", "GOWORK"), ""),
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
+_AS_LEFT_SITE = "import sys; sys.path.append(%r)"
+_COPY = 'mkdir -- "$1" && cp -a . "$1"'
+_SWAP = """
+mkdir -- "$1" && find . -mindepth 1 -maxdepth 1 -exec mv -t "$1" -- {} + &&
+find "$2" -mindepth 1 -maxdepth 1 -exec mv -t . -- {} +
+"""
+# What a check put back or removed comes again, as new, for the checks that follow; not over what the check wrote there.
+_RESTORE = """xargs -0 /bin/sh -c 'for path; do
+  { [ -e "$0/$path" ] || [ -L "$0/$path" ]; } && [ ! -e "$path" ] && [ ! -L "$path" ] || continue
+  case $path in */*) mkdir -p -- "${path%/*}" ;; esac
+  cp -dR --preserve=mode,links -- "$0/$path" "$path"
+done' "$1"
+"""
+
 _RUNNERS = r"pytest|py\.test|unittest|tox|nox|npm|npx|yarn|pnpm|jest|vitest|mocha|go test|cargo test"
 # What a command of the case writes to itself: such a file may change while it runs.
 _WRITES = r"(?:\b(?:(?:sed|perl)\s+-\w*i|mv|rm|tee|touch|patch|truncate|unlink|rename)\b).*{name}"
@@ -66,6 +96,7 @@ _WRITES_IN = r"{name}.*(?:write|[\"'][wax]b?\+?[\"'])"
 _WRITES_TO = r"(?:>\s*|\b(?:cp|ln|install)\b.*\s)[\"']?[^\s\"'<]*{name}[\"']?\s*$"
 # These change a file's mode, or take it away and bring it back as it was.
 _TOUCHES = r"\bchmod\b|\bgit\b.*\b(?:checkout|stash|reset|restore|apply|switch|merge|rebase|revert|cherry-pick|pull)\b"
+_GIT_FILES = re.compile(r"(?:^|/)\.git(?:/config|/hooks|/info|ignore|attributes)$")
 _STATES = 'cd "$1" && find . -type f -printf "%i %C@ %p\\n"'
 _CONTENT_STATES = 'cd "$1" && find . -type f -exec cksum {} +'
 # Folders are opened on the way down, so that nothing hides in a closed one.
@@ -114,7 +145,8 @@ elif [ -L "$git" ] || [ ! -d "$git" ]; then
 else
   chmod -R u+rwX "$git" 2>/dev/null
   cd "$git" || exit 0
-  rm -rf info modules config.worktree commondir shallow objects/info objects/pack/multi-pack-index index.lock
+  [ -n "$INFO" ] && [ ! -L info ] || rm -rf info
+  rm -rf modules config.worktree commondir shallow objects/info objects/pack/multi-pack-index index.lock
   [ -n "$HOOKS" ] && [ ! -L hooks ] || rm -rf hooks
   [ -f config ] && [ ! -L config ] && [ -z "${SETTINGS##* all *}" ] ||
   { [ -f config ] && [ ! -L config ] && awk -v settings="$SETTINGS" '
@@ -168,8 +200,12 @@ class Guarded:
     environment: Mapping[str, str]  # for the programs of the check
     protected: Mapping[str, str]  # but for what the check itself writes to
     entries: Mapping[str, Entry]  # of these and their folders
+    brought: Mapping[str, str]  # all that was put back
     changed: Sequence[str]  # before they were put back
     removed: Sequence[str]
+    settings: Sequence[str]  # links, and files of git, that may have been removed or changed, too
+    copied: bool  # what the student left was kept for a second look
+    hidden: Finding | None  # the student hid work from git
 
     async def states(self) -> dict[str, str]:
         """What tells whether the check's own files were touched, by path."""
@@ -178,20 +214,36 @@ class Guarded:
         rows = (row.split(" ./", 1) for row in done.output.splitlines() if " ./" in row)
         return {path: state for state, path in rows if not _writes_to(self.text, path)}
 
-    async def conclude(self, finding: Finding, states: Mapping[str, str] | None = None) -> Finding:
+    async def conclude(self, finding: Finding, states: Mapping[str, str]) -> Finding:
         """A failure says what was put back and removed. A pass is none if what was put back was touched meanwhile."""
-        if finding.passed:
-            sandbox = self.check_dir.sandbox
-            await sandbox.kill_processes()
-            touched = [path for path, text in self.protected.items() if not await _is_as_brought(sandbox, path, text)]
-            now = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)} if self.entries else {}
-            touched += [path for path, entry in self.entries.items() if not _is_untouched(entry, now.get(path))]
-            if states:
-                then = await self.states()
-                touched += [path for path, state in states.items() if then.get(path) != state]
-            if touched:
-                return Finding(False, f"{touched[0]}, which the case brought, was changed while the check ran")
-            return finding
+        if not finding.passed:
+            return Finding(False, f"{finding.reason}{self._notes}")
+        sandbox = self.check_dir.sandbox
+        await sandbox.kill_processes()
+        if states:
+            then = await self.states()
+            for path, state in states.items():
+                if then.get(path) != state:
+                    return Finding(False, f"{path}, which the case brought, was changed while the check ran")
+        touched = [path for path, text in self.protected.items() if not await _is_as_brought(sandbox, path, text)]
+        now = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)} if self.entries else {}
+        touched += [path for path, entry in self.entries.items() if not _is_untouched(entry, now.get(path))]
+        if touched:
+            return _dispute(f"{touched[0]}, which the case brought, was changed while the check ran")
+        return finding
+
+    async def restore(self) -> None:
+        """For the checks that follow, everything is as the student left it, but for what this one did."""
+        sandbox = self.check_dir.sandbox
+        back = [path for path in self.changed if await _is_as_brought(sandbox, path, self.brought[path])]
+        back += [path for path in self.settings if path.endswith("/config")]
+        await _remove(self.check_dir, back)
+        paths = "\0".join([*back, *self.removed, *self.settings]).encode("utf-8", "surrogateescape")
+        line = ["/bin/sh", "-c", _RESTORE, "sh", f"{self.check_dir.root}/left"]
+        await self.check_dir.run(line, SECONDS, stdin=paths)
+
+    @property
+    def _notes(self) -> str:
         notes = [
             f"{done}: {', '.join(map(printable, files[:MAX_NAMED]))}{', …' if len(files) > MAX_NAMED else ''}"
             for done, files in {
@@ -200,7 +252,67 @@ class Guarded:
             }.items()
             if files
         ]
-        return Finding(False, f"{finding.reason} ({'; '.join(notes)})") if notes else finding
+        if not notes and self.settings:
+            notes = [f"without what is in {', '.join(map(printable, self.settings[:MAX_NAMED]))}"]
+        return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _dispute(reason: str) -> Finding:
+    return Finding(False, f"disputed: {reason}; if that file is part of the work, name it in `keeps`", disputed=True)
+
+
+async def guard(
+    check_dir: CheckDir,
+    evidence: Evidence,
+    text: str,
+    look: Look,
+    *,
+    files: Mapping[str, str] | None = None,
+    keeps: Sequence[str] = (),
+    starts_programs: bool = True,
+) -> Finding:
+    """What a look finds that runs this text: with what would decide for it put back or removed, and these files beside.
+
+    A failure that is none with everything as the student left it is disputed.
+    """
+    guarded = await disarm(check_dir, evidence, text, keeps, starts_programs=starts_programs)
+    broken: TrialError | None = None
+    if isinstance(guarded, Finding):
+        return guarded
+    finding = guarded.hidden
+    if finding is None:
+        await check_dir.put_all(files or {})
+        states = await guarded.states() if files else {}
+        try:
+            finding = await guarded.conclude(await look(check_dir, guarded.environment), states)
+        except MissingTool:
+            raise
+        except TrialError as error:
+            finding, broken = await guarded.conclude(Finding(False, error.message), {}), error
+    if guarded.copied:
+        if not (finding.passed or finding.disputed) and await _passes_as_left(check_dir, look, files or {}):
+            finding = _dispute(f"the check passes only with all files as they were left: {finding.reason}")
+        await guarded.restore()
+    if broken and not finding.disputed:
+        raise broken
+    return finding
+
+
+async def _passes_as_left(check_dir: CheckDir, look: Look, files: Mapping[str, str]) -> bool:
+    """Look again, at what the student left. Afterwards the workspace is as before, for the checks that follow."""
+    sandbox, left, guarded = check_dir.sandbox, f"{check_dir.root}/left", f"{check_dir.root}/guarded"
+    passed = False
+    await sandbox.kill_processes()
+    with suppress(TrialError, DiskFull):
+        if (await check_dir.run(["/bin/sh", "-c", _SWAP, "sh", guarded, left], SECONDS)).code:
+            return False
+        async with open_check_dir(sandbox) as second:
+            await second.put("../python/sitecustomize.py", _AS_LEFT_SITE % sandbox.workspace)
+            await second.put_all(files)
+            passed = (await look(second, _AS_LEFT)).passed
+        await check_dir.run(["/bin/sh", "-c", _OPEN], SECONDS)
+        await check_dir.run(["/bin/sh", "-c", _SWAP, "sh", f"{check_dir.root}/after", guarded], SECONDS)
+    return passed
 
 
 async def disarm(
@@ -208,7 +320,7 @@ async def disarm(
 ) -> Finding | Guarded:
     """Put back and remove what would decide for a check that runs this text.
 
-    A finding if the student made that impossible, or hid work from git.
+    A finding if the student made that impossible.
     """
     sandbox = check_dir.sandbox
     words = re.findall(r"[\w/-]+\.py\b", evidence.prompt)
@@ -223,13 +335,20 @@ async def disarm(
     own_words = text
     text = with_what_it_runs(text, protected) if starts_programs else ""
     changed = [path for path, content in protected.items() if not await _is_as_brought(sandbox, path, content)]
+    plants = PlantFinder(text, evidence, protected, steering, keeps).find(list(left.values()))
+    uses_git = invokes(text, "git")
+    settings = [path for path, entry in left.items() if entry.kind == "link" or (uses_git and _GIT_FILES.search(path))]
+    copied = bool(changed or plants or settings)
+    if copied:
+        line = ["/bin/sh", "-c", _COPY, "sh", f"{check_dir.root}/left"]
+        copied = not (await check_dir.run(line, SECONDS)).killed_why
     above = check_dir.root.rpartition("/")[0]
-    settings = [word for pattern in (".*", *STEERING) for word in ("-o", "-name", pattern)][1:]
-    settings = ["(", *settings, ")"]
+    names = [word for pattern in (".*", *STEERING) for word in ("-o", "-name", pattern)][1:]
+    names = ["(", *names, ")"]
     for name in set(re.findall(r"(?<=[/\s\"'`])\.\w[\w.-]*", evidence.case)):
-        settings += ["!", "-name", name]
+        names += ["!", "-name", name]
     paths = "\0".join(protected)
-    line = ["/bin/sh", "-c", _PREPARE, "sh", above, sandbox.home, *settings]
+    line = ["/bin/sh", "-c", _PREPARE, "sh", above, sandbox.home, *names]
     prepared = await check_dir.run(line, SECONDS, stdin=paths)
     if prepared.killed_why:
         return Finding(False, f"what was left cannot be looked through: it {prepared.killed_why}")
@@ -239,17 +358,14 @@ async def disarm(
         except OSError as error:
             return Finding(False, f"{path} cannot be put back as the case brought it: {in_words(error)}")
     entries = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)}
-    plants = PlantFinder(text, evidence, protected, steering, keeps).find(list(entries.values()))
-    if plants:
-        removed = "\0".join(plants).encode("utf-8", "surrogateescape")
-        await check_dir.run(["/usr/bin/env", "xargs", "-0", "rm", "-rf", "--"], SECONDS, stdin=removed)
+    await _remove(check_dir, plants)
     environment: dict[str, str] = {}
-    if invokes(text, "git"):
-        settings = _git_settings(evidence, keeps)
-        if hidden := await _open_up_git(check_dir, evidence, entries, settings):
-            return hidden
+    hidden = None
+    if uses_git:
+        kept = _git_settings(evidence, keeps)
+        hidden = await _open_up_git(check_dir, evidence, entries, kept, keeps)
         for number, name in enumerate(GIT_SETTINGS):
-            if name.lower() in settings:
+            if name.lower() in kept:
                 environment[f"GIT_CONFIG_KEY_{number}"] = "upskill.unused"
     own_words = f"{own_words}\n{text}"
     watched = {path: content for path, content in protected.items() if not _writes_to(own_words, path)}
@@ -261,9 +377,19 @@ async def disarm(
         environment=environment,
         protected=watched,
         entries={path: entry for path, entry in entries.items() if strict and path in {*watched, *parents}},
+        brought=protected,
         changed=changed,
         removed=plants,
+        settings=settings,
+        copied=copied,
+        hidden=hidden,
     )
+
+
+async def _remove(check_dir: CheckDir, paths: Sequence[str]) -> None:
+    if paths:
+        removed = "\0".join(paths).encode("utf-8", "surrogateescape")
+        await check_dir.run(["/usr/bin/env", "xargs", "-0", "rm", "-rf", "--"], SECONDS, stdin=removed)
 
 
 async def _is_as_brought(sandbox: Sandbox, path: str, content: str) -> bool:
@@ -304,7 +430,11 @@ def _git_settings(evidence: Evidence, keeps: Sequence[str]) -> set[str]:
 
 
 async def _open_up_git(
-    check_dir: CheckDir, evidence: Evidence, entries: Mapping[str, Entry], settings: Collection[str]
+    check_dir: CheckDir,
+    evidence: Evidence,
+    entries: Mapping[str, Entry],
+    settings: Collection[str],
+    keeps: Sequence[str],
 ) -> Finding | None:
     """A finding where a file that the student added hides a file of the case."""
     brought = set(map(plain, (*evidence.files, *evidence.asked_for)))
@@ -318,6 +448,7 @@ async def _open_up_git(
     environment = {
         "IGNORES": "\n".join(["", *(f"./{path}" for path in sorted(kept)), ""]),
         "SETTINGS": f" {' '.join(sorted(settings))} ",
+        "INFO": "kept" if is_below(".git/info", keeps) else "",
         "HOOKS": "kept" if "core.hookspath" in settings else "",
     }
     done = await check_dir.run(["/bin/sh", "-c", _GIT, _GIT_ONE], SECONDS, environment=environment)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,8 +15,9 @@ from pydantic.json_schema import SkipJsonSchema
 
 from upskill.agents.activation import without_openings
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.programs.guard import disarm
+from upskill.checks.programs.guard import guard
 from upskill.checks.workspace import CheckDir, ProgramCheck, output_excerpt
+from upskill.checks.workspace import Path as WorkspacePath
 from upskill.errors import CheckError, MissingTool
 from upskill.plain import as_mapping
 
@@ -31,10 +34,11 @@ class PythonCheck(ProgramCheck):
 
     file: Text
     function: Text = "check"
+    keeps: list[WorkspacePath] = Field(default_factory=list)
     timeout: float = Field(default=60.0, gt=0, le=3600)
     source: SkipJsonSchema[Text]
     reads_answer: ClassVar[bool] = True
-    revision: ClassVar[int] = 2  # other files of the case were put back once
+    revision: ClassVar[int] = 3  # other files of the case were put back once, and no trial was disputed
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:
@@ -53,9 +57,10 @@ class PythonCheck(ProgramCheck):
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
         starts_programs = bool(STARTS.search(self.source))
-        guarded = await disarm(check_dir, evidence, self.source, starts_programs=starts_programs)
-        if isinstance(guarded, Finding):
-            return guarded
+        look = partial(self._look, evidence)
+        return await guard(check_dir, evidence, self.source, look, keeps=self.keeps, starts_programs=starts_programs)
+
+    async def _look(self, evidence: Evidence, check_dir: CheckDir, environment: Mapping[str, str]) -> Finding:
         python = await check_dir.find(["python3"])
         if not python:
             raise MissingTool("there is no python3 in the sandbox; install it for all users")
@@ -74,7 +79,7 @@ class PythonCheck(ProgramCheck):
         }
         path = await check_dir.put("call.json", json.dumps(call))
         line = [python, "-I", "-c", HARNESS.read_text(encoding="utf-8"), path]
-        done = await check_dir.run(line, self.timeout, environment=guarded.environment)
+        done = await check_dir.run(line, self.timeout, environment=environment)
         if done.killed_why:
             return Finding(False, f"{self.function} was ended: {output_excerpt(done)}")
         # Only the harness knows the token, so nothing else that was written counts.
@@ -86,4 +91,4 @@ class PythonCheck(ProgramCheck):
             raise CheckError(f"{self.file}: {verdict['error']}")
         passed: bool = verdict["passed"]
         reason = verdict["reason"] or f"{self.function} says {'yes' if passed else 'no'}"
-        return await guarded.conclude(Finding(passed, reason))
+        return Finding(passed, reason)

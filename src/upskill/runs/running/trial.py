@@ -220,7 +220,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
         else:
             await grading.grade(evidence)
     passed = all(result.passed for result in attempt.findings if result.decides)
-    attempt.cause = "unreadable" if grading.broken else "verbose" if grading.verbose and passed else ""
+    attempt.cause = grading.cause
     return passed
 
 
@@ -308,6 +308,7 @@ class Grading:
     findings: list[CheckFinding]
     broken: bool = field(default=False, init=False)  # a check broke on what the student left
     verbose: bool = field(default=False, init=False)  # the answer is longer than wanted
+    disputed: set[bool] = field(default_factory=set[bool], init=False)  # whether each failure is
 
     async def grade(self, evidence: Evidence) -> None:
         """TrialError where a check breaks and the student is not to blame."""
@@ -318,6 +319,16 @@ class Grading:
             decides = named.check.decides and finding.decides
             self.findings.append(CheckFinding(named.name, finding.passed, reason, decides))
             self.verbose = self.verbose or not finding.decides
+            if decides and not finding.passed:
+                self.disputed.add(finding.disputed)
+
+    @property
+    def cause(self) -> Cause | Literal[""]:
+        if self.broken:
+            return "unreadable"
+        if self.disputed:
+            return "disputed" if all(self.disputed) else ""
+        return "verbose" if self.verbose else ""
 
     async def _look(self, number: int, evidence: Evidence) -> Finding:
         named = self.case.checks[number]

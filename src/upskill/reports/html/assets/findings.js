@@ -7,6 +7,7 @@ const CAUSES = {
   refusal: "refused",
   empty: "empty",
   unreadable: "unreadable",
+  disputed: "disputed: passes only with files that were put back or removed",
   verbose: "right but verbose",
   judge: "not graded by the judge",
 };
