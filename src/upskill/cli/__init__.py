@@ -1,8 +1,8 @@
 """The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
-`options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark; `help`
-lays out help pages; `console` prints; `progress` shows what takes a while; `watch` waits for saved files; `log` sets
-up logging for `-v`.
+`options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark;
+`last_verdicts` says what was last reported of a skill; `help` lays out help pages; `console` prints;
+`progress` shows what takes a while; `watch` waits for saved files; `log` sets up logging for `-v`.
 
 Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
