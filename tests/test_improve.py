@@ -14,12 +14,12 @@ from conftest import Done, Upskill
 from teaching import (
     NUMBERS,
     REVISES,
-    TESTS,
     TRAIN,
     case,
     fact,
     prompt,
     student_rules,
+    suite_rules,
     write_rules,
 )
 from upskill import AuthoringEvents, GenerateOptions, Skill, Suite, generate_now, open_store
@@ -58,7 +58,7 @@ def written_case(number: int) -> dict[str, Any]:
 
 def teacher(cases: Sequence[int], revision: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in cases]})},
+        *suite_rules(cases),
         {"system": REVISES, "answer": json.dumps(revision)},
     ]
 
