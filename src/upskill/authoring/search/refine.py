@@ -225,7 +225,7 @@ class Search(SearchLoop[Attempt]):
             attempt.note = "the same as one that was tried before"
             self._remember(attempt)
             return self.keep(attempt)
-        if proposal is None or not self._open or (self.options.requested and not self._has_room):
+        if proposal is None or self.best is None or not self._open or (self.options.requested and not self._has_room):
             return await self._try_on_all(attempt)
         cited = {name for edit in proposal.edits for name in edit.evidence}
         fixed, failing = self._fixed, self._failing(self.best)
