@@ -36,6 +36,7 @@ COMMANDS = {
     "versions": "List the versions of a skill that were tried, or compare two.",
     "eval": "Run a student with and without a skill and compare the two.",
     "benchmark": "Evaluate a skill on several models, three repeats each.",
+    "ci": "Check the skills that a branch changed, for CI.",
     "trigger": "Measure whether a skill activates when it should, and only then.",
     "plan": "Work out how many cases and repeats a lift needs, and the cost.",
     "show": "Show a run: every trial with its prompt, answer and findings.",
