@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.running.gate import ROUNDS, Checked, Gate, Measure
 from upskill.runs.stores import Run, Store
-from upskill.skills import Skill
+from upskill.skills import Skill, load_skills
 from upskill.skills.changes import changed_skills
 from upskill.suites import Suite
 
@@ -108,6 +108,7 @@ def _planner(options: CiOptions) -> Callable[[Skill, Suite, Skill | None], Plan]
                 judge=options.judge or settings.judge or "",
                 reference_skill=base,
                 agent=options.agent,
+                distractors=load_skills(options.with_skills, beside=skill),
                 bounds=options.bounds,
                 sandbox=options.sandbox,
                 gpu=settings.gpu,
@@ -132,7 +133,14 @@ def _measurer(options: CiOptions, store: Store, ledger: Ledger) -> Measure:
 
         events = Events(started=started, result=progress.result, message=options.tell)
         with progress:
-            return await evaluate(plan, store=store, models=models, options=run_options, events=events)
+            options_here = replace(
+                run_options,
+                executor=options.open_executor(),
+                fresh=options.fresh,
+                margin=options.settings.margin / 100,
+                strict_suite=options.settings.strict_suite,
+            )
+            return await evaluate(plan, store=store, models=models, options=options_here, events=events)
 
     return measure
 
