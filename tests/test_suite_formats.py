@@ -91,6 +91,16 @@ def test_evals_json_takes_objects_for_assertions_and_keeps_other_fields_with_one
     assert Suite.parse(suite.to_dict()).cases == suite.cases
 
 
+def test_files_are_named_from_the_skills_folder_wherever_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "evals" / "files" / "a.txt", "A")
+    case = {"prompt": "x", "files": ["evals/files/a.txt"], "expectations": ["It is right"]}
+    suite = written(tmp_path / "evals" / "evals.json", {"evals": [case]})
+    monkeypatch.chdir(suite.parent)
+    assert dict(Suite.load("evals.json").cases[0].files) == {"evals/files/a.txt": "A"}
+
+
 def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
     (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
     written(tmp_path / "evals" / "data" / "b" / "c.txt", "text of c")
@@ -180,7 +190,9 @@ def test_statements_that_only_name_a_text_need_no_judge() -> None:
         "Includes 'last chance' in the final mail",
         "The answer isn't rude",
     ]
-    suite = Suite.parse({"evals": [{"prompt": "x", "expectations": said, "must_not_include": ["TODO"]}]}, "s")
+    suite = Suite.parse(
+        {"evals": [{"prompt": "x", "expectations": said, "must_not_include": ["TODO"], "must_have": ["a|b"]}]}, "s"
+    )
     assert checks_of(suite) == [
         [
             ("contains", "Total: 4"),
@@ -193,6 +205,8 @@ def test_statements_that_only_name_a_text_need_no_judge() -> None:
     ]
     told = "statements that name a text: it is looked for in the answer, without a judge (3 times: case 1)"
     assert list(notes_of(suite).changed()) == [told]
+    unclear = "must_have: these may be texts or patterns; write `contains` or `regex` (case 1)"
+    assert list(notes_of(suite).left_out()) == [unclear]
 
 
 def test_scenarios_with_assertions_a_rubric_and_a_setup_are_cases(tmp_path: Path) -> None:
@@ -339,7 +353,7 @@ def test_what_is_wrong_with_every_case_is_said_once_and_counted() -> None:
     ):
         Suite.parse({"prompts": ["{{q}}"], "tests": [*tests, {"vars": {"q": "x"}}]})
     with pytest.raises(UsageError, match="promptfoo makes its cases with a model"):
-        Suite.parse({"prompts": ["{{q}}"], "targets": ["x"], "redteam": {"plugins": ["pii"]}})
+        Suite.parse({"targets": ["x"], "redteam": {"plugins": ["pii"]}})
 
 
 def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ TEXTS = {  # fields with texts
     **dict.fromkeys(("must_contain", "must_include", "must_mention"), "contains"),
     **dict.fromkeys(("must_not_contain", "must_not_include", "must_not_mention"), "not_contains"),
 }
+UNCLEAR = {"must_have", "must_not_have"}
 # A statement that says of one quoted text that the answer has it, and nothing more.
 NAMED_TEXT = re.compile(
     r"(?:(?:the|its) )?(?:(?:answer|output|response|reply) )?(?:(?:must|should|does) )?(not )?"
@@ -114,7 +115,9 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
     for key in ASSERTED:
         _add_statements(case.get(key), draft)
     draft.checks += [{check: texts} for key, check in TEXTS.items() if (texts := texts_of(case.get(key)))]
-    used = {*ASSERTED, *TEXTS, "expected_output"}
+    for key in UNCLEAR & set(case):
+        draft.leave_out(key, "these may be texts or patterns; write `contains` or `regex`")
+    used = {*ASSERTED, *TEXTS, *UNCLEAR, "expected_output"}
     if draft.checks:
         return used
     if behavior := next((key for key in BEHAVIOR if case.get(key)), ""):

@@ -36,7 +36,7 @@ def recognizes(data: object) -> bool:
     if mapping is None:
         return any(map(_is_test, list_or_empty(data)))
     beside_prompts = {"tests", "scenarios", "providers", "defaultTest", "targets"} & set(mapping)
-    configures = "prompts" in mapping and bool(beside_prompts)
+    configures = "redteam" in mapping or ("prompts" in mapping and bool(beside_prompts))
     return configures or ("providers" in mapping and "tests" in mapping) or _is_test(mapping)
 
 
@@ -58,6 +58,11 @@ class _Config:
 
 def cases(source: Source) -> Iterator[Draft]:
     mapping = mapping_or_empty(source.data)
+    if "redteam" in mapping and not {"tests", "scenarios", "defaultTest"} & set(mapping):
+        raise UsageError(
+            f"{source.where}: promptfoo makes its cases with a model (`redteam`)",
+            "Run `promptfoo redteam generate -o cases.yaml`, and import that file.",
+        )
     bare = not ({"prompts", "tests", "scenarios"} & set(mapping))
     prompts = [] if bare else list(_prompts(mapping.get("prompts"), source))
     if len(prompts) > 1:
@@ -82,11 +87,6 @@ def cases(source: Source) -> Iterator[Draft]:
                 tests.append(test | {"vars": variables | mapping_or_empty(test.get("vars"))})
     if not tests and default.get("assert"):
         tests = [{}]
-    if not tests and "redteam" in mapping:
-        raise UsageError(
-            f"{source.where}: promptfoo makes its cases with a model (`redteam`)",
-            "Run `promptfoo redteam generate -o cases.yaml`, and import that file.",
-        )
     for number, test in enumerate(tests, start=1):
         yield from _read(test, number, config)
 
