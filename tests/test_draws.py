@@ -257,7 +257,7 @@ def test_the_whole_table_is_walked_through_and_is_in_the_docs() -> None:
     elsewhere = {"no connection", "not asked", "interrupted", "killed", "bug", "model", "judge reply"}
     assert {failure for failure, *_ in SERVERS} | set(ERRORS) | elsewhere == set(FAILURES)
     assert status_failure(599, {}) == "server error"
-    page = (REPOSITORY / "docs" / "statistics.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "how-to" / "models.md").read_text(encoding="utf-8")
     retries = {"none": "no", "one": "once", "some": "yes", "many": "yes, twice as often"}
     rows = [
         f"| {row.what} | {'a draw' if row.is_draw else 'free'} | {retries[row.retries]} |" for row in FAILURES.values()

@@ -1,6 +1,6 @@
 """The arithmetic behind a verdict: intervals and tests for paired outcomes that come in cases.
 
-Nothing depends on the order of the rows or on a random state. `docs/statistics.md` has the formulas, the references and
+Nothing depends on the order of the rows or on a random state. `docs/simulations.md` has the formulas, the references and
 the simulations that check them.
 
 A *pair* is one case and one seed tried in two arms; its *difference* is the one arm's outcome less the other's. Pairs
@@ -159,7 +159,7 @@ def _grid() -> Floats:
 
 
 def unseen_weight(means: Floats, runs: float) -> Floats:
-    """How much of a case stands for those not seen, for many data sets at once; see docs/statistics.md.
+    """How much of a case stands for those not seen, for many data sets at once; see docs/simulations.md.
 
     A whole one where all case means are alike. The more they vary, but for the one farthest out, the less is needed,
     since that widens the bound as well. Pairs vary, and so do means of a few, even where it does not show.
