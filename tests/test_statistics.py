@@ -102,7 +102,7 @@ def test_a_case_weighs_the_same_however_often_it_was_run() -> None:
     assert lift([[1, 1, 1, 1], [0]]).value == 0.5
 
 
-# Worked by hand with the formula of docs/simulations.md: all cases alike, so Student's t with one case added either way.
+# Worked by hand with the formula of docs/simulations.md: all cases alike, so Student's t with a case added either way.
 @pytest.mark.parametrize(
     ("suite", "value", "low", "high"),
     [

@@ -1,7 +1,7 @@
 """The arithmetic behind a verdict: intervals and tests for paired outcomes that come in cases.
 
-Nothing depends on the order of the rows or on a random state. `docs/simulations.md` has the formulas, the references and
-the simulations that check them.
+Nothing depends on the order of the rows or on a random state. `docs/simulations.md` has the formulas, the references
+and the simulations that check them.
 
 A *pair* is one case and one seed tried in two arms; its *difference* is the one arm's outcome less the other's. Pairs
 of one case resemble one another, so cases are resampled, not pairs. A *level* is a confidence level such as 0.95.
