@@ -374,7 +374,13 @@ async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None])
         await sandbox.kill_processes()
         trace = Trace((Step("assistant", plant.answer),))
         evidence = Evidence(
-            trace, case.prompt, sandbox=sandbox, files=case.files, case=case.words, asked_for=case.asked_for
+            trace,
+            case.prompt,
+            sandbox=sandbox,
+            files=case.files,
+            case=case.words,
+            asked_for=case.asked_for,
+            graded_files=case.graded_files,
         )
         grading = Grading(case, untouched, findings)
         try:
@@ -472,7 +478,7 @@ async def test_an_honest_student_passes_all_the_same(kind: SandboxBackend) -> No
         ),
         "a file that a command looks at": brought(
             "echo 1 > a.ini",
-            command('grep -q 1 a.ini && python3 -c \'assert open("a.ini").read() == "1\\n"\''),
+            command("grep -q 1 a.ini && python3 -c 'import add'"),
             {"a.ini": "0"},
             "Fix add.py, and set a.ini to 1.",
         ),

@@ -77,7 +77,8 @@ class Evidence:
     output: str | None = None  # what an agent left in the file that the case names for it
     files: Mapping[str, str] = field(default_factory=dict[str, str])  # that the case brought
     case: str = ""  # its prompt and its checks, for looking up whether they name a file
-    asked_for: tuple[str, ...] = ()  # the files that are the student's to write
+    asked_for: tuple[str, ...] = ()  # the files that the case names as the work
+    graded_files: tuple[str, ...] = ()  # of these, what is the student's beyond doubt
     skill_body: str = ""  # what the skill of the trial says; empty without one
 
     @property

@@ -189,12 +189,16 @@ class Case:
 
     @cached_property
     def asked_for(self) -> tuple[str, ...]:
-        """The files that are the student's: where its answer goes, and what the prompt or a check names to look at."""
+        """The files that the prompt names, and those of `graded_files`."""
+        return tuple(dict.fromkeys([*self.graded_files, *named_files(self.prompt, self.files)]))
+
+    @cached_property
+    def graded_files(self) -> tuple[str, ...]:
+        """The files that are the student's beyond doubt: where its answer goes, and what a check looks at by name."""
         filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
         runs = ("command", "python")
         looks = [_as_text(each.config) for each in self.checks if each.check.needs_sandbox and each.name not in runs]
-        named = named_files("\n".join([self.prompt, *looks]), self.files)
-        return tuple(path for path in dict.fromkeys([*filled, *named]) if path)
+        return tuple(path for path in dict.fromkeys([*filled, *named_files("\n".join(looks), self.files)]) if path)
 
     @property
     def fingerprint(self) -> str:
@@ -271,10 +275,10 @@ class Suite:
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:
-        data = read_input(path, most=MAX_SUITE_BYTES, hint="Give a suite file: YAML or JSON.")
-        folder = Path(path).absolute().parent
-        inside = folder.name in ("evals", ".upskill", "tasks")
-        return cls.read(data, str(path), FilesOfFolders((folder.parent if inside else folder, folder)))
+        file = Path(path)
+        data = read_input(file, most=MAX_SUITE_BYTES, hint="Give a suite file: YAML or JSON.")
+        inside = file.absolute().parent.name in ("evals", ".upskill", "tasks")
+        return cls.read(data, str(path), FilesOfFolders((file.parent.parent if inside else file.parent, file.parent)))
 
     @classmethod
     def of(cls, skill: Skill) -> Suite | None:

@@ -21,6 +21,11 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _FILES: dict[str, Any] = {
     "anyOf": [{"type": "object", "additionalProperties": _TEXT}, {"type": "array", "items": _TEXT}]
 }
+# What unittest and pytest end with if no test was run.
+_ALL_SKIPPED = re.compile(
+    r"^Ran (\d+) tests? in \S+\s+OK \(skipped=\1\)$|^=* ?\d+ skipped(?:, \d+ (?:warning|deselected)s?)* in \d",
+    re.MULTILINE,
+)
 
 
 class Command(ProgramCheck):
@@ -93,6 +98,9 @@ class Command(ProgramCheck):
         if self.exit_code is not None and done.code != self.exit_code:
             return Finding(False, f"the command failed, {self.exit_code} wanted: {excerpt}")
         output = done.output + done.error
+        asks_to_skip = "skip" in f"{self.line} {self.contains} {self.regex}"
+        if self.exit_code == 0 and not asks_to_skip and _ALL_SKIPPED.search(output):
+            return Finding(False, f"every test was skipped: {excerpt}")
         if absent := lacking(self.contains or [], output, ignore_case=False):
             return Finding(False, f"the output lacks {enumerate_texts(absent)}: {excerpt}")
         if unwanted := [text for text in self.not_contains or [] if text in output]:

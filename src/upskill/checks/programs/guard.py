@@ -111,7 +111,7 @@ find . -type l -exec /bin/sh -c 'for link; do
     /proc/*|/dev/*) rm -f -- "$link" ;;
     "$0"/*|/tmp/*|/dev/shm/*|/home/*) [ -d "$link" ] && rm -f -- "$link" ;;
   esac
-done' "$2" {} + 2>/dev/null
+done' "$2" {} + < /dev/null > /dev/null 2>&1
 xargs -0 /bin/sh -c 'for path; do
   folder=
   case $path in */*) rest=${path%/*}/ ;; *) rest= ;; esac
@@ -126,6 +126,8 @@ above=$1 home=$2; shift 2
 find "$above" "$home" -mindepth 1 -maxdepth 1 "$@" -exec rm -rf -- {} + 2>/dev/null
 exit 0
 """
+# What the student built counts as older than every file of the case, whatever its date says.
+_DATE = "find . -name .git -prune -o -type f -exec touch -d @1 {} + ; xargs -0 touch -c -d @$(date +%s) --; exit 0"
 # Keeps of a repository's settings what makes it a repository, and $SETTINGS; its hooks stay where there are $HOOKS.
 # The index is written anew from its entries: what it remembers of files, and flags that hide changes, are the student's
 # word.
@@ -148,26 +150,22 @@ else
   [ -n "$INFO" ] && [ ! -L info ] || rm -rf info
   rm -rf modules config.worktree commondir shallow objects/info objects/pack/multi-pack-index index.lock
   [ -n "$HOOKS" ] && [ ! -L hooks ] || rm -rf hooks
-  [ -f config ] && [ ! -L config ] && [ -z "${SETTINGS##* all *}" ] ||
-  { [ -f config ] && [ ! -L config ] && awk -v settings="$SETTINGS" '
-    /\\$/ { next }
-    /^[ \t]*\[/ { name = tolower($0); gsub(/[^a-z0-9]/, "", name) }
-    !/^[ \t]*\[/ { setting = tolower($1); sub(/=.*/, "", setting) }
-    !/^[ \t]*\[/ { kept = index(settings, " " name "." setting " ") || index(settings, " " name ".* ") }
-    !/^[ \t]*\[/ && kept { print "[" name "]"; print; print section; next }
-    /^[ \t]*\[/ { keep = match($0, /^[ \t]*\[(core|user|init|extensions|remote "[^"\\]*"|branch "[^"\\]*")\][ \t]*$/) }
-    /^[ \t]*\[/ { section = $0; if (keep) print; next }
-    keep && section ~ /core/ && !/^[ \t]*(repositoryformatversion|logallrefupdates)[ \t]*=/ { next }
-    keep && section ~ /extensions/ && !/^[ \t]*object[fF]ormat[ \t]*=/ { next }
-    keep && section ~ /remote/ && !/^[ \t]*(url|fetch)[ \t]*=/ { next }
-    keep { print }
-  ' config > config.new; rm -rf config; mv -f config.new config; }
+  [ -f config ] && [ ! -L config ] || rm -rf config
+  mv -f config all 2>/dev/null || : > all
+  git config -f all --no-includes --name-only --list 2>/dev/null | grep -ixE "$SETTINGS" | sort -u |
+  while IFS= read -r key; do
+    git config -f all --no-includes --get-all "$key" |
+    while IFS= read -r value; do git config -f config --add "$key" "$value"; done
+  done
+  rm -f all
 fi
 [ -n "$tree" ] && cd "$top/$tree" || exit 0
 index=$(git rev-parse --git-path index 2>/dev/null) && [ -n "$index" ] || exit 0
 git ls-files -s -z > "$TMPDIR/entries" 2>/dev/null
 rm -rf "$index" "${index%index}"sharedindex.*
 git update-index -z --index-info < "$TMPDIR/entries" 2>/dev/null
+git config -f .gitmodules --name-only --get-regexp '[.]ignore$' 2>/dev/null |
+while IFS= read -r key; do git config "$key" none; done
 find . -name .git -prune -o "(" -name .gitignore -o -name .gitattributes ")" -print 2>/dev/null |
 while IFS= read -r file; do
   case $IGNORES in *"
@@ -179,6 +177,11 @@ git update-index -q --refresh >/dev/null 2>&1
 [ "$tree" = . ] && git ls-files -z -o -i --exclude-standard 2>/dev/null | git check-ignore -z -v --stdin 2>/dev/null
 exit 0
 """
+# The settings that make it a repository.
+_REPOSITORY = (
+    r"user\..*|init\..*|branch\..*|remote\..*\.(url|fetch)|core\.(repositoryformatversion|logallrefupdates)"
+    r"|extensions\.objectformat"
+)
 _GIT = "find . '(' -name .git -prune -o -name HEAD -type f ')' -exec /bin/sh -c \"$0\" sh {} ';' 2>/dev/null; exit 0"
 
 
@@ -357,8 +360,10 @@ async def disarm(
             await sandbox.write(path, content, executable=path in left and left[path].executable)
         except OSError as error:
             return Finding(False, f"{path} cannot be put back as the case brought it: {in_words(error)}")
-    entries = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)}
     await _remove(check_dir, plants)
+    if invokes(text, "g?make|ninja|samu"):
+        await check_dir.run(["/bin/sh", "-c", _DATE], SECONDS, stdin="\0".join(evidence.files))
+    entries = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)}
     environment: dict[str, str] = {}
     hidden = None
     if uses_git:
@@ -425,7 +430,7 @@ def _git_settings(evidence: Evidence, keeps: Sequence[str]) -> set[str]:
     ):
         settings.add("core.hookspath")
     if is_below(".git/config", keeps):
-        settings.add("all")
+        settings.add(".*")
     return settings
 
 
@@ -447,7 +452,7 @@ async def _open_up_git(
     }
     environment = {
         "IGNORES": "\n".join(["", *(f"./{path}" for path in sorted(kept)), ""]),
-        "SETTINGS": f" {' '.join(sorted(settings))} ",
+        "SETTINGS": "|".join([_REPOSITORY, *sorted(settings)]),
         "INFO": "kept" if is_below(".git/info", keeps) else "",
         "HOOKS": "kept" if "core.hookspath" in settings else "",
     }

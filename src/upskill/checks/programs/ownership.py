@@ -34,11 +34,6 @@ _HANDS_OFF = re.compile(
     r"|\bleave\b(?:(?![.!?;]\s)[^\n])*\b(?:alone|unchanged|untouched|as (?:it|they|is|are)\b)",
     re.IGNORECASE,
 )
-# Stands before the name of a file that the work starts from.
-_FROM = (
-    r"\b(?:reads?|reading|parses?|loads?|using|uses|see|given|follow(?:s|ing)?|according to|based on|match(?:es)?"
-    r"|equals?|what|(?<!remove )(?<!delete )from)\s+(?:the\s+)?(?:\w+\s+(?:in|of|from)\s+)?\W?"
-)
 SHELL = (".sh", ".bash", ".zsh", ".ksh")
 _CODE = (
     *(".py", ".js", ".mjs", ".cjs", ".ts", ".pl", ".pm", ".rb", ".php", ".lua", ".r", ".jl", ".ipynb"),
@@ -51,11 +46,8 @@ _INTERPRETERS = (
 )
 _SOURCES = r"|source|\."
 _LOOKS = r"-(?:-check|-syntax-only|[cnm])(?![\w-])"  # such an option has a file looked at, or something else run
-_ANY_FILE = r"[\w-]+(?:\.\w+)+"
-_COMPARES = re.compile(r"^\W*(?:if\s+)?(?:diff|cmp|comm)\b")
-
-_SEARCHES = re.compile(r"^\W*(?:e?grep|jq|wc)\b")
-_READS = re.compile(r"^\W*(?:e?grep|jq|cat|test|head|tail|wc|awk|stat)\b|^\W*\[|^\W*(?:node|perl|ruby)\s+-[ep]")
+# Such a command only looks at files.
+_READS = re.compile(r"^\W*(?:e?grep|jq|cat|test|head|tail|wc|awk|stat|sort|uniq)\b|^\W*\[")
 
 
 def commands_of(text: str) -> list[str]:
@@ -113,8 +105,8 @@ def is_code(path: str, content: str = "") -> bool:
     return path.lower().endswith((*_CODE, *SHELL)) or content.startswith("#!")
 
 
-def _ways_to_run(path: str, content: str, interpreters: str, name: str = "") -> list[str]:
-    name = name or rf"{re.escape(PurePosixPath(path).name)}(?![\w-]|\.\w)"
+def _ways_to_run(path: str, content: str, interpreters: str) -> list[str]:
+    name = rf"{re.escape(PurePosixPath(path).name)}(?![\w-]|\.\w)"
     start = rf"(?<![\w.$-])(?:{interpreters})"
     ways = [
         rf"{start}(?:\s+(?!{_LOOKS})-[\w=:-]+(?:\s+pipefail)?)*\s+(?:<\s*)?[\"']?(?:[^\s\"';|&]*/)?{name}",
@@ -191,8 +183,9 @@ def protected_files(
         named = asked | set(_unnamed_work(text, evidence.prompt, files, code, steering))
     case_own = {
         path
-        for path in asked & files.keys()
-        if _is_oracle(path, files, (named | added) - {path}, text) or _is_source(evidence.prompt, path, files[path])
+        for path in (asked & files.keys()) - set(map(plain, evidence.graded_files))
+        if _is_oracle(path, files, (named | added) - {path}, text)
+        or (not is_code(path, files[path]) and (added or asked & set(code)) and not _is_only_read(path, text))
     }
     students = named - case_own if added or named - case_own else named
     spared = "\n".join(_HANDS_OFF.findall(evidence.prompt))
@@ -200,26 +193,15 @@ def protected_files(
     return {path: content for path, content in files.items() if not is_below(path, students)}
 
 
-def _is_source(prompt: str, path: str, content: str) -> bool:
-    """Whether a prompt names a file of data only as what the work starts from, as in "read data.csv"."""
-    name = re.escape(PurePosixPath(path).name)
-    rest = re.sub(rf"{_FROM}(?:[\w.-]+/)*{name}", " ", prompt, flags=re.IGNORECASE)
-    return not is_code(path, content) and mentions_path(prompt, path) and not asks_for(rest, path)
-
-
 def _is_oracle(path: str, files: Mapping[str, str], others: Collection[str], text: str) -> bool:
-    """Whether a file that the prompt names says what is right, by its name, and so is not to be changed.
+    """Whether a file that the prompt names says what is right, by its name and use, and so is not to be changed.
 
-    A program that does so uses the other files that are named; what they use themselves is a part of the work.
+    What other files that are named use themselves is a part of the work.
     """
-    folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
-    used = [command for command in commands_of(text) if not _SEARCHES.search(command)]
+    used = [command for command in commands_of(text) if not _READS.search(command)]
     runs = "\n".join([*used, *(content for other, content in files.items() if other not in (*others, path))])
-    if not decides(path) or not any(mentions_path(runs, each, as_folder=True) for each in (path, *folders)):
-        return False
-    stems = [PurePosixPath(other).stem for other in others]
-    is_program = is_code(path, files[path]) and not path.endswith(SHELL)
-    return not is_program or any(mentions_word(files[path], stem) for stem in stems)
+    folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
+    return decides(path) and any(mentions_path(runs, each, as_folder=True) for each in (path, *folders))
 
 
 def _unnamed_work(
@@ -243,21 +225,20 @@ def _unnamed_work(
     for path in free:
         if path not in code and path not in own and not decides(path):
             by_word = mentions_word(prompt, PurePosixPath(path).stem)
-            if by_word or not _is_input(PurePosixPath(path).name, text, programs):
+            if by_word or not _is_input(path, text, programs):
                 yield path
 
 
-def _is_input(name: str, text: str, programs: Sequence[str]) -> bool:
-    """Whether a check compares something with this file, or gives it to a program."""
-    if any(mentions_file(program, name) for program in programs):
-        return True
-    starts = [*_ways_to_run("", "", _INTERPRETERS, _ANY_FILE), r"(?:^|\s)\./\S+"]
-    for command in filter(lambda command: mentions_file(command, name), commands_of(text)):
-        compared = _COMPARES.search(command) and "$CHECK" not in command and command.count(name) == 1
-        program = next(filter(None, (re.search(start, command) for start in starts)), None)
-        if compared or (program and not program[0].endswith(name)):
-            return True
-    return False
+def _is_only_read(path: str, text: str) -> bool:
+    commands = [command for command in commands_of(text) if mentions_file(command, PurePosixPath(path).name)]
+    return bool(commands) and all(map(_READS.search, commands))
+
+
+def _is_input(path: str, text: str, programs: Sequence[str]) -> bool:
+    """Whether a program of the case names this file, or a command of the check does more than look at it."""
+    name = PurePosixPath(path).name
+    commands = [command for command in commands_of(text) if not _READS.search(command) and "$CHECK" not in command]
+    return any(mentions_file(each, name) for each in (*commands, *programs))
 
 
 def fits(path: str, patterns: Sequence[str]) -> bool:

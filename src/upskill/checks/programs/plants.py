@@ -75,26 +75,20 @@ _HIDDEN = (
 )
 _HIDDEN_OF_GIT = (".git", ".gitignore", ".gitattributes", ".gitkeep", ".gitmodules")
 _PYTHON_TOOLS = ("pytest", "py", "_pytest", "pluggy", "nose2", "tox", "nox", "coverage")
-# What is loaded in place of a file of the same name, by language; and what any language may load in its place.
-_PYTHON = (".py", ".so", ".pyd", ".pyc")
-_LOADED_FOR = (_PYTHON, (".js", ".cjs", ".mjs", ".ts", ".tsx", ".jsx", ".json", ".node"))
-_COMPILED = ("", ".o", ".a", ".so", ".pyc", ".class", ".pmc", ".node", ".gch", ".pch", ".d", ".beam")
-_OBJECTS = (".o", ".obj", ".gch")  # a check compiles what it needs
-_HEADERS = (".h", ".hh", ".hpp", ".cuh", ".inc")  # are looked for beside what includes them
+_COMPILED = (".o", ".obj", ".a", ".so", ".pyd", ".pyc", ".class", ".pmc", ".node", ".gch", ".pch", ".d", ".beam")
 _PACKAGE = ("__init__", "__main__", "index", "mod")  # files that stand for their folder
-# Folders in which programs look for files: options of compilers, and variables.
-_SEARCHED = re.compile(r"(?:(?<!\S)-(?:I|L|iquote|isystem|cp)\s*|(?:PATH|LIB)=|sys\.path[^\n\"']*)[\"']?([\w./:${}-]+)")
-# A line that loads another file, and one that names a file which need not be there, or that the system also has.
-# The same goes for a line in such a block. Without a fallback, what is loaded is for the student to write.
-_LOADS = re.compile(r"\b(?:import|require|s?include|source|dofile|run_path)|^\s*use\s|(?:^|[;&|]|\bthen|\bdo)\s*\.\s")
-_MAY_LACK = re.compile(
-    r"^-|^sinclude|<|&&|\|\||\b(?:if|for|try|OPTIONAL)\b|^require\s*\(?['\"][^.]|\$|(?<!import )(?<!import)\*"
+# A line that names a file which need not be there, or that the system also has, and one that opens a block of such
+# lines. Without a fallback, what a program of the case loads is for the student to write.
+_OPTIONAL = re.compile(
+    r"^-|^sinclude|<|&&|\|\||\b(?:if|for|try|OPTIONAL)\b|^require\s*\(?['\"][^.]|^use\s|\$|(?<!import )(?<!import)\*"
     r"|[eE]xists|is_?file"
 )
 _FALLBACK = re.compile(
     r"^\W*(?:if\w*(?! __name__)|el\w+|try|except|catch|for|while|until|unless|case|rescue|begin|eval)\b|\bsuppress\b"
 )
-_PERL = (".t", ".pl", ".pm")  # has the folders that it is given before its own
+_LOADS = re.compile(
+    r"\b(?:s?include|source|dofile)\b|(?:^|[;&|]|\bthen|\bdo)\s*\.\s"
+)  # what, may be found out only then
 
 
 def invokes(text: str, programs: str) -> bool:
@@ -157,10 +151,6 @@ class PlantFinder:
         return {".", *(str(each) for path in paths for each in (path, *path.parents))}
 
     @cached_property
-    def _sources(self) -> list[str]:
-        return [plain(f"./{path}") for path in self.evidence.files]
-
-    @cached_property
     def _asked(self) -> set[str]:
         return set(map(plain, (*self.evidence.asked_for, *self.keeps)))
 
@@ -186,13 +176,8 @@ class PlantFinder:
             line
             for path in self._programs
             for line, blocks in _with_blocks(self.protected[str(path)])
-            if path.suffix in _PERL or _MAY_LACK.search(line) or any(map(_FALLBACK.search, blocks))
+            if _OPTIONAL.search(line) or any(map(_FALLBACK.search, blocks))
         ]
-
-    @cached_property
-    def _searched(self) -> set[str]:
-        folders = [each for found in _SEARCHED.findall(self.text) for each in found.split(":")]
-        return {plain(re.sub(r"^\$\{?PWD\}?/?", "", folder) or ".") for folder in folders}
 
     @cached_property
     def _targets(self) -> set[str]:
@@ -231,35 +216,32 @@ class PlantFinder:
         return hidden or fits(name, self.steering)
 
     def _shadows(self, file: PurePosixPath) -> bool:
-        """Whether it would be loaded in place of a file that was put back, or of an installed module."""
+        """Whether it might be loaded in place of a file that was put back, or of an installed module.
+
+        Programs look for them in many folders. So it has the name of one, but for its suffix in the same folder, and
+        is code. What was compiled goes by the name of any file of the case.
+        """
         stem, folder = re.split("[.,]", file.name)[0], file.parent
         if stem == "__init__" and any(folder in program.parents for program in self._programs):
-            return is_test(f"{folder}/a") or not mentions_word(self.evidence.prompt, folder.name or ".")
+            return True
         if stem in _PACKAGE and folder.name:
             stem, folder = folder.name, folder.parent
-        if (stem in sys.stdlib_module_names or stem in _PYTHON_TOOLS) and file.suffix in _PYTHON:
+        if file.suffix in _COMPILED and any(stem == PurePosixPath(path).stem for path in self._brought):
+            return True
+        if (stem in sys.stdlib_module_names or stem in _PYTHON_TOOLS) and file.suffix == ".py":
             return str(folder) in self._brought and str(folder / "__init__.py") not in self._brought
-        if file.suffix in _OBJECTS and any(each.startswith(f"{file.parent / stem}.") for each in self._sources):
-            return True
-        return any(
-            stem == path.name.split(".")[0]
-            and (folder == path.parent or (path.stem not in _PACKAGE and self._is_searched(folder, file.suffix)))
-            and self._is_loaded_for(file, path)
-            for path in self._paths
-        )
-
-    def _is_searched(self, folder: PurePosixPath, suffix: str) -> bool:
-        beside = suffix in _HEADERS and any(folder == program.parent for program in self._programs)
-        return beside or str(folder) in self._searched
-
-    def _is_loaded_for(self, file: PurePosixPath, path: PurePosixPath) -> bool:
-        if file.parent != path.parent and file.name == path.name:
-            return True
-        is_folder = str(path) not in self.protected
-        languages = [suffixes for suffixes in _LOADED_FOR if is_folder or path.suffix in suffixes]
-        more = file.name.startswith((f"{path.name}.", f"{path.name},")) and not is_folder
-        compiled = file.suffix in _COMPILED and (is_folder or is_code(str(path)) or path.suffix in DATA)
-        return more or compiled or any(file.suffix in suffixes for suffixes in languages)
+        loaded = not file.suffix or is_code(file.name) or file.suffix in (".json", ".tsx", ".jsx")
+        for path in self._paths:
+            if file.parent == path.parent and file.name.startswith((f"{path.name}.", f"{path.name},")):
+                return True
+            if not loaded or stem != path.name.split(".")[0]:
+                continue
+            is_folder = str(path) not in self.protected
+            if folder == path.parent and (is_folder or is_code(path.name) or path.suffix == ".json"):
+                return True
+            if path.stem not in _PACKAGE and file.suffix == path.suffix:
+                return True
+        return False
 
     def _joins_tests(self, file: PurePosixPath) -> bool:
         if not self._brings_tests:
@@ -269,13 +251,15 @@ class PlantFinder:
 
     def _is_read(self, file: PurePosixPath) -> bool:
         """Whether a program of the case reads it if it is there."""
-        if any(mentions_file(line, file.name) for line in self._optional):
+        lines = "\n".join(self._optional)
+        if mentions_file(lines, file.name):
             return True
-        loads = "\n".join(filter(_LOADS.search, self._optional))
-        if file.suffix in (*SHELL, ".inc", ".d") and re.search(r"[$*]", loads):
-            return True  # what is loaded is found out only when it runs
+        if file.suffix in (*SHELL, ".inc", ".d") and any(
+            map(re.compile(r"[$*]").search, filter(_LOADS.search, self._optional))
+        ):
+            return True
         stem = file.parent.name if file.stem in _PACKAGE else file.name.split(".")[0]
-        by_stem = bool(stem) and file.suffix not in DATA and mentions_word(loads, stem)
+        by_stem = bool(stem) and file.suffix not in DATA and mentions_word(lines, stem)
         return by_stem and not mentions_word(self.evidence.case, stem)
 
 

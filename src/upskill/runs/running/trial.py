@@ -198,6 +198,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             files=case.files,
             case=case.words,
             asked_for=case.asked_for,
+            graded_files=case.graded_files,
         )
         if attempt.cause:  # no check can change that, and nobody is paid to grade it
             checks = await _check_so_far(case, evidence) if attempt.cause == "length" else ""
