@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ from browser import Browser, launch
 from loopback import Answer, Loopback, Spoken, hashed_answer
 from postgres_server import Server as PostgresServer
 from postgres_server import find_programs
+from upskill import Evaluation, Plan, RunOptions
 from upskill.checks import ReadText, SuiteCheck, read_checks
 from upskill.cli import main
 from upskill.models import throttling
 from upskill.models.keys import KEY_VARIABLES
+from upskill.runs.running.evaluate import evaluate as run_plan
 
 # A busy machine is slow, which proves nothing; and what failed once must fail again.
 settings.register_profile(
@@ -161,6 +163,11 @@ def coder_weights(request: pytest.FixtureRequest) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between the tries of a call."""
     monkeypatch.setattr(throttling, "INITIAL_BACKOFF", 0.001)
+
+
+async def evaluate(plan: Plan, *, options: RunOptions | None = None, **given: Any) -> Evaluation:
+    """Also of a run that has failed."""
+    return await run_plan(plan, options=replace(options or RunOptions(), partial=True), **given)
 
 
 def is_gone(pid: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Upskill, read_check, write_script, write_skill
+from conftest import Upskill, evaluate, read_check, write_script, write_skill
 from test_checks import OF_THE_ANSWER
 from upskill import Evidence, Finding, Trace, UsageError
 from upskill.checks import CHECKS, workspace
@@ -23,7 +23,6 @@ from upskill.checks.programs.python import HARNESS
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
 from upskill.runs.planning.plan import PlanOptions, make_plan
-from upskill.runs.running.evaluate import evaluate
 from upskill.runs.stores import open_store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose_sandbox
 from upskill.skills import Skill

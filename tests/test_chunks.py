@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import write_script, write_skill
+from conftest import evaluate, write_script, write_skill
 from upskill import ModelContext, Models, Skill, Suite, make_plan, open_store
 from upskill.errors import CeilingReached
 from upskill.models import Failures
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.runs.planning.plan import PlanOptions, Trial
-from upskill.runs.running.evaluate import evaluate
 from upskill.runs.running.executors import Job
 from upskill.runs.running.executors.chunks import (
     CHUNK_SECONDS,

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, Upskill, greetings, serving, start, write_script, write_skill
+from conftest import REPOSITORY, Upskill, evaluate, greetings, serving, start, write_script, write_skill
 from loopback import Call, Gate, Loopback, Say, Spoken, Trouble, refuse
 from test_verdict import alike, both
-from upskill import ModelContext, Models, Plan, Result, Skill, Store, evaluate, make_plan, open_store
+from upskill import ModelContext, Models, Plan, Result, Skill, Store, make_plan, open_store
 from upskill.errors import AgentError, CheckError, MissingTool, SandboxError, TrialError
 from upskill.models.addresses import resolve
 from upskill.models.draws import FAILURES, Draws, failure_of, status_failure

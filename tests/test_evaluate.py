@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import BODY, HELPFUL, Upskill, greetings, write_script, write_skill
+from conftest import BODY, HELPFUL, Upskill, evaluate, greetings, write_script, write_skill
 from upskill import (
     Address,
     Check,
@@ -26,7 +26,6 @@ from upskill import (
     Suite,
     Trial,
     UsageError,
-    evaluate,
     evaluate_now,
     evaluate_skill,
     make_plan,

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from conftest import write_script
-from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
+from conftest import evaluate, write_script
+from upskill import Models, Skill, Suite, make_plan, open_store
 from upskill.checks import Check, Evidence, Finding, SuiteCheck
 from upskill.errors import CheckError
 from upskill.runs.planning.plan import PlanOptions, Result

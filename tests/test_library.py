@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import upskill
-from conftest import REPOSITORY, serving
+from conftest import BODY, REPOSITORY, serving, write_script, write_skill
 from loopback import Call
 from teaching import NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert
 
@@ -68,6 +68,37 @@ async def test_exported_keys_and_settings_are_found(home: Path, monkeypatch: pyt
         better = await upskill.refine_skill(skill, results.failures)
     assert {logged.model for logged in server.requests} == {"teacher", "student"}
     assert (len(tests.cases), results.skill_lift, fact(3) in better.body) == (6, 0.0, True)
+
+
+async def test_what_a_program_prints_of_a_skill_a_plan_or_a_result_fits_on_a_line(home: Path) -> None:
+    skill = upskill.Skill.load(write_skill(home / "greeter", cases=40, body=BODY + "ahoy " * 5000))
+    plan = upskill.make_plan(skill, models=[write_script(home / "model.json")])
+    with upskill.open_store(None) as store:
+        evaluation = await upskill.evaluate(plan, store=store)
+        result = next(store.results(evaluation.run))
+    material = upskill.Material("Greet people. " * 100, skill=skill)
+    printed = [
+        *(skill, skill.files[0], plan.suite, plan.suite.cases[0], plan, evaluation, evaluation.run, result),
+        *(result.trace, evaluation.verdicts[0], material, upskill.Refinement(skill, [], evaluation, None, "done")),
+    ]
+    for each in printed:
+        assert repr(each).startswith(f"{type(each).__name__}(")
+        assert len(repr(each)) <= 130, repr(each)
+        assert "\n" not in repr(each)
+
+
+async def test_a_run_that_failed_is_raised_unless_partial_results_were_asked_for(home: Path) -> None:
+    plan = upskill.make_plan(
+        upskill.Skill.load(write_skill(home / "greeter")),
+        models=[write_script(home / "model.json", [{"error": "no such model"}])],
+    )
+    with pytest.raises(
+        upskill.RunFailed, match=r"8 of 8 trials errored \(scripted:model.json: .*no such model"
+    ) as caught:
+        await upskill.evaluate(plan)
+    assert caught.value.evaluation.too_many_errors
+    evaluation = await upskill.evaluate(plan, options=upskill.RunOptions(partial=True))
+    assert (evaluation.has_failed, evaluation.verdicts[0].lift) == (True, None)
 
 
 # Every Python block of the documentation that is meant to be run, by its page.

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from conftest import Done, Upskill, greetings, serving, write_script, write_skill
+from conftest import Done, Upskill, evaluate, greetings, serving, write_script, write_skill
 from loopback import Call
-from upskill import Models, Skill, UsageError, evaluate, make_plan, open_store
+from upskill import Models, Skill, UsageError, make_plan, open_store
 from upskill.models.cassette import Cassette
 from upskill.reports.live.pages import overview, skill_verdicts
 from upskill.runs.replay.replay import plan_from

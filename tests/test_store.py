@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pytest
 
-from conftest import Upskill, greetings, write_script, write_skill
+from conftest import Upskill, evaluate, greetings, write_script, write_skill
 from upskill import (
     Address,
     Plan,
@@ -28,7 +28,6 @@ from upskill import (
     Suite,
     Trial,
     UsageError,
-    evaluate,
     open_store,
 )
 from upskill.errors import StoreError

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from conftest import BODY, REPOSITORY, Upskill, running, write_script, write_skill
+from conftest import BODY, REPOSITORY, Upskill, evaluate, running, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
-from upskill import Models, Skill, Suite, evaluate, make_plan, open_store
+from upskill import Models, Skill, Suite, make_plan, open_store
 from upskill.agents import SYSTEM, Bounds, Student, Task, activation
 from upskill.agents.activation import HiddenSkill, activated, canary_for, find_leak, plant_canary, resources_read
 from upskill.agents.toolbox import CATALOG_INSTRUCTIONS, TOOLS, Toolbox, activation_text, catalog_prompt, shorten_middle

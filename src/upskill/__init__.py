@@ -24,7 +24,7 @@ _NAMES = {
     "upskill.authoring.writing.skill_writer": "write_skill",
     "upskill.authoring.writing.suite_writer": "write_suite",
     "upskill.checks": "Check Evidence Finding",
-    "upskill.errors": "TrialError UpskillError UsageError",
+    "upskill.errors": "RunFailed TrialError UpskillError UsageError",
     "upskill.models": "Address ModelContext",
     "upskill.models.pool": "Models",
     "upskill.runs.planning.plan": "Plan PlanOptions Result Trial make_plan",
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from upskill.checks import Check as Check
     from upskill.checks import Evidence as Evidence
     from upskill.checks import Finding as Finding
+    from upskill.errors import RunFailed as RunFailed
     from upskill.errors import TrialError as TrialError
     from upskill.errors import UpskillError as UpskillError
     from upskill.errors import UsageError as UsageError

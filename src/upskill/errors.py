@@ -82,6 +82,14 @@ class CeilingReached(UpskillError):
     """A ceiling on calls, tokens or dollars ends the run here. What was not run is missing, and can be resumed."""
 
 
+class RunFailed(UpskillError):
+    """No number of a run can be relied on: too many trials errored, a bug ended one, or an arm saw a hidden skill."""
+
+    def __init__(self, message: str, evaluation: Any) -> None:
+        super().__init__(message, "`RunOptions(partial=True)` returns the Evaluation, which this error has, too.")
+        self.evaluation = evaluation  # an Evaluation; this page imports no other
+
+
 class TrialError(UpskillError):
     """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored."""
 

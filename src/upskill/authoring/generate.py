@@ -83,6 +83,9 @@ class Generated:
     feedback: tuple[str, ...] = ()  # what became of each review, in words
     missing: tuple[str, ...] = ()  # what the teacher asked and nobody answered
 
+    def __repr__(self) -> str:
+        return f"Generated({self.skill}, {str(self.folder)!r})"
+
     @property
     def fit(self) -> Evaluation | None:
         """On the train cases that also chose the skill; without a search, on all cases."""

@@ -325,6 +325,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
             executor=executor,
             fresh=self.fresh,
             resume=self.resume,
+            partial=True,
             until_decided=settings.scope if self.until_decided else None,
             margin=settings.margin / 100,
             preregister=Path(self.preregister) if self.preregister else None,

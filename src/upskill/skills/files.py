@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from upskill.errors import UsageError
 from upskill.outputs import replaced_folder
+from upskill.plain import counted
 
 MANIFEST = "SKILL.md"
 MAX_MANIFEST_BYTES = 1_000_000  # a body of this size is over 200,000 tokens
@@ -26,6 +27,9 @@ class SkillFile:
     data: bytes = b""
     executable: bool = False
     link: str = ""
+
+    def __repr__(self) -> str:
+        return f"SkillFile({self.path!r}, {f'-> {self.link}' if self.link else counted(len(self.data), 'byte')})"
 
 
 def read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from upskill.errors import UsageError
+from upskill.plain import counted
 from upskill.skills import frontmatter
 from upskill.skills.files import (
     IGNORED_NAMES,
@@ -62,6 +63,9 @@ class Skill:
     folder: Path | None = None
     warnings: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # the empty ones: they are saved, but not part of any hash
+
+    def __repr__(self) -> str:
+        return f"Skill({self.name!r}, {counted(len(self.files), 'file')}, ~{self.tokens} tokens)"
 
     @classmethod
     def load(cls, path: str | Path) -> Skill:

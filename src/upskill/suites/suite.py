@@ -158,6 +158,9 @@ class Case:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what others say of it; it decides nothing
     gpu: bool = False  # its sandbox shows the GPU
 
+    def __repr__(self) -> str:
+        return f"Case({self.id!r}, {short(self.prompt)})"
+
     def to_dict(self) -> dict[str, Any]:
         """The case as a suite file would say it."""
         written: dict[str, Any] = {
@@ -272,6 +275,9 @@ class Suite:
     warnings: tuple[str, ...] = ()
     notes: Notes | None = field(default=None, compare=False, repr=False)  # where it was in the format of another tool
     part: Part | None = None  # the cases were chosen from more
+
+    def __repr__(self) -> str:
+        return f"Suite({self.source!r}, {counted(len(self.cases), 'case')})"
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from upskill.plain import counted, short
 from upskill.registry import Registry
 from upskill.skills.agent_specs import AGENT_SPECS
 
@@ -111,6 +112,9 @@ class Trace:
     turns: int = 0  # how often the model was asked, if known
     stop_details: str = ""  # why there is no answer, in the provider's words
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])  # records that nothing was taken from, by kind
+
+    def __repr__(self) -> str:
+        return f"Trace({counted(len(self.steps), 'step')}, {short(self.answer)})"
 
     @property
     def answer(self) -> str:

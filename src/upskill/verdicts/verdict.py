@@ -174,6 +174,10 @@ class Verdict:
     progress: tuple[int, int] | None = None  # of a run that is not finished: trials done, and in all
     replayed: str = ""  # from which file of replies the answers come, in words; empty: the model was asked
 
+    def __repr__(self) -> str:
+        lift = "" if self.lift is None else f", lift={self.lift:+.2f}"
+        return f"Verdict({self.model!r}, {self.decision!r}{lift})"
+
     def withhold(self, reason: str) -> Verdict:
         """Undecided in both scopes."""
         these_cases = self.these_cases and replace(self.these_cases, decision="undecided", reason=reason)

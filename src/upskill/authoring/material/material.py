@@ -22,7 +22,7 @@ from upskill.authoring.material.mcp import list_tools
 from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, SourceFile
 from upskill.errors import UsageError, did_you_mean
 from upskill.inputs import read_input, read_input_text
-from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text
+from upskill.plain import as_list, as_mapping, counted, dict_or_empty, digest_text, short
 from upskill.skills import Skill, estimate_tokens
 from upskill.skills.markdown import read_fences
 from upskill.traces import FORMATS, Step, Trace
@@ -81,6 +81,9 @@ class Material:
     stored: frozenset[str] = frozenset()  # ids of pieces of an older skill, of which there may be only a part
     files: tuple[SourceFile, ...] = ()  # that documents and traces were read from
     overruled: tuple[Overruled, ...] = ()  # what only earlier sessions support
+
+    def __repr__(self) -> str:
+        return f"Material({short(self.task)}, {counted(len(self.pieces), 'piece')}, ~{self.tokens} tokens)"
 
     @property
     def tokens(self) -> int:

@@ -15,7 +15,7 @@ from upskill.authoring.search.loop import SearchLoop, evaluation_error
 from upskill.authoring.search.refiners import Failure, Proposal, Refiner, TriedEdits, compose, merge
 from upskill.errors import CeilingReached
 from upskill.models.pool import Models
-from upskill.plain import digest_text
+from upskill.plain import counted, digest_text
 from upskill.runs.planning.plan import BOTH_ARMS, SAMPLED, Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
@@ -59,6 +59,9 @@ class Refinement:
     duels: Sequence[Evaluation] = ()  # two candidates against each other, on fresh seeds
     held_out_gain: Evaluation | None = None  # against the first draft; None: that is the result
     selected: bool = True  # False: there was one draft and no search, so `fit` is of all cases and chose nothing
+
+    def __repr__(self) -> str:
+        return f"Refinement({self.skill}, {counted(len(self.attempts), 'attempt')})"
 
     @property
     def evaluated_cases(self) -> str:
@@ -407,7 +410,7 @@ class Search(SearchLoop[Attempt]):
             plan,
             store=self.store,
             models=self.models,
-            options=RunOptions(executor=self.options.executor, keep_look=reported),
+            options=RunOptions(executor=self.options.executor, keep_look=reported, partial=True),
             events=self.events,
         )
 

@@ -274,7 +274,7 @@ class TriggerSession:
             plan,
             store=self.store,
             models=self.models,
-            options=RunOptions(executor=self.executor, fresh=self.options.fresh, keep_look=False),
+            options=RunOptions(executor=self.executor, fresh=self.options.fresh, keep_look=False, partial=True),
             events=Events(started=started, result=self.events.result, message=self.events.message),
         )
 

@@ -15,7 +15,7 @@ from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
 from upskill.models.addresses import identity_of, resolve
 from upskill.models.keys import find_keys
-from upskill.plain import canonical, digest, digest_text
+from upskill.plain import canonical, counted, digest, digest_text, short
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
@@ -86,6 +86,9 @@ class Plan:
     replay_of: tuple[str, str] | None = None  # then: the run that was recorded, and when it began
     replay_source: ReplaySource | None = None  # then: the file
     recorded_keys: Mapping[Trial, str] = field(default_factory=dict[Trial, str])  # then: the keys that trials had
+
+    def __repr__(self) -> str:
+        return f"Plan({self.skill.name!r}, {[*self.addresses]}, {counted(len(self), 'trial')})"
 
     def skill_of(self, arm: Arm) -> Skill | None:
         """What an arm is shown: the only thing in which two arms differ."""
@@ -298,6 +301,10 @@ class Result:
     asked: tuple[RequestHash, ...] = ()  # what the student and the judge were asked, as hashes
     redraws: Mapping[str, int] = field(default_factory=dict[str, int])  # its failed draws so far, by reason
     hashed_as: int = 0  # the `answer_hash`, where the trace was left out
+
+    def __repr__(self) -> str:
+        how = {True: "passed", False: "failed", None: f"errored: {short(self.error)}"}[self.passed]
+        return f"Result({self.trial}, {how})"
 
     @property
     def bug(self) -> bool:

@@ -53,7 +53,7 @@ class StoredSkill:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _SkillWithHashes(Skill):
     hashes: tuple[str, str] = ("", "")
 

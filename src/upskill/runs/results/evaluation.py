@@ -66,6 +66,9 @@ class Evaluation:
     people: PeopleAgreement | None = None  # what people said of its answers, and how well its checks agree
     failures: list[str] = field(default_factory=list[str])  # on train cases; only for `evaluate_skill`
 
+    def __repr__(self) -> str:
+        return f"Evaluation({self.run.id!r}, {self.verdicts})"
+
     # How the run was last analyzed: see StoredPlan and Analysis.
 
     @property
@@ -232,7 +235,20 @@ class Evaluation:
     @property
     def has_failed(self) -> bool:
         """The command ends with exit code 3."""
-        return self.leaked or self.too_many_errors or bool(self.bugs)
+        return bool(self.why_failed)
+
+    @property
+    def why_failed(self) -> str:
+        """Empty where it has not."""
+        if self.leaked:
+            return "a trial saw a skill that was hidden from it"
+        if self.bugs:
+            return f"a bug in upskill ended {counted(self.bug_count, 'trial')}: {self.bug_messages[0][0]}"
+        if self.stopped:
+            return "; ".join(f"{model} was given up: {why}" for model, why in self.stopped.items())
+        errored = sum(number for _, _, number in self.errors)
+        first = next((f" ({model}: {message})" for model, message, _ in self.errors), "")
+        return f"{errored:,} of {counted(self.run.trials, 'trial')} errored{first}" if self.too_many_errors else ""
 
 
 def verdict_so_far(

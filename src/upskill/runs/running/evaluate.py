@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upskill.agents import AGENTS, ExternalAgent
-from upskill.errors import CeilingReached, UsageError
+from upskill.errors import CeilingReached, RunFailed, UsageError
 from upskill.models import Address
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
@@ -60,6 +60,7 @@ class RunOptions:
     requirements: Sequence[Requirement] = ()  # of every verdict
     preregister: Path | None = None  # the plan is written here first, or has to be the one that was
     keep_look: bool = True  # the verdict is reported: store that somebody looked
+    partial: bool = False  # return an Evaluation even of a run that has failed, in place of raising RunFailed
     strict_suite: bool = False  # a case that knowing nothing passes is an error, not a warning
 
 
@@ -74,9 +75,14 @@ async def evaluate(
     """Run what is missing of a plan. Stored results are used again, errored ones are tried again.
 
     Whatever is missing (a key, weights, a check's tool) is reported before the first call, so it costs nothing.
+    RunFailed where `upskill eval` would end with exit code 3, unless the options say `partial`.
     """
+    options = options or RunOptions()
     with nullcontext(store) if store else open_store(None) as run_store:
-        return await _Run(plan, run_store, models or Models(), options or RunOptions(), events or Events()).evaluate()
+        evaluation = await _Run(plan, run_store, models or Models(), options, events or Events()).evaluate()
+    if evaluation.has_failed and not options.partial:
+        raise RunFailed(f"{evaluation.run.id}: {evaluation.why_failed}", evaluation)
+    return evaluation
 
 
 class _Run:

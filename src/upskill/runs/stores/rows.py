@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from upskill.models import RequestHash
+from upskill.plain import counted
 from upskill.runs.planning.plan import CheckFinding, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores.tables import to_json
@@ -31,6 +32,9 @@ class Run:
     passed: int = 0
     failed: int = 0
     errored: int = 0
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r}, {counted(self.trials, 'trial')})"
 
     @property
     def finished(self) -> bool:
