@@ -206,3 +206,14 @@ def test_a_placebo_keeps_blocks_of_every_kind(home: Path) -> None:
     assert [line for line in made if line.startswith(("~~~", "````"))] == ["~~~bash", "~~~", "````md", "````"]
     assert not any(line == "```" for line in made)
     assert made[0].startswith("# ")
+
+
+def test_what_is_wrong_with_many_cases_is_said_once(upskill: Upskill, tmp_path: Path) -> None:
+    cases = [{"id": f"c{number}", "prompt": "Greet.", "checks": [{"min_length": 0}]} for number in range(23)]
+    folder = write_skill(tmp_path / "greeter", suite={"cases": cases})
+    done = upskill("validate", str(folder))
+    assert done.code == 2
+    assert done.out.count("suite error") == 1
+    assert (
+        "23 cases (case 1 ('c0'), case 2 ('c1'), case 3 ('c2'), …): min_length.characters: Input should be" in done.out
+    )

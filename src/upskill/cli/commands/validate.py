@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from upskill.suites import Suite
 
 MAX_LISTED = 3  # cases with the same weakness; of more, one line says it for all
+CASE = re.compile(r"\bcase \d+(?: \('[^']*'\))?(?=: )")
 
 
 @dataclass
@@ -107,7 +109,25 @@ def _check_all(path: str, profile: Profile, *, strict: bool) -> Iterator[Checked
         except UsageError as error:
             yield Checked(name, [_as_problem(error)])
         else:
-            yield Checked(name, skill.problems(profile), list(_suite_problems(skill, strict=strict)))
+            yield Checked(name, skill.problems(profile), _grouped(_suite_problems(skill, strict=strict)))
+
+
+def _grouped(problems: Iterator[Problem]) -> list[Problem]:
+    """What more than a few cases have in common as one problem."""
+    groups: dict[tuple[str, ...], list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault((problem.level, *CASE.split(problem.message, maxsplit=1)), []).append(problem)
+    grouped: list[Problem] = []
+    for (_, *parts), same in groups.items():
+        several = len(same) > MAX_LISTED and len(parts) > 1
+        message = f"{len(same)} cases ({', '.join(_case_of(each) for each in same[:MAX_LISTED])}, …)".join(parts)
+        grouped += [Problem(same[0].level, message)] if several else same
+    return grouped
+
+
+def _case_of(problem: Problem) -> str:
+    case = CASE.search(problem.message)
+    return case[0] if case else ""
 
 
 def _suite_problems(skill: Skill, *, strict: bool) -> Iterator[Problem]:
