@@ -81,7 +81,7 @@ def unwrapped(text: str) -> str:
 
 
 def test_every_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, skill: Path, home: Path) -> None:
-    done = run(upskill, skill, "--report", "markdown=report.md")
+    done = run(upskill, skill, "-v", "--report", "markdown=report.md")
     said = unwrapped(done.out)
     assert done.code == 0
     assert "activated in 4 of 6 trials (67%, 30% to 90%)" in said
@@ -120,7 +120,7 @@ def test_every_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, 
 
 def test_each_of_several_models_has_a_block_of_its_own(upskill: Upskill, skill: Path) -> None:
     write_script(skill.parent / "idle.json", [{"answer": "hello"}])
-    said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json").out)
+    said = unwrapped(run(upskill, skill, "-m", "scripted:idle.json", "-v").out)
     assert re.search(r"scripted:acting\.json baseline .* activated in 4 of 6 trials", said)
     assert re.search(
         r"scripted:idle\.json baseline .* activated in 0 of 6 trials .* not activated 0 .* turns 1\.0 → 1\.0", said
@@ -137,7 +137,7 @@ def test_a_chat_has_nothing_to_open(upskill: Upskill, skill: Path) -> None:
 
 
 def test_without_a_baseline_it_still_says_what_was_opened(upskill: Upskill, skill: Path) -> None:
-    done = run(upskill, skill, "--no-baseline")
+    done = run(upskill, skill, "--no-baseline", "-v")
     assert "activated  in 4 of 6 trials" in done.out
     assert "offered" not in done.out
     assert "turns      2.7 per task · tool calls 2.3 · tool errors 29%" in done.out
@@ -230,7 +230,7 @@ def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Up
     done = run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0")
     assert "Warning: --sandbox none: whatever is run can read, change and send away" in done.err
     assert done.err.index("Warning: --sandbox none") < done.err.index("the ceiling of 0 calls is reached")
-    assert "Note: --sandbox none" in done.out
+    assert "Note: --sandbox none" in run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0", "-v").out
     done = run(upskill, skill, "--sandbox", "none", "--json")
     assert done.err.startswith("Warning: --sandbox none: ")
     assert any(said.startswith("--sandbox none: ") for said in done.json["warnings"])
@@ -292,6 +292,8 @@ def test_the_table_keeps_model_and_decision_at_any_width(home: Path, width: int)
 def test_against_a_reference_skill_the_tables_speak_of_it(upskill: Upskill, skill: Path, home: Path) -> None:
     older = write_skill(home / "older" / "greeter", body="Greet with ahoy.\n")
     done = run(upskill, skill, "--against", older, "--set", "target_pass_rate=50", "--report", "markdown=report.md")
+    assert "Cheapest that reaches 50%: scripted:acting.json with the reference skill" in unwrapped(done.out)
+    done = run(upskill, skill, "--against", older, "--set", "target_pass_rate=50", "-v")
     assert "  reference skill █████████████░░░░░░░   67%\n  this skill      █████████████░░░░░░░   67%" in done.out
     said = unwrapped(done.out)
     assert "Reference skill This skill Lift" in said
@@ -312,7 +314,7 @@ def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(
     ]
     write_script(home / "model.json", [{"answer": "```\nAHOY\n```"}])
     skill = write_skill(home / "greeter", suite={"cases": cases})
-    done = upskill("eval", skill, "-m", "scripted:model.json", "--store", "there")
+    done = upskill("eval", skill, "-m", "scripted:model.json", "--store", "there", "-v")
     said = "checks of what was done in 2 cases (file, tool), and --agent chat only answers"
     assert f"Warning: {said}" in done.err
     assert f"Note: {said}" in unwrapped(done.out)

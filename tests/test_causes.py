@@ -57,7 +57,7 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: 
     assert cut.startswith("the answer was cut off after 64 tokens (checks: 2 of 2 pass so far); give it more room")
     assert shown["greet-6", "skill"][0] == ""
 
-    terminal, markdown = told(upskill(*arguments).out), (home / "report.md").read_text(encoding="utf-8")
+    terminal, markdown = told(upskill(*arguments, "-v").out), (home / "report.md").read_text(encoding="utf-8")
     limit = "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off at 64 tokens; give more room"
     for report in (terminal, told(markdown)):
         assert limit in report
@@ -172,7 +172,7 @@ def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
     with open_store(home / "runs") as store:
         page = summary(evaluation_of(store, store.run("last")))  # what the HTML page shows
     markdown = (home / "report.md").read_text(encoding="utf-8")
-    for report in (told(upskill(*arguments).out), told(markdown), page["problems"][0]):
+    for report in (told(upskill(*arguments, "-v").out), told(markdown), page["problems"][0]):
         assert line in report
 
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,14 +54,18 @@ from upskill import (
     open_store,
     refine_skill,
 )
+from upskill.authoring.generate import Generated
 from upskill.authoring.saving.provenance import Provenance, SearchCost, SourceFile, making_cost
 from upskill.authoring.search import comparison
 from upskill.authoring.writing.teachers import NoTeacher
 from upskill.models import servers
+from upskill.models.addresses import resolve
 from upskill.models.embedded.weight_files import cache_folder
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
 from upskill.runs.planning.estimate import CostEstimate
+from upskill.verdicts.compute import compute_verdict
+from upskill.verdicts.outcome import Outcome
 
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]  # what the first draft states
@@ -492,9 +497,30 @@ def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_litt
     done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json")
     assert done.code == 0, done.err
     assert "the skill is not refined against it; --attempts N does" in done.err
-    assert "0% -> 0% on the embedded model is no evidence against the skill" in done.out
-    assert "The next larger model that this machine can run: --student local:" in done.out
+    assert "The student passed nothing, so this says nothing about the skill: it may be too small." in done.out
+    assert "Try a larger student: --student local:" in done.out
     assert "1 candidate was tried" in done.out
+
+
+def test_closing_notes_are_about_every_case_of_this_run() -> None:
+    def measured(before: str, after: str) -> Any:
+        rows = [
+            Outcome("local", f"case-{number}", arm, 0, each == "1", 10, 5, 0.0)
+            for arm, passed in (("baseline", before), ("skill", after))
+            for number, each in enumerate(passed)
+        ]
+        return SimpleNamespace(verdicts=[compute_verdict(rows)])
+
+    def notes(fit: Any, held_out: Any) -> list[str]:
+        generated: Any = SimpleNamespace(fit=fit, held_out=held_out, student=resolve("local:smollm2-135m"))
+        return Generated.student_notes.fget(generated)  # type: ignore[misc]
+
+    nothing, five_of_seven = measured("0000", "0000"), measured("0000000", "1111100")
+    too_small, larger = notes(nothing, nothing)
+    assert "passed nothing" in too_small
+    assert larger.startswith("Try a larger student: --student local:")
+    assert not any("passed nothing" in line for line in notes(five_of_seven, nothing))
+    assert notes(five_of_seven, measured("0" * 12, "1" * 12)) == []
 
 
 def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) -> None:

@@ -276,7 +276,7 @@ def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upsk
         lows.append(told["interval"][0])
     assert lows == sorted(lows, reverse=True)
     assert lows[0] > lows[1] > lows[6]
-    assert "version 7 of this skill on these cases" in " ".join(upskill("eval", skill, "-m", student).out.split())
+    assert "version 7 of this skill on these cases" in " ".join(upskill("eval", skill, "-m", student, "-v").out.split())
     # New cases are a first look again, also under the ids of the old ones.
     suite = {
         "cases": [
@@ -413,7 +413,7 @@ def test_a_run_that_is_not_logged_leaves_nothing_and_says_so(upskill: Upskill, h
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     told = evaluated_json(upskill, skill, "-m", student, "--seed", 1, "--no-log-runs")
     assert (told["look"], told["looks"]["logged"]) == (2, False)
-    assert "Not logged" in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs").out
+    assert "Not logged" in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs", "-v").out
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
     assert evaluated_json(upskill, skill, "-m", student, "--seed", 1)["looks"]["logged"] is True
 

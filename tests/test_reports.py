@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
-from conftest import Upskill, spawn, write_script, write_skill
+from conftest import HELPFUL, REPOSITORY, Upskill, spawn, write_script, write_skill
 from plugin import install_plugin
 from upskill import evaluate_now, make_plan
+from upskill.models.addresses import full_name, resolve
 from upskill.reports import REPORTS, Report, ReportContext
 from upskill.reports.view import grouped
 from upskill.skills import Skill
@@ -122,6 +126,41 @@ def test_an_executor_of_another_package_runs_the_trials(skill: Path, tmp_path: P
 def test_the_library_renders_every_kind_of_report(skill: Path, kind: str) -> None:
     report: Report = REPORTS.load(kind)
     assert report(evaluate_now(make_plan(Skill.load(skill), models=["scripted:model.yaml"])), ReportContext())
+
+
+def test_reports_name_the_model_behind_an_alias(upskill: Upskill, home: Path) -> None:
+    tern, name = REPOSITORY / "examples" / "tern-deploy", "local:smollm2-135m = SmolLM2-135M-Instruct, Q4_1"
+    files = {kind: home / f"report.{kind}" for kind in ("junit", "markdown", "html")}
+    reports = [part for kind, file in files.items() for part in ("--report", f"{kind}={file}")]
+    recorded = REPOSITORY / "examples" / "recorded" / "tern-deploy.jsonl.gz"
+    done = upskill("eval", tern, "-m", "local:smollm2-135m", "--replay", recorded, *reports, "--report", "terminal")
+    assert done.code == 0, done.err
+    assert name in done.out
+    assert f'<testsuite name="{name} (replayed' in files["junit"].read_text(encoding="utf-8")
+    assert name in files["markdown"].read_text(encoding="utf-8").replace("\\", "")
+    packed = re.search(r'id="summary">([^<]*)<', files["html"].read_text(encoding="utf-8"))
+    assert packed
+    assert name in json.loads(gzip.decompress(b64decode(packed[1])))["names"].values()
+    assert full_name(resolve("local")) == "local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M"
+    assert full_name(resolve("haiku")) == "haiku = anthropic:claude-haiku-5-5"
+    assert full_name(resolve("openai:gpt-6.1-sol")) == "openai:gpt-6.1-sol"
+
+
+def test_a_verdict_has_at_most_two_notes_and_show_has_the_rest(upskill: Upskill, home: Path) -> None:
+    rules = [{"when": "guest 1.", "answer": "no"}, {"when": "guest 2.", "answer": "ahoy"}, *HELPFUL]
+    model = write_script(home / "mixed.yaml", rules)
+    out = upskill("eval", write_skill(home / "greeter", cases=8), "-m", model, "--repeats", "3").out
+    head, table, notes = out.strip("\n").split("\n\n")
+    assert (len(head.splitlines()), len(table.splitlines())) == (1, 2)
+    facts, first, second, more = re.findall(r"^  \S.*(?:\n    .*)*", notes, re.MULTILINE)
+    assert "8 cases (4 held out), 3 runs each." in facts
+    assert first.startswith("  Note: 8 cases")
+    assert "1 case never passes" in second
+    assert re.fullmatch(r"  Read 1 more note and every answer: upskill show greeter-\w+", more)
+    shown = " ".join(upskill("show", "last").out.split())
+    for line in ("1 case always passes", "Held-out cases: ", "A passed task costs", "with skill ████"):
+        assert line in shown
+        assert line not in " ".join(out.split())
 
 
 def test_what_is_true_of_several_models_is_said_once() -> None:

@@ -39,7 +39,7 @@ from upskill.errors import UpskillError, UsageError
 from upskill.models import Address
 from upskill.models.addresses import resolve
 from upskill.models.cache import track_usage
-from upskill.models.embedded.capacity import larger_model
+from upskill.models.embedded.capacity import next_student
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
@@ -55,6 +55,7 @@ from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.traces.redaction.redact import describe_counts, redact
+from upskill.verdicts.advice import is_too_weak
 from upskill.verdicts.verdict import UNTESTED
 
 ONLY_A_SENTENCE = (
@@ -122,14 +123,13 @@ class Generated:
         evaluation = self.held_out or self.fit
         if evaluation is None or self.student is None or self.student.provider != "local":
             return []
-        verdict = evaluation.verdicts[0]
+        verdicts = [each.verdicts[0] for each in (self.fit, self.held_out) if each is not None]
         notes: list[str] = []
-        if not verdict.baseline.pass_rate and not verdict.skill.pass_rate:
-            notes.append("0% -> 0% on the embedded model is no evidence against the skill: it may be too small for it.")
-        if larger := larger_model(self.student.model):
-            memory = f"about {larger.memory() / 1e9:.1f} GB of memory"
-            notes.append(f"The next larger model that this machine can run: --student local:{larger.name} ({memory}).")
-        return notes
+        if not any(arm.passed for verdict in verdicts for arm in (verdict.baseline, verdict.skill)):
+            notes.append("The student passed nothing, so this says nothing about the skill: it may be too small.")
+        if is_too_weak(evaluation.verdicts[0]):
+            notes.append(next_student(self.student.model, "--student"))
+        return [*filter(None, notes)]
 
 
 async def generate(

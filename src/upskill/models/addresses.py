@@ -108,6 +108,18 @@ def _split(text: str) -> tuple[str, str, str]:
     return text.partition(":")
 
 
+def full_name(address: Address, answered_by: str = "") -> str:
+    """With the model behind an alias: `local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M`."""
+    if address.provider == "local":
+        from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS  # noqa: PLC0415
+
+        row = LOCAL_MODELS.get(answered_by or address.model or DEFAULT_LOCAL_MODEL)
+        return f"{address.name} = {row.title}" if row else address.name
+    if address.name in ALIASES:
+        return f"{address.name} = {address.endpoint or address.provider}:{address.model}"
+    return address.name
+
+
 def identity_of(address: Address) -> list[object]:
     """Hash of weights or script, or a program's version; empty where only a provider knows."""
     if address.provider == "local":

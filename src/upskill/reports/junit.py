@@ -21,7 +21,7 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
     root = ET.Element("testsuites", name=_clean(f"upskill {evaluation.plan.skill.name}"))
     for verdict in evaluation.verdicts:
         replayed = f" ({verdict.replayed})" if verdict.replayed else ""
-        suite = ET.SubElement(root, "testsuite", name=_clean(f"{verdict.model}{replayed}"))
+        suite = ET.SubElement(root, "testsuite", name=_clean(f"{evaluation.full_names[verdict.model]}{replayed}"))
         _add_properties(suite, verdict)
         failures = errors = tests = 0
         for trial, reason in evaluation.invalid[:1]:  # the first says it: none of these results means anything

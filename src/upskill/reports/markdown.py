@@ -41,6 +41,9 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     for verdict in view.verdicts:
         yield _row(verdict)
     yield ""
+    if view.names:
+        yield f"{_escape('; '.join(view.names))}."
+        yield ""
     if not evaluation.leaked and any(verdict.activated for verdict in view.verdicts):
         yield from _activity(view)
     for line in (*view.uneven_errors, *view.looks):

@@ -17,6 +17,7 @@ from upskill.reports.view import (
     VerdictView,
     describe_bugs,
     describe_leaks,
+    grouped,
     view_of,
 )
 from upskill.runs.planning.plan import Result, Trial
@@ -25,6 +26,7 @@ from upskill.sandboxes import printable
 from upskill.verdicts.advice import NOT_ISOLATED
 
 BAR_WIDTH = 20
+MAX_NOTES = 2  # below the table; `upskill show` has them all
 MARKS = {True: "✓", False: "✗", None: "!"}
 INTERVAL = "95% interval"
 
@@ -45,23 +47,37 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
         parts.insert(0, bug_panel(evaluation, context.show_command))
     if evaluation.leaked:
         parts += [indented(invalid(evaluation.invalid, context.show_command)), Text("")]
+    names = "; ".join((*view.names, view.suite))
+    if context.verbose:
+        parts += details(evaluation)
+        if context.results and not evaluation.unfinished:
+            parts += [*_cases(evaluation, view.arms, context.results()), Text("")]
     else:
-        for verdict in view.verdicts:
-            if len(view.verdicts) > 1:
-                parts.append(Paragraph(verdict.model, "bold"))
-            parts.append(bars(verdict, view.arms))
-    if context.verbose and context.results and not evaluation.unfinished:
-        parts += [*_cases(evaluation, view.arms, context.results()), Text("")]
-    parts.append(Paragraph(f"{view.suite}; SKILL.md has about {evaluation.plan.skill.tokens:,} tokens.", hanging=2))
-    parts += [Paragraph(line, hanging=2) for line in (*filter(None, [view.authors]), *view.problems)]
-    if not evaluation.leaked:
-        lines = (*view.splits, *view.looks, *view.diagnosis, *view.choices, *view.findings)
-        parts += [Paragraph(line, hanging=2) for line in lines]
-    parts += [Paragraph(line, hanging=2) for line in view.spending]
-    parts += [Paragraph(note, "dim", hanging=2) for note in view.notes]
+        results = (
+            () if evaluation.leaked else (*(view.choices if evaluation.target is not None else ()), *view.controls)
+        )
+        parts += [Paragraph(line, hanging=2) for line in (f"{names}.", *results, *view.to_do[:MAX_NOTES])]
     if context.show_command:
-        parts.append(Paragraph(f"Read every answer: {context.show_command}", "dim"))
+        hidden = 0 if context.verbose else max(0, len(view.to_do) - MAX_NOTES)
+        more = f"Read {counted(hidden, 'more note')} and every answer" if hidden else "Read every answer"
+        parts.append(Paragraph(f"{more}: {context.show_command}", "dim"))
     return Group(*parts)
+
+
+def details(evaluation: Evaluation) -> Iterator[RenderableType]:
+    """What a verdict rests on, in words: bars, splits, looks, costs and every note."""
+    view = view_of(evaluation)
+    for verdict in () if evaluation.leaked else view.verdicts:
+        if len(view.verdicts) > 1:
+            yield Paragraph(verdict.model, "bold")
+        yield bars(verdict, view.arms)
+    skill = f"SKILL.md has about {evaluation.plan.skill.tokens:,} tokens"
+    lines = [f"{'; '.join((*view.names, view.suite, skill))}.", *filter(None, [view.authors]), *view.problems]
+    if not evaluation.leaked:
+        students = grouped(evaluation.next_students, len(view.verdicts))
+        lines += [*view.splits, *view.looks, *view.diagnosis, *view.choices, *view.findings, *students]
+    yield from (Paragraph(line, hanging=2) for line in (*lines, *view.spending))
+    yield from (Paragraph(note, "dim", hanging=2) for note in view.notes)
 
 
 def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:

@@ -83,6 +83,7 @@ class VerdictView:
     tool_errors: str
     activated: str  # 3/5 (60%); empty: nothing could be activated
     lifts: dict[str, str]  # offered, activated, not activated
+    controls: tuple[str, ...]
     causes: tuple[str, ...]  # why answers could not pass
     findings: tuple[str, ...]  # costs, controls, causes and advice
 
@@ -92,16 +93,19 @@ class RunView:
     skill: str
     replayed: str  # that answers come from a file, and what it claims; empty: models were asked
     arms: dict[str, str]
+    names: tuple[str, ...]  # of models behind an alias: local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M
     suite: str  # how many cases and runs
     authors: str  # who wrote the cases, and what they had read; empty: not recorded
     verdicts: tuple[VerdictView, ...]
     uneven_errors: tuple[str, ...]
     missing_trials: str
     problems: tuple[str, ...]
+    controls: tuple[str, ...]  # what the lift is made of, where controls were run
     splits: tuple[str, ...]
     looks: tuple[str, ...]
     diagnosis: tuple[str, ...]
     findings: tuple[str, ...]  # of all verdicts
+    to_do: tuple[str, ...]  # what changes what to do next, the most urgent first
     choices: tuple[str, ...]
     spending: tuple[str, ...]
     notes: tuple[str, ...]
@@ -117,23 +121,34 @@ def view_of(evaluation: Evaluation) -> RunView:
     ]
     verdicts = tuple(_view_verdict(verdict, evaluation) for verdict in evaluation.verdicts)
     findings = ((verdict.model, line) for verdict in verdicts for line in verdict.findings)
+    diagnosis = tuple(grouped(_diagnosis(evaluation), len(plan.models)))
+    advice = [(each.model, line) for each in verdicts for line in (*each.causes, each.verdict.advice) if line]
+    next_steps = tuple(grouped([*advice, *evaluation.next_students], len(verdicts)))
+    faults = tuple(problems(evaluation))
+    notes = tuple(f"Note: {warning}" for warning in evaluation.warnings)
+    caveats = tuple(f"Note: {model}: " for model in evaluation.full_names)  # what a number of this model means
     return RunView(
         skill=plan.skill.name,
         replayed=replay_note(evaluation.run),
         arms=arm_names(has_reference=plan.reference_skill is not None),
         suite=f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}",
         authors=describe_authors(case.metadata for case in plan.suite.cases),
+        names=tuple(full for name, full in evaluation.full_names.items() if full != name),
         verdicts=verdicts,
         uneven_errors=tuple(_uneven_errors(evaluation)),
         missing_trials=_missing_trials(evaluation),
-        problems=tuple(problems(evaluation)),
+        problems=faults,
+        controls=tuple(grouped(((each.model, line) for each in verdicts for line in each.controls), len(verdicts))),
         splits=tuple(_splits(evaluation)) if plan.suite.held_out and plan.suite.train else (),
         looks=tuple(_looks(evaluation)),
-        diagnosis=tuple(grouped(_diagnosis(evaluation), len(plan.models))),
+        diagnosis=diagnosis,
         findings=tuple(grouped(findings, len(verdicts))),
+        to_do=faults
+        if evaluation.leaked
+        else (*faults, *next_steps, *(note for note in notes if not note.startswith(caveats)), *diagnosis),
         choices=() if evaluation.leaked else tuple(_choices(evaluation)),
         spending=() if all(cost == 0 for _, cost in evaluation.spent.values()) else (f"Spent: {' · '.join(spent)}.",),
-        notes=tuple(f"Note: {warning}" for warning in evaluation.warnings),
+        notes=notes,
     )
 
 
@@ -151,6 +166,7 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     known = [cost for cost in costs if cost is not None]
     has_reference = evaluation.plan.reference_skill is not None
     causes, activation = tuple(_causes(verdict, evaluation)), verdict.activation
+    controls = tuple(_controls(verdict, has_reference=has_reference))
     decision = decision_in_words(verdict.decision, verdict.reason, verdict.replayed)
     copies = [_describe_copies(verdict)] if verdict.these_cases and verdict.these_cases.copies else []
     return VerdictView(
@@ -170,8 +186,9 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
         tool_errors=before_after(*(percent(arm.tool_errors) for arm in both)),
         activated=f"{activation.activated}/{activation.trials} ({percent(activation.rate)})" if activation else "",
         lifts=_lifts(verdict),
+        controls=controls,
         causes=causes,
-        findings=(*_cost_and_controls(verdict, evaluation), *causes, *copies, *filter(None, [verdict.advice])),
+        findings=(*_cost(verdict, evaluation), *controls, *causes, *copies, *filter(None, [verdict.advice])),
     )
 
 
@@ -346,7 +363,7 @@ def _describe_looks(looks: Looks) -> Iterator[str]:
         )
 
 
-def _cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
+def _cost(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
     has_reference = evaluation.plan.reference_skill is not None
     if verdict.baseline.cost_usd or verdict.skill.cost_usd:
         names = ("in the baseline", "with the skill")
@@ -361,6 +378,9 @@ def _cost_and_controls(verdict: Verdict, evaluation: Evaluation) -> Iterator[str
             source = f" ({evaluation.making_source})" if evaluation.making_source else ""
             line += f"; made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}, it has paid off after {tasks}"
         yield line + "."
+
+
+def _controls(verdict: Verdict, *, has_reference: bool) -> Iterator[str]:
     if verdict.controls:
         controls = {
             "content": verdict.controls.content,

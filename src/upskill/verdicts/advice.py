@@ -25,6 +25,7 @@ from upskill.verdicts.verdict import (
 )
 
 GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
+_NOT_RUN = (ERRORS, ISOLATION, UNFINISHED)
 UNREACHABLE = 100_000  # cases: nobody writes so many
 LOW_ACTIVATION = 0.5  # activated less often, a skill without effect may only need a better description
 NOT_ISOLATED = "The arms were not isolated, so no number of this run means anything."
@@ -143,6 +144,12 @@ def _errored(verdict: Verdict) -> str:
     arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
     trials = counted(arm.scored + arm.errored, "trial")
     return f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
+
+
+def is_too_weak(verdict: Verdict) -> bool:
+    """Whether a stronger student is the next step: this one gains nothing or is undecided, and fails often."""
+    open_or_nothing = verdict.decision in ("undecided", "no effect") and verdict.reason not in (*_NOT_RUN, LOOK_UP)
+    return open_or_nothing and (verdict.skill.pass_rate or 0.0) < GOOD_PASS_RATE
 
 
 def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> str:

@@ -18,9 +18,10 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
 from upskill.reports.json import replay_to_dict
+from upskill.reports.terminal import details
 from upskill.reports.trial_rows import result_to_json
 from upskill.runs.planning.plan import Arm, Result
-from upskill.runs.results.evaluation import mixed_snapshots
+from upskill.runs.results.evaluation import evaluation_of, mixed_snapshots
 from upskill.runs.results.feedback import agreement_with_people
 from upskill.runs.results.shown import unfinished_models
 from upskill.runs.stores import Page, Run, Store
@@ -111,6 +112,8 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
     show(
         *trials.render_heading(run, store.progress(run), store.leaks(run), notes, unfinished_models(store, run)),
     )
+    if not (options.case or options.model or options.failed or options.arm or options.page):
+        show(*details(evaluation_of(store, run)), Text(""))
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]

@@ -84,6 +84,17 @@ def larger_model(name: str) -> LocalModel | None:
     return min(fits, key=lambda row: row.parameters, default=None)
 
 
+def next_student(name: str, flag: str = "-m") -> str:
+    """The next larger embedded model as a suggestion; empty where none fits."""
+    larger = larger_model(name)
+    if larger is None:
+        return ""
+    slower = round(larger.parameters / find_local_model(name).parameters)
+    facts = f"{larger.size / 1e9:.1f} GB, about {slower} times as slow"
+    record = f"; {larger.record}" if larger.record else ""
+    return f"Try a larger student: {flag} local:{larger.name} ({facts}){record}."
+
+
 @dataclass(frozen=True, slots=True)
 class Speed:
     """Of a model on this machine at its best, in tokens per second."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +65,14 @@ class LocalModel:
     cannot: str = ""
     caveat: str = ""  # shown with its numbers
     tools: bool = False  # whether it calls tools
+    record: str = ""  # what it gained where the next smaller one gained less
+
+    @property
+    def title(self) -> str:
+        """As its card calls it, with its quantization: Qwen2.5-Coder-0.5B-Instruct, Q4_K_M."""
+        quantization = re.search(r"[.-](i?q\d\w*)\.gguf$", self.file, re.IGNORECASE)
+        name = self.card.rpartition("/")[2]
+        return f"{name}, {quantization[1].upper()}" if quantization else name
 
     @property
     def source(self) -> str:
@@ -135,6 +144,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             can="Answers questions from a page of ordinary prose, and combines a few facts of it.",
             cannot="It is slow on a CPU, and writes no skill or test cases that hold up.",
             caveat=f"a lift here means that a small model (1.5B) can work with the skill. {NO_FORECAST}",
+            record="with skills of a frontier teacher it went from 2 to 28 of 44 tasks, the 0.5B from 0 to 12",
         ),
         LocalModel(
             name="smollm2-135m",

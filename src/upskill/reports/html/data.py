@@ -66,6 +66,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             "reference_skill": has_reference,
             "invalid": evaluation.leaked,
         },
+        "names": evaluation.full_names,
         "arms": {arm: view.arms[arm] for arm in plan.arms},
         "headline": _headline(evaluation, view, triggered),
         "conclusions": [_conclude_trigger(metrics, run.skill) for metrics in triggered]

@@ -10,6 +10,7 @@ from itertools import islice, product
 
 from upskill.agents import AGENTS, ExternalAgent
 from upskill.errors import StoreError
+from upskill.models.addresses import full_name
 from upskill.plain import counted
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, Result, Trial
 from upskill.runs.planning.preregistration import Registration
@@ -19,7 +20,7 @@ from upskill.runs.results.looks import Looks, looks_of, make_look
 from upskill.runs.results.shown import Unfinished, unfinished_models
 from upskill.runs.stores import Look, Page, Run, Store
 from upskill.suites import OWN_FACTS, Suite, are_from_memory
-from upskill.verdicts.advice import as_part, with_advice
+from upskill.verdicts.advice import as_part, is_too_weak, with_advice
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.outcome import Outcome, Scope
@@ -179,6 +180,25 @@ class Evaluation:
     @property
     def is_beneficial(self) -> bool:
         return self.verdicts[0].is_beneficial
+
+    @property
+    def full_names(self) -> dict[str, str]:
+        """By name, with the model behind an alias."""
+        answered_by = {model: max(names, key=names.__getitem__) for model, names in self.snapshots.items() if names}
+        return {each.name: full_name(each, answered_by.get(each.name, "")) for each in self.plan.models}
+
+    @property
+    def next_students(self) -> list[tuple[str, str]]:
+        """Where an embedded student gains nothing or stays undecided, and fails often: with its name, a larger one."""
+        from upskill.models.embedded.capacity import next_student  # noqa: PLC0415 - only for embedded models
+
+        embedded = {each.name: each.model for each in self.plan.models if each.provider == "local"}
+        return [
+            (verdict.model, suggestion)
+            for verdict in self.verdicts
+            if verdict.model in embedded and is_too_weak(verdict) and not self.replayed
+            if (suggestion := next_student(embedded[verdict.model]))
+        ]
 
     def outcomes_of(self, model: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == model]
