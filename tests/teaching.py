@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.models import Reply, Request
+from upskill.plain import dict_or_empty, list_or_empty
 from upskill.suites import split
 
 WORDS = (
@@ -23,8 +24,9 @@ SIDES = list(split((f"word-{number}", None) for number in NUMBERS))
 TRAIN = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if not held_out]
 HELD_OUT = [number for number, held_out in zip(NUMBERS, SIDES, strict=True) if held_out]
 FIRST_WORDS = TRAIN[:2]  # what a first draft states
-# What the prompts of the three who are asked begin with.
+# What the prompts of those who are asked begin with.
 WRITES, TESTS, REVISES = "You write an Agent Skill", "You write test cases", "You improve an Agent Skill"
+ANSWERS, FIXES = "You answer test questions", "You fix the checks"
 
 
 def fact(number: int) -> str:
@@ -40,8 +42,10 @@ def number_in(asked: str) -> int:
 
 
 def case(number: int) -> dict[str, Any]:
+    """A case as it is written, with the answers that somebody else will write to it."""
+    word, thing = WORDS[number - 1], THINGS[number - 1]
     checks: list[dict[str, Any]] = [
-        {"kind": "regex", "texts": [rf"\b{WORDS[number - 1]}\b"], "number": 0, "exact": False},
+        {"kind": "regex", "texts": [rf"\b{word}\b"], "number": 0, "exact": False},
         {"kind": "max_length", "texts": [], "number": 60, "exact": False},
         *([{"kind": "not_contains", "texts": ["do not know"], "number": 0, "exact": False}] if number % 3 == 0 else []),
     ]
@@ -50,12 +54,28 @@ def case(number: int) -> dict[str, Any]:
         "prompt": prompt(number),
         "words": 0,
         "checks": checks,
-        "reference": WORDS[number - 1],
-        "right": [f"It is {WORDS[number - 1]}.", f"**{WORDS[number - 1]}**"],
-        "wrong": [WORDS[number % len(WORDS)], f"The {THINGS[number - 1]} has no name."],
+        "reference": word,
+        "right": [f"It is {word}.", f"**{word}**", f"`{word}`", f"{word}!", f"I believe it is {word}."],
+        "wrong": [WORDS[number % len(WORDS)], f"The {thing} has no name.", f"Not {word}.", "Nobody knows.", "Bounty"],
         "tags": ["words"],
         "evidence": [],
     }
+
+
+def written(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What the writer of a case hands in."""
+    return {key: value for key, value in item.items() if key not in ("right", "wrong")}
+
+
+def cases_and_answers(numbers: Iterable[int]) -> str:
+    """For a script that gives one answer to whatever it is asked."""
+    items = [case(number) for number in numbers]
+    return json.dumps({"cases": items, **fresh(items)})
+
+
+def fresh(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What somebody else answers to these cases."""
+    return {"answers": [{"case": item["id"], "right": item["right"], "wrong": item["wrong"]} for item in items]}
 
 
 def draft(numbers: Iterable[int], evidence: Sequence[str] = ("own",), name: str = "house-words") -> dict[str, Any]:
@@ -87,6 +107,15 @@ def student_rules() -> list[dict[str, Any]]:
     return [silent, *known, {"answer": "I do not know."}]
 
 
+def suite_rules(numbers: Iterable[int]) -> list[dict[str, Any]]:
+    """Somebody who writes these cases, and somebody who answers them."""
+    items = [case(number) for number in numbers]
+    return [
+        {"system": TESTS, "answer": json.dumps({"cases": list(map(written, items))})},
+        {"system": ANSWERS, "answer": json.dumps(fresh(items))},
+    ]
+
+
 def teacher_rules(
     first: Mapping[str, Any], revisions: Sequence[Mapping[str, Any]] = (), numbers: Iterable[int] = NUMBERS
 ) -> list[dict[str, Any]]:
@@ -95,7 +124,7 @@ def teacher_rules(
     ]
     return [
         {"system": WRITES, "answer": json.dumps(first)},
-        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in numbers]})},
+        *suite_rules(numbers),
         *revising,
     ]
 
@@ -106,15 +135,26 @@ def write_rules(path: Path, rules: Iterable[Mapping[str, Any]]) -> str:
 
 
 class Teacher:
-    """A model that answers each request by a function of it, and remembers what it was asked."""
+    """A model that answers each request by a function of it, and remembers what it was asked.
+
+    Asked for fresh answers, it gives those that the cases it has written came with.
+    """
 
     def __init__(self, answer: Callable[[Request, int], object]) -> None:
         self.answer = answer
         self.asked: list[Request] = []
+        self.answering: list[Request] = []
+        self.cases: dict[str, Any] = {}
 
     async def reply(self, request: Request) -> Reply:
+        if request.messages[0].text.startswith(ANSWERS):
+            self.answering.append(request)
+            return Reply(json.dumps(fresh(item for item in self.cases.values() if "right" in item)))
         self.asked.append(request)
         said = self.answer(request, len(self.asked))
+        items = map(dict_or_empty, list_or_empty(dict_or_empty(said).get("cases")))
+        if request.messages[0].text.startswith(TESTS):
+            self.cases |= {str(item.get("id")): item for item in items}
         return Reply(said if isinstance(said, str) else json.dumps(said))
 
     async def close(self) -> None:

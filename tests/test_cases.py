@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY, Upskill, write_script
-from teaching import WORDS, case, prompt
+from teaching import ANSWERS, FIXES, WORDS, Teacher, case, cases_and_answers, fresh, prompt
 from test_create import says, skill_of, user
 from upskill import Skill, Suite
 from upskill.authoring.material.material import gather
@@ -28,10 +28,43 @@ SKILL = Skill.new(
 
 
 def examples(prompt: str) -> list[dict[str, Any]]:
-    """The worked examples in a prompt."""
-    return [
-        one for block in re.findall(r"^```json\n(.*?)^```$", prompt, re.S | re.M) for one in json.loads(block)["cases"]
-    ]
+    """The worked examples in a prompt, with the answers that others would give where those are written down."""
+    blocks = re.findall(r"^```json\n(.*?)^```$", prompt, re.S | re.M)
+    return [ANSWERS_TO.get(one["id"], {}) | one for block in blocks for one in json.loads(block)["cases"]]
+
+
+def shown_answers() -> dict[str, dict[str, list[str]]]:
+    (block,) = re.findall(r"^```json\n(.*?)^```$", read_prompt("write_answers", count=5), re.S | re.M)
+    return {one["case"]: {"right": one["right"], "wrong": one["wrong"]} for one in json.loads(block)["answers"]}
+
+
+SETTINGS = '{"retries": 5, "backoff": "exponential"}'
+ANSWERS_TO: dict[str, dict[str, list[str]]] = shown_answers() | {
+    "metrics-port": {"right": ["`9464`", "Port 9464."], "wrong": ["9090", "9464 or 9090"]},
+    "retry-settings": {"right": [f"```json\n{SETTINGS}\n```", SETTINGS], "wrong": ["{}", SETTINGS.replace("5", "3")]},
+    "subject-line": {
+        "right": ["`ui-pane> mends: the dead login button`", "ui-pane> mends: clicks on the login button"],
+        "wrong": ["fix(ui-pane): login button reacts again", "ui-pane: mends login button"],
+    },
+    "manifest": {
+        "right": [
+            """echo '{"licence": "MIT", "name": "tide"}' > manifest.json""",
+            """printf '{\\n "name": "tide",\\n "version": 1,\\n "licence": "MIT"\\n}' > manifest.json""",
+        ],
+        "wrong": [
+            """echo '{"name": "tide", "license": "MIT"}' > manifest.json""",
+            """echo '{"licence": "MIT"}' > manifest.json""",
+        ],
+    },
+}
+
+
+async def fixing(item: dict[str, Any], *answers: object, acts: bool = False) -> tuple[Teacher, Suite, list[str]]:
+    """What comes of a suite with this case, whose writer answers so when it is sent back."""
+    lines: list[str] = []
+    teacher = says({"cases": [item, *(case(n) for n in range(2, 5))]}, *answers)
+    suite = await write_suite(SKILL, teacher, count=4, acts=acts, tell=lines.append)
+    return teacher, suite, lines
 
 
 async def told(item: dict[str, Any], *, acts: bool = False) -> str:
@@ -50,18 +83,39 @@ async def test_the_prompts_own_examples_pass_the_gate() -> None:
     shown = examples(read_prompt("write_suite", count=4))
     suite = await write_suite(SKILL, says({"cases": shown}), count=4)
     assert [one.id for one in suite.cases] == [one["id"] for one in shown]
-    assert {named.name for one in suite.cases for named in one.checks} >= {"contains", "equals", "json_schema", "regex"}
+    assert {named.name for one in suite.cases for named in one.checks} >= {
+        "not_regex",
+        "equals",
+        "json_schema",
+        "regex",
+    }
 
 
 async def test_a_case_that_allows_a_long_answer_asks_for_no_more_than_it_allows() -> None:
     long = case(1) | {"words": 90}
     told_so = case(2) | {"words": 90, "prompt": "What is the captain of the ship? Take at most 90 words."}
-    wordy = case(3) | {"words": 2, "right": [f"It is {'very ' * 8}{WORDS[2]}.", WORDS[2]]}
+    wordy = case(3) | {"words": 2, "reference": f"It is {'very ' * 8}{WORDS[2]}."}
     suite = await write_suite(SKILL, says({"cases": [long, told_so, wordy, case(4)]}), count=4)
     assert [one.max_words for one in suite.cases] == [90, 90, 11, None]
     assert suite.cases[0].prompt == f"{case(1)['prompt']} Answer in at most 90 words."
     assert suite.cases[1].prompt == told_so["prompt"]
     assert suite.cases[3].prompt == case(4)["prompt"]
+
+
+async def test_look_ups_beyond_half_of_a_suite_go_back_once() -> None:
+    def look_up(number: int) -> dict[str, Any]:
+        contains = {"kind": "contains", "texts": [WORDS[number - 1]], "number": 0, "exact": False}
+        return case(number) | {"checks": [contains]}
+
+    material = gather("know the ship", examples=[f"{prompt(n)} -> {WORDS[n - 1]}" for n in range(1, 7)])
+    teacher = says({"cases": [look_up(n) for n in range(1, 5)]}, {"cases": [case(5), look_up(6)]})
+    suite = await write_suite(material, teacher, count=4)
+    assert [one.id for one in suite.cases] == ["word-1", "word-2", "word-5", "word-6"]
+    assert "More than half" not in user(teacher.asked[0])
+    assert "2 of these were set aside. Write tasks in their place" in user(teacher.asked[1])
+    half = says({"cases": [look_up(1), look_up(2), case(3), case(4)]})
+    assert len((await write_suite(material, half, count=4)).cases) == 4
+    assert len(half.asked) == 1
 
 
 async def test_the_share_of_look_ups_is_counted_and_said() -> None:
@@ -84,31 +138,78 @@ async def test_the_share_of_look_ups_is_counted_and_said() -> None:
     )
 
 
-async def test_a_case_comes_with_answers_that_its_checks_are_tried_on() -> None:
-    for name in ("right", "wrong"):
-        few = case(1) | {name: case(1)[name][:1]}
-        assert f"case 'word-1': 1 different {name} answer, at least 2 are needed" in await told(few)
-        twice = case(1) | {name: case(1)[name][:1] * 3}
-        assert f"1 different {name} answer," in await told(twice)
-    kept = await write_suite(skill_of(1), says({"cases": [case(n) for n in range(1, 4)]}), count=3)
-    assert kept.cases[0].right == ("It is Aurora.", "**Aurora**")
-    assert Suite.parse([kept.cases[0].to_dict()]).cases[0] == kept.cases[0]
+LOOSE = [{"kind": "contains", "texts": ["Aurora"], "number": 0, "exact": False}]
+STRICT = [{"kind": "equals", "texts": ["Aurora"], "number": 0, "exact": True}]
 
 
-async def test_a_case_that_fails_a_right_answer_or_passes_a_wrong_one_is_sent_back_with_it() -> None:
-    said = await told(case(1) | {"right": ["It is Aurora.", "the northern lights"]})
-    assert "case 'word-1': one of its right answers fails ('the northern lights': the answer does not match" in said
-    assert '"reference": "Aurora"' in said  # what was written goes with it
-    assert case(1)["prompt"] not in said  # but for the prompt, which may be held out in the end
-    said = await told(case(1) | {"wrong": ["Lisbon", "Aurora or Halcyon"]})
-    assert "case 'word-1': one of its wrong answers passes ('Aurora or Halcyon')" in said
+def fixed(checks: Any, *disputed: str) -> dict[str, Any]:
+    return {"cases": [{"id": "word-1", "checks": checks, "disputed": list(disputed)}]}
 
 
-async def test_a_case_that_was_fixed_is_kept() -> None:
-    bad = case(1) | {"right": ["Aurora.", "the northern lights"]}
-    teacher = says({"cases": [bad, case(2)]}, {"cases": [case(1), case(4)]})
-    suite = await write_suite(SKILL, teacher, count=3)
-    assert [one.id for one in suite.cases] == ["word-2", "word-1", "word-4"]
+async def test_somebody_who_has_not_seen_the_checks_answers_all_cases_in_one_call() -> None:
+    own = case(1) | {"reference": "the Aurora"}
+    teacher, suite, lines = await fixing(own)
+    assert [len(asked) for asked in (teacher.asked, teacher.answering)] == [1, 1]
+    request = teacher.answering[0]
+    everything = user(request) + request.messages[0].text
+    assert all(one.prompt in everything for one in suite.cases)
+    for hidden in ("the Aurora", r"\bAurora", "do not know"):
+        assert hidden not in everything
+    assert SKILL.body.splitlines()[0] in everything  # there is no material, so it is the skill
+    assert suite.cases[0].right == tuple(own["right"])
+    assert suite.cases[0].wrong == tuple(own["wrong"])
+    assert Suite.parse([suite.cases[0].to_dict()]).cases[0] == suite.cases[0]
+    assert lines[-1] == "Fresh answers: 20 of 20 right ones pass, 20 of 20 wrong ones fail."
+
+
+async def test_answers_of_the_writer_of_the_checks_count_for_nothing() -> None:
+    teacher, suite, _ = await fixing(case(1))
+    assert '"right"' not in json.dumps(teacher.asked[0].schema)
+    teacher.cases["word-1"] = case(1) | {"right": ["Aurora", "It is Aurora."]}
+    assert (await write_suite(SKILL, teacher, count=4)).cases[0].right == suite.cases[0].right
+
+
+async def test_a_case_that_judges_fresh_answers_otherwise_goes_back_alone_and_is_fixed_in_one_call() -> None:
+    teacher, suite, lines = await fixing(case(1) | {"checks": STRICT}, fixed(case(1)["checks"]))
+    first, second = teacher.asked
+    assert [each.messages[0].text.startswith(FIXES) for each in (first, second)] == [False, True]
+    said = json.loads(user(second))
+    assert list(said["problems"]) == ["r1", "r2", "r3", "r4", "r5"]
+    assert said["problems"]["r1"].startswith("is right, and fails: 'It is Aurora.': ")
+    assert said["answers"]["w1"] == case(1)["wrong"][0]
+    assert not [n for n in range(2, 5) if prompt(n) in user(second)]
+    assert len(teacher.answering) == 1
+    assert [one.id for one in suite.cases] == ["word-1", "word-2", "word-3", "word-4"]
+    assert suite.cases[0].checks[0].name == "regex"
+    assert lines[-1] == "Fresh answers: 15 of 20 right ones pass, 20 of 20 wrong ones fail; 1 case sent back."
+
+
+async def test_a_writer_can_dispute_an_answer_and_a_case_without_enough_of_them_is_left_out() -> None:
+    unsure = case(1) | {"right": [*case(1)["right"][:4], "the northern lights"]}
+    _, suite, lines = await fixing(unsure, fixed(unsure["checks"], "r5", "w1"))
+    assert (suite.cases[0].right, suite.cases[0].wrong) == (tuple(unsure["right"][:4]), tuple(unsure["wrong"]))
+    unsure["right"] = ["Aurora!", *(f"light {n}" for n in range(4))]
+    teacher, suite, lines = await fixing(unsure, fixed(unsure["checks"], "r2", "r3", "r4", "r5"))
+    assert "word-1" not in suite.by_id
+    assert len(teacher.asked) == 2
+    assert lines[-1] == "Left out 1 case on which checks and answers disagree: word-1."
+
+
+async def test_a_case_that_is_never_fixed_is_left_out_after_two_requests() -> None:
+    for answers, calls in (([fixed(STRICT), fixed(STRICT)], 2), ([fixed(LOOSE[:0]), fixed(STRICT)], 3)):
+        teacher, suite, lines = await fixing(case(1) | {"checks": STRICT}, *answers)
+        assert (len(teacher.asked), "word-1" in suite.by_id) == (calls, False)
+        assert "disagree: word-1." in lines[-1]
+
+
+async def test_checks_that_take_all_right_answers_and_a_denial_too_are_sent_back_once_more() -> None:
+    any_text = [{"kind": "regex", "texts": ["."], "number": 0, "exact": False}]
+    teacher, suite, _ = await fixing(case(1) | {"checks": STRICT}, fixed(any_text), fixed(case(1)["checks"]))
+    problems = json.loads(user(teacher.asked[2]))["problems"]
+    assert problems["w3"] == "is wrong, and passes"
+    assert "passes" in problems["unknown"]
+    assert suite.cases[0].checks[0].name == "regex"
+    assert len(suite.cases) == 4
 
 
 async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
@@ -131,7 +232,7 @@ async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
 
 async def test_code_sets_how_long_an_answer_should_be_and_brevity_is_a_task_that_is_told() -> None:
     told_so = case(2) | {"prompt": "Who is the captain of the ship? At most 60 characters."}
-    long = case(4) | {"reference": "cinnamon " * 40, "right": ["cinnamon " * 50, "cinnamon"]}
+    long = case(4) | {"reference": "cinnamon " * 50}
     suite = await write_suite(SKILL, says({"cases": [case(1), told_so, long]}), count=3)
     limits = [
         (named.check.characters, named.check.brief)
@@ -191,22 +292,24 @@ async def test_commands_are_offered_and_taken_only_where_students_act() -> None:
     teacher = says({"cases": [acting(1), *(case(n) for n in range(1, 4))]})
     await write_suite(SKILL, teacher, count=3)
     assert "command" not in json.dumps(teacher.asked[0].schema)
-    assert "shell scripts" not in teacher.asked[0].messages[0].text
+    assert "shell script" not in teacher.asked[0].messages[0].text
     assert "'command' is not a kind of check that was offered" in await told(acting(1))
     teacher = says({"cases": [case(n) for n in range(1, 4)]})
     await write_suite(SKILL, teacher, count=3, acts=True)
     assert "command" in json.dumps(teacher.asked[0].schema)
-    assert "shell scripts" in teacher.asked[0].messages[0].text
+    assert "shell script" in teacher.asked[0].messages[0].text
 
 
 def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, home: Path) -> None:
     (home / "rules").mkdir()
     text = f"---\nname: rules\ndescription: Rules. Use when asked.\n---\n{SKILL.body}\n"
     (home / "rules" / "SKILL.md").write_text(text, encoding="utf-8")
-    cases = json.dumps({"cases": [acting(1), *(case(number) for number in range(1, 12))]})
-    writer = write_script(home / "writer.yaml", [{"system": "work in a folder with a shell", "answer": cases}])
+    items = [acting(1), *(case(number) for number in range(1, 12))]
+    cases = json.dumps({"cases": items})
+    rules = [{"system": "work in a folder with a shell", "answer": cases}]
+    writer = write_script(home / "writer.yaml", [*rules, {"system": ANSWERS, "answer": json.dumps(fresh(items))}])
     student = write_script(home / "student.yaml", [{"answer": "Aurora"}])
-    arguments = ("eval", "rules", "-m", student, "--test-writer", writer, "--set", "max_calls=1")
+    arguments = ("eval", "rules", "-m", student, "--test-writer", writer, "--set", "max_calls=2")
     assert upskill(*arguments).code != 0  # one that only answers gets no such cases
     assert not (home / "rules" / "evals").exists()
     upskill(*arguments, "--agent", "tools")
@@ -217,8 +320,7 @@ def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"right": ["true", "sed -i 's/^ttl.*/ttl = 7d/' settings.ini"]}, "one of its right answers fails ('true'"),
-        ({"wrong": ["sed -i 's/1h/7d/' settings.ini", "rm settings.ini"]}, "one of its wrong answers passes"),
+        ({"reference": "true"}, "one of its right answers fails ('true'"),
         ({"checks": [{"kind": "file_exists", "texts": ["settings.ini"], "number": 0}]}, "an empty answer passes"),
         (
             {
@@ -226,9 +328,7 @@ def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, 
                     {"kind": "file_exists", "texts": ["settings.ini"], "number": 0},
                     {"kind": "contains", "texts": ["done"], "number": 0},
                 ],
-                "reference": "done",
-                "right": ["echo done", "echo It is done."],
-                "wrong": ["echo no", "true"],
+                "reference": "echo done",
             },
             "its checks of what was done hold where nothing was",
         ),
@@ -236,6 +336,16 @@ def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, 
 )
 async def test_an_acting_case_that_shows_nothing_is_sent_back(fields: dict[str, Any], why: str) -> None:
     assert why in await told(acting(1, **fields), acts=True)
+
+
+async def test_an_acting_case_is_tried_with_scripts_of_somebody_else() -> None:
+    wrongly = acting(1) | {"wrong": ["sed -i 's/1h/7d/' settings.ini", "rm settings.ini"]}
+    teacher, suite, _ = await fixing(wrongly, fixed([]), acts=True)
+    (question, *_) = user(teacher.answering[0]).partition("The questions:\n")[2].splitlines()
+    assert json.loads(question)["files"] == {"settings.ini": "[cache]\nttl = 1h\nsize = 10\n"}
+    said = json.loads(user(teacher.asked[1]))
+    assert said["problems"] == {"w1": "is wrong, and passes"}
+    assert "act-1" not in suite.by_id
 
 
 # The two sets of answers.
@@ -258,12 +368,12 @@ def test_a_suite_that_eval_had_written_can_be_written_anew_and_added_to(upskill:
     folder.mkdir()
     text = "---\nname: house-words\ndescription: States words.\n---\n" + skill_of(*range(1, 21)).body
     (folder / "SKILL.md").write_text(text, encoding="utf-8")
-    writer = write_script(home / "writer.yaml", [{"answer": json.dumps({"cases": [case(n) for n in range(1, 13)]})}])
+    writer = write_script(home / "writer.yaml", [{"answer": cases_and_answers(range(1, 13))}])
     student = write_script(home / "student.yaml", [{"answer": "Aurora"}])
     assert upskill("eval", folder, "-m", student, "--test-writer", writer).code == 0
     kept = folder / "evals" / "suite.json"
     assert len(Suite.load(kept).held_out) in (4, 5, 6)
-    more = write_script(home / "more.yaml", [{"answer": json.dumps({"cases": [case(n) for n in range(13, 21)]})}])
+    more = write_script(home / "more.yaml", [{"answer": cases_and_answers(range(13, 21))}])
     before = {one.id: one.held_out for one in Suite.load(kept).cases}
     done = upskill("tests", folder, "-m", more, "--add", 8)
     assert done.code == 0, done.err
@@ -288,7 +398,7 @@ def test_a_limit_of_the_suite_stays_with_the_cases_it_was_for(upskill: Upskill, 
         "evals": [{"id": "a", "prompt": "p", "checks": [{"equals": "b"}]}],
     }
     (folder / "evals" / "evals.json").write_text(json.dumps(old), encoding="utf-8")
-    writer = write_script(home / "writer.yaml", [{"answer": json.dumps({"cases": [case(n) for n in range(1, 4)]})}])
+    writer = write_script(home / "writer.yaml", [{"answer": cases_and_answers(range(1, 4))}])
     assert upskill("tests", folder, "-m", writer, "--add", 3).code == 0
     suite = Suite.load(folder / "evals" / "evals.json")
     assert suite.max_output_tokens is None

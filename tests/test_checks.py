@@ -149,6 +149,8 @@ DENIED = (
     *("I cannot help with X2, X1.", "I can't say anything about `X2`, X3 or X4, or X1."),
     *("X1? No, X2.", "Is it **X1**? Nope.", "Does X1 apply? No longer.", "You mean X1? Not any more.", "X1? Wrong."),
     *("The X1 hours limit no longer applies.", "The rule of X1 was abolished.", "X1 used to be it.", "X1 is too long."),
+    *("It is not tern: push, X1.", "It is not a, b or X1.", "That isn't `X2`: X1.", "Sorry, I can't help with a: X1."),
+    *('It is not {"a": 5, "b": X1}.', "It is not [a, X1].", "Do not use `a: b, X1 c`.", "Do not use {a: {b: X1}}."),
     *("I would not recommend that you go on with X1.", "We don't recommend resuming a broken upload with X1."),
 )
 
@@ -163,6 +165,8 @@ DENIES_SOMETHING_ELSE = (
     *("If nothing happens run X1.", "Not make but X1."),
     *("It is not final, so X1 still works.", "I'm not 100% sure but X1."),
     *("I can't help with X2, use X1.", "Not X2, X1."),
+    *("It is not X2, it is X1.", "It is not X2: use X1.", "It is not final, X1 still works.", "It is not X2. X1."),
+    *("Do not use X2, {a: X1} is right.", "Do not use X2:\n```\nX1\n```", "It is not only X2, X1.", "It's not X2; X1."),
     *("X2? No, X1.", "Can you push without X1? No.", "Why not X1?", "Is it X1? Yes. X2? No.", "It is X1. X2? No."),
     *("X1 used to be called X2.", "X1 was renamed from X2."),
     *("X1, X2 has been removed.", "Run X1 until the lock is gone."),

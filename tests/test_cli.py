@@ -284,12 +284,35 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
         assert "each decision allows for 2 models" in (suite.findtext("system-out") or "")
     counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root]
     assert counts == [("scripted:model.yaml", "9", "1", "0"), ("scripted:other.yaml", "9", "1", "1")]
+    assert {test.get("classname") for test in root.iter("testcase")} == {"requirement", "lift>=0.9"}
     text = (home / "report.md").read_text(encoding="utf-8")
     assert "| scripted:model.yaml | 0% (0/8) | 100% (8/8) | +100 |" in text
     assert "| `lift>=0.9` | scripted:model.yaml | **no** |" in text
     assert r"errored: asking scripted:other.yaml: \<gone\> & \`lost\`" in text
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--report", "junit=report.md/report.xml")
     assert (done.code, "report.md/report.xml" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(("required", "code"), [((), 0), (("decision!=hurts", "tokens<=9x"), 0), (("lift>=0.9",), 1)])
+def test_junit_is_red_only_where_the_gate_is_and_says_what_a_failed_case_was_asked_and_answered(
+    upskill: Upskill, skill: Path, home: Path, required: tuple[str, ...], code: int
+) -> None:
+    model = write_script(home / "other.yaml", [{"when": "guest 1.", "answer": "no </failure>"}, *HELPFUL])
+    flags = [part for each in required for part in ("--require", each)]
+    done = upskill("eval", skill, "-m", model, *flags, "--report", "junit=report.xml")
+    assert done.code == code
+    (suite,) = ET.parse(home / "report.xml").getroot()
+    counts = [suite.get(name) for name in ("failures", "errors", "skipped")]
+    assert counts == (["2", "0", "0"] if code else ["0", "0", "1"])
+    (case,) = suite.findall("testcase[@name='greet-1']")
+    assert case.get("classname") == (required[0] if required else "greeter")
+    (failed,) = case
+    assert (failed.get("message") or "").startswith("0 of 1 run passed with the skill")
+    assert (failed.text or "").split("\n\n") == [
+        "\nPrompt:\nPlease greet guest 1.",
+        "Answer (seed 0):\nno </failure>",
+        "Failed:\ncontains: the answer lacks 'ahoy'\n",
+    ]
 
 
 def test_eval_compares_with_an_older_skill_and_with_controls(upskill: Upskill, skill: Path, home: Path) -> None:

@@ -212,8 +212,8 @@ async def test_refused_cases_are_replaced_and_a_held_out_one_is_never_shown() ->
 async def test_a_case_goes_back_with_its_own_evidence_and_advice_that_its_writer_can_follow() -> None:
     """A writer has no field `asserted`: all that it looks for has to be asserted already."""
     starts = [{"kind": "starts_with", "texts": ["It is"], "number": 0, "exact": False}]
-    denied = case(2) | {"checks": starts, "reference": "It is Krane", "right": ["It is Krane.", "It is K."]}
-    bad = [case(1) | {"evidence": ["e1"], "wrong": case(1)["right"]}, denied | {"evidence": ["e2"]}]
+    denied = case(2) | {"checks": starts, "reference": "It is Krane", "evidence": ["e2"]}
+    bad = [case(1) | {"evidence": ["e1"], "reference": "Bounty"}, denied]
     answers = [{"cases": [*bad, case(3)]}, {"cases": [case(1), case(2)]}]
     material = gather("words", examples=["first -> one", "second -> two", "third -> three"])
     teacher = says(*answers)
@@ -274,7 +274,7 @@ async def test_many_cases_that_contains_alone_decides_are_replaced() -> None:
     assert len(suite.cases) == 12
     assert sum(bool(kinds(Suite((one,))) - PLAIN_CHECKS) for one in suite.cases) == 3
     assert kinds(suite) == {"contains", "max_length", "regex", "not_contains"}
-    assert told == []
+    assert len(told) == 2  # of fresh answers
 
 
 async def test_one_other_kind_is_not_enough() -> None:

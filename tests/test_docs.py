@@ -132,3 +132,13 @@ def test_commands_run_as_they_are_written(
     for given in lines:
         done = upskill(*given)
         assert done.code in (0, 1), (given, done)  # 1: what was required does not hold
+
+
+def test_every_claim_about_another_tool_has_a_source_and_a_date() -> None:
+    page = (REPOSITORY / "docs" / "comparison.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
+    found = page.partition("## What others found")[2].partition("\n## ")[0]
+    claims = [*(row.rstrip(" |").rpartition(" | ")[2] for row in rows), *re.findall(r"^- .*", found, re.MULTILINE)]
+    assert len(claims) > 15
+    without = [claim for claim in claims if "](https://" not in claim or not re.search(r"\d [A-Z][a-z]{2} 2026", claim)]
+    assert without == []

@@ -241,6 +241,43 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     )
 
 
+def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskill: Upskill, home: Path) -> None:
+    model = write_script(home / "model.yaml")
+    for body in ("# Greeting\n\nSay hello.", "# Greeting\n\nSay ahoy.", "# Greeting\n\nSay ahoy."):
+        upskill("eval", write_skill(home / "greeter", cases=8, body=body), "-m", model)
+    first, second = upskill("versions", "greeter", "--json").json
+    assert [(row["id"], row["parent"], row["pass_rate"]) for row in (first, second)] == [
+        ("c1", None, 0.0),
+        ("c2", "c1", 1.0),
+    ]
+    assert (first["decision"], second["decision"]) == ("undecided", "helps")
+    changed = upskill("versions", "greeter", "--diff").out.splitlines()
+    assert [line for line in changed if line[:2] in ("-S", "+S")] == ["-Say hello.", "+Say ahoy."]
+    assert upskill("versions").out == "greeter  2 versions\n"
+
+
+def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Upskill, home: Path) -> None:
+    model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
+    listed, installed = ("list",), ("install", skill, "--to", "generic")
+    assert "not evaluated yet" in upskill(*listed).out
+    assert "Unproven: no stored run shows that this skill helps (it was never evaluated)." in upskill(*installed).err
+    assert upskill("eval", skill, "-m", model).code == 0
+    verdict = f"{model}: helps, +100 points"
+    assert verdict in upskill(*listed).out
+    assert upskill("list", "--json").json[0]["verdicts"][0]["decision"] == "helps"
+    assert upskill(*installed).err == ""
+    assert upskill(*installed, "--json").json["proven"] is True
+    planned = upskill("plan", skill, "-m", model)
+    assert planned.out.startswith(f"Last verdict: {verdict}. If the true lift is that large, ")
+    (sizes,) = upskill("plan", skill, "-m", model, "--json").json["models"]
+    assert sizes["last_verdict"]["lift"] == 1.0
+    write_skill(skill, cases=8, body="# Greeting\n\nSay hello.")
+    changed = f"{verdict} (before it was changed)"
+    assert changed in upskill(*listed).out
+    assert f"helps ({changed})" in upskill(*installed).err
+    assert f"Last verdict: {changed}." in upskill("plan", skill, "-m", model).out
+
+
 def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill, home: Path) -> None:
     skill = write_skill(home / "greeter", cases=4)
     model, other = (write_script(home / f"{name}.yaml", rules_for({1}, 9)) for name in ("model", "other"))
@@ -286,7 +323,8 @@ def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) 
         (["last~1", "last", "-m", "scripted:modl.yaml"], "no model is called 'scripted:modl.yaml'\n  Did you mean"),
         (["last~1", "last", "--arm", "placebo"], "has no arm 'placebo'"),
         (["last~9"], "no run is last~9: the store has 2 runs"),
-        ([], "have no case in common\n  Compare two runs of one suite."),
+        ([], "no earlier run can be compared with greeter-"),
+        (["last~1", "last"], "have no case in common\n  Compare two runs of one suite."),
     ):
         done = upskill("compare", *argv)
         assert (done.code, message in done.err) == (2, True), argv

@@ -14,9 +14,9 @@ def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, 
     for argv, said in {
         ("runs",): "`upskill eval SKILL` makes one",
         ("list",): "`upskill init NAME` starts one",
-        ("versions",): "`upskill generate` makes them",
-        ("versions", "greeter"): "`upskill generate` makes them",
-        ("versions", "greeter", "c1", "c2"): "`upskill generate` makes them",
+        ("versions",): "`upskill eval` stores each version",
+        ("versions", "greeter"): "`upskill eval` stores each version",
+        ("versions", "greeter", "c1", "c2"): "`upskill eval` stores each version",
     }.items():
         done = upskill(*argv)
         assert (done.code, done.out, done.err.startswith("Nothing yet: ")) == (0, "", True), argv

@@ -21,6 +21,7 @@ from skills_ref import validate
 from conftest import Done, Upskill, serving, start
 from loopback import Call, Loopback, Trouble
 from teaching import (
+    ANSWERS,
     HELD_OUT,
     NUMBERS,
     REVISES,
@@ -31,6 +32,7 @@ from teaching import (
     case,
     draft,
     fact,
+    fresh,
     insert,
     number_in,
     prompt,
@@ -142,7 +144,9 @@ def test_prompts_hold_no_held_out_case_and_nothing_that_a_check_looks_for(house:
         runs = list(store.runs())
         asked = {run.id: {result.trial.case for result in store.results(run)} for run in runs}
     assert {role for role, _, _ in requests} == {"teacher", "test writer"}
-    everything = "\n".join(request for _, request, _ in requests)
+    (answering,) = [request for _, request, _ in requests if ANSWERS in request]
+    assert all(prompt(number) in answering for number in NUMBERS)  # whoever answers the cases writes no skill
+    everything = "\n".join(request for _, request, _ in requests if request != answering)
     assert all(prompt(number) in everything for number in TRAIN[2:])  # the reviser is shown train failures
     assert not [number for number in HELD_OUT if prompt(number) in everything]
     hidden = {f"word-{number}" for number in HELD_OUT}
@@ -359,6 +363,15 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
     assert upskill("versions", "nobody").code == 2
 
 
+@pytest.mark.usefixtures("finished")
+def test_runs_of_train_and_held_out_cases_are_not_compared(upskill: Upskill) -> None:
+    done = upskill("compare")
+    assert (done.code, "no earlier run can be compared with house-words-" in done.err) == (2, True)
+    assert upskill("eval", "skills/house-words", "-m", "scripted:student.json").code == 0
+    assert upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--seed", 1).code == 0
+    assert "20 stayed" in upskill("compare").out
+
+
 # What the making cost.
 
 
@@ -367,20 +380,21 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
 TRIALS = len(TRAIN) * (2 + 1 + 2 * 8) + 2 * 6 + 3 * len(HELD_OUT)
 MADE_FOR = {
     "teacher": {"tokens": 4 * 110, "cost_usd": 2.0},
-    "test writer": {"tokens": 110, "cost_usd": 0.5},
+    "test writer": {"tokens": 2 * 110, "cost_usd": 1.0},
     "student": {"tokens": TRIALS * 110, "cost_usd": round(TRIALS * 0.01, 8)},
 }
 
 
 def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill: Upskill, house: Path) -> None:
-    done = generate(upskill, "--set", "max_calls=1")
-    assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
-    assert not (house / "skills" / "house-words").exists()  # the cases come first
+    for _ in ("cases", "answers to them"):  # which come first
+        done = generate(upskill, "--set", "max_calls=1")
+        assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
+        assert not (house / "skills" / "house-words").exists()
     for calls in (1, 15, 20):  # between the writing, and twice in the search
         done = generate(upskill, "--set", f"max_calls={calls}", "--concurrency", 1, "--json")
         assert (done.code, "ceiling" in done.json["halted"], done.json["held_out"]) == (0, True, None)
     last = generate(upskill, "--json")
-    assert 0 < last.json["calls"] < 5 + TRIALS
+    assert 0 < last.json["calls"] < 6 + TRIALS
     assert last.json["making"]["spent"] == MADE_FOR
 
 
@@ -621,7 +635,7 @@ def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: U
 
 
 def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(upskill: Upskill, house: Path) -> None:
-    # All candidates are evaluated after 53 calls; then 192 confirm what was kept.
+    # All candidates are evaluated after 54 calls; then 192 confirm what was kept.
     done = generate(upskill, "--set", "max_calls=90", "--json")
     assert [one["decision"] for one in done.json["attempts"]][-1] == "kept provisionally"
     assert (done.json["confirmation"], done.json["held_out"]) == (None, None)
@@ -630,7 +644,7 @@ def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
     more = generate(upskill, "--json").json
     assert more["confirmation"]["decision"] == "confirmed"
     assert more["held_out"]["models"][0]["lift"] == 1.0
-    assert more["calls"] == 53 + 192 + 3 * len(HELD_OUT) - 91
+    assert more["calls"] == 54 + 192 + 3 * len(HELD_OUT) - 91
 
 
 def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
@@ -832,6 +846,8 @@ def test_kills_at_any_point_pay_for_nothing_twice(
             return json.dumps(draft(FIRST))
         if call.system.startswith(TESTS):
             return json.dumps({"cases": [case(number) for number in NUMBERS]})
+        if call.system.startswith(ANSWERS):
+            return json.dumps(fresh(map(case, NUMBERS)))
         if call.system.startswith(REVISES):
             return json.dumps(revisions[call.seed or 1])
         if "Never answer" in call.system:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Upskill
-from teaching import NUMBERS, TESTS, WRITES, case, student_rules, write_rules
+from teaching import NUMBERS, WRITES, student_rules, suite_rules, write_rules
 from upskill import Skill, open_store
 from upskill.authoring.material.material import Material, Piece
 from upskill.authoring.saving.provenance import Provenance, own_lines
@@ -73,7 +73,7 @@ def teacher(home: Path, first: dict[str, Any], again: dict[str, Any]) -> None:
     rules = [
         {"system": WRITES, "when": "This answer cannot be used", "answer": json.dumps(again)},
         {"system": WRITES, "answer": json.dumps(first)},
-        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in NUMBERS]})},
+        *suite_rules(NUMBERS),
     ]
     write_rules(home / "teacher.json", rules)
 

@@ -14,7 +14,20 @@ import pytest
 
 import upskill as upskill_package
 from conftest import REPOSITORY, Done, Upskill
-from teaching import NUMBERS, TRAIN, case, draft, fact, insert, student_rules, write_rules
+from teaching import (
+    ANSWERS,
+    NUMBERS,
+    TRAIN,
+    WRITES,
+    case,
+    draft,
+    fact,
+    fresh,
+    insert,
+    student_rules,
+    write_rules,
+    written,
+)
 from upskill import Skill
 from upskill.authoring.saving.provenance import Provenance
 from upskill.traces.formats import read_trace
@@ -22,7 +35,8 @@ from upskill.traces.formats import read_trace
 TASK = "know the words of this house"
 FIRST = TRAIN[:2]
 GOOD = insert("\n".join(fact(number) for number in NUMBERS if number not in FIRST))
-CASES = {"cases": [case(number) for number in NUMBERS]}
+CASES = {"cases": [written(case(number)) for number in NUMBERS]}
+FRESH = fresh(map(case, NUMBERS))
 
 
 @pytest.fixture
@@ -45,7 +59,7 @@ def write_answer(desk: Path, stem: str, answer: Any) -> None:
 
 
 def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, desk: Path) -> None:
-    for number, answer in enumerate([CASES, f"```json\n{json.dumps(draft(FIRST))}\n```", GOOD], start=1):
+    for number, answer in enumerate([CASES, FRESH, f"```json\n{json.dumps(draft(FIRST))}\n```", GOOD], start=1):
         done = go(upskill, "--json")
         assert done.code == 0, done.err
         stem = prompts(desk)[-1]
@@ -68,7 +82,7 @@ def test_a_saved_skill_names_no_folder_that_it_was_made_in(
     rules = sources / "student.json"
     write_rules(rules, student_rules())
     given = ("--handoff", desk, "--from", sources / "log.md", "--student", f"scripted:{rules}", "--attempts", 0)
-    for answer in (CASES, draft(NUMBERS, ["d1"])):
+    for answer in (CASES, FRESH, draft(NUMBERS, ["d1"])):
         assert upskill("generate", TASK, *given).code == 0
         write_answer(desk, prompts(desk)[-1], answer)
     made = [upskill("generate", TASK, *given, "--json") for _ in range(2)]
@@ -82,8 +96,20 @@ def test_a_saved_skill_names_no_folder_that_it_was_made_in(
 def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskill, desk: Path) -> None:
     go(upskill)
     write_answer(desk, prompts(desk)[0], CASES)
+    go(upskill)
+    few = {"answers": FRESH["answers"][1:]}
+    twice = {"answers": [*few["answers"], few["answers"][0]]}
+    for answer, why in (
+        (few, "$.answers: has 19 items, and at least 20 are wanted"),
+        (twice, "it has no answers to word-1"),
+        ({"answers": [FRESH["answers"][0] | {"wrong": ["no"]}, *few["answers"]]}, "$.answers[0].wrong: has 1 item"),
+    ):
+        write_answer(desk, prompts(desk)[1], answer)
+        done = go(upskill)
+        assert (done.code, why in done.err) == (2, True), done.err
+    write_answer(desk, prompts(desk)[1], FRESH)
     assert go(upskill).code == 0
-    first, stem = prompts(desk)
+    first, second, stem = prompts(desk)
     unknown = draft(FIRST, ["d9"])
     for answer, why in (
         ("I would rather not.", "it is not JSON"),
@@ -97,7 +123,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
         assert done.code == 2, done.err
         assert f"desk/{stem}.answer.json: this answer cannot be used: " in done.err
         assert why in done.err
-        assert prompts(desk) == [first, stem]  # no further prompt asks for the same
+        assert prompts(desk) == [first, second, stem]  # no further prompt asks for the same
     write_answer(desk, stem, draft(FIRST))
     assert "waiting for 1 answer" in go(upskill).err
 
@@ -105,7 +131,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
 def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered_once(
     upskill: Upskill, desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    question, written = "Which port does the ship sail from?", draft(FIRST)
+    question, skill = "Which port does the ship sail from?", draft(FIRST)
 
     def finish(typed: str, *more: str) -> Done:
         """Give the command until nothing is asked any more."""
@@ -119,11 +145,11 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
                 return Done(done.code, done.out, shown)
             for file in map(Path, done.json["waiting_for"]):
                 prompt = file.read_text(encoding="utf-8")
-                answer = written if "You write an Agent Skill" in prompt else CASES
-                answer = draft(FIRST, ["a1"]) if f"{question}\\nLisbon" in prompt and answer is written else answer
+                answer = FRESH if ANSWERS in prompt else skill if WRITES in prompt else CASES
+                answer = draft(FIRST, ["a1"]) if f"{question}\\nLisbon" in prompt and answer is skill else answer
                 write_answer(desk, file.name.removesuffix(".prompt.md"), answer)
 
-    written["missing"] = [question]
+    skill["missing"] = [question]
     for asks in ((), ("--ask",)):  # nobody is at the keyboard
         assert finish("", *asks).json["missing"] == [question]
     shown = upskill("generate", TASK, "--handoff", "desk", "--no-eval", "--force").out
@@ -137,23 +163,22 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
 def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Upskill, desk: Path) -> None:
     assert go(upskill).code == 0
     (first,) = prompts(desk)
-    write_answer(desk, first, CASES)
-    assert go(upskill).code == 0
-    write_answer(desk, prompts(desk)[1], draft(FIRST))
-    assert go(upskill).code == 0
-    _, second, third = prompts(desk)
+    for number, answer in enumerate((CASES, FRESH, draft(FIRST))):
+        write_answer(desk, prompts(desk)[number], answer)
+        assert go(upskill).code == 0
+    _, _, second, third = prompts(desk)
     # With another skill the edits are asked for anew.
     write_answer(desk, second, draft(FIRST[:1]))
     assert go(upskill).code == 0
-    assert prompts(desk)[:2] == [first, second]
-    assert (len(prompts(desk)), third in prompts(desk)) == (3, False)
+    assert second in prompts(desk)
+    assert (len(prompts(desk)), third in prompts(desk)) == (4, False)
     assert go(upskill, task="something else").code == 0
-    assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (3, True)
+    assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (4, True)
 
 
 def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(upskill: Upskill, desk: Path) -> None:
     go(upskill)
-    weak = {**case(NUMBERS[0]), "wrong": case(NUMBERS[0])["right"]}
+    weak = {**CASES["cases"][0], "reference": "Bounty"}
     write_answer(desk, prompts(desk)[0], {"cases": [weak, *CASES["cases"][1:]]})
     done = go(upskill)
     assert (done.code, "waiting for 1 answer: desk/02-" in done.err) == (0, True), done.err
@@ -200,7 +225,7 @@ def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machi
 
 
 def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upskill: Upskill, desk: Path) -> None:
-    answers: list[Any] = [CASES, draft(FIRST), {"note": "It is as it should be.", "edits": []}]
+    answers: list[Any] = [CASES, FRESH, draft(FIRST), {"note": "It is as it should be.", "edits": []}]
     for answer in answers:
         assert go(upskill, "--attempts", 3).code == 0
         write_answer(desk, prompts(desk)[-1], answer)
@@ -208,7 +233,7 @@ def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upski
     assert done.code == 0, done.err
     said = " ".join(done.out.split())
     assert "1 candidate was tried; the search ended: the teacher would change nothing" in said
-    assert len(prompts(desk)) == 3
+    assert len(prompts(desk)) == 4
 
 
 def call(tool: str, **arguments: str) -> dict[str, Any]:

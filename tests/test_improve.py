@@ -14,12 +14,12 @@ from conftest import Done, Upskill
 from teaching import (
     NUMBERS,
     REVISES,
-    TESTS,
     TRAIN,
     case,
     fact,
     prompt,
     student_rules,
+    suite_rules,
     write_rules,
 )
 from upskill import AuthoringEvents, GenerateOptions, Skill, Suite, generate_now, open_store
@@ -58,7 +58,7 @@ def written_case(number: int) -> dict[str, Any]:
 
 def teacher(cases: Sequence[int], revision: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in cases]})},
+        *suite_rules(cases),
         {"system": REVISES, "answer": json.dumps(revision)},
     ]
 
@@ -261,7 +261,7 @@ def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, 
     assert upskill("versions", FOLDER, "c1", "c2").out == changed.out
     assert upskill("versions", FOLDER, "c2").out == changed.out
     refused = upskill("versions", FOLDER, "c1")
-    assert (refused.code, "c1 is a first draft" in refused.err) == (2, True)
+    assert (refused.code, "c1 was made from no other version" in refused.err) == (2, True)
 
 
 PAGE = "\n\n".join(f"# Part {number}\n\n{prompt(number)} {fact(number)} {'It is so. ' * 60}" for number in NUMBERS)

@@ -37,7 +37,7 @@ def test_a_skill_goes_where_the_agent_looks(home: Path, upskill: Upskill, option
     done = upskill("install", source, *options, "--json")
     folder = Path(place).expanduser() / "my-skill"
     assert done.code == 0
-    assert done.json == {"agent": options[1], "folder": str(folder), "done": "installed", "kept": None}
+    assert done.json == {"agent": options[1], "folder": str(folder), "done": "installed", "kept": None, "proven": False}
     assert contents(folder) == contents(source)
     assert (folder / "scripts" / "run.sh").stat().st_mode & 0o100
     assert Path.home().is_relative_to(home.parent)

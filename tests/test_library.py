@@ -14,7 +14,7 @@ import pytest
 import upskill
 from conftest import BODY, REPOSITORY, serving, write_script, write_skill
 from loopback import Call
-from teaching import NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert
+from teaching import ANSWERS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, fresh, insert
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SKIP = "# doctest: skip"
@@ -56,6 +56,8 @@ async def test_exported_keys_and_settings_are_found(home: Path, monkeypatch: pyt
             return json.dumps(draft(NUMBERS[:2]))
         if call.system.startswith(TESTS):
             return json.dumps({"cases": [case(number) for number in NUMBERS[:6]]})
+        if call.system.startswith(ANSWERS):
+            return json.dumps(fresh(case(number) for number in NUMBERS[:6]))
         return json.dumps(insert(fact(3))) if call.system.startswith(REVISES) else "I do not know."
 
     (home / "upskill.config.yaml").write_text("skill_generation_model: openai:teacher\neval_model: openai:student\n")

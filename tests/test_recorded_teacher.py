@@ -11,6 +11,7 @@ import pytest
 from conftest import REPOSITORY, Done, Upskill, serving
 from lookup_student import IGNORANT, look_up
 from loopback import Call
+from teaching import FIXES
 from upskill import Skill
 from upskill.authoring.saving.provenance import own_lines
 
@@ -20,6 +21,8 @@ PAGE = ANSWERS / "corvane.md"
 RECORDED = {
     "You write an Agent Skill": "write_skill.json",
     "You write test cases": "write_suite.json",
+    "You answer test questions": "write_answers.json",
+    "You fix the checks": "fix_checks.json",
     "You improve an Agent Skill": "revise_skill.json",
 }
 
@@ -43,8 +46,10 @@ def test_recorded_answers_take_a_page_to_a_skill_that_helps_on_held_out_cases(
         monkeypatch.setenv("GENERIC_BASE_URL", server.url)
         done, prompts = teach_by_hand(upskill, home / "desk")
     said = done.json
-    assert list(prompts)[:2] == ["write_suite.json", "write_skill.json"]
-    assert sum(prompts.values()) == len(prompts) == 3, prompts  # every answer was taken at once
+    assert list(prompts)[:4] == ["write_suite.json", "write_answers.json", "fix_checks.json", "write_skill.json"]
+    assert sum(prompts.values()) == len(prompts) == 5, prompts  # every answer was taken at once
+    (fixing,) = [text for file in (home / "desk").glob("*.prompt.md") if FIXES in (text := file.read_text())]
+    assert fixing.count('"problems": {"') == 12  # of 22 cases, and in the example
     assert said["suite"]["cases"] == 22
     verdict = said["held_out"]["models"][0]
     assert verdict["baseline"]["pass_rate"] == 0.0

@@ -44,7 +44,7 @@ from upskill.authoring.search.comparison import (
     failures_needed,
 )
 from upskill.authoring.search.failures import mask_expected, stored_failures
-from upskill.authoring.search.refine import RefineOptions, refine
+from upskill.authoring.search.refine import CITED_BATCH, RefineOptions, refine
 from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, TriedEdits, apply_all, apply_edits
 from upskill.authoring.search.refiners.gepa import Gepa
 from upskill.authoring.search.refiners.rewrite import Rewrite
@@ -530,8 +530,8 @@ def test_whole_searches_keep_real_gains_and_call_hardly_anything_better_that_is_
 class Inserting(Refiner):
     """A refiner that proposes these lines, each an edit of its own, and remembers what it was told."""
 
-    def __init__(self, *proposals: Sequence[str]) -> None:
-        self.proposals = proposals
+    def __init__(self, *proposals: Sequence[str], cites: tuple[str, ...] = ()) -> None:
+        self.proposals, self.cites = proposals, cites
         self.told: list[tuple[set[str], set[str], list[str]]] = []  # prompts that fail and pass; results
 
     async def propose(
@@ -539,7 +539,7 @@ class Inserting(Refiner):
     ) -> Proposal | None:
         results = [each.result.partition(":")[0] for each in tried]
         self.told.append(({failure.prompt for failure in failures}, {*self.passing}, results))
-        edits = tuple(Edit("insert", 1, line) for line in self.proposals[attempt - 1])
+        edits = tuple(Edit("insert", 1, line, self.cites) for line in self.proposals[attempt - 1])
         return Proposal(apply_all(skill, edits), edits)
 
 
@@ -553,6 +553,25 @@ async def test_a_proposal_that_fixes_none_of_a_few_failing_cases_is_tried_on_no_
     failing = {row.case for row in first.evaluation.outcomes if row.arm == "skill" and not row.passed}
     assert {case.id for case in useless.evaluation.plan.suite.cases} < failing
     assert (found.confirmation, found.duels) == (None, ())
+
+
+async def test_a_candidate_that_is_not_ahead_by_chance_is_tried_again_on_the_cases_that_changed(home: Path) -> None:
+    unlucky = [{"when": prompt(number), "system": fact(TRAIN[4]), "seed": 0, "answer": "No."} for number in TRAIN[:3]]
+    student = write_rules(home / "student.json", [*unlucky, *student_rules()])
+    found = await search(student, Scripted(body_of(TRAIN[:7])), attempts=1, knows=TRAIN[:4])
+    assert found.attempts[1].comparison.gain == 2 * 3  # nothing on the first seed, three cases on each fresh one
+    assert sorted(case.id for case in found.duels[0].plan.suite.cases) == sorted(
+        f"word-{number}" for number in (*TRAIN[:3], *TRAIN[4:7])
+    )
+    assert found.skill.body == body_of(TRAIN[:7])
+
+
+async def test_a_proposal_is_tried_on_fewer_cases_if_it_cites_what_they_rest_on(student: str) -> None:
+    suite, about = words_suite(), f"word-{TRAIN[-1]}"
+    cases = tuple(replace(each, evidence=("m9",)) if each.id == about else each for each in suite.cases)
+    found = await search(student, Inserting(["- Be kind."], cites=("m9",)), 1, suite=replace(suite, cases=cases))
+    tried = [each.id for each in found.attempts[1].evaluation.plan.suite.cases]
+    assert (len(tried), about in tried) == (CITED_BATCH, True)
 
 
 async def test_proposals_that_fix_different_cases_are_tried_together(student: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import Upskill
-from teaching import HELD_OUT, TESTS, TRAIN, WORDS, WRITES, case, draft, fact, prompt, write_rules
+from teaching import HELD_OUT, TRAIN, WORDS, WRITES, draft, fact, prompt, suite_rules, write_rules
 from upskill import Skill, UsageError, open_store
 from upskill.sandboxes import choose_sandbox
 
@@ -49,7 +49,7 @@ def make(upskill: Upskill, home: Path, first: dict[str, Any], again: dict[str, A
     rules = [
         {"system": WRITES, "when": "This answer cannot be used", "answer": json.dumps(again)},
         {"system": WRITES, "answer": json.dumps(first)},
-        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in TRAIN[:3]]})},
+        *suite_rules(TRAIN[:3]),
     ]
     write_rules(home / "teacher.json", rules)
     given = ("--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval", "--cases", 3)
@@ -102,7 +102,7 @@ def test_a_student_that_acts_is_evaluated_with_the_skill_in_its_catalog(upskill:
         tern / "teacher.json",
         [
             {"system": WRITES, "answer": json.dumps(draft(numbers))},
-            {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in numbers]})},
+            *suite_rules(numbers),
         ],
     )
     opening = {"text": "", "calls": [{"name": "activate_skill", "arguments": {"name": "house-words"}}]}

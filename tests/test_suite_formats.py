@@ -91,6 +91,16 @@ def test_evals_json_takes_objects_for_assertions_and_keeps_other_fields_with_one
     assert Suite.parse(suite.to_dict()).cases == suite.cases
 
 
+def test_files_are_named_from_the_skills_folder_wherever_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "evals" / "files" / "a.txt", "A")
+    case = {"prompt": "x", "files": ["evals/files/a.txt"], "expectations": ["It is right"]}
+    suite = written(tmp_path / "evals" / "evals.json", {"evals": [case]})
+    monkeypatch.chdir(suite.parent)
+    assert dict(Suite.load("evals.json").cases[0].files) == {"evals/files/a.txt": "A"}
+
+
 def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
     (tmp_path / "photo.png").write_bytes(b"\x89PNG\xff")
     written(tmp_path / "evals" / "data" / "b" / "c.txt", "text of c")
@@ -172,6 +182,59 @@ def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_
         Suite.parse([{"input": "x", "verifiers": [said[6]]}])
 
 
+def test_statements_that_only_name_a_text_need_no_judge() -> None:
+    said: list[Any] = [
+        'The output contains the text "Total: 4"',
+        {"text": "Mentions `--dry-run`", "type": "string_match"},
+        "Does not mention 'sorry'.",
+        "Includes 'last chance' in the final mail",
+        "The answer isn't rude",
+    ]
+    suite = Suite.parse(
+        {"evals": [{"prompt": "x", "expectations": said, "must_not_include": ["TODO"], "must_have": ["a|b"]}]}, "s"
+    )
+    assert checks_of(suite) == [
+        [
+            ("contains", "Total: 4"),
+            ("contains", "--dry-run"),
+            ("not_contains", "sorry"),
+            ("judge", "Includes 'last chance' in the final mail"),
+            ("judge", "The answer isn't rude"),
+            ("not_contains", ["TODO"]),
+        ]
+    ]
+    told = "statements that name a text: it is looked for in the answer, without a judge (3 times: case 1)"
+    assert list(notes_of(suite).changed()) == [told]
+    unclear = "must_have: these may be texts or patterns; write `contains` or `regex` (case 1)"
+    assert list(notes_of(suite).left_out()) == [unclear]
+
+
+def test_scenarios_with_assertions_a_rubric_and_a_setup_are_cases(tmp_path: Path) -> None:
+    written(tmp_path / "fixtures" / "app.cs", "class A {}")
+    scenarios: list[dict[str, Any]] = [
+        {
+            "name": "fix it",
+            "prompt": "Fix app.cs",
+            "setup": {"files": [{"path": "app.cs", "source": "fixtures/app.cs"}]},
+            "assertions": [
+                {"type": "output_contains", "value": "CS0246"},
+                {"type": "output_not_matches", "pattern": "sorry|cannot"},
+                {"type": "exit_success"},
+            ],
+            "rubric": ["Names the root cause"],
+            "timeout": 120,
+        },
+        {"name": "build it", "prompt": "Why?", "setup": {"commands": ["dotnet build"]}, "rubric": ["Says why"]},
+    ]
+    suite = Suite.load(written(tmp_path / "eval.yaml", {"scenarios": scenarios}))
+    assert [(case.id, dict(case.files)) for case in suite.cases] == [("fix it", {"app.cs": "class A {}"})]
+    expected = [("contains", "CS0246"), ("not_regex", "sorry|cannot"), ("judge", "Names the root cause")]
+    assert checks_of(suite) == [expected]
+    told = "\n".join(notes_of(suite).left_out())
+    assert "exit_success: no check of ours is of this kind (case 1 ('fix it'))" in told
+    assert "case 2 ('build it'): its setup has 'commands', and a case has only files" in told
+
+
 # promptfoo.
 
 PROMPTFOO = """
@@ -197,7 +260,7 @@ tests:
       - {type: similar, value: x, weight: 2}
   - vars: {language: French, question: Only a program knows}
     assert: [{type: python, value: 'True'}]
-  - vars: {language: Dutch, question: '{% if x %}y{% endif %}'}
+  - vars: {language: Dutch, question: '{% for x in missing %}y{% endfor %}'}
     assert: [{type: contains, value: x}]
 """
 
@@ -225,8 +288,72 @@ def test_a_configuration_of_promptfoo_is_read_and_programs_are_refused_by_name(t
     told = "\n".join(notes_of(suite).left_out())
     for words in ("javascript: runs a program", "python: runs a program", "cost: is reported", "similar: no check"):
         assert words in told
-    assert "the tag 'if'" in told
+    assert "its template cannot be filled in: 'missing' is undefined" in told
     assert "prompt: the file 'other.txt' is not there" in told
+
+
+def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
+    equals = {"type": "equals", "value": "Paris"}
+    config: dict[str, Any] = {
+        "prompts": ["{{q}}"],
+        "providers": [{"id": "x", "transform": "output.text"}],
+        "tests": [
+            {"vars": {"q": "a"}, "assert": [equals | {"transform": "JSON.parse(output).city"}, equals]},
+            {"vars": {"q": "b"}, "options": {"transform": "file://t.js"}, "assert": [equals]},
+            {"vars": {"q": "c"}, "assert": [equals, {"type": "contains", "value": "a", "weight": 0}]},
+            {"vars": {"q": "d"}, "assert": [{"type": "assert-set", "threshold": 0.5, "assert": [equals]}]},
+            {"vars": {"q": "e"}, "assert": [{"type": "assert-set", "assert": [equals]}], "threshold": 0.5},
+            {"vars": {"q": "f"}, "options": {"transformVars": "vars"}, "assert": [equals]},
+        ],
+    }
+    suite = Suite.parse(config)
+    assert [case.prompt for case in suite.cases] == ["a", "c", "e"]
+    assert all(checks == [("equals", {"text": "Paris", "exact": True})] for checks in checks_of(suite))
+    assert list(notes_of(suite).left_out())[1:6] == [
+        "transform of a provider: checks look at the answer as it is",
+        "equals: looks at what `JSON.parse(output).city` makes of the answer, not at the answer (case 1)",
+        "equals: looks at what `file://t.js` makes of the answer, not at the answer (case 2)",
+        "contains: its weight is 0, so it decides nothing (case 3)",
+        "assert-set: only some of its assertions have to hold, and every check has to (case 4)",
+    ]
+    assert "a program changes its variables (transformVars)" in "\n".join(notes_of(suite).left_out())
+    assert list(notes_of(suite).changed()) == ["threshold of a case: every check has to hold (case 5)"]
+
+
+def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
+    prompt = (
+        "{% for item in items %}{{ loop.index }}. {{ item | upper }}\n{% endfor %}{% if hint %}{{ hint }}{% endif %}"
+    )
+    chat = '[{% for item in items %}{"role": "user", "content": {{ item | dump }}},{% endfor %}{"role": "user"}]'
+    for template, filled in (
+        (prompt, '1. A\n2. "B"\n'),
+        (chat, 'a\n\n"b"'),
+        ("{{ on }} {{ data }}", 'true {"k": [1]}'),
+    ):
+        values = {"items": json.dumps(["a", '"b"']), "on": True, "data": {"k": [1]}}
+        test = {"vars": values | {"items": {"all": ["a", '"b"']}}, "assert": [{"type": "contains", "value": "x"}]}
+        said = {"prompts": [template.replace("in items", "in items.all")], "tests": [test]}
+        assert Suite.parse(said).cases[0].prompt == filled
+    for template, why in (
+        ("{% for turn in _conversation %}{{ turn }}{% endfor %}", "'_conversation' is undefined"),
+        ("{{ q | shout }}", "No filter named 'shout'"),
+        ("{{ q.__class__.__mro__ }}", "access to attribute '__class__' of 'str' object is unsafe"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{% if q %}", "Unexpected end of template"),
+    ):
+        said = {"prompts": [template], "tests": [{"vars": {"q": "x"}, "assert": [{"type": "contains", "value": "x"}]}]}
+        with pytest.raises(UsageError, match=re.escape(why)):
+            Suite.parse(said)
+
+
+def test_what_is_wrong_with_every_case_is_said_once_and_counted() -> None:
+    tests = [{"vars": {"q": str(number)}, "assert": [{"type": "javascript", "value": "1"}]} for number in range(23)]
+    with pytest.raises(
+        UsageError, match=r"none of its 24 cases can be carried over: 23 cases \(case 1, case 2, case 3, …\)"
+    ):
+        Suite.parse({"prompts": ["{{q}}"], "tests": [*tests, {"vars": {"q": "x"}}]})
+    with pytest.raises(UsageError, match="promptfoo makes its cases with a model"):
+        Suite.parse({"targets": ["x"], "redteam": {"plugins": ["pii"]}})
 
 
 def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None:
@@ -637,7 +764,7 @@ def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_
     assert suite.fingerprint == Suite.load("promptfoo.yaml").fingerprint
     head = [line for line in Path("out/suite.yaml").read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     assert any("javascript" in line for line in head)
-    assert any("the tag 'if'" in line for line in head)
+    assert any("'missing' is undefined" in line for line in head)
     again = upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml")
     assert (again.code, "is there already" in again.err, "--force" in again.err) == (2, True, True)
     assert upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml", "--force").code == 0
@@ -668,6 +795,24 @@ def test_the_docs_show_what_import_prints(home: Path, upskill: Upskill) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "suites.md").read_text(encoding="utf-8")
     command, printed = re.findall(r"```bash\nupskill (import [^\n]*)\n```\n\n```text\n(.*?)```", page, re.DOTALL)[0]
     assert upskill(*command.split()).out == printed
+
+
+def test_import_calls_a_program_and_a_session_what_they_are(home: Path, upskill: Upskill) -> None:
+    written(Path("task.py"), "from inspect_ai import Task, task\n\n\n@task\ndef mine():\n    return Task()\n")
+    written(Path("31_ELU.py"), "class Model: ...\n\n\ndef get_inputs(): ...\n\n\ndef get_init_inputs(): ...\n")
+    written(Path("cases"), "#!/bin/sh\necho prompt,expected\n")
+    for name, hint in (("task.py", "inspect eval"), ("31_ELU.py", "KernelBench"), ("cases", "Save its cases")):
+        ran = upskill("import", name)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"{name}: is a program, and a suite is data" in ran.err
+        assert hint in ran.err
+    written(Path("opencode/storage/session/global/ses_1.json"), {"id": "ses_1", "projectID": "global"})
+    for name in ("opencode", "opencode/storage", "opencode/storage/session/global/ses_1.json"):
+        assert (
+            f"{name}: is what an agent did (opencode session), not a file of test cases" in upskill("import", name).err
+        )
+    Path("empty").mkdir()
+    assert "empty: is a folder, not a file" in upskill("import", "empty").err
 
 
 def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill: Upskill) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from agent_server import agent_server, working
 from conftest import REPOSITORY, Done, Upskill, start
-from teaching import FIRST_WORDS, NUMBERS, REVISES, TESTS, WRITES, case, draft, fact, insert, student_rules, write_rules
+from teaching import FIRST_WORDS, NUMBERS, REVISES, WRITES, draft, fact, insert, student_rules, suite_rules, write_rules
 from test_material import SERVER
 from upskill import AuthoringEvents, LessonFailed, Skill, TeachOptions, UsageError, open_store, teach
 from upskill.authoring.evidence.extract import quote_trace
@@ -60,7 +60,7 @@ def rules(turns: list[Any] = TURNS) -> list[dict[str, Any]]:
     return [
         {"system": "You do a task so that others can learn", "turns": turns},
         {"system": WRITES, "answer": json.dumps(draft(FIRST_WORDS, ["s7"]))},
-        {"system": TESTS, "answer": json.dumps({"cases": [case(number) for number in NUMBERS]})},
+        *suite_rules(NUMBERS),
         {"system": REVISES, "answer": json.dumps(good)},
     ]
 

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import REPOSITORY, Upskill
+from upskill.authoring.material.material import gather
 from upskill.errors import UsageError
 from upskill.plain import fields_of
 from upskill.traces import FORMATS, Status, Step, Trace, Usage
@@ -1251,6 +1252,14 @@ def test_the_older_storage_of_opencode_is_read(tmp_path: Path) -> None:
             put(f"part/{message['info']['id']}/{part['id']}.json", part)
     trace = read_trace(find_trace("opencode:last", {"HOME": str(tmp_path)}))
     assert trace.steps == read_trace(FIXTURES / "opencode/year.json").steps
+    folders = ("", "session", "session/global", f"message/{info['id']}")
+    for folder in (storage.parent, *(storage / name for name in folders)):
+        assert read_trace(find_trace(str(folder))).steps == trace.steps
+    with pytest.raises(UsageError, match="is a folder without a session"):
+        find_trace(str(FIXTURES.parent))
+    material = gather("task", sources=[str(storage)])
+    assert [len(each.steps) for each in material.traces] == [len(trace.steps)]
+    assert not [piece for piece in material.pieces if piece.kind == "document"]
 
 
 def test_a_session_that_is_not_here_is_a_usage_error(agents: Path, tmp_path: Path) -> None:

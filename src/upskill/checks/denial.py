@@ -58,11 +58,20 @@ _ANSWERED_NO = (
     r"(?:(?:no|nope|never|wrong)(?=\s*(?:[,.;:!\n—–]|-\s|$)|[*_]|\s+(?:it|that|this|they|we|you)\b)"
     r"|no longer\b|not (?:any ?more|at all|quite|really)\b)"
 )
-# "I cannot help with A, B": the list is refused to its end.
-_REFUSED_LIST = (
-    r"(?i)\b(?:cannot|can['’]t|can not|won['’]t|unable to|not able to)\s+(?:help|assist|answer|say|tell|comment)\b"
-    r"[^.!?;:\n]{0,200},\s*(?:(?:and|or)\s+)?[`'\"*_]*$"
+# The mention is inside of code or of a JSON value, which is denied as a whole.
+_INSIDE = r"(?<!`)`[^`\n]*$|[{\[][^{}\[\]]*$"
+# "It is not A: B, C.", "I cannot help with A, B.": all is denied to the end of the sentence, unless another begins.
+_SENTENCE_END = r"[.!?](?=\s|$)|\n"
+_DENIED_SENTENCE = (
+    r"(?i)(?:^|[,;:]\s|\s-\s)[\s`'\"*_]*(?:(?:it|that|this)(?:\s+is\s+not|\s+isn['’]t|['’]s\s+not)|(?:do\s+not|don['’]t|never)\s+use"
+    r"|(?:i\s+|i['’]m\s+|i\s+am\s+)?(?:cannot|can['’]t|can not|won['’]t|unable to|not able to)"
+    r"\s+(?:help|assist|answer|say|tell|comment))\b(.*)$"
 )
+_BEGINS_ANEW = (
+    r"(?i)\b(?:but|so|it|it['’]s|that|this|they|we|you|i|is|are|was|were|has|have|do|does|can|must|should|will|use|run|take|try"
+    r"|rather|instead|because|as|since|if|when|which|while|then|only|just|not|no|never|nor|without|see|ask)\b|\bn['’]t\b|[;—–?]|\s-\s"
+)
+
 # Advice against something is against all that the clause goes on to say.
 _ADVICE = r"(?i)\s*(?:\w+\s+)?(?:recommend|suggest|advise|advice|encourage|propose)\w*\b"
 _SUBORDINATE = r"(?i)\b(?:as|given|if|since|unless|until|when|whenever|where)\b"
@@ -90,13 +99,21 @@ _WITH = r"(?i)^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?[\"'`(]
 
 def is_denied(text: str, start: int, end: int) -> bool:
     after = text[end : end + MAX_AFTER]
-    clause = re.split(_BOUNDARY, re.sub(_CODE, " code ", text[max(0, start - MAX_BEFORE) : start]))[-1]
+    before = re.sub(_CODE, " code ", text[max(0, start - MAX_BEFORE) : start])
+    while inside := re.search(_INSIDE, before):
+        before = before[: inside.start()]
+    clause = re.split(_BOUNDARY, before)[-1]
     if re.match(_DENIED_AFTER, after) or (re.search(_SUBJECT, clause) and re.match(_ENDED_AFTER, after)):
         return True
-    denied = _is_denied_by(clause) or (
-        not clause.strip(" `'\"*_") and bool(re.search(_REFUSED_LIST, text[max(0, start - MAX_BEFORE) : start]))
-    )
+    denied = _is_denied_by(clause) or _is_in_denied_sentence(before, after)
     return not denied if re.match(_ANSWERED_NO, after) else denied
+
+
+def _is_in_denied_sentence(before: str, after: str) -> bool:
+    rest = re.search(_DENIED_SENTENCE, re.split(_SENTENCE_END, before)[-1])
+    after = re.split(_SENTENCE_END, after)[0]
+    # "…, X still works" says something of X.
+    return bool(rest) and not re.search(_BEGINS_ANEW, f"{rest[1]} , {after}") and not re.match(r"\s+[a-z]", after)
 
 
 def _is_denied_by(clause: str) -> bool:

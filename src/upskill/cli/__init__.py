@@ -1,8 +1,8 @@
 """The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
-`options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark; `help`
-lays out help pages; `console` prints; `progress` shows what takes a while; `watch` waits for saved files; `log` sets
-up logging for `-v`.
+`options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark;
+`last_verdicts` says what was last reported of a skill; `help` lays out help pages; `console` prints;
+`progress` shows what takes a while; `watch` waits for saved files; `log` sets up logging for `-v`.
 
 Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
@@ -36,6 +36,7 @@ COMMANDS = {
     "versions": "List the versions of a skill that were tried, or compare two.",
     "eval": "Run a student with and without a skill and compare the two.",
     "benchmark": "Evaluate a skill on several models, three repeats each.",
+    "ci": "Check the skills that a branch changed, for CI.",
     "trigger": "Measure whether a skill activates when it should, and only then.",
     "plan": "Work out how many cases and repeats a lift needs, and the cost.",
     "show": "Show a run: every trial with its prompt, answer and findings.",

@@ -22,6 +22,7 @@ Shared parts, and what other commands print:
 - `generated`: a skill that was generated or taught
 - `live`: stored runs as pages in a browser (`upskill view`)
 - `pictures`: lift, pass rates, Pareto front and heat map as SVG
+- `gate`: what `upskill ci` found, as Markdown and JUnit
 - `proof`: a verified receipt as a badge and a skill card (`upskill verify`)
 - `trigger`: how a skill triggers, and whether a better description was found
 

@@ -1,68 +1,87 @@
+"""Red exactly where the command fails: a case that fails is a failure only while a requirement on the pass rate, the
+lift or the decision does not hold for its model; else it is skipped, with the same details."""
+
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from upskill.plain import counted
 from upskill.reports import ReportContext
 from upskill.reports.numbers import interval_in_points, points
 from upskill.reports.view import bug_heading, describe_leak, view_of
+from upskill.runs.planning.plan import Result
 from upskill.runs.results.evaluation import Evaluation
 from upskill.verdicts.advice import INVALID
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.verdict import Verdict
+from upskill.verdicts.requirements import Ruling
+from upskill.verdicts.verdict import ERRORS, Verdict
 
 # XML 1.0 has no form for these, not even an escaped one.
 _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")
+MAX_ANSWER = 4_000  # characters
+ABOUT_CASES = ("lift", "pass_rate", "decision")  # what cases that fail count against
 
 
-def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
-    view = view_of(evaluation)
+def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
+    view, details = view_of(evaluation), _details(evaluation, context)
     root = ET.Element("testsuites", name=_clean(f"upskill {evaluation.plan.skill.name}"))
     for verdict in evaluation.verdicts:
         replayed = f" ({verdict.replayed})" if verdict.replayed else ""
         suite = ET.SubElement(root, "testsuite", name=_clean(f"{evaluation.full_names[verdict.model]}{replayed}"))
         _add_properties(suite, verdict)
-        failures = errors = tests = 0
         for trial, reason in evaluation.invalid[:1]:  # the first says it: none of these results means anything
-            tests, errors = tests + 1, errors + 1
             message = f"{INVALID} ({describe_leak(trial, reason)})"
             _say(_test(suite, "isolation", "the arms are apart"), "error", message)
         if bugs := [bug for bug in evaluation.bugs if bug[0].model == verdict.model]:
-            tests, errors = tests + 1, errors + 1
             test = _test(suite, "upskill", "no trial hits a bug in upskill")
-            ET.SubElement(test, "error", message=_clean(bug_heading(len(bugs)))).text = _clean(bugs[0][2])
-        for model, ruling in evaluation.rulings:
-            if model != verdict.model:
-                continue
-            tests += 1
+            _say(test, "error", bug_heading(len(bugs)), bugs[0][2])
+        rulings = [ruling for model, ruling in evaluation.rulings if model == verdict.model]
+        for ruling in rulings:
             test = _test(suite, "requirement", ruling.requirement.text)
             if not ruling.held:
-                failures += 1
                 _say(test, "failure", ruling.reason)
-        by_case: dict[str, list[Outcome]] = defaultdict(list)
-        for row in evaluation.outcomes_of(verdict.model):
-            if row.arm == "skill":
-                by_case[row.case].append(row)
-        for case in evaluation.plan.suite.cases:
-            rows = [] if verdict.model in evaluation.unfinished else by_case[case.id]
-            tests += 1
-            test = _test(suite, evaluation.plan.skill.name, case.id, sum(row.seconds for row in rows))
-            if not rows or any(row.passed is None for row in rows):
-                errors += 1
-                why = str(evaluation.unfinished.get(verdict.model, "not run"))
-                _say(test, "error", "errored; see `upskill show`" if rows else why)
-            elif not all(row.passed for row in rows):
-                failures += 1
-                passed = sum(bool(row.passed) for row in rows)
-                _say(test, "failure", f"{passed} of {counted(len(rows), 'run')} passed with the skill")
+        _add_cases(suite, evaluation, verdict.model, rulings, details)
+        if verdict.reason == ERRORS and suite.find("testcase/error") is None:  # those of the baseline
+            _say(_test(suite, "upskill", "enough trials are scored"), "error", verdict.recommendation)
         if notes := [*filter(None, [view.replayed]), *view.looks, *evaluation.warnings]:
             ET.SubElement(suite, "system-out").text = _clean("".join(f"Note: {line}\n" for line in notes))
-        suite.set("tests", str(tests))
-        suite.set("failures", str(failures))
-        suite.set("errors", str(errors))
+        suite.set("tests", str(len(suite.findall("testcase"))))
+        for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(name, str(len(suite.findall(f"testcase/{kind}"))))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _add_cases(
+    suite: ET.Element,
+    evaluation: Evaluation,
+    model: str,
+    rulings: Sequence[Ruling],
+    details: Mapping[tuple[str, str], str],
+) -> None:
+    serves = [ruling for ruling in rulings if ruling.requirement.quantity in ABOUT_CASES]
+    required, missed = [ruling.requirement.text for ruling in serves], any(not ruling.held for ruling in serves)
+    by_case: dict[str, list[Outcome]] = defaultdict(list)
+    for row in evaluation.outcomes_of(model) if model not in evaluation.unfinished else ():
+        if row.arm == "skill":
+            by_case[row.case].append(row)
+    for case in evaluation.plan.suite.cases:
+        rows = by_case[case.id]
+        group = " and ".join(required) or evaluation.plan.skill.name
+        test = _test(suite, group, case.id, sum(row.seconds for row in rows))
+        if rows and all(row.passed for row in rows):
+            continue
+        kind = "failure" if missed else "skipped"
+        message = f"{sum(bool(row.passed) for row in rows)} of {counted(len(rows), 'run')} passed with the skill"
+        if not rows or any(row.passed is None for row in rows):
+            kind = "error" if missed or evaluation.has_failed else "skipped"
+            message = "errored; see `upskill show`" if rows else str(evaluation.unfinished.get(model, "not run"))
+        if kind == "skipped":
+            holds = f"{', '.join(required)} holds" if required else "nothing is required of it"
+            message += f"; allowed: {holds}"
+        _say(test, kind, message, details.get((model, case.id), "") if rows else "")
 
 
 def _add_properties(suite: ET.Element, verdict: Verdict) -> None:
@@ -82,8 +101,27 @@ def _test(suite: ET.Element, group: str, name: str, seconds: float = 0.0) -> ET.
     return ET.SubElement(suite, "testcase", classname=_clean(group), name=_clean(name), time=f"{seconds:.3f}")
 
 
-def _say(test: ET.Element, kind: str, message: str) -> None:
-    ET.SubElement(test, kind, message=_clean(message))
+def _say(test: ET.Element, kind: str, message: str, text: str = "") -> None:
+    ET.SubElement(test, kind, message=_clean(message)).text = _clean(text) or None
+
+
+def _details(evaluation: Evaluation, context: ReportContext | None) -> Mapping[tuple[str, str], str]:
+    """Of the first trial of each model and case that did not pass with the skill: prompt, answer and findings."""
+    details: dict[tuple[str, str], str] = {}
+    for result in context.results() if context and context.results else ():
+        key = (result.trial.model, result.trial.case)
+        if result.trial.arm == "skill" and not result.passed and key not in details:
+            prompt = evaluation.run.plan.suite.by_id[result.trial.case].prompt
+            details[key] = _describe(result, prompt)
+    return details
+
+
+def _describe(result: Result, prompt: str) -> str:
+    answer = result.trace.answer if result.trace else ""
+    cut = f"{answer[:MAX_ANSWER]}\n…" if len(answer) > MAX_ANSWER else answer
+    failed = [f"{each.check}: {each.reason}" for each in result.findings if each.decides and not each.passed]
+    why = "\n".join(filter(None, [result.error, *failed]))
+    return f"\nPrompt:\n{prompt.strip()}\n\nAnswer (seed {result.trial.seed}):\n{cut.strip()}\n\nFailed:\n{why}\n"
 
 
 def _clean(text: str) -> str:

@@ -6,6 +6,7 @@ frontmatter   the YAML at the top of SKILL.md, and what is wrong with it by the 
 markdown      blocks of code in a text, and what a model reads there and a person does not see
 placebo       a skill of the same form and length that says nothing
 starter/      the files of a new skill, for `upskill init`
+changes       which skills a branch changed, and what they were before
 install       copying a skill to where an agent looks for it
 agent_specs   AGENT_SPECS: one row per real agent, which everything about that agent is derived from
 """

@@ -22,6 +22,12 @@ from upskill.suites.shapes import EXPECTED_FIELDS, PROMPT_FIELDS
 from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
 
 MAX_FILES = 1_000  # that a folder beside a suite is searched for
+PROGRAMS = (".py", ".js", ".cjs", ".mjs", ".ts", ".rb", ".sh", ".go")
+SAVE_CASES = "Save its cases as JSON, YAML or CSV with `prompt,expected`, and give that file."
+PROGRAM_HINTS = {  # by what is in the program
+    "inspect_ai": "Run it with `inspect eval`, and give the log that this writes.",
+    "get_init_inputs": "A problem of KernelBench becomes a task of a `kernel` check: docs/how-to/kernels.md shows one.",
+}
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
 TEXT_CHECKS = frozenset(
@@ -37,6 +43,9 @@ def decode(data: bytes, where: str) -> object:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+    if where.endswith(PROGRAMS) or text.startswith("#!"):
+        hint = next((hint for marker, hint in PROGRAM_HINTS.items() if marker in text), SAVE_CASES)
+        raise UsageError(f"{where}: is a program, and a suite is data", hint)
     try:
         if text.lstrip()[:1] in ("{", "["):
             try:

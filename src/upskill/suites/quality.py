@@ -231,6 +231,7 @@ class WeakCase:
     case: str
     probe: str
     reason: str
+    answer: str = ""  # the right or wrong one that is judged otherwise
 
     def __str__(self) -> str:
         return self.explain({})
@@ -248,8 +249,9 @@ def summarize_weak(weak: Iterable[WeakCase], most: int = 3) -> list[str]:
         by_probe.setdefault(leak.probe, []).append(leak)
     lines: list[str] = []
     for probe, leaks in by_probe.items():
-        names = _first_few([repr(leak.case) for leak in leaks], most)
-        cases = f"{len(leaks)} cases ({names})" if len(leaks) > 1 else f"case {names}"
+        ids = dict.fromkeys(repr(leak.case) for leak in leaks)
+        names = _first_few([*ids], most)
+        cases = f"{len(ids)} cases ({names})" if len(ids) > 1 else f"case {names}"
         lines.append(f"{cases}: {WORDS[probe]}; {ADVICE[probe]}")
     return lines
 
@@ -280,15 +282,15 @@ async def probe_case(
     if any(named.check.needs_judge for named in case.checks):
         return []
     case_probe = CaseProbe(case, opener or SandboxOpener(), skill.body if skill else "")
-    weak: dict[str, WeakCase] = {}
+    weak: dict[tuple[str, str], WeakCase] = {}
 
-    def add(probe: str, reason: str) -> None:
-        weak.setdefault(probe, WeakCase(case.id, probe, reason))
+    def add(probe: str, reason: str, answer: str = "") -> None:
+        weak.setdefault((probe, answer), WeakCase(case.id, probe, reason, answer))
 
     held = ", ".join(named.name for named in case.checks) + (" holds" if len(case.checks) == 1 else " hold")
     for probe, answer in guesses(case, skill, others):
         try:
-            if probe not in weak and await case_probe.failure(answer) is None:
+            if (probe, "") not in weak and await case_probe.failure(answer) is None:
                 add(probe, held)
                 if probe == "empty":  # whatever else passes tells no more
                     break
@@ -300,10 +302,10 @@ async def probe_case(
             add("reference", failed)
         for answer in case.right:
             if failed := await case_probe.failure_of(answer):
-                add("right", f"{_excerpt(answer)}: {failed}")
+                add("right", f"{short(_text(answer))}: {failed}", _text(answer))
         for answer in case.wrong:
             if await case_probe.failure_of(answer) is None:
-                add("wrong", _excerpt(answer))
+                add("wrong", short(_text(answer)), _text(answer))
         if broke := await case_probe.broken():
             add("breaks", broke)
     except SandboxError as missing:
@@ -311,8 +313,8 @@ async def probe_case(
     return list(weak.values())
 
 
-def _excerpt(answer: str | Script) -> str:
-    return short(answer if isinstance(answer, str) else answer.run)
+def _text(answer: str | Script) -> str:
+    return answer if isinstance(answer, str) else answer.run
 
 
 async def passes_untouched(case: Case, opener: SandboxOpener | None = None) -> bool:
@@ -388,6 +390,8 @@ def _first_few(names: Sequence[str], most: int = 3) -> str:
 
 def _within_reach(case: Case) -> list[SuiteCheck]:
     """The checks that an answer alone can pass: those that look at it, and at what was taken from it into files."""
+    if any(isinstance(answer, Script) and answer.run == case.reference for answer in case.right):
+        return []  # it is tried as a script
     if any(isinstance(answer, Script) for answer in case.right):  # something has to be done
         return [named for named in case.checks if named.check.reads_answer and not named.check.needs_sandbox]
     extracted = False

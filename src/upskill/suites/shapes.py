@@ -73,14 +73,18 @@ def messages_text(value: object) -> tuple[str, bool]:
 
 # What others call a check of ours, the words joined by underscores.
 _KINDS = {
-    **dict.fromkeys(("contains", "contains_all", "includes"), "contains"),
-    **dict.fromkeys(("not_contains", "excludes"), "not_contains"),
-    **dict.fromkeys(("regex", "matches", "pattern"), "regex"),
+    **dict.fromkeys(("contains", "contains_all", "includes", "output_contains"), "contains"),
+    **dict.fromkeys(("not_contains", "excludes", "output_not_contains"), "not_contains"),
+    **dict.fromkeys(("regex", "matches", "pattern", "output_matches"), "regex"),
+    **dict.fromkeys(("not_regex", "not_matches", "output_not_matches"), "not_regex"),
     **dict.fromkeys(("equals", "exact", "exact_match"), "equals"),
-    **{name: name for name in ("contains_any", "not_regex", "starts_with", "min_length", "max_length")},
+    **{name: name for name in ("contains_any", "starts_with", "min_length", "max_length")},
     **{name: name for name in ("file_exists", "json_schema", "tool_called", "tool_not_called")},
 }
-_JUDGED = {"", "judge", "llm", "llm_judge", "llm_rubric", "semantic", "manual", "qualitative", "quality", "behavior"}
+_JUDGED = {
+    *("", "judge", "llm", "llm_judge", "llm_rubric", "semantic", "manual", "qualitative", "quality", "behavior"),
+    *("string_match", "text_match"),  # of words that only a person can tell from the statement around them
+}
 _VALUES = ("values", "value", "pattern", "patterns", "text", "texts", "expected", "path", "schema", "tool")
 _STATEMENTS = (
     *("text", "statement", "assertion", "expectation", "description", "check", "criterion", "criteria"),

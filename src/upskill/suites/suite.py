@@ -281,10 +281,10 @@ class Suite:
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:
-        file = Path(path)
-        data = read_input(file, most=MAX_SUITE_BYTES, hint="Give a suite file: YAML or JSON.")
-        inside = file.absolute().parent.name in ("evals", ".upskill", "tasks")
-        return cls.read(data, str(path), FilesOfFolders((file.parent.parent if inside else file.parent, file.parent)))
+        data = read_input(path, most=MAX_SUITE_BYTES, hint="Give a suite file: YAML or JSON.")
+        folder = Path(path).absolute().parent
+        inside = folder.name in ("evals", ".upskill", "tasks")
+        return cls.read(data, str(path), FilesOfFolders((folder.parent if inside else folder, folder)))
 
     @classmethod
     def of(cls, skill: Skill) -> Suite | None:

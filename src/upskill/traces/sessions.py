@@ -4,15 +4,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from upskill.errors import UsageError, did_you_mean
 from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
 from upskill.traces import FORMATS
-from upskill.traces.formats import Format
+from upskill.traces.formats import Format, Sample
 
 LAST = "last"
+MAX_SESSIONS = 1_000  # of an agent that are looked at in a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,11 @@ def _find_agent(name: str, otherwise: str = "") -> AgentSpec:
 
 
 def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """The file behind what a person typed: a path, or `claude-code:last`, `codex:SESSION`, …"""
+    """The file behind what a person typed: a path, `claude-code:last`, `codex:SESSION`, or a folder with sessions."""
     agent, colon, session_name = name.partition(":")
     if not colon or agent not in _BY_NAME:
+        if Path(name).is_dir():
+            return _latest_in(Path(name))
         if Path(name).exists() or Path(name).parent.is_file():
             return Path(name)
         if colon and len(agent) > 1 and not set(agent) & set("/\\."):
@@ -80,6 +83,26 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     known: Format = FORMATS.load(spec.trace_format)
     by_people = (session for session in fitting if latest and known.is_main and known.is_main(session.path))
     return next(by_people, (exact or fitting)[0]).path
+
+
+def _latest_in(folder: Path) -> Path:
+    """The latest session in a folder of an agent: the one with all its data, or any on the way down to a session."""
+    sessions: list[tuple[float, Path]] = []
+    for spec in SESSION_AGENTS.values():
+        known: Format = FORMATS.load(spec.trace_format)
+        tails = {
+            pattern.split("/", skip)[-1] for pattern in spec.session_files for skip in range(pattern.count("/") + 1)
+        }
+        paths = chain.from_iterable(folder.glob(tail) for tail in tails)
+        if folder.parent.name == "message":  # opencode's, with the messages of one session
+            paths = folder.parent.parent.glob(f"session/*/{folder.name}.json")
+        for path in (folder / spec.session_database, *islice(paths, MAX_SESSIONS)):
+            with suppress(OSError, UsageError):  # not a session
+                if path.is_file() and known.detects(Sample.open(path)):
+                    sessions.append((path.stat().st_mtime, path))
+    if not sessions:
+        raise UsageError(f"{folder}: is a folder without a session", "`upskill trace list` shows where sessions are.")
+    return max(sessions)[1]
 
 
 def _sessions_of(spec: AgentSpec, environment: Mapping[str, str]) -> Iterator[Session]:

@@ -135,6 +135,25 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
     return check_number(requirement, _measured(requirement.quantity, verdict), unit)
 
 
+def are_settled(requirements: Sequence[Requirement], verdict: Verdict) -> bool:
+    """Whether further rounds are needless: the decision stands, or whether each requirement holds is known."""
+    if not requirements or verdict.decision == "hurts":
+        return verdict.decision != "undecided"
+    return all(_is_settled(requirement, verdict) for requirement in requirements)
+
+
+def _is_settled(requirement: Requirement, verdict: Verdict) -> bool:
+    """Whether the whole interval meets it, or nothing in the interval does."""
+    these = verdict.these_cases if requirement.these else None
+    if requirement.decision or requirement.point:
+        return (these or verdict).decision != "undecided"
+    measured = (these.lift.value, _with_missing(these)) if these else _measured(requirement.quantity, verdict)
+    if measured is None:
+        return verdict.decision != "undecided"
+    compare = _COMPARE[requirement.comparison]
+    return len({compare(bound, requirement.value) for bound in measured[1]}) == 1
+
+
 def check_number(requirement: Requirement, measured: tuple[float, Interval] | None, unit: str = "") -> Ruling:
     compare = _COMPARE[requirement.comparison]
     if measured is None:

@@ -239,6 +239,8 @@ def _walk(folder: Path, left_out: Counter[str]) -> Iterator[Path]:
         elif path.is_dir():
             if path.name == "subagents" and folder.with_name(f"{folder.name}.jsonl").is_file():
                 continue  # read with its session
+            if path.name in ("message", "part") and (folder / "session").is_dir():
+                continue  # opencode's: read with its session, too
             yield from _walk(path, left_out)
         else:
             yield path

@@ -27,7 +27,7 @@ FIRST_LOOK, LAST_LOOK = 0.01, 0.04  # for exactly these cases: half-way through 
 WITHIN_REACH = 0.10  # half-way: a test over cases at this level is worth the other half
 CONFIRMING_PAIRS = 96  # about: enough to see a gain of 20 points four times in five
 MAX_ROUNDS = 12  # of the confirmation, on few cases
-HOPELESS = 0.25  # older cases that are worse with a p-value of at most this rule a candidate out
+HOPELESS = 0.25  # cases that are worse with a p-value of at most this rule a candidate out
 MARGIN = 0.10  # old cases may pass this much less often, at most, for "not worse"
 MIN_NOT_WORSE = 3  # cases; on fewer, MAX_ROUNDS cannot show it
 SHOWN_WORSE = 0.05
@@ -57,6 +57,24 @@ class Comparison:
     cases: tuple[str, ...]  # of each pair
     errored: int = 0  # trials
     identical: bool = False  # every seed gave the same answers, so all pairs of a case are one draw
+
+    @classmethod
+    def of(cls, cases: tuple[str, ...], differences: tuple[float, ...], errored: int) -> Comparison:
+        by_case: dict[str, float] = {}
+        for case, difference in zip(cases, differences, strict=True):
+            by_case[case] = by_case.get(case, 0.0) + difference
+        fixed = tuple(case for case, total in by_case.items() if total > 0)
+        broken = tuple(case for case, total in by_case.items() if total < 0)
+        return cls(fixed, broken, len(by_case) - len(fixed) - len(broken), differences, cases, errored)
+
+    def plus(self, other: Comparison) -> Comparison:
+        cases, differences = self.cases + other.cases, self.differences + other.differences
+        return Comparison.of(cases, differences, self.errored + other.errored)
+
+    @property
+    def is_open(self) -> bool:
+        """Not ahead, but some cases changed, and more trials of these may tell."""
+        return self.decidable and any(self.differences) and self.gain <= 0 and self.p_worse > HOPELESS
 
     @property
     def decidable(self) -> bool:
@@ -215,13 +233,7 @@ def compare(
         float(bool(new[key].passed) and not (worst and new[key].redraws)) - float(old[key].passed is not False)
         for key in keys
     )
-    by_case: dict[str, float] = {}
-    for (case, _), difference in zip(keys, differences, strict=True):
-        by_case[case] = by_case.get(case, 0.0) + difference
-    fixed = tuple(case for case, total in by_case.items() if total > 0)
-    broken = tuple(case for case, total in by_case.items() if total < 0)
-    same = len(by_case) - len(fixed) - len(broken)
-    return Comparison(fixed, broken, same, differences, tuple(case for case, _ in keys), errored)
+    return Comparison.of(tuple(case for case, _ in keys), differences, errored)
 
 
 def gave_same_answers(outcomes: Iterable[Outcome]) -> bool:

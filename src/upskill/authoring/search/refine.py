@@ -26,10 +26,11 @@ from upskill.suites import Case, Suite
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
 SIDE_BY_SIDE = 3  # proposals for the same skill, whose edits are then tried together
-BATCH = 6  # failing cases that a proposal is tried on first
+BATCH, CITED_BATCH = 6, 3  # failing cases that a proposal is tried on first; fewer if it cites what they rest on
+ROUNDS_AGAIN = 2  # fresh seeds for the cases that changed, where a candidate is not ahead
 MAX_BROKEN, MAX_LEFT_OUT = 4, 8  # cases and edits, to find the edit that breaks the cases
 FRESH_CASES_FROM = 48  # train cases; of so many, every second is kept for the confirmation
-PRUNING_SEED, CONFIRMING_SEED = 1_000, 500_000  # added to the seed of the plan
+TRYING_SEED, CONFIRMING_SEED = 1_000, 500_000  # added to the seed of the plan
 
 PlanFor = Callable[[Skill, Suite], Plan]
 
@@ -227,12 +228,15 @@ class Search(SearchLoop[Attempt]):
             attempt.note = "the same as one that was tried before"
             self._remember(attempt)
             return self.keep(attempt)
-        if proposal is None or not self._open or (self.options.requested and not self._has_room):
+        if proposal is None or self.best is None or not self._open or (self.options.requested and not self._has_room):
             return await self._try_on_all(attempt)
         cited = {name for edit in proposal.edits for name in edit.evidence}
-        failing = (case for case in self.targets if case.id in self._open)
-        batch = sorted(failing, key=lambda case: cited.isdisjoint(case.evidence))[:BATCH]
-        await self._compare_with_best(attempt, tuple(batch))
+        fixed, failing = self._fixed, self._failing(self.best)
+        cases = [case for case in self.targets if case.id in failing]
+        cases.sort(key=lambda case: (cited.isdisjoint(case.evidence), case.id in fixed))
+        about = sum(not cited.isdisjoint(case.evidence) for case in cases)
+        size = min(BATCH, max(CITED_BATCH, about)) if about else BATCH
+        await self._compare_with_best(attempt, tuple(cases[:size]))
         self.front += [attempt] if attempt.decision == "set aside" else []
         return self.keep(attempt)
 
@@ -262,7 +266,7 @@ class Search(SearchLoop[Attempt]):
         cases, gains = tuple(self.suite.by_id[case] for case in broken), list[int]()
         for left_out in proposal.edits:
             variant = compose(parent, [edit for edit in proposal.edits if edit is not left_out], attempt.skill)
-            duel = await self._duel(variant, attempt.skill, cases, PRUNING_SEED * attempt.number, 1)
+            duel = await self._duel(variant, attempt.skill, cases, TRYING_SEED * attempt.number, 1)
             gains.append(compare(duel.outcomes, duel.outcomes, arm="baseline").gain)
             self.variants.add(variant.visible_hash)
         most = max(1, *gains)
@@ -292,7 +296,14 @@ class Search(SearchLoop[Attempt]):
         change = compare(before, evaluation.outcomes, self.target_ids)
         older = compare(before, evaluation.outcomes, {case.id for case in self.older})
         attempt.decision = "not decided" if evaluation.halted else self._screen(change, older)
-        if len(cases) < len(self.older) + len(self.targets) and attempt.decision == "kept provisionally":
+        is_batch = len(cases) < len(self.older) + len(self.targets)
+        if attempt.decision == "not enough evidence" and change.is_open and not is_batch:
+            changed = tuple(self.suite.by_id[case] for case in (*change.fixed, *change.broken))
+            seed = TRYING_SEED * attempt.number + 1  # the first is for leaving out edits
+            duel = await self._duel(attempt.skill, self.best.skill, changed, seed, ROUNDS_AGAIN)
+            change = change.plus(compare(duel.outcomes, duel.outcomes, arm="baseline"))
+            attempt.decision = self._screen(change, older)
+        if is_batch and attempt.decision == "kept provisionally":
             attempt.decision = "set aside"
         attempt.note = change.summary + (f"; older cases: {older.summary}" if older.differences else "")
         self._remember(attempt, change, older)

@@ -244,7 +244,7 @@ class TriggerSession:
         writer = await self.models.get(self.writer, "test writer")
         material = sum(skill.tokens for skill in (self.skill, *self.distractors))
         count, prices = self.options.count, self.models.context.prices
-        self.announce(estimate_writing(self.writer, prices, material=material, items=count, each=60))
+        self.announce(estimate_writing(self.writer, prices, material=material, items=count, each=60, calls=(1, 3)))
         self.events.message(f"Generating queries with {self.writer.name}...")
         async with forget_unusable_answers(self.models):
             queries = await write_queries(self.skill, writer, count=count, distractors=self.distractors)

@@ -1,6 +1,7 @@
 """Writing: a teacher writes a skill, and a test writer its cases.
 
 - `skill_writer`: the skill, whose scripts and references are tried; `suite_writer`: its cases; `prompts` has the texts
+- `fresh_answers`: answers to the cases by somebody who has not seen their checks
 - `summarize`: fits long material into a prompt
 - `structured`: asks a model for JSON until it is usable
 - `grounding`: whether a line's exact values occur in the evidence it cites

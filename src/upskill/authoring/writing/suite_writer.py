@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material, Piece, quote
 from upskill.authoring.saving.provenance import is_from_memory, shared_name
+from upskill.authoring.writing.fresh_answers import AnsweredCase, fix, write_answers
 from upskill.authoring.writing.grounding import overruled_answer
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
@@ -32,10 +34,10 @@ from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, pr
 from upskill.traces.redaction.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
+MAX_FIXES = 2  # requests to fix cases that judge fresh answers otherwise
 # A case that only these decide is a look-up if the material has what they look for.
 WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
 BESIDE = ("max_length", "not_contains", "not_regex")
-MIN_ANSWERS = 2  # right ones, and wrong ones, that every case comes with
 CHECK_KINDS = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex"),
     *("json_schema", "max_length"),
@@ -66,10 +68,10 @@ async def write_suite(
     acts: bool = False,
     tell: Tell = no_message,
 ) -> Suite:
-    """Cases that pass the quality probes and tell their own right answers from wrong ones; others are retried twice.
+    """Cases that pass the quality probes and tell fresh right answers from wrong ones; others are retried twice.
 
     The writer reads the skill only where there is no material. Of `existing` cases it sees only train cases. A small
-    model need not vary its checks or give answers.
+    model need not vary its checks, and is asked for no answers.
     """
     material = Material("", skill=subject) if isinstance(subject, Skill) else subject
     material = await summarize(material, model, budget=budget, tell=tell)
@@ -83,6 +85,8 @@ async def write_suite(
         is_new = case.id not in writer.accepted and not _is_duplicate(case, writer.known)
         if len(writer.accepted) < count and is_new:
             writer.accept(case)
+    if writer.accepted and not small:
+        await writer.try_fresh_answers()
     cases, refused = tuple(writer.accepted.values()), writer.refused
     if len(cases) < max(3, count // 2):
         last = f"; the last one refused: {refused[-1]}" if refused else ""
@@ -135,7 +139,8 @@ class _SuiteWriter:
     acts: bool
     tell: Tell
     accepted: dict[str, Case] = field(default_factory=dict[str, Case])
-    spares: list[Case] = field(default_factory=list[Case])  # usable, but a case with another kind of check is wanted
+    written: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])  # the fields of each case
+    spares: list[Case] = field(default_factory=list[Case])  # usable, but a task or another kind of check is wanted
     refused: list[str] = field(default_factory=list[str])  # why
     sent_back: list[str] = field(default_factory=list[str])  # of the last answer: why, and what it was
     cited: list[set[str]] = field(default_factory=list[set[str]])  # by these cases: the ids of pieces
@@ -160,7 +165,7 @@ class _SuiteWriter:
 
     async def ask_for_missing(self, *, first: bool) -> None:
         try:
-            items = await self._ask(self._pieces(), "" if first or self.small else self._variety_request())
+            items = await self._ask(self._pieces(), "" if first or self.small else self._wanted())
         except Paused:
             if self.sent_back:  # whoever answers by hand wants to know before the next prompt is opened
                 reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
@@ -177,25 +182,39 @@ class _SuiteWriter:
                 self.refused.append(why)
                 self.sent_back.append(f"- {why}{written}")
                 self.cited.append({*read_ids(fields.get("evidence"))} & self.material.ids - {TASK, OWN_KNOWLEDGE})
-            elif left and (self.small or missing_variety([*self.accepted.values(), case], self.count) < left):
+            elif left and (self.small or self._fits(case, left, first=first)):
                 self.accept(case)
             else:
                 self.spares.append(case)
+
+    def _fits(self, case: Case, left: int, *, first: bool) -> bool:
+        cases = [*self.accepted.values(), case]
+        # Look-ups beyond half of the suite are set aside once.
+        look_ups = sum(LOOK_UP in each.metadata for each in cases) if first and LOOK_UP in case.metadata else 0
+        return missing_variety(cases, self.count) < left and look_ups <= self.count // 2
 
     def accept(self, case: Case) -> None:
         *_, held_out = split([*((known.id, known.held_out) for known in self.known), (case.id, None)])
         self.accepted[case.id] = replace(case, held_out=held_out)
 
-    def _variety_request(self) -> str:
-        cases = list(self.accepted.values())
-        if not (needed := missing_variety(cases, self.count)):
-            return ""
-        used = set[str]().union(*map(_other_kinds, cases))
-        unused = [kind for kind in self.kinds if kind not in PLAIN_CHECKS and kind not in used]
-        return (
-            f"At least {needed} of them must have a check of another kind than {' and '.join(sorted(PLAIN_CHECKS))};"
-            f" not used so far: {', '.join(unused)}."
-        )
+    def _wanted(self) -> str:
+        """What the cases that are still missing have to be."""
+        cases, lines = list(self.accepted.values()), list[str]()
+        if needed := missing_variety(cases, self.count):
+            used = set[str]().union(*map(_other_kinds, cases))
+            unused = [kind for kind in self.kinds if kind not in PLAIN_CHECKS and kind not in used]
+            plain = " and ".join(sorted(PLAIN_CHECKS))
+            lines.append(
+                f"At least {needed} of them must have a check of another kind than {plain};"
+                f" not used so far: {', '.join(unused)}."
+            )
+        if look_ups := sum(LOOK_UP in case.metadata for case in self.spares):
+            lines.append(
+                f"More than half of the cases only looked up words that stand there, and {look_ups} of these were set"
+                " aside. Write tasks in their place: the whole command, file or function for a situation of its own, or"
+                " two facts put together, with checks that look for what no single line says."
+            )
+        return "\n".join(lines)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -209,25 +228,33 @@ class _SuiteWriter:
         cited = set[str]().union(*self.cited)
         return tuple(each for each in self.material.pieces if {each.id, *each.based_on} & cited)
 
-    async def _ask(self, pieces: Sequence[Piece], variety: str) -> list[Any]:
-        material, count = self.material, self.count - len(self.accepted)
+    def _about(self, pieces: Sequence[Piece]) -> str:
+        """The task and these pieces of its material; where there is none, the skill."""
+        material = self.material
         fields: dict[str, Any] = {"task": material.task} if material.task else {}
         if (skill := material.skill) and not material.pieces:
             fields |= {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
         text = json.dumps(fields, ensure_ascii=False)
-        if pieces:
-            text += f"\n\n{quote(pieces)}"
+        return f"{text}\n\n{quote(pieces)}" if pieces else text
+
+    @property
+    def _kinds_prompt(self) -> str:
+        return (read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")).strip()
+
+    async def _ask(self, pieces: Sequence[Piece], wanted: str) -> list[Any]:
+        count, text = self.count - len(self.accepted), self._about(pieces)
         # No prompt contains a held-out case, not even this one.
         if prompts := [case.prompt for case in self.known if not case.held_out]:
             text += f"\n\nSome prompts that are there already, as JSON:\n{json.dumps(prompts[:40], ensure_ascii=False)}"
         if self.sent_back:
-            text += "\n\nThese cases are sent back, each with what is wrong. Mend them, or write others:\n"
+            text += "\n\nThese cases are sent back, each with what is wrong. Fix them, or write others:\n"
             text += "\n".join(self.sent_back[:20])
-        if variety:
-            text += f"\n\n{variety}"
+        if wanted:
+            text += f"\n\n{wanted}"
+        system = read_prompt("write_suite", count=count, kinds=self._kinds_prompt)
         request = StructuredRequest(
             "writing test cases",
-            read_prompt("write_suite", count=count) + (read_prompt("write_acting_cases") if self.acts else ""),
+            system + (read_prompt("write_acting_cases") if self.acts else ""),
             text,
             _suite_schema(count, self.kinds, small=self.small),
             max_output_tokens=600 * count + 2000,
@@ -243,23 +270,10 @@ class _SuiteWriter:
         fields = as_mapping(item)
         if fields is None:
             return None, "a case that is not an object"
-        if self.small:  # its answers would be of no use
-            fields = {key: value for key, value in fields.items() if key not in ("right", "wrong")}
-        checks = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
-        # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
-        # nothing acts.
-        if strange := [kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds]:
-            return None, f"{strange[0]!r} is not a kind of check that was offered"
-        ids = read_ids(fields.get("evidence"))
+        # Its own answers would be of no use: whoever wrote the checks writes what they look for.
+        fields = {key: value for key, value in fields.items() if key not in ("right", "wrong")}
         try:
-            case = Suite.parse(
-                [
-                    as_suite_case(fields, self.material.skill)
-                    | {"evidence": list(self.material.resolve_citations(ids))}
-                    | {"metadata": {"author": shared_name(self.author), READ: self.reads}}
-                ],
-                "a generated case",
-            ).cases[0]
+            case = self._parse(fields)
         except UsageError as error:
             return None, error.message
         if any(case.id == other.id for other in self.known):
@@ -268,28 +282,85 @@ class _SuiteWriter:
             return None, f"case {case.id!r}: another case asks the same"
         if overruled := overruled_answer(case.reference, case.evidence, self.material):
             return None, f"case {case.id!r}: {overruled}"
-        for name, answers in () if self.small else (("right", case.right), ("wrong", case.wrong)):
-            different = len({str(answer).strip() for answer in answers} - {""})
-            if different < MIN_ANSWERS:
-                few = counted(different, f"different {name} answer")
-                return None, f"case {case.id!r}: {few}, at least {MIN_ANSWERS} are needed"
+        if weak := await self._probe(case):
+            return None, "; ".join(each.explain(WRITER_ADVICE) for each in weak[:3])
+        self.written[case.id] = fields
+        return case, ""
+
+    def _parse(self, fields: Mapping[str, Any]) -> Case:
+        checks = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
+        # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
+        # nothing acts.
+        if strange := [kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds]:
+            raise UsageError(f"{strange[0]!r} is not a kind of check that was offered")
+        ids = read_ids(fields.get("evidence"))
+        (case,) = Suite.parse(
+            [
+                as_suite_case(fields, self.material.skill)
+                | {"evidence": list(self.material.resolve_citations(ids))}
+                | {"metadata": {"author": shared_name(self.author), READ: self.reads}}
+            ],
+            "a generated case",
+        ).cases
+        return replace(case, metadata={**case.metadata, LOOK_UP: True}) if is_look_up(case, self._known_text) else case
+
+    async def _probe(self, case: Case) -> list[WeakCase]:
         others = [other for other in self.known if other.reference][-2:]
         weak = await probe_case(case, self.material.skill, self.opener, others)
         if not weak and case.needs_sandbox and await passes_untouched(case, self.opener):
             weak = [WeakCase(case.id, "untouched", "the folder as it was passes")]
-        if not weak and is_look_up(case, self._known_text):
-            case = replace(case, metadata={**case.metadata, LOOK_UP: True})
-        return (None, "; ".join(each.explain(WRITER_ADVICE) for each in weak[:3])) if weak else (case, "")
+        return weak
+
+    async def try_fresh_answers(self) -> None:
+        """Hold the cases against answers of somebody who has not seen their checks; what judges them otherwise is
+        fixed by its writer, alone, or left out."""
+        self.tell(f"Writing fresh answers to {counted(len(self.accepted), 'case')}...")
+        answers = await write_answers(self.model, list(self.accepted.values()), self._about(self.material.pieces))
+        tried = {name: await self._try(AnsweredCase(self.written[name], answers[name])) for name in self.accepted}
+        judged = Counter((name[0], name not in each.problems) for each in tried.values() for name in each.answers)
+        passed, failed = (f"{judged[it, True]} of {judged[it, True] + judged[it, False]}" for it in "rw")
+        sent_back = {name: each for name, each in tried.items() if each.problems}
+        more = f"; {counted(len(sent_back), 'case')} sent back" if sent_back else ""
+        self.tell(f"Fresh answers: {passed} right ones pass, {failed} wrong ones fail{more}.")
+        for _ in range(MAX_FIXES):
+            if not sent_back:
+                break
+            cited = set[str]().union(*(read_ids(each.fields.get("evidence")) for each in sent_back.values()))
+            pieces = [each for each in self.material.pieces if {each.id, *each.based_on} & cited]
+            material = quote(pieces) if pieces else ""
+            fixed = await fix(self.model, sent_back, material, self._kinds_prompt, check_schema(self.kinds))
+            sent_back = {name: await self._try(each) for name, each in fixed.items()}
+            tried |= sent_back
+            sent_back = {name: each for name, each in sent_back.items() if each.problems and each.has_enough}
+        left_out = [name for name, each in tried.items() if each.case is None or each.problems or not each.has_enough]
+        self.accepted = {
+            name: replace(each.case, held_out=self.accepted[name].held_out)
+            for name, each in tried.items()
+            if each.case and name not in left_out
+        }
+        if left_out:
+            cases = counted(len(left_out), "case")
+            self.tell(f"Left out {cases} on which checks and answers disagree: {', '.join(left_out)}.")
+
+    async def _try(self, answered: AnsweredCase) -> AnsweredCase:
+        try:
+            case = self._parse({**answered.fields, "right": answered.named("r"), "wrong": answered.named("w")})
+        except UsageError as error:
+            return replace(answered, case=None, problems={"checks": error.message})
+        problems: dict[str, str] = {}
+        for weak in await self._probe(case):
+            names = [name for name, text in answered.answers.items() if weak.answer and text == weak.answer]
+            why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
+            problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: weak.explain(WRITER_ADVICE)}
+        return replace(answered, case=case, problems=problems)
 
 
 def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
     return any(case.id in pair for pair in near_duplicates([*others, case]))
 
 
-def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str, Any]:
-    text = text_schema(120 if small else 2000)
-    answers = list_schema(text, 4, MIN_ANSWERS)
-    check = object_schema(
+def check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]:
+    return object_schema(
         {
             "kind": {"type": "string", "enum": sorted(PLAIN_CHECKS) if small else list(kinds)},
             "texts": list_schema(text_schema(30 if small else 2000), 2 if small else 6),
@@ -297,6 +368,10 @@ def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str,
             "exact": {"type": "boolean"},
         }
     )
+
+
+def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str, Any]:
+    text = text_schema(120 if small else 2000)
     file = object_schema({"path": text_schema(100), "text": text})
     case = object_schema(
         {
@@ -304,9 +379,8 @@ def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str,
             "prompt": text,
             **({} if small else {"words": {"type": "integer"}}),
             **({"files": list_schema(file, 6)} if "command" in kinds else {}),
-            "checks": list_schema(check, 2 if small else 5, 1),
+            "checks": list_schema(check_schema(kinds, small=small), 2 if small else 5, 1),
             "reference": text,
-            **({} if small else {"right": answers, "wrong": answers}),
             "tags": list_schema(text_schema(30), 1 if small else 3),
             "evidence": list_schema(text_schema(20), 6),
         }
@@ -318,9 +392,10 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     written = [dict_or_empty(check) for check in list_or_empty(fields.get("checks"))]
     checks = [each for check in written for each in _read_check(check, str(fields.get("prompt")))]
     right, wrong = (list_or_empty(fields.get(name)) for name in ("right", "wrong"))
-    length = _length(fields, right)
+    length = _length(fields)
     if any(check.get("kind") in ACTING_KINDS for check in written):
-        right, wrong = ([{"run": script} for script in scripts] for scripts in (right, wrong))
+        scripts = [fields.get("reference", ""), *right]
+        right, wrong = ([{"run": script} for script in dict.fromkeys(map(str, each))] for each in (scripts, wrong))
         length = {}
     elif not any("max_length" in check for check in checks):
         longest = max(len(str(answer)) for answer in (fields.get("reference", ""), *right))
@@ -334,12 +409,12 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     return {**unchanged, **placed, **length, "checks": checks, "right": right, "wrong": wrong}
 
 
-def _length(fields: Mapping[str, Any], right: Sequence[Any]) -> dict[str, Any]:
+def _length(fields: Mapping[str, Any]) -> dict[str, Any]:
     """How long an answer may be, and the prompt that asks for it; empty where it need not be said."""
     words, prompt = fields.get("words"), str(fields.get("prompt"))
     if not isinstance(words, int) or words < 1:
         return {}
-    most = max(words, *(len(str(answer).split()) for answer in (fields.get("reference", ""), *right)))
+    most = max(words, len(str(fields.get("reference", "")).split()))
     said = _names_number(prompt, most)
     return {"max_words": most, "prompt": prompt if said else f"{prompt.rstrip()} Answer in at most {most} words."}
 

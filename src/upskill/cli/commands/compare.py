@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import islice
 from typing import get_args
 
 import click
@@ -15,6 +16,7 @@ from upskill.runs.results.comparison import Side, compare
 from upskill.runs.stores import Run, Store
 
 MAX_CASES = 20  # whose answers are shown
+MAX_RUNS = 500  # the latest, that one is looked for in
 
 
 @click.command("compare", cls=Command)
@@ -43,7 +45,7 @@ def command(
     """Show which cases changed from run BEFORE to run AFTER, with both answers.
 
     A run is an id, the start of one, `last`, or `last~1` for the one before it. AFTER is `last` where it is left out;
-    without both, the last run is compared with the one before it of the same skill and cases.
+    without both, the last run is compared with the latest one before it that has the same skill and cases.
 
     \b
     upskill compare                           the last run with the one before it
@@ -68,11 +70,23 @@ def command(
 
 
 def _run_before_last(store: Store) -> Run:
-    """The latest before the last run that shares its skill and some of its cases."""
+    """The latest run before the last one that shares cases with it; one of the same skill and suite goes first."""
     last = find_run(store, "last")
     cases = last.plan.suite.by_id.keys()
-    runs = (run for run in store.runs(last.skill, newest_first=True) if run.id != last.id)
-    return next((run for run in runs if cases & run.plan.suite.by_id.keys()), None) or find_run(store, "last~1")
+    alike = [
+        run
+        for run in islice(store.runs(newest_first=True), MAX_RUNS)
+        if run.id != last.id and cases & run.plan.suite.by_id.keys() and _kind(run) == _kind(last)
+    ]
+    if not alike:
+        hint = "`upskill runs` lists all runs; upskill compare BEFORE AFTER compares two of them."
+        raise UsageError(f"no earlier run can be compared with {last.id}: none has its cases and its baseline", hint)
+    return max(alike, key=lambda run: (run.skill == last.skill, run.plan.suite.by_id.keys() == cases))
+
+
+def _kind(run: Run) -> tuple[bool, bool]:
+    """Whether it is a part of a search, and whether its baseline is another skill."""
+    return run.plan.analysis.reported is False, run.plan.reference_skill is not None
 
 
 def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:

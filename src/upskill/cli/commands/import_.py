@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from upskill.cli.console import write_file
 from upskill.cli.help import Command
+from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.suites import Suite
 from upskill.suites.files import decode
-from upskill.suites.formats import is_ours
+from upskill.suites.formats import is_ours, recognize
 from upskill.suites.suite import MAX_SUITE_BYTES, as_yaml
+from upskill.traces import FORMATS as TRACE_FORMATS
+from upskill.traces.formats import Format, detect_format
+from upskill.traces.sessions import find_trace
 
 
 @click.command("import", cls=Command)
@@ -27,11 +33,13 @@ def command(file: str, output: str, force: bool) -> None:
     upskill import promptfooconfig.yaml -o my-skill/evals/suite.yaml
     upskill import questions.csv                                       print it
     """
-    if is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
+    try:
         suite = Suite.load(file)
+    except UsageError as error:
+        raise (_is_session(file) or error) from None
+    if is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
         click.echo(f"{file}: is a suite already, with {len(suite.cases)} cases. Nothing to import.", err=not output)
         return
-    suite = Suite.load(file)
     text = as_yaml(suite)
     if Suite.read(text.encode(), f"{file}, as a suite").fingerprint != suite.fingerprint:
         raise AssertionError("the written suite is not the one that was read")
@@ -41,6 +49,20 @@ def command(file: str, output: str, force: bool) -> None:
         click.echo(text, nl=False)
     for line in _describe(suite, output):
         click.echo(line, err=not output)
+
+
+def _is_session(file: str) -> UsageError | None:
+    """That these are no test cases but what an agent did, where so."""
+    with suppress(UsageError):
+        if recognize(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
+            return None  # test cases that cannot be carried over
+    with suppress(UsageError):
+        known: Format = TRACE_FORMATS.load(detect_format(find_trace(file)))
+        return UsageError(
+            f"{file}: is what an agent did ({known.title}), not a file of test cases",
+            f'`upskill generate "TASK" --from {file}` makes a skill and test cases from it.',
+        )
+    return None
 
 
 def _describe(suite: Suite, output: str) -> list[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -7,7 +8,8 @@ import click
 from upskill.cli.commands.completion import complete_targets
 from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import json_option
+from upskill.cli.last_verdicts import in_words, is_proven, last_verdicts
+from upskill.cli.options import find_project_store, json_option
 from upskill.skills import Skill
 from upskill.skills.install import TARGETS, find_target, install
 
@@ -30,7 +32,7 @@ from upskill.skills.install import TARGETS, find_target, install
 def command(
     skill: str, agent: str, user_wide: bool, project: str, force: bool, with_evals: bool, as_json: bool
 ) -> None:
-    """Copy SKILL to where an agent looks for skills, without its tests.
+    """Copy SKILL to where an agent looks for skills, without its tests, and say if no stored run shows that it helps.
 
     \b
     upskill install ./skills/my-skill --to claude-code     into .claude/skills
@@ -38,11 +40,19 @@ def command(
     """
     target = find_target(agent)
     folder = Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills
-    done = install(Skill.load(skill), folder, force=force, with_evals=with_evals)
+    loaded = Skill.load(skill)
+    done = install(loaded, folder, force=force, with_evals=with_evals)
+    with find_project_store(None) or nullcontext() as store:
+        verdicts = last_verdicts(store, loaded)
+    proven = any(map(is_proven, verdicts))
     if as_json:
         previous = str(done.kept) if done.kept else None
-        show_json({"agent": agent, "folder": str(done.folder), "done": done.status, "kept": previous})
+        row = {"agent": agent, "folder": str(done.folder), "done": done.status, "kept": previous, "proven": proven}
+        show_json(row)
         return
     click.echo(f"{done.status}: {done.folder}")
     if done.kept:
         note(f"The previous folder is now {done.kept}")
+    if not proven:
+        said = "; ".join(map(in_words, verdicts)) or "it was never evaluated"
+        note(f"Unproven: no stored run shows that this skill helps ({said}). `upskill eval {skill}` measures it.")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -9,7 +10,8 @@ from rich.tree import Tree
 from upskill.authoring.saving.provenance import Provenance
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, say_nothing_yet
+from upskill.cli.last_verdicts import in_words, last_verdicts
+from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
 from upskill.settings import Settings
 from upskill.skills import Skill, find_skills
@@ -21,7 +23,7 @@ from upskill.skills import Skill, find_skills
 @click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log what is done.")
 @json_option
 def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -> None:
-    """List the skills in the folder PATH (default: skills_dir of the settings, ./skills)."""
+    """List the skills in the folder PATH (default: skills_dir of the settings, ./skills), with their last verdicts."""
     named = path or folder
     root = Path(named or Settings.load().skills_dir)
     if named and not root.is_dir():
@@ -33,6 +35,8 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
             skills.append(Skill.load(skill_folder))
         except UsageError as error:
             unreadable.append(error)
+    with find_project_store(None) or nullcontext() as store:
+        verdicts = [last_verdicts(store, skill) for skill in skills]
     if as_json:
         show_json(
             [
@@ -42,18 +46,20 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
                     "folder": str(skill.folder),
                     "tokens": skill.tokens,
                     "state": _state(skill),
+                    "verdicts": rows,
                     "fingerprint": skill.fingerprint,
                     "files": [file.path for file in skill.files],
                 }
-                for skill in skills
+                for skill, rows in zip(skills, verdicts, strict=True)
             ]
         )
     else:
         tree = Tree(escape(str(root)))
-        for skill in skills:
+        for skill, rows in zip(skills, verdicts, strict=True):
             state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill)) else ""
             branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{state}")
             branch.add(escape(" ".join(skill.description.split())))
+            branch.add(escape("; ".join(map(in_words, rows)) or "not evaluated yet"))
             for file in skill.files if verbose else ():
                 branch.add(escape(file.path))
         if skills:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 from upskill.cli.console import show, show_json
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
+from upskill.cli.last_verdicts import CHANGED, in_words, last_verdicts
 from upskill.cli.options import FiniteRange, OutputOptions, click_options
 from upskill.models import ModelContext
 from upskill.models.addresses import resolve
@@ -23,6 +25,7 @@ from upskill.runs.stores import find_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Suite
+from upskill.verdicts.planning import cases_needed
 
 
 @click.command("plan", cls=Command)
@@ -76,13 +79,24 @@ def command(
             stand_in = Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
             plan = make_plan(loaded or stand_in, suite, names, PlanOptions(judge=judge or "local"))
             results = list(sample_sizes(plan, target, opened, ModelContext.load(settings).prices, lanes))
+        seen = {row["model"]: row for row in (last_verdicts(opened, loaded) if loaded else ())}
     if as_json:
-        sizes = [_to_json(sizes) for sizes in results]
+        sizes = [_to_json(sizes) | {"last_verdict": seen.get(sizes.model)} for sizes in results]
         name = loaded.name if loaded else None
         show_json({"skill": name, "detect": target.lift, "chance": target.chance, "models": sizes, "notes": notes})
         return
     for sizes in results:
+        if row := seen.get(sizes.model):
+            show(Text(f"Last verdict: {in_words(row)}.{_cases_for(row, sizes, target)}"))
         show(*_render(sizes, f"a lift of {detect:g} points with a chance of {chance:g}%"), *map(Text, notes))
+
+
+def _cases_for(row: Mapping[str, Any], estimate: SampleSizes, target: LiftToDetect) -> str:
+    """How many cases it takes to see the lift that was seen."""
+    if row["of"] not in ("", CHANGED) or not row["lift"]:
+        return ""
+    needed = cases_needed(row["lift"], 1, estimate.variance, chance=target.chance)
+    return f" If the true lift is that large, {needed:,} cases run once show it." if needed else ""
 
 
 def _to_json(estimate: SampleSizes) -> dict[str, Any]:

@@ -54,7 +54,8 @@ class _Options(CommandOptions):
 def command(**values: Any) -> None:
     """Write the test cases of SKILL anew, add to them, or edit them.
 
-    Each generated case is tried with answers that know nothing, with right and with wrong ones before it is kept.
+    Each generated case is tried with answers that know nothing, and with right and wrong ones that somebody wrote who
+    has not seen its checks.
     The cases are saved as evals/evals.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
     """
     options = _Options(**values)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import difflib
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,16 @@ from upskill.cli.console import show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError, did_you_mean
-from upskill.plain import counted
+from upskill.plain import counted, dict_or_empty
 from upskill.reports.terminal import percent
-from upskill.runs.stores import Candidate
-from upskill.runs.stores.rows import files_from_json
+from upskill.runs.stores import Candidate, Store
+from upskill.runs.stores.rows import files_from_json, files_to_json
 from upskill.sandboxes import printable
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
+from upskill.verdicts.advice import decision_in_words
 from upskill.verdicts.verdict import LOOK_UP, UNTESTED
 
-MADE_BY = "`upskill generate` makes them while it looks for a better skill."
+MADE_BY = "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
 DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of versions that were stored without a reason
 
 
@@ -35,13 +37,13 @@ DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of version
 def command(
     skill: str | None, before: str | None, after: str | None, shows_diff: bool, store: str | None, as_json: bool
 ) -> None:
-    """List the versions of SKILL (a folder or a name) that were tried: their parents, scores, and which were kept.
+    """List the versions of SKILL (a folder or a name): their scores, and which of them a search kept.
 
     With A and B, show how version B differs from version A; with A alone, what A changed in the one it was made from.
     Without SKILL, list the skills that have versions.
 
-    These are the versions that `generate` and `trigger --improve` made. A report that says "version 3 of this skill on
-    these cases" counts others: each text of the skill that was evaluated on them, whoever wrote it.
+    A version is a text of the skill that was evaluated, whoever wrote it, or that `generate` or `trigger --improve`
+    tried. The parent of a text that you wrote is the version before it.
 
     \b
     upskill versions my-skill           c1, c2, … with their scores
@@ -49,9 +51,9 @@ def command(
     upskill versions my-skill --diff    what the last one changed
     """
     with find_project_store(store) or nullcontext() as opened:
-        counts = opened.skills_with_candidates() if opened else {}
         name = Skill.load(skill).name if skill and Path(skill).is_dir() else Path(skill or "").name
-        versions = list(opened.candidates(name)) if opened and skill else []
+        versions = _versions(opened, name) if opened and skill else []
+        counts = _count(opened) if opened and not versions else {}
     if skill is None and as_json:
         show_json([{"skill": name, "versions": count} for name, count in counts.items()])
         return
@@ -59,13 +61,13 @@ def command(
         for name, count in counts.items():
             click.echo(f"{printable(name)}  {counted(count, 'version')}")
         if not counts:
-            say_nothing_yet("no version that `upskill generate` made is stored here", MADE_BY)
+            say_nothing_yet("no version of a skill is stored here", MADE_BY)
         return
     if not versions and counts:
         hint = did_you_mean(name, counts, otherwise=f"There are some of: {', '.join(counts)}.")
         raise UsageError(f"no version of a skill called {name!r} is stored", hint)
     if not versions:
-        say_nothing_yet(f"no version of {name!r} that `upskill generate` made is stored", MADE_BY)
+        say_nothing_yet(f"no version of {name!r} is stored", MADE_BY)
         if not as_json:
             return
     if versions and (before or shows_diff):
@@ -76,6 +78,45 @@ def command(
         show_json(rows)
     else:
         show(_table(rows))
+
+
+def _count(store: Store) -> dict[str, int]:
+    names = dict.fromkeys([*store.skills(), *store.skills_with_candidates()])
+    return {name: len(_versions(store, name)) for name in sorted(names)}
+
+
+def _versions(store: Store, name: str) -> list[Candidate]:
+    """Those that a search tried, and other texts that were evaluated, oldest first."""
+    versions = list(store.candidates(name))
+    tried = {version.fingerprint for version in versions}
+    written: dict[str, Candidate] = {}
+    for run in store.runs(name):
+        skill = run.plan.skill
+        if skill.visible_hash in tried:
+            continue
+        verdict = next((dict(look.verdict) for look in store.looks_at(run.id) if look.verdict), {})
+        before = written.pop(skill.visible_hash, None)
+        if verdict:
+            these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
+            decision = decision_in_words(verdict["decision"], verdict.get("reason", ""), run.plan.replayed, these)
+            verdict |= {"run": run.id, "search_decision": decision}
+        written[skill.visible_hash] = Candidate(
+            number=-run.number,
+            search="",
+            skill=name,
+            fingerprint=skill.visible_hash,
+            parent=None,
+            created=before.created if before else run.created,
+            accepted=None,
+            note=f"evaluated in {run.id}",
+            verdict=verdict or (before.verdict if before else {}),
+            files=files_to_json(Skill.new(name, skill.description, skill.body).files),
+        )
+    ordered = sorted([*versions, *written.values()], key=lambda version: version.created)
+    return [
+        replace(version, parent=before.number) if before and version.fingerprint in written else version
+        for before, version in zip([None, *ordered], ordered, strict=False)
+    ]
 
 
 def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:
@@ -105,7 +146,7 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Id", "Parent", "When", "Fit", "", "Why"):
+    for column in ("Id", "Parent", "When", "Pass rate", "", "Why"):
         table.add_column(column, overflow="fold", no_wrap=column != "Why")
     for row in rows:
         rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
@@ -121,7 +162,7 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
     if before is None:
         if not (parent := _parent_number(versions, newer)):
             hint = f"Name two: upskill versions {skill} c1 c2. `upskill versions {skill}` lists them."
-            raise UsageError(f"{after} is a first draft, made from no other version", hint)
+            raise UsageError(f"{after} was made from no other version", hint)
         before = f"c{parent}"
     old_texts, new_texts = _texts(_find(versions, before)), _texts(newer)
     for path in sorted(old_texts.keys() | new_texts.keys()):

@@ -61,5 +61,5 @@ def _write_report(kind: str, run: StoredRun, stream: BinaryIO) -> None:
 
 CSV = FileExport(_write_csv, ".csv")
 JSONL = FileExport(_write_jsonl, ".jsonl")
-JUNIT = FileExport(partial(_write_report, "junit"), ".xml", has_answers=False)
+JUNIT = FileExport(partial(_write_report, "junit"), ".xml")
 MARKDOWN = FileExport(partial(_write_report, "markdown"), ".md", has_answers=False)

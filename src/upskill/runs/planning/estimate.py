@@ -16,7 +16,8 @@ from upskill.skills import estimate_tokens
 from upskill.traces import Usage
 
 USUAL_ANSWER_TOKENS = 30  # tokens, where a case has no reference answer to go by
-CASE_TOKENS, CASES_PROMPT = 400, 1600  # of a test case with its answers, and of the examples in the prompt
+CASE_TOKENS, CASES_PROMPT = 400, 1600  # of a test case or ten answers to it, and of the examples in the prompt
+CASES_CALLS = (2, 6)  # one for cases and one for answers to them; at most two more for cases, and two that fix some
 # Of agents that act, in tokens: what their tools are described in, one turn, and what comes back from its tools.
 TOOLS, TURN, RESULT = 700, 300, 500
 MIN_TURNS = 2  # one that does something, and one that answers
@@ -153,7 +154,7 @@ def estimate_search(
     prompt = size.material + size.tokens + 800
     add(teacher, size.drafts, 2 * (size.drafts + size.attempts), prompt, 2 * size.tokens)
     if size.cases:
-        add(writer, 1, 3, prompt + CASES_PROMPT, CASE_TOKENS * size.cases)
+        add(writer, *CASES_CALLS, prompt + CASES_PROMPT, CASE_TOKENS * size.cases)
     if student is not None:
         # An agent that acts takes some turns, each of which repeats what came before.
         turns, overhead, answer = (MIN_TURNS, TOOLS + RESULT, TURN) if size.acts else (1, 60, 100)
@@ -171,11 +172,11 @@ def estimate_writing(
     material: int,
     items: int,
     each: int = CASE_TOKENS,
+    calls: tuple[int, int] = CASES_CALLS,
 ) -> CostEstimate:
-    """One request, or three where answers cannot be used."""
     sums = _Sums([writer], prices)
-    sums.calls = 3
-    for end, times in enumerate((1, 3)):
+    sums.calls = calls[1]
+    for end, times in enumerate(calls):
         sums.add(end, writer, times, material + 800 + CASES_PROMPT, each * items)
     return sums.estimate(acts=False)
 

@@ -134,7 +134,7 @@ class StudentOptions(CommonOptions):
     repeats: int | None = option(
         "--repeats",
         default=None,
-        help="How often each case is run (default 1; trigger and benchmark 3).",
+        help="How often each case is run (default 1; trigger and benchmark 3; ci at most 12).",
         metavar="N",
         minimum=1,
         maximum=MAX_REPEATS,

@@ -361,7 +361,8 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported:
         model: _look_at(store, evaluation, model) for model in evaluation.plan.addresses if model not in unfinished
     }
     carried_out = done and not evaluation.halted
-    evaluation.looks = {model: looks_of(store, run, look, carried_out=carried_out) for model, look in looks.items()}
+    if reported:  # what is compared and not reported adds to no look and allows for none
+        evaluation.looks = {model: looks_of(store, run, look, carried_out=carried_out) for model, look in looks.items()}
     if reported and run.plan.analysis.reported:
         for verdict in evaluation.verdicts:
             look = looks.get(verdict.model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,7 +51,8 @@ class RunOptions:
     executor: Executor | None = None  # None: this process
     fresh: bool = False  # start over instead of using the stored results of the same plan
     resume: bool = False  # only go on: UsageError unless the store has a run of the same plan
-    # The seeds are rounds, and a model gets no further round once its verdict stands, by a test that allows looking.
+    # The seeds are rounds, by a test that allows looking. A model gets no further round once its verdict stands; where
+    # something is required of it, once that holds, or can no longer hold.
     until_decided: Scope | None = None
     margin: float = 0.05  # a lift within it counts as none
     making_cost: float | None = None  # dollars that the skill cost to make
@@ -131,7 +132,7 @@ class _Run:
                     sandbox=sandbox.record() if sandbox else None,
                     analysis=self._analysis(warnings, registration),
                 )
-                if reused:
+                if reused and options.until_decided is None:
                     store.copy_results(run, reused)
                 run = store.annotate(run, spent_before=restore_spend(store, run, self.models.ledger))
                 self.errored = {result.trial: result for result in store.errored(run)}
@@ -158,7 +159,7 @@ class _Run:
                 if options.until_decided is None:
                     await self._execute(run, missing)
                 else:
-                    await self._execute_in_rounds(run, missing)
+                    await self._execute_in_rounds(run, missing, reused)
                 run = store.annotate(run, analysis=self._analysis(warnings, registration), spent_before=None)
         return self._judge(run)
 
@@ -263,24 +264,35 @@ class _Run:
         logger.debug("%s: %s", result.trial, result.error or ("passed" if result.passed else "failed"))
         self.events.result(result)
 
-    async def _execute_in_rounds(self, run: Run, missing: Sequence[Trial]) -> None:
-        """One seed after the other, until the verdict of each model stands."""
-        self.outcomes = {
-            Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed): outcome
-            for outcome in self.store.outcomes(run)
-        }
+    async def _execute_in_rounds(self, run: Run, missing: Sequence[Trial], reused: Mapping[str, int]) -> None:
+        """One seed after the other, until the verdict of each model stands. Results of other runs come by rounds, too:
+        no round may be there in part."""
+        self.outcomes = self._stored_outcomes(run)
         undecided = list(self.plan.addresses)
         for seed in self.plan.seeds:
-            await self._execute(run, [trial for trial in missing if trial.seed == seed and trial.model in undecided])
+            trials = [trial for trial in missing if trial.seed == seed and trial.model in undecided]
+            keys = {self.plan.key(trial): trial for trial in trials}
+            if known := {key: reused[key] for key in keys if key in reused}:
+                self.store.copy_results(run, known)
+                self.outcomes |= self._stored_outcomes(run)
+                trials = [trial for key, trial in keys.items() if key not in known]
+            await self._execute(run, trials)
             settled = self._settled(run)
             undecided = [model for model in undecided if model not in settled]
             if not undecided:
                 return
 
+    def _stored_outcomes(self, run: Run) -> dict[Trial, Outcome]:
+        return {
+            Trial(outcome.model, outcome.case, cast("Arm", outcome.arm), outcome.seed): outcome
+            for outcome in self.store.outcomes(run)
+        }
+
     def _settled(self, run: Run) -> set[str]:
-        """The models whose verdict stands, among all of them."""
+        """The models whose verdict stands, among all of them, or that only repeat themselves."""
         from upskill.runs.results.evaluation import verdict_so_far  # noqa: PLC0415 - arithmetic, only with rounds
         from upskill.runs.results.looks import looks_of, make_look  # noqa: PLC0415
+        from upskill.verdicts.requirements import are_settled  # noqa: PLC0415
         from upskill.verdicts.several_models import decide_together  # noqa: PLC0415
 
         rows = {model: [row for row in self.outcomes.values() if row.model == model] for model in self.plan.addresses}
@@ -289,10 +301,11 @@ class _Run:
         looks = {
             model: looks_of(self.store, run, make_look(self.plan, run, rows[model], model), carried_out=not self.halted)
             for model in rows
+            if self.options.keep_look
         }
 
         def weigh(model: str, models: int = 1) -> Verdict:
-            verdict = verdict_so_far(run.plan, rows[model], leaked=leaked, looks=looks[model], models=models)
+            verdict = verdict_so_far(run.plan, rows[model], leaked=leaked, looks=looks.get(model), models=models)
             return replace(verdict, model=model)
 
         return {
@@ -301,7 +314,8 @@ class _Run:
             if self.halted
             or verdict.model in self.stopped
             or verdict.reason in ("isolation", "snapshots", "errors", "no baseline")
-            or verdict.decision != "undecided"
+            or are_settled(self.options.requirements, verdict)
+            or (verdict.anytime == "suite" and verdict.these_cases and verdict.these_cases.copies == verdict.cases)
         }
 
 

@@ -6,14 +6,14 @@ Kinds, asked in this order:
 - `promptfoo`: configurations and test files (`prompts`, `vars`, `assert`)
 - `scenarios`: `.upskill/evals.json`, which names suites and the criteria of a judge
 - `waza`: tasks with `inputs` and graders
-- `evals`: skill-creator's `evals.json` and those like it: prompts with assertions in words
+- `evals`: skill-creator's `evals.json` and those like it, such as dotnet/skills' `eval.yaml`: assertions in words
 - `table`: rows with a prompt and what is expected, of a CSV file or JSON
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from itertools import count
@@ -81,9 +81,7 @@ class Notes:
     def left_out(self) -> Iterator[str]:
         for what, cases in self.omissions.items():
             yield printable(what + _in_cases(cases))
-        for why, cases in self.cases_left_out.items():
-            names = _first_few(cases)
-            yield printable(f"{names}: {why}" if len(cases) == 1 else f"{len(cases)} cases ({names}): {why}")
+        yield from map(printable, grouped(self.cases_left_out))
 
     @property
     def metadata(self) -> str:
@@ -102,6 +100,12 @@ class Notes:
                 yield f"{where}: {title}: {line}"
             if len(lines) > MAX_LINES:
                 yield f"{where}: {title}: {len(lines) - MAX_LINES} things more; `upskill import {where}` lists them"
+
+
+def grouped(cases: Mapping[str, list[str]]) -> Iterator[str]:
+    """What is said of cases, once: by whatever it is, the names of the cases."""
+    for what, names in cases.items():
+        yield f"{names[0]}: {what}" if len(names) == 1 else f"{len(names)} cases ({_first_few(names)}): {what}"
 
 
 def _first_few(names: list[str]) -> str:
@@ -223,8 +227,13 @@ def convert(name: str, source: Source) -> dict[str, Any]:
         cases.append(case)
         notes.keep(draft.metadata)
         notes.carried.update(next(iter(check)) for check in case["checks"])
-    if not cases and problems:
+    if not cases and len(problems) == 1:
         raise problems[0]
+    if not cases and problems:
+        reasons = list(grouped(notes.cases_left_out))
+        several = "; ".join(reasons[:MAX_NAMES]) + ("; …" if len(reasons) > MAX_NAMES else "")
+        message = f"{source.where}: none of its {len(problems)} cases can be carried over: {printable(several)}"
+        raise UsageError(message, problems[0].hint)
     if not cases:
         reasons = "; ".join(notes.left_out())
         raise UsageError(

@@ -1,7 +1,10 @@
-"""skill-creator's `evals.json`, and files of the same kind: prompts with what a judge looks for."""
+"""skill-creator's `evals.json`, dotnet/skills' `eval.yaml`, and files of the same kind: prompts with assertions, most
+of them in words.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,13 +22,25 @@ from upskill.suites.shapes import (
     typed_checks,
 )
 
-LISTS = ("evals", "cases", "tests", "test_cases", "eval_cases", "testCases")
+LISTS = ("evals", "cases", "tests", "test_cases", "eval_cases", "testCases", "scenarios")
 PROMPTS = ("prompt", "input", "query", "task", "user_prompt", "question")
-ASSERTED = ("assertions", "expectations")
+ASSERTED = ("assertions", "expectations", "scorers", "graders", "rubric")
+TEXTS = {  # fields with texts
+    **dict.fromkeys(("must_contain", "must_include", "must_mention"), "contains"),
+    **dict.fromkeys(("must_not_contain", "must_not_include", "must_not_mention"), "not_contains"),
+}
+UNCLEAR = {"must_have", "must_not_have"}
+# A statement that says of one quoted text that the answer has it, and nothing more.
+NAMED_TEXT = re.compile(
+    r"(?:(?:the|its) )?(?:(?:answer|output|response|reply) )?(?:(?:must|should|does) )?(not )?"
+    r"(?:contain|include|mention)s?(?: the)?(?: exact| literal)?(?: (?:text|string|word|phrase|term|line|flag))?"
+    r" (?:`([^`]+)`|'([^']+)'|\"([^\"]+)\"|“([^”]+)”)\.?",
+    re.IGNORECASE,
+)
 # Where a case asserts nothing: what else says in words how a good answer is, the first that is there.
 BEHAVIOR = (
     *("expected_behavior", "expected_behaviors", "expected_behaviour", "success_criteria", "acceptance_criteria"),
-    *("criteria", "evaluation_criteria", "rubric", "expect", "expected_outcome", "expected_result", "should"),
+    *("criteria", "evaluation_criteria", "expect", "expected_outcome", "expected_result", "should"),
 )
 OUTPUT = ("expected_output", "expected_outputs", "expected")
 OURS = set(OurCase.model_fields) - {"id", "prompt", "files", "checks", "expected_output", "metadata"}
@@ -42,7 +57,7 @@ def recognizes(data: object) -> bool:
 def _is_judged(case: dict[str, Any]) -> bool:
     if "verifiers" in case or not any(isinstance(case.get(key), str) for key in PROMPTS):
         return False
-    if set(ASSERTED) & set(case) or isinstance(case.get("files"), list):
+    if {*ASSERTED, *TEXTS} & set(case) or isinstance(case.get("files"), list):
         return True
     return "checks" not in case and bool({*BEHAVIOR, *OUTPUT[:2], *TRIGGERS} & set(case))
 
@@ -71,14 +86,18 @@ def _read(item: object, number: int, source: Source) -> Draft:
     draft.prompt = str(case.get(prompt, ""))
     draft.id = case.get("id", case.get("name"))
     draft.more = {key: case[key] for key in OURS & set(case)} | {"tags": texts_of(case.get("tags"))}
-    used = {prompt, "id", "name", "files", "checks", *OURS, *_check(case, draft)}
+    used = {prompt, "id", "name", "files", "setup", "checks", *OURS, *_check(case, draft)}
     draft.metadata = {key: value for key, value in case.items() if key not in used and value not in (None, "", [], {})}
     if as_mapping(draft.metadata.get("metadata")) is not None:  # a field of our own cases too
         draft.more["metadata"] = draft.metadata.pop("metadata")
     if not draft.checks and set(TRIGGERS) & set(case):
         draft.nothing = "says when a skill is activated, not what is answered; `upskill trigger` measures that"
     try:
-        draft.more["files"] = _files(case.get("files"), f"{source.where}: {draft.place}", source)
+        setup = mapping_or_empty(case.get("setup"))
+        if commands := sorted(set(setup) - {"files"}):
+            problem = f"{source.where}: {draft.place}: its setup has {commands[0]!r}, and a case has only files"
+            raise UsageError(problem, "Write out the files that the setup makes.")
+        draft.more["files"] = _files(case.get("files", setup.get("files")), f"{source.where}: {draft.place}", source)
     except UsageError as error:
         draft.problem = error
     return draft
@@ -95,7 +114,10 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
         draft.more["expected_output"] = text_of(case[output])
     for key in ASSERTED:
         _add_statements(case.get(key), draft)
-    used = {*ASSERTED, "expected_output"}
+    draft.checks += [{check: texts} for key, check in TEXTS.items() if (texts := texts_of(case.get(key)))]
+    for key in UNCLEAR & set(case):
+        draft.leave_out(key, "these may be texts or patterns; write `contains` or `regex`")
+    used = {*ASSERTED, *TEXTS, *UNCLEAR, "expected_output"}
     if draft.checks:
         return used
     if behavior := next((key for key in BEHAVIOR if case.get(key)), ""):
@@ -121,14 +143,22 @@ def _add_statements(value: object, draft: Draft) -> None:
     for item in items:
         fields = as_mapping(item)
         if fields is None:
-            draft.checks += [{"judge": text}] if (text := text_of(item).strip()) else []
+            draft.checks += [_stated(text, draft)] if (text := text_of(item).strip()) else []
             continue
         typed = typed_checks(fields)
-        draft.checks += typed.checks
+        draft.checks += [_stated(check["judge"], draft) if "judge" in check else check for check in typed.checks]
         if typed.refused:
             draft.leave_out(str(fields.get("type", "assertion")), typed.refused)
         for field in typed.unused:
             draft.leave_out(f"{field} of an assertion", "every check has to hold, as it is")
+
+
+def _stated(statement: str, draft: Draft) -> dict[str, Any]:
+    """The check for a statement in words: a judge's, but for one that only names a text."""
+    if (named := NAMED_TEXT.fullmatch(statement)) is None:
+        return {"judge": statement}
+    draft.change("statements that name a text: it is looked for in the answer, without a judge")
+    return {"not_contains" if named[1] else "contains": next(filter(None, named.groups()[1:]))}
 
 
 def _files(value: object, where: str, source: Source) -> dict[str, str]:
@@ -145,6 +175,9 @@ def _files(value: object, where: str, source: Source) -> dict[str, str]:
             files[path] = fields["content"]
             continue
         check_path(path, where)
+        if isinstance(fields.get("source"), str):
+            files[path] = source.read(fields["source"], where)
+            continue
         if PurePosixPath(path).name == "SKILL.md":
             source.notes.leave_out("SKILL.md", "a file that both arms have cannot be the skill that only one gets")
             continue
@@ -153,4 +186,4 @@ def _files(value: object, where: str, source: Source) -> dict[str, str]:
     return files
 
 
-FORMAT = Format("skill-creator's evals.json", recognizes, cases)
+FORMAT = Format("cases as in evals.json", recognizes, cases)

@@ -1,4 +1,4 @@
-"""promptfoo's configurations and test files. Of templates, only variables are filled in: no tags, no filters."""
+"""promptfoo's configurations and test files. Jinja renders their templates, which are Nunjucks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, list_or_empty, short
@@ -16,9 +17,11 @@ from upskill.suites.files import Rows, decode
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import PROMPT_FIELDS, factuality, mapping_or_empty, messages_text, text_of, texts_of
 
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
 MAX_COMBINATIONS = 1_000  # of values that are lists
-_VARIABLE = re.compile(r"\{\{-?\s*([^{}|]+?)\s*(\|[^{}]*)?-?\}\}")
-_HARMLESS = {"trim", "safe", "dump", "string", "tojson"}  # filters that leave a text as it is
+_TEMPLATE = re.compile(r"\{[{%]")
 _PROGRAM_ENDINGS = (".js", ".cjs", ".mjs", ".ts", ".py", ".rb", ".sh", ".exe", ".go")
 _TEXT_ENDINGS = (".txt", ".md", ".json", ".yaml", ".yml", ".j2", ".njk")
 _TEST_FIELDS = {"vars", "assert"}
@@ -33,7 +36,7 @@ def recognizes(data: object) -> bool:
     if mapping is None:
         return any(map(_is_test, list_or_empty(data)))
     beside_prompts = {"tests", "scenarios", "providers", "defaultTest", "targets"} & set(mapping)
-    configures = "prompts" in mapping and bool(beside_prompts)
+    configures = "redteam" in mapping or ("prompts" in mapping and bool(beside_prompts))
     return configures or ("providers" in mapping and "tests" in mapping) or _is_test(mapping)
 
 
@@ -55,12 +58,20 @@ class _Config:
 
 def cases(source: Source) -> Iterator[Draft]:
     mapping = mapping_or_empty(source.data)
+    if "redteam" in mapping and not {"tests", "scenarios", "defaultTest"} & set(mapping):
+        raise UsageError(
+            f"{source.where}: promptfoo makes its cases with a model (`redteam`)",
+            "Run `promptfoo redteam generate -o cases.yaml`, and import that file.",
+        )
     bare = not ({"prompts", "tests", "scenarios"} & set(mapping))
     prompts = [] if bare else list(_prompts(mapping.get("prompts"), source))
     if len(prompts) > 1:
         source.notes.leave_out("prompts", f"only the first of {len(prompts)} is taken; each makes a suite of its own")
-    if {"providers", "targets"} & set(mapping):
+    providers = [fields for key in ("providers", "targets") for fields in list_or_empty(mapping.get(key))]
+    if providers or {"providers", "targets"} & set(mapping):
         source.notes.leave_out("providers", "students are named with -m")
+    if any(map(_transform, map(mapping_or_empty, providers))):
+        source.notes.leave_out("transform of a provider", "checks look at the answer as it is")
     if not bare:
         source.notes.keep(key for key in mapping if key not in _CONFIG_FIELDS)
     default = mapping_or_empty(_loaded(mapping.get("defaultTest"), source))
@@ -154,7 +165,9 @@ def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]
     try:
         variables = mapping_or_empty(config.default.get("vars")) | _variables(test.get("vars"), config.source)
     except UsageError as error:
-        yield Draft(location, notes, problem=error)
+        message = error.message.removeprefix(f"{config.source.where}: ")
+        problem = UsageError(f"{config.source.where}: {location}: {message}", error.hint)
+        yield Draft(location, notes, problem=problem)
         return
     lists = [as_list(value) or [value] for value in variables.values()]
     if (count := prod(map(len, lists))) > MAX_COMBINATIONS:
@@ -191,26 +204,26 @@ def _variables(value: object, source: Source) -> dict[str, Any]:
 
 
 def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config: _Config) -> None:
-    values = {
-        name: fill(value, values) if isinstance(value, str) and re.search(r"\{[{%]", value) else value
-        for name, value in values.items()
-    }
+    values = {name: fill(value, values) if isinstance(value, str) else value for name, value in values.items()}
     if config.lost_prompts:
         raise UsageError("none of its prompts can be read", "Write them out as text.")
     options = mapping_or_empty(config.default.get("options")) | mapping_or_empty(test.get("options"))
     prefix, suffix = (fill(text_of(options.get(name)), values) for name in ("prefix", "suffix"))
-    prompt = fill(config.prompts[0], values) if config.prompts else _only_text(values)
+    if "transformVars" in options:
+        raise UsageError("a program changes its variables (transformVars)", "Write out what it makes of them.")
+    prompt = _as_text(fill(config.prompts[0], values)) if config.prompts else _only_text(values)
     draft.prompt = f"{prefix}{prompt}{suffix}"
-    if "transform" in options:
-        draft.change("transform: checks look at the answer as it is")
-    draft.notes.keep(f"options.{name}" for name in options if name not in ("prefix", "suffix", "transform"))
+    transform = _transform(options)
+    draft.notes.keep(f"options.{name}" for name in options if name not in ("prefix", "suffix", *_TRANSFORMS))
     draft.nothing = "asserts nothing"
     for item in [*_asserted(test.get("assert"), draft), *_asserted(config.default.get("assert"), draft)]:
         template = text_of(mapping_or_empty(item).get("$ref")).rpartition("/")[2]
-        draft.checks += _checks_of(_with_values(config.templates.get(template, item), values), draft)
+        draft.checks += _checks_of(_with_values(config.templates.get(template, item), values), draft, transform)
+    if test.get("threshold", config.default.get("threshold")) not in (None, 1):
+        draft.change("threshold of a case: every check has to hold")
     if description := text_of(test.get("description")).strip():
         draft.id = " ".join(description.split())[:80]
-    used = {"vars", "assert", "description", "options"}
+    used = {"vars", "assert", "description", "options", "threshold"}
     draft.metadata = {name: value for name, value in test.items() if name not in used and value}
 
 
@@ -226,28 +239,39 @@ def _only_text(values: dict[str, Any]) -> str:
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """The text with its variables put in; UsageError for what takes more than that."""
-    if tag := re.search(r"\{%-?\s*(\w+)", template):
-        raise UsageError(
-            f"its template has the tag {tag[1]!r}, and only variables are put in", "Write the prompts out."
-        )
+    """The text that a template makes of these values; UsageError for what it cannot make."""
+    if not _TEMPLATE.search(template):
+        return template
+    try:
+        return _template(template).render(values)
+    except Exception as error:  # whatever a template runs into
+        raise UsageError(f"its template cannot be filled in: {error}", "Write the prompt out.") from error
 
-    def value(variable: re.Match[str]) -> str:
-        filters = {part.strip() for part in (variable[2] or "").split("|") if part.strip()}
-        if unknown := sorted(filters - _HARMLESS):
-            raise UsageError(f"its template has the filter {unknown[0]!r}", "Write the prompts out.")
-        here: Any = dict(values)
-        for name in re.findall(r"[\w-]+", variable[1]):
-            items = as_list(here)
-            if items is None:
-                here = mapping_or_empty(here).get(name)
-            else:
-                here = items[int(name)] if name.isdecimal() and int(name) < len(items) else None
-            if here is None:
-                raise UsageError(f"its template asks for {variable[1]!r}, and no variable is called that", "")
-        return text_of(here)
 
-    return _VARIABLE.sub(value, template)
+@lru_cache(maxsize=256)
+def _template(text: str) -> Template:
+    return _environment().from_string(text)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import StrictUndefined, Undefined  # noqa: PLC0415 - few suites have templates
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+
+    class Missing(StrictUndefined):  # false in a condition, as for Nunjucks; an error where its text is asked for
+        __slots__ = ()
+        __bool__ = Undefined.__bool__
+
+    def as_text(value: object) -> object:
+        return value if isinstance(value, Undefined) else text_of(value)
+
+    environment = ImmutableSandboxedEnvironment(undefined=Missing, keep_trailing_newline=True, finalize=as_text)
+    environment.filters |= dict.fromkeys(("dump", "tojson"), _to_json)
+    return environment
+
+
+def _to_json(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _with_values(assertion: object, values: dict[str, Any]) -> object:
@@ -273,7 +297,8 @@ _REFUSED = {
     "perplexity": "cannot be told of most models",
 }
 _GRADED = {"llm-rubric", "model-graded-closedqa", "g-eval", "agent-rubric", "search-rubric"}
-_BESIDE = {"weight", "threshold", "metric", "provider", "transform", "rubricPrompt", "config", "contextTransform"}
+_BESIDE = {"weight", "threshold", "metric", "provider", "rubricPrompt", "config", "contextTransform"}
+_TRANSFORMS = ("transform", "postprocess")  # the second is the older name
 _ASSERTION_TYPES = {
     *(f"{letter}contains{end}" for letter in ("", "i") for end in ("", "-all", "-any")),
     *_REFUSED,
@@ -294,25 +319,39 @@ def _asserted(value: object, draft: Draft) -> list[Any]:
     return items or []
 
 
-def _checks_of(item: object, draft: Draft) -> Iterator[dict[str, Any]]:
+def _transform(fields: dict[str, Any]) -> str:
+    """The program that changes an answer before anything is asserted of it, on one line; empty where there is none."""
+    program = next((text_of(fields[name]) for name in _TRANSFORMS if fields.get(name)), "")
+    return " ".join(program.split())
+
+
+def _checks_of(item: object, draft: Draft, transform: str) -> Iterator[dict[str, Any]]:
     """The checks of one assertion; what has no counterpart is left out with a note."""
     assertion = as_mapping(item)
     if assertion is None:
         draft.leave_out("assertion", f"{text_of(item)[:60]!r} is not one")
         return
     kind = text_of(assertion.get("type")).strip()
-    if kind == "assert-set":
-        draft.change("assert-set: all of its assertions must hold")
+    name = kind or "an assertion without a type"
+    transform = _transform(assertion) or transform
+    inside = "assert" if kind == "assert-set" else "value"
+    more = sorted(set(assertion) - {"type", "description", inside, *_BESIDE, *_TRANSFORMS})
+    if more:
+        draft.leave_out(name, f"no check of ours has its field {more[0]!r}")
+    elif assertion.get("weight") == 0:
+        draft.leave_out(name, "its weight is 0, so it decides nothing")
+    elif kind == "assert-set" and assertion.get("threshold") not in (None, 1):
+        draft.leave_out(name, "only some of its assertions have to hold, and every check has to")
+    elif kind == "assert-set":
         for inner in _asserted(assertion.get("assert"), draft):
-            yield from _checks_of(inner, draft)
-        return
-    if more := sorted(set(assertion) - {"type", "value", "description"} - _BESIDE):
-        draft.leave_out(kind or "an assertion without a type", f"no check of ours has its field {more[0]!r}")
-        return
-    for key in sorted(_BESIDE & set(assertion)):
-        if key != "metric" and assertion[key] not in (None, 1):
-            draft.change(f"{key} of an assertion: every check has to hold, as it is")
-    yield from _typed_checks(kind, assertion.get("value"), draft)
+            yield from _checks_of(inner, draft, transform)
+    elif transform and kind not in _REFUSED:
+        draft.leave_out(name, f"looks at what `{transform[:60]}` makes of the answer, not at the answer")
+    else:
+        for key in sorted(_BESIDE & set(assertion)):
+            if key != "metric" and assertion[key] not in (None, 1):
+                draft.change(f"{key} of an assertion: every check has to hold, as it is")
+        yield from _typed_checks(kind, assertion.get("value"), draft)
 
 
 def _typed_checks(kind: str, value: object, draft: Draft) -> Iterator[dict[str, Any]]:
