@@ -88,6 +88,25 @@ def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(monkeypatch: pytest
     assert watched.after(60) == ""  # all is done: there is nothing to wait for
 
 
+def test_a_long_wait_says_for_whom_and_that_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    plan = make_plan(Skill.load(write_skill(home / "greeter", cases=4)), models=["local"])
+    trials, load = list(plan.trials()), 0.5
+    watched = Watched(monkeypatch)
+    progress = RunProgress(quiet=False, display=watched.display, load=lambda: load)
+    with open_store(None) as store:
+        run, _ = store.start_run(plan, "0")
+    progress.started(plan, run, trials)
+    assert watched.after(30) == "… 0 of 8 trials\n… 0 of 8 trials · waiting for local for 30 s\n"
+    load = 400.0
+    assert re.search(
+        r"waiting for local for 45 s · this machine is busy: a load of 400 on \d+ cores?\n", watched.after(15)
+    )
+    progress.reading("local", 40, 40)
+    assert watched.after(15).endswith(" · local is answering\n")
+    progress.result(passed(trials[0]))
+    assert watched.after(15) == "… 1 of 8 trials · about 9 min left · 50 tokens · free\n"  # 75 s for the first
+
+
 def test_a_fetch_loading_and_writing_say_so_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 EVERY = 15.0  # seconds between lines where nobody watches; UPSKILL_PROGRESS says otherwise, 0 for none
 DELAY = 1.0  # seconds before anything is drawn: what is done by then needs no word
 TICK = 0.1
+LONG_WAIT = 20.0  # seconds without a result after which is said what is waited for
+BUSY = 2.0  # times as much load as there are cores: others use them too
 BAR_WIDTH = 24
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -173,25 +175,40 @@ def display_of_command(*, quiet: bool) -> Display:
 class RunProgress:
     """Progress of successive runs; its methods are events. After Ctrl-C in a `with` block it shows `interrupted`."""
 
-    def __init__(self, *, quiet: bool, interrupted: str = "", display: Display | None = None) -> None:
-        self.interrupted = interrupted
+    def __init__(
+        self,
+        *,
+        quiet: bool,
+        interrupted: str = "",
+        display: Display | None = None,
+        load: Callable[[], float] = lambda: os.getloadavg()[0],
+    ) -> None:
+        self.interrupted, self._load = interrupted, load
         self.display = display or display_of_command(quiet=quiet)
 
     def started(self, plan: Plan, _: Run, missing: Collection[Trial]) -> None:
         self._total, self._stored, self._done = len(plan), len(plan) - len(missing), 0
         self._errored = 0
         self._usage = NO_USAGE
-        self._began = self.display.clock()
+        self._began = self._last = self.display.clock()
+        self._students = list(dict.fromkeys(trial.model for trial in missing))
+        self._cores = 0  # that an embedded student shares with whatever else runs here
+        if any(address.provider == "local" and address.name in self._students for address in plan.models):
+            from upskill.models.embedded.capacity import usable_cores  # noqa: PLC0415 - only for embedded models
+
+            self._cores = usable_cores()
         if missing:
             self.display.watch(self)
 
     def reading(self, model: str, done: int, total: int) -> None:
-        self.display.detail(f"{model} has read {done:,} of {total:,} tokens of a prompt" if done < total else "")
+        has_read = f"{model} has read {done:,} of {total:,} tokens of a prompt"
+        self.display.detail(has_read if done < total else f"{model} is answering")
 
     def result(self, result: Result) -> None:
         self._errored += result.passed is None
         self._usage += result.usage
         self._done += 1
+        self._last = self.display.clock()
         self.display.detail("")
         if self._stored + self._done >= self._total:  # what is said from here on is not to be drawn into a bar
             self.display.watch(None)
@@ -207,12 +224,22 @@ class RunProgress:
         if self._done:
             left = (self._total - self._stored - self._done) * (now - self._began) / self._done
             parts.append(f"about {_duration(left)} left")
+        parts += self._waiting(now)
         # Not how many passed: where the baseline is stored already, that is how the skill does so far.
         parts += [f"{self._errored} errored"] if self._errored else []
         if self._done:
             cost = self._usage.cost_usd
             parts += [f"{self._usage.total_tokens:,} tokens", "price unknown" if cost is None else dollars(cost)]
         return " · ".join(parts)
+
+    def _waiting(self, now: float) -> Iterator[str]:
+        """What a long wait is for, and that others use the machine of an embedded student, where that is why."""
+        if now - self._last < LONG_WAIT:
+            return
+        students = self._students[0] if len(self._students) == 1 else counted(len(self._students), "model")
+        yield f"waiting for {students} for {_duration(now - self._last)}"
+        if self._cores and (load := self._load()) > BUSY * self._cores:
+            yield f"this machine is busy: a load of {load:.0f} on {counted(self._cores, 'core')}"
 
     def stop(self) -> None:
         self.display.stop()
