@@ -548,7 +548,7 @@ async def test_a_proposal_that_fixes_none_of_a_few_failing_cases_is_tried_on_no_
     first, useless = found.attempts
     assert (useless.decision, useless.note) == (
         "not enough evidence",
-        "better on 0 of these 6 train cases, worse on none",
+        "better on 0 of these 8 train cases, worse on none",
     )
     failing = {row.case for row in first.evaluation.outcomes if row.arm == "skill" and not row.passed}
     assert {case.id for case in useless.evaluation.plan.suite.cases} < failing
@@ -575,7 +575,7 @@ async def test_a_proposal_is_tried_on_fewer_cases_if_it_cites_what_they_rest_on(
 
 
 async def test_proposals_that_fix_different_cases_are_tried_together(student: str) -> None:
-    batch = sorted(f"word-{number}" for number in TRAIN[2:8])
+    batch = sorted(f"word-{number}" for number in TRAIN[2:10])
     facts = [fact(number) for number in TRAIN]
     refiner = Inserting([facts[2], facts[3]], ["- Be kind."], [facts[4], facts[3]])
     found = await search(student, refiner)

@@ -26,7 +26,7 @@ from upskill.suites import Case, Suite
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
 SIDE_BY_SIDE = 3  # proposals for the same skill, whose edits are then tried together
-BATCH, CITED_BATCH = 6, 3  # failing cases that a proposal is tried on first; fewer if it cites what they rest on
+BATCH, CITED_BATCH = 8, 3  # failing cases that a proposal is tried on first; fewer if it cites what they rest on
 ROUNDS_AGAIN = 2  # fresh seeds for the cases that changed, where a candidate is not ahead
 MAX_BROKEN, MAX_LEFT_OUT = 4, 8  # cases and edits, to find the edit that breaks the cases
 FRESH_CASES_FROM = 48  # train cases; of so many, every second is kept for the confirmation
