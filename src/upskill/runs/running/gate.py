@@ -51,14 +51,15 @@ class Gate:
     strict: bool = False  # what stays undecided blocks, too
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
 
-    async def check(self, change: SkillChange) -> list[Checked]:
+    async def check(self, change: SkillChange, suite: Suite | None = None) -> list[Checked]:
+        """`suite`: None for that of the skill itself."""
         if change.kind in ("unchanged", "renamed"):
             reason = (
                 f"was {change.base_path}; nothing that a student reads has changed" if change.kind == "renamed" else ""
             )
             return [Checked(change, reason=reason)]
         try:
-            suite = Suite.of(change.head)
+            suite = suite or Suite.of(change.head)
             if suite is None:
                 return [Checked(change, status="not run", reason="it has no test cases")]
             not_worse = [parse_requirement(f"lift>=-{self.tolerance}")]
