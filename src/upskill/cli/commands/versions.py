@@ -94,7 +94,7 @@ def _versions(store: Store, name: str) -> list[Candidate]:
         skill = run.plan.skill
         if skill.visible_hash in tried:
             continue
-        verdict = next((dict(look.verdict) for look in store.looks_at(run.id) if look.verdict), {})
+        verdict = next((dict(look.verdict) for look in store.looks_at(run.id) if look.verdict), dict[str, Any]())
         before = written.pop(skill.visible_hash, None)
         if verdict:
             these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
