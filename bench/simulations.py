@@ -204,11 +204,11 @@ def all_or_nothing(rates: tuple[float, float]) -> World:
     """The skill mends some tasks for good and breaks others for good; the rest are left as they are."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, int], runs: int) -> tuple[Floats, float]:
-        mended, broken = rates
+        fixed, broken = rates
         before = np.full(shape, 0.5)
         kind = rng.random(shape)
-        after = np.where(kind < mended, 1.0, np.where(kind < mended + broken, 0.0, before))
-        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (mended - broken)
+        after = np.where(kind < fixed, 1.0, np.where(kind < fixed + broken, 0.0, before))
+        return (rng.binomial(runs, after) - rng.binomial(runs, before)) / runs, 0.5 * (fixed - broken)
 
     return draw
 
@@ -258,7 +258,7 @@ GRID = tuple(product(RATES, RATES))
 WORLDS: tuple[tuple[str, Callable[[tuple[float, float]], World], tuple[tuple[float, float], ...]], ...] = (
     ("half of the cases always pass or never do", half_fixed, GRID),
     ("fixed outcomes per case and arm", fixed, GRID),
-    ("all or nothing: mended or broken for good", all_or_nothing, tuple(product((0.05, 0.1, 0.3), (0.05, 0.1, 0.3)))),
+    ("all or nothing: fixed or broken for good", all_or_nothing, tuple(product((0.05, 0.1, 0.3), (0.05, 0.1, 0.3)))),
     ("skewed: a tenth is broken, the rest gains a little", skewed, tuple((0.1, rate) for rate in (0.9, 0.8, 0.6, 0.3))),
     (
         "skewed otherwise: 3, 5, 20 or 30 % broken",
