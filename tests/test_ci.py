@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Upskill, serving
+from conftest import Upskill, serving, write_script
 from loopback import Call
 from upskill.skills.changes import changed_skills
 
@@ -123,6 +123,14 @@ def test_a_skill_that_cannot_be_run_is_blocked_with_the_reason(upskill: Upskill,
     worse = next(row for row in done.json["skills"] if row["skill"] == "worse")
     assert (worse["status"], worse["blocked"]) == ("not run", True)
     assert "ANTHROPIC_API_KEY" in worse["reason"]
+
+
+def test_a_model_that_only_errs_is_named_and_the_run_has_a_report(upskill: Upskill, library: Path) -> None:
+    model = write_script(library / "broken.json", [{"error": "the server is on fire"}])
+    done = upskill("ci", "skills", "-m", model, "--repeats", 1, "-o", "report", "--json")
+    worse = next(row for row in done.json["skills"] if row["skill"] == "worse")
+    assert (done.code, worse["model"], worse["status"]) == (1, model, "not run")
+    assert list((library / "report").glob("worse-*.html"))
 
 
 def test_what_a_branch_did_not_commit_counts_too(library: Path) -> None:

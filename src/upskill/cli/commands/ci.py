@@ -135,6 +135,7 @@ def _measurer(options: CiOptions, store: Store, ledger: Ledger) -> Measure:
         with progress:
             options_here = replace(
                 run_options,
+                partial=True,
                 executor=options.open_executor(),
                 fresh=options.fresh,
                 margin=options.settings.margin / 100,
