@@ -21,7 +21,7 @@ def test_links_to_files_of_the_repository_lead_to_their_pages(tmp_path: Path, mo
     monkeypatch.setattr(make_site, "SOURCE", tmp_path)
     make_site.gather()
     assert "(changelog.md)" in (tmp_path / "index.md").read_text(encoding="utf-8")
-    assert "(../benchmarks.md)" in (tmp_path / "how-to" / "generate.md").read_text(encoding="utf-8")
+    assert "(../benchmarks.md)" in (tmp_path / "how-to" / "cluster.md").read_text(encoding="utf-8")
     assert "(statistics.md)" in (tmp_path / "readme.md").read_text(encoding="utf-8")
     assert (tmp_path / "eval.schema.json").is_file()
 
