@@ -38,6 +38,14 @@ async def test_a_draft_becomes_a_skill_that_names_its_sources() -> None:
     assert meta.evidence["e1"]["text"] == '{"input": "1", "output": "Aurora"}'
 
 
+async def test_a_teacher_knows_whether_the_student_can_open_files() -> None:
+    teacher = says(draft([1]), draft([1]))
+    for opens_files in (True, False):
+        await write_skill(Material("words"), teacher, opens_files=opens_files)
+    told = ["cannot open a file" in request.messages[-1].text for request in teacher.asked]
+    assert told == [False, True]
+
+
 async def test_what_is_invalid_is_asked_for_again_with_the_validators_words() -> None:
     bad = draft([1]) | {"description": "x" * 1100}
     teacher = says("not JSON", bad, draft([1]))

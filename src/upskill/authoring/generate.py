@@ -407,6 +407,7 @@ class Generation:
                         teacher,
                         self.options.tokens,
                         file_tokens=self.options.file_tokens,
+                        opens_files=self.options.student_acts,
                         name=self.name or (drafts[0].name if drafts else ""),
                         seed=number or None,
                         budget=budget,

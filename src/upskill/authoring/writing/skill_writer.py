@@ -61,18 +61,22 @@ def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, 
     )
 
 
-async def write_skill(
+async def write_skill(  # noqa: PLR0913 - options, by name
     material: Material,
     model: Model,
     tokens: int = 800,
     *,
     file_tokens: int = 2_000,
+    opens_files: bool = True,
     name: str = "",
     seed: int | None = None,
     budget: int = DEFAULT_BUDGET,
     tell: Tell = no_message,
 ) -> Draft:
-    """A skill whose `skill_meta.json` cites the source of each line. Retries twice, then drops bad files."""
+    """A skill whose `skill_meta.json` cites the source of each line. Retries twice, then drops bad files.
+
+    `opens_files`: whether the student can read more than the body.
+    """
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET
     user = f"The task, as a JSON string:\n{json.dumps(material.task, ensure_ascii=False)}"
@@ -80,6 +84,8 @@ async def write_skill(
         body = redact(material.skill.body)
         older = {"name": material.skill.name, "description": material.skill.description, "body": body}
         user += f"\n\nThe older skill that this one replaces, as JSON:\n{json.dumps(older, ensure_ascii=False)}"
+    if not opens_files:
+        user += "\n\nThe student that it is tested on sees the blocks alone and cannot open a file."
     if material.pieces:
         user += f"\n\n{material.quoted()}"
     request = StructuredRequest(
