@@ -418,9 +418,9 @@ def test_the_making_cost_is_kept_with_the_skill_and_eval_takes_it_unless_it_is_t
     assert said["making"] == {"cost_usd": pytest.approx(made), "source": "skill_meta.json"}
     saved = 0.1 * len(NUMBERS) - 0.01  # for a passed task: the baseline passes one of all
     assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
-    shown = upskill("eval", folder, "-m", "scripted:student.json").out
+    shown = upskill("eval", folder, "-m", "scripted:student.json", "-v").out
     assert f"made for ${made:.2f} (skill_meta.json), it has paid off after 3 passed tasks." in " ".join(shown.split())
-    typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9")
+    typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9", "-v")
     assert "made for $19.90 (making_cost), it has paid off after 10 passed tasks." in " ".join(typed.out.split())
     # What came on top of an older one is what the older one has to be weighed against.
     older = folder.rename(house / "older-words")

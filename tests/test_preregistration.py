@@ -124,7 +124,7 @@ def test_the_report_names_the_plan_and_counts_looks(home: Path, upskill: Upskill
     suite = home / "suite.json"
     suite.write_text(json.dumps(greetings(4)))
     model = write_script(home / "student.yaml")
-    given = ("eval", str(skill), "-t", str(suite), "-m", model)
+    given = ("eval", str(skill), "-t", str(suite), "-m", model, "-v")
     said = upskill(*given, "--preregister", str(home / "plan.json")).out
     assert "Follows the plan in" in said
     assert "the file says that it was registered 20" in " ".join(said.split())

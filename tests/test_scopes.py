@@ -312,7 +312,7 @@ def test_a_table_of_models_says_what_its_intervals_and_decisions_mean(upskill: U
     skill = write_skill(home / "greeter")
     for name in ("one", "two"):
         write_script(home / f"{name}.yaml")
-    command = ("eval", skill, "-m", "scripted:one.yaml", "-m", "scripted:two.yaml")
+    command = ("eval", skill, "-m", "scripted:one.yaml", "-m", "scripted:two.yaml", "-v")
     said = "Each interval is for that model alone; each decision allows for 2 models having been tried"
     for kind in ("terminal", "markdown"):
         assert said in " ".join(upskill(*command, "--report", kind).out.split())

@@ -56,7 +56,10 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
         results = (
             () if evaluation.leaked else (*(view.choices if evaluation.target is not None else ()), *view.controls)
         )
-        parts += [Paragraph(line, hanging=2) for line in (f"{names}.", *results, *view.to_do[:MAX_NOTES])]
+        parts += [
+            Paragraph(line, hanging=2)
+            for line in (" ".join(filter(None, (f"{names}.", view.authors))), *results, *view.to_do[:MAX_NOTES])
+        ]
     if context.show_command:
         hidden = 0 if context.verbose else max(0, len(view.to_do) - MAX_NOTES)
         more = f"Read {counted(hidden, 'more note')} and every answer" if hidden else "Read every answer"

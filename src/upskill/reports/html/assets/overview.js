@@ -91,7 +91,7 @@ function card(report, verdict, place) {
     "li",
     { class: `card ${kind}`, title: report.conclusions[place] },
     h("h2", { class: "model" }, nameOf(verdict.model, modelNames(report))),
-    report.names[verdict.model] === verdict.model ? null : h("p", { class: "sure" }, report.names[verdict.model]),
+    report.names[verdict.model] === verdict.model ? null : h("p", { class: "sure" }, report.names[verdict.model].split(" = ")[1]),
     h("p", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
     h("p", { class: "lift" }, verdict.lift === null ? "no lift" : number(report, of("lift"), points)),
     h(
