@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import subprocess
+import venv
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+import yaml
 
 from conftest import Upskill, serving, write_script
 from loopback import Call
 from upskill.skills.changes import changed_skills
 
 CASES = 12
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -107,6 +111,59 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     suite = ET.parse(library / "report" / "junit.xml").getroot()[0]
     assert [test.get("classname") for test in suite if test.find("failure") is not None] == ["skills/worse"]
     assert len(list((library / "report").glob("*.html"))) == 5
+
+
+def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_changed(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(library, "checkout", "-q", "main")
+    with serving(answer) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        for name in ("untouched", "worse"):
+            proven = upskill("eval", f"skills/{name}", "-m", "generic:student", "--receipt")
+            assert proven.code == 0, proven.err
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "Prove two skills")
+    git(library, "checkout", "-qb", "fork")
+    write_skill(library / "skills" / "untouched", range(CASES), suite=CASES - 2)
+    write_skill(library / "skills" / "worse", range(5))
+    done = upskill("ci", "skills", "--base-ref", "main", "-m", "haiku", "--json")
+    assert done.code == 1
+    rows = {row["skill"]: row for row in done.json["skills"] if row["change"] == "changed"}
+    assert (rows["untouched"]["status"], rows["untouched"]["against_none"]["pairs"]) == ("ok", CASES - 2)
+    assert rows["untouched"]["against_none"]["replayed"]
+    assert rows["worse"]["status"] == "not run"
+    assert "Somebody with a key has to run `upskill ci`." in rows["worse"]["reason"]
+
+
+def test_the_steps_of_the_action_write_every_report(library: Path, package_registry: None) -> None:
+    action = yaml.safe_load((EXAMPLES.parent / "action.yml").read_text(encoding="utf-8"))
+    rules = [{"when": f"drawer {number}?", "answer": code(number)} for number in range(CASES)]
+    student = write_script(
+        library / "model.json", [{"system": "Drawers", **rule} for rule in rules] + [{"answer": "No."}]
+    )
+    venv.create(library / "venv", with_pip=True)
+    inputs = {name: str(given["default"]) for name, given in action["inputs"].items()}
+    inputs |= {"skills": "skills", "student": student}
+    environment = os.environ | {"PATH": f"{library / 'venv' / 'bin'}:{os.environ['PATH']}"}
+    for step in action["runs"]["steps"]:
+        if command := step.get("run"):
+            given = {
+                name: re.sub(r"\${{ inputs.([\w-]+) }}", lambda match: inputs[match[1]], value).replace(
+                    "${{ github.action_path }}", str(EXAMPLES.parent)
+                )
+                for name, value in step.get("env", {}).items()
+            }
+            command = command.replace("[local]", "")  # whose weights are for other tests
+            ran = subprocess.run(
+                ["bash", "-ec", command], capture_output=True, text=True, env=environment | given, check=False
+            )
+            assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
+    report = library / "upskill-report"
+    assert (report / "summary.md").read_text().startswith("### upskill: 3 skills changed, none blocked")
+    sarif = json.loads((report / "validate.sarif").read_text())
+    assert sarif["runs"][0]["tool"]["driver"]["name"] == "upskill"
+    assert {"junit.xml", "summary.md", "validate.sarif"} < {path.name for path in report.iterdir()}
 
 
 def test_nothing_is_asked_where_nothing_has_changed(upskill: Upskill, library: Path) -> None:

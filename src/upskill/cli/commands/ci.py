@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import click
 
+from upskill.cli.commands.validate import check_all, to_sarif
 from upskill.cli.console import note, show_document, show_json, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
@@ -57,7 +58,7 @@ class CiOptions(MeasureOptions, CommandOptions):
         "-o",
         "--output",
         default=None,
-        help="Also write summary.md, junit.xml and an HTML report of each run into this folder.",
+        help="Also write summary.md, junit.xml, validate.sarif and an HTML report of each run into this folder.",
         metavar="DIR",
     )
 
@@ -75,6 +76,9 @@ def command(**values: Any) -> None:
 
     Each changed skill is run as it is, as it was, and without any skill: did the edit break it, does it still help?
     Rounds end as soon as both are known, after at most --repeats (default 12). An unchanged skill costs no call.
+
+    Without a key, recorded answers are graded where the skill has a receipt (`upskill eval --receipt`) and only its
+    suite has changed.
 
     A skill is blocked where the edit makes it worse, where the model does better or as well without it, and where it
     could not be run. In GitHub Actions the summary also appears on the page of the run.
@@ -165,6 +169,8 @@ def _write_reports(options: CiOptions, store: Store, gate: Gate, checked: Sequen
         folder = Path(options.output)
         write_file(str(folder / "summary.md"), summary)
         write_file(str(folder / "junit.xml"), render_junit(gate, checked))
+        found = [each for path in options.folders or (".",) for each in check_all(path, "clients", strict=False)]
+        write_file(str(folder / "validate.sarif"), to_sarif(found))
         for evaluation in gate.evaluations:
             run = evaluation.run
             context = ReportContext(

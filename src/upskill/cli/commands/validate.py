@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from upskill.cli.help import Command
 from upskill.errors import SeveralErrors, UsageError
 from upskill.skills import Profile, Skill, find_skills
 from upskill.skills.frontmatter import Problem
+from upskill.version import __version__
 
 if TYPE_CHECKING:
     from upskill.suites import Suite
@@ -49,8 +51,9 @@ class Checked:
 )
 @click.option("--suite", is_flag=True, hidden=True, expose_value=False)  # what every check does now
 @click.option("--strict-suite", is_flag=True, help="A case that an answer which knows nothing passes is an error.")
+@click.option("--sarif", metavar="FILE", help="Also write what was found as SARIF, for code scanning.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
-def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, as_json: bool) -> None:
+def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, sarif: str | None, as_json: bool) -> None:
     """Check SKILLS (skills, or folders of skills) against the Agent Skills specification, and their suites.
 
     Exit code 2 when a skill or a suite is invalid.
@@ -67,10 +70,14 @@ def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, as_js
     them passes says nothing about what a student knows. Its right answers must pass, its wrong ones must fail.
     """
     results: list[Checked] = []
-    for checked in (checked for path in skills for checked in _check_all(path, profile, strict=strict_suite)):
+    for checked in (checked for path in skills for checked in check_all(path, profile, strict=strict_suite)):
         if not as_json:
             _show(checked)
         results.append(checked)
+    if sarif:
+        from upskill.cli.console import write_file  # noqa: PLC0415 - as below
+
+        write_file(sarif, to_sarif(results), private=False)
     if as_json:
         from upskill.cli.console import show_json  # noqa: PLC0415 - a skill is checked faster than this is imported
 
@@ -80,6 +87,31 @@ def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, as_js
         click.echo(f"{len(results)} skills: {len(results) - invalid} valid, {invalid} invalid")
     if not all(checked.is_valid for checked in results):
         raise click.exceptions.Exit(2)
+
+
+def to_sarif(results: Iterable[Checked]) -> str:
+    """The form that code scanning reads: one result per problem, at the file it is about."""
+    found = [
+        {
+            "ruleId": rule,
+            "level": problem.level,
+            "message": {"text": problem.message},
+            "locations": [
+                {"physicalLocation": {"artifactLocation": {"uri": f"{Path(checked.path).as_posix()}/{file}"}}}
+            ],
+        }
+        for checked in results
+        for rule, file, problems in (
+            ("skill", "SKILL.md", checked.problems),
+            ("suite", "evals/suite.yaml", checked.suite),
+        )
+        for problem in problems
+    ]
+    driver = {"name": "upskill", "version": __version__, "rules": [{"id": "skill"}, {"id": "suite"}]}
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json.dumps(
+        {"$schema": schema, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": found}]}, indent=1
+    )
 
 
 def _has_errors(problems: list[Problem]) -> bool:
@@ -95,7 +127,7 @@ def _show(checked: Checked) -> None:
         click.echo(f"  suite {problem.level}: {problem.message}")
 
 
-def _check_all(path: str, profile: Profile, *, strict: bool) -> Iterator[Checked]:
+def check_all(path: str, profile: Profile, *, strict: bool) -> Iterator[Checked]:
     """The skill at this path or those below it; the path itself if there is none."""
     try:
         below = list(find_skills(path)) if Path(path).is_dir() else []

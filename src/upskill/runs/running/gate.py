@@ -14,6 +14,7 @@ from typing import Literal
 from upskill.errors import UpskillError
 from upskill.plain import counted
 from upskill.runs.planning.plan import Plan
+from upskill.runs.replay.receipt import verify
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions
 from upskill.skills import Skill
@@ -68,8 +69,19 @@ class Gate:
                 against_base = await self._run(self.make_plan(change.head, suite, change.base), not_worse)
             against_none = await self._run(self.make_plan(change.head, suite, None), [parse_requirement("lift>0")])
         except UpskillError as error:
-            return [Checked(change, status="not run", reason=f"{error.message}. {error.hint}".strip())]
+            return await self._replay(change, f"{error.message}. {error.hint}".strip())
         return [self._judge(change, model, against_base.get(model), none) for model, none in against_none.items()]
+
+    async def _replay(self, change: SkillChange, why: str) -> list[Checked]:
+        """Where no model can be asked: what recorded answers say, if the skill is still the one that was asked."""
+        try:
+            verified = await verify(change.head)
+        except UpskillError:
+            return [Checked(change, status="not run", reason=why)]
+        if not verified.verdicts:
+            needed = "the recorded answers are about another version. Somebody with a key has to run `upskill ci`"
+            return [Checked(change, status="not run", reason=f"{why} Without a model, {needed}.")]
+        return [self._judge(change, verdict.model, None, verdict) for verdict in verified.verdicts]
 
     async def _run(self, plan: Plan, requirements: Sequence[Requirement]) -> dict[str, Verdict]:
         # One look for both: at what it does now, not at what it did before.
