@@ -69,6 +69,8 @@ def changed_skills(
 ) -> Generator[tuple[str, list[SkillChange]]]:
     """The commit that is compared with, and every skill below these folders; base versions are there until the end."""
     places = [Path(folder).resolve() for folder in folders]
+    if missing := next((place for place in places if not place.is_dir()), None):
+        raise UsageError(f"{missing}: no such folder", "Name the folder of your skills.")
     root = Path(_git(places[0], "rev-parse", "--show-toplevel").strip())
     commit = _base_commit(root, base_ref)
     paths = [place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place) for place in places]

@@ -64,7 +64,7 @@ class CiOptions(MeasureOptions, CommandOptions):
 
 
 @click.command("ci", cls=Command)
-@click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path(exists=True))
+@click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
 @click_options(CiOptions)
 def command(**values: Any) -> None:
     """Check the skills in DIR (default: this folder) that a branch changed. Exit code 1 when one of them is blocked.
