@@ -350,7 +350,7 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
     assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
     shown = upskill("versions", house / "skills" / "house-words")
     assert "confirmed" in shown.out
-    assert "better on 0 of these 6 train cases" in " ".join(shown.out.split())
+    assert "better on 0 of these 8 train cases" in " ".join(shown.out.split())
     assert [row["decision"] for row in rows] == [
         *("first draft", "not enough evidence", "not enough evidence"),
         "confirmed",
@@ -375,9 +375,9 @@ def test_runs_of_train_and_held_out_cases_are_not_compared(upskill: Upskill) -> 
 # What the making cost.
 
 
-# The baseline and the first draft, two edits on six cases, one on all, two arms on eight fresh seeds to confirm it,
+# The baseline and the first draft, two edits on eight cases, one on all, two arms on eight fresh seeds to confirm it,
 # and the held-out cases in both and with the first draft.
-TRIALS = len(TRAIN) * (2 + 1 + 2 * 8) + 2 * 6 + 3 * len(HELD_OUT)
+TRIALS = len(TRAIN) * (2 + 1 + 2 * 8) + 2 * 8 + 3 * len(HELD_OUT)
 MADE_FOR = {
     "teacher": {"tokens": 4 * 110, "cost_usd": 2.0},
     "test writer": {"tokens": 2 * 110, "cost_usd": 1.0},
@@ -635,7 +635,7 @@ def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: U
 
 
 def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(upskill: Upskill, house: Path) -> None:
-    # All candidates are evaluated after 54 calls; then 192 confirm what was kept.
+    # All candidates are evaluated after 58 calls; then 192 confirm what was kept.
     done = generate(upskill, "--set", "max_calls=90", "--json")
     assert [one["decision"] for one in done.json["attempts"]][-1] == "kept provisionally"
     assert (done.json["confirmation"], done.json["held_out"]) == (None, None)
@@ -644,7 +644,7 @@ def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
     more = generate(upskill, "--json").json
     assert more["confirmation"]["decision"] == "confirmed"
     assert more["held_out"]["models"][0]["lift"] == 1.0
-    assert more["calls"] == 54 + 192 + 3 * len(HELD_OUT) - 91
+    assert more["calls"] == 58 + 192 + 3 * len(HELD_OUT) - 91
 
 
 def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
@@ -791,8 +791,8 @@ def test_the_library_does_what_the_command_does_and_reports_each_event(upskill: 
     held_out = f"run of {2 * len(HELD_OUT)}"  # without the skill, then with the first draft instead
     assert seen[-3:] == [f"held out {len(HELD_OUT)}", held_out, held_out]
     assert [line for line in seen if line in ("True", "False")] == ["True", "False", "False", "True"]
-    # Both arms of the first, six failing cases for each of two that fix none, and all for the last, with eight seeds.
-    assert len(results) == (2 + 1 + 2 * 8) * len(TRAIN) + 2 * 6 + 3 * len(HELD_OUT)
+    # Both arms of the first, eight failing cases for each of two that fix none, and all for the last, with eight seeds.
+    assert len(results) == (2 + 1 + 2 * 8) * len(TRAIN) + 2 * 8 + 3 * len(HELD_OUT)
     assert (made.folder, made.student and made.student.name) == (Path("skills/house-words"), "scripted:student.json")
     assert made.fit is not None
     assert made.held_out is not None
