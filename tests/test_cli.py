@@ -139,7 +139,7 @@ def test_resume_contradicts_options_that_start_over(upskill: Upskill, skill: Pat
     for other in ("--fresh", "--set=log_runs=false"):
         done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", other)
         assert done.code == 2
-        assert f"--resume and {other.removeprefix('--set=')} contradict each other" in done.err
+        assert f"--resume and {other.removeprefix('--set=')} cannot be used together" in done.err
 
 
 def test_a_run_that_is_not_logged_leaves_nothing_behind(upskill: Upskill, skill: Path, home: Path) -> None:

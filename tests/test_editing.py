@@ -142,7 +142,7 @@ def test_what_decides_is_refused_for_a_part(
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--tag", "odd", *flags)
     assert (done.code, done.err.splitlines()[0]) == (
         2,
-        f"upskill: --tag and {named} contradict each other: nothing is decided by a part of the suite",
+        f"upskill: --tag and {named} cannot be used together: part of a suite decides nothing",
     )
     assert not (home / "runs").exists()
     assert not (home / "plan.json").exists()
@@ -400,7 +400,7 @@ def test_watch_refuses_what_it_cannot_go_on_with(upskill: Upskill, skill: Path, 
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--watch", flag)
     assert (done.code, done.err) == (
         2,
-        f"upskill: --watch and {flag} contradict each other\n  Leave {flag} out.\n",
+        f"upskill: --watch and {flag} cannot be used together\n  Leave {flag} out.\n",
     )
     assert not (home / "runs").exists()
 

@@ -119,7 +119,7 @@ SKILLS: dict[str, Kind] = {
         "is nested more than 20 levels deep, or refers to itself",
     ),
     "an unknown alias": (manifest(doc(HEAD + "license: *x\n")), "not valid YAML: found undefined alias 'x'"),
-    "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "stands for more than 10,000 values"),
+    "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "expands to more than 10,000 values"),
     "nested a thousand deep": (
         manifest(doc(HEAD + "metadata: " + "[" * 1000 + "\n")),
         "is nested more than 100 levels",
@@ -173,9 +173,9 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "a key twice in YAML": (
         "s.yaml",
         "cases: []\ncases: []\n",
-        "s.yaml: line 2: not valid YAML: 'cases' is there twice",
+        "s.yaml: line 2: not valid YAML: 'cases' appears twice",
     ),
-    "a billion laughs": ("s.yaml", LAUGHS, "stands for more than 1,000,000 values"),
+    "a billion laughs": ("s.yaml", LAUGHS, "expands to more than 1,000,000 values"),
     "an alias of itself": ("s.yaml", "cases: &c\n  - *c\n", "or refers to itself"),
     "an object of Python": (
         "s.yaml",
@@ -304,7 +304,7 @@ OPTIONS = {
     "--set temperature=hot": "temperature: Input should be a valid number",
     "--set max_output_tokens=0": "max_output_tokens",
     "--set temprature=1": "no setting is called 'temprature'",
-    "--set temperature": "has no value",
+    "--set temperature": "the value is missing",
     "--temperature 1": "--temperature is a setting: --set temperature=VALUE",
     "--concurrency 0": "--concurrency",
     "--set timeout=0": "timeout",

@@ -78,7 +78,7 @@ def test_what_holds_the_content_of_a_run_is_its_owners_only(
         assert set(open_to_others(home)) <= ours
     assert not open_to_others(home / "desk")
     assert list((home / "desk").iterdir())
-    # What is there already keeps its rights.
+    # Existing files keep their permissions.
     Path("report.html").chmod(0o644)
     assert upskill("report", "last", "-o", "report.html").code == 0
     assert Path("report.html").stat().st_mode & 0o777 == 0o644
@@ -95,7 +95,7 @@ def test_a_file_that_upskill_did_not_write_is_overwritten_only_by_force(
         for content in (b"years of work", b"upskill: my notes\nupskill show last\n", b"\x1f\x8b\x08 no gzip"):
             Path(file).write_bytes(content)
             done = upskill(*command, place)
-            assert (done.code, f"{file}: is there already, and upskill did not write it" in done.err) == (2, True), file
+            assert (done.code, f"{file}: already exists, and upskill did not write it" in done.err) == (2, True), file
             assert ("or delete this one" if file.startswith("eval.") else "--force") in done.err
             assert Path(file).read_bytes() == content
         if file.startswith("eval."):
@@ -131,7 +131,7 @@ def test_a_changed_export_is_replaced_by_force_and_a_folder_of_somebody_else_nev
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("years of work")
     done = upskill("export", "last", "--format", "inspect", "-o", "mine", "--force")
-    assert (done.code, "has something else in it" in done.err) == (2, True)
+    assert (done.code, "contains other files" in done.err) == (2, True)
 
 
 def test_exports_say_that_they_hold_full_text_and_redact_takes_secrets_out(

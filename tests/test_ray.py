@@ -389,7 +389,7 @@ def test_a_cluster_that_cannot_be_joined_is_said_at_once_and_leaves_no_run(
         (("-m", "local", "--executor", "ray"), "an embedded model uses all cores of this machine already"),
         (("-m", "handoff:answers", "--executor", "ray"), "nothing runs while a person answers"),
         (("-m", "scripted:model.yaml", "--executor", "ray", "--set", "trial_gpus=99"), "with trial_gpus 99"),
-        (("-m", "scripted:model.yaml", "--set", "trial_cpus=1"), "is only for --executor ray"),
+        (("-m", "scripted:model.yaml", "--set", "trial_cpus=1"), "only works with --executor ray"),
     ],
 )
 def test_what_ray_cannot_do_is_refused(upskill: Upskill, skill: Path, given: tuple[str, ...], message: str) -> None:

@@ -298,7 +298,7 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         (("--tests", "other.json"), "was recorded with other cases than those of other.json"),
         (("-m", "scripted:other.json"), "has no replies of scripted:other.json"),
         (("--judge", "sonnet", "-m", "scripted:student.json"), "has no replies of sonnet"),
-        (("--batch",), "--batch and --replay contradict each other"),
+        (("--batch",), "--batch and --replay cannot be used together"),
     ):
         done = play(*more)
         assert (done.code, words in done.err) == (2, True), done.err

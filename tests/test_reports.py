@@ -84,7 +84,7 @@ def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -
         (("--report", "csv=skill.txt/rows.csv"), "skill.txt/rows.csv: cannot be written", "Name a file"),
         (("--report", "csv=."), ".: cannot be written", "Name a file"),
         (("--report", "csv=-"), "- is not a file", "Standard output"),
-        (("--report", "csv="), "--report csv=: names no file", "--report csv=FILE"),
+        (("--report", "csv="), "--report csv=: no file was named", "--report csv=FILE"),
         (("--json", "--report", "csv"), "csv and json cannot both go to standard output", "--report json=FILE"),
         (("--executor", "loca"), "no executor is called 'loca'", "Did you mean 'local'?"),
     ],

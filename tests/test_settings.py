@@ -102,7 +102,7 @@ WRONG = {
     "prices: {m: {input: 1, output: 1, cache: 1}}": ("no setting is called 'prices.m.cache'", ""),
     "- a": ("is not a list of `setting: value` lines", ""),
     "a: b: c": ("line 1: not valid YAML: mapping values are not allowed here", ""),
-    "student: a\nstudent: b": ("line 2: not valid YAML: 'student' is there twice", ""),
+    "student: a\nstudent: b": ("line 2: not valid YAML: 'student' appears twice", ""),
     "prices: &p {m: *p}": ("not valid YAML: is nested more than 100 levels deep, or refers to itself", ""),
     "student: !!python/object/apply:os.getcwd []": ("not valid YAML: could not determine a constructor", ""),
 }
@@ -166,7 +166,7 @@ def test_settings_are_changed_by_assignments(tmp_path: Path) -> None:
     ("text", "message", "hint"),
     [
         ("margn=3", "--set: no setting is called 'margn'", "Did you mean 'margin'?"),
-        ("margin", "--set margin: has no value", "For example --set margin=3."),
+        ("margin", "--set margin: the value is missing", "For example --set margin=3."),
         ("margin=x", "--set: margin: Input should be a valid number, not 'x'", ""),
         ("margin=[", "--set margin=[: line 1: not valid YAML: ", ""),
         ("margin=.inf", "--set margin=.inf: line 1: not valid YAML: .inf is not a number", ""),

@@ -114,7 +114,7 @@ def test_every_problem_of_a_suite_is_reported_at_once(upskill: Upskill, home: Pa
     assert (row["valid"], row["suite_valid"], row["problems"], len(row["suite_problems"])) == (False, False, [], 6)
     with pytest.raises(UsageError, match="'contain'") as error:
         Suite.of(Skill.load(home / "greeter"))
-    assert "5 more problems in it; `upskill validate SKILL` lists all." in error.value.hint
+    assert "5 more problems; `upskill validate SKILL` lists them all." in error.value.hint
 
 
 def test_the_profile_of_clients_takes_what_clients_take(upskill: Upskill, home: Path) -> None:

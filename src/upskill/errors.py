@@ -12,7 +12,7 @@ MAX_SHOWN = 6  # files that are named in one message
 
 
 class UpskillError(Exception):
-    """Something went wrong that a person can understand; `hint` is the next thing to do."""
+    """An error that a person can understand; `hint` says what to do next."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -24,21 +24,21 @@ class UpskillError(Exception):
 
 
 class UsageError(UpskillError):
-    """What the person gave us cannot be used. Ends the command with exit code 2, before anything is paid for."""
+    """The input cannot be used. Ends the command with exit code 2, before anything is paid for."""
 
 
 class SeveralErrors(UsageError):
-    """Several things in one file that cannot be used. The message is that of the first."""
+    """Several problems in one file. The message is that of the first."""
 
     def __init__(self, errors: Sequence[UsageError]) -> None:
         first, more = errors[0], len(errors) - 1
-        others = f"{more} more problem{'' if more == 1 else 's'} in it; `upskill validate SKILL` lists all."
+        others = f"{more} more problem{'' if more == 1 else 's'}; `upskill validate SKILL` lists them all."
         super().__init__(first.message, f"{first.hint} {others}".lstrip())
         self.errors = errors
 
 
 class ErrorCollector:
-    """Goes on after a usage error, so that a person reads of all that is wrong in a file at once."""
+    """Collects usage errors, so that a person sees everything wrong with a file at once."""
 
     def __init__(self) -> None:
         self.errors: list[UsageError] = []
@@ -62,7 +62,7 @@ def as_one(errors: Sequence[UsageError]) -> UsageError:
 
 
 class Paused(UsageError):
-    """It is somebody else's turn: `files` wait for an answer. Ends the command with exit code 0."""
+    """Waiting for someone to write the answers in `files`. Ends the command with exit code 0."""
 
     def __init__(self, files: Iterable[str]) -> None:
         self.files = sorted(set(files))
@@ -70,12 +70,12 @@ class Paused(UsageError):
         answers = "1 answer" if len(self.files) == 1 else f"{len(self.files)} answers"
         super().__init__(
             f"waiting for {answers}: {listing}",
-            "Each prompt says at its end which file its answer goes into. Then run the same command again.",
+            "Each prompt ends with the file to put its answer in. Then run the same command again.",
         )
 
 
 class StoreError(UpskillError):
-    """Results could not be read or kept. Everything acknowledged before is still there."""
+    """Results could not be read or stored. Everything acknowledged before is safe."""
 
 
 class CeilingReached(UpskillError):
@@ -83,30 +83,30 @@ class CeilingReached(UpskillError):
 
 
 class RunFailed(UpskillError):
-    """No number of a run can be relied on: too many trials errored, a bug ended one, or an arm saw a hidden skill."""
+    """The numbers of a run mean nothing: too many trials errored, a bug ended one, or an arm saw a hidden skill."""
 
     def __init__(self, message: str, evaluation: Any) -> None:
-        super().__init__(message, "`RunOptions(partial=True)` returns the Evaluation, which this error has, too.")
-        self.evaluation = evaluation  # an Evaluation; this page imports no other
+        super().__init__(message, "`RunOptions(partial=True)` returns the Evaluation; this error has it too.")
+        self.evaluation = evaluation  # an Evaluation; this module imports no other
 
 
 class TrialError(UpskillError):
-    """Belongs to one trial: stored with it, told in the report, tried again on resume, never scored."""
+    """Belongs to one trial: stored with it, shown in the report, retried on resume, never scored."""
 
-    usage: Any = None  # what was paid for all the same: a Usage; this page imports no other
+    usage: Any = None  # what it cost anyway: a Usage; this module imports no other
     traceback: str = ""  # set when the cause is a bug in upskill
-    failure: str = ""  # its kind, a row of `models.draws.FAILURES`, where whoever raises it knows
+    failure: str = ""  # its kind, a row of `models.draws.FAILURES`, if known
     counted: bool = False  # among the failed draws of the trial
 
 
 class ModelError(TrialError):
-    """The model did not give an answer that can be judged."""
+    """The model gave no answer that can be graded."""
 
     def __init__(
         self, message: str, hint: str = "", *, status: int | None = None, fatal: bool = False, failure: str = ""
     ) -> None:
         super().__init__(message, hint)
-        self.status = status  # of HTTP, where there was one
+        self.status = status  # the HTTP status, if any
         self.failure = failure
         self.fatal = fatal  # the next trial would fail the same way: a wrong key, an unknown model
 
@@ -116,26 +116,26 @@ class AgentError(TrialError):
 
 
 class SandboxError(TrialError):
-    """The place where a trial's commands run broke down."""
+    """The sandbox of a trial broke down."""
 
 
 class CheckError(TrialError):
-    """A check could not be carried out, so the answer was neither right nor wrong."""
+    """A check could not run, so the answer is neither right nor wrong."""
 
 
 class JudgeError(CheckError):
-    """The judge gave no grade: that says nothing about the student, whatever it had written."""
+    """The judge gave no grade, which says nothing about the student."""
 
 
 class MissingTool(CheckError):
-    """A program that a check needs is not installed: whatever a student left, it has no part in that."""
+    """A program that a check needs is not installed, which is not the student's fault."""
 
 
 @contextmanager
 def wrap_trial_errors(kind: type[TrialError], doing: str) -> Generator[None]:
-    """Turn whatever goes wrong inside into a TrialError of this kind that says what was being done.
+    """Turn any exception inside into a TrialError of this kind that says what was being done.
 
-    Errors of the system are nobody's bug; any other exception that is not ours is a bug in upskill and keeps its
+    System errors are not bugs; any other exception that is not ours is a bug in upskill and keeps its
     traceback. A sandbox that breaks down while a model works in it is not blamed on the model.
     """
     try:

@@ -1,4 +1,4 @@
-"""Inputs: files that a person names. Only regular ones of bounded size are opened: a FIFO or a device may not end."""
+"""Inputs: files that a person names. Only regular files of bounded size are opened: a FIFO or device may never end."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ KINDS = {
 def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> BinaryIO:
     """UsageError at once unless it is a regular file of at most this many bytes."""
     try:
-        # A FIFO would wait here for somebody to write.
+        # Opening a FIFO would block until someone writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
         stream = os.fdopen(descriptor, "rb") if stat.S_ISREG((info := os.fstat(descriptor)).st_mode) else None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint) from error
     except ValueError as error:
-        raise UsageError(f"{str(path)!r}: has a null byte in its name", hint) from error
+        raise UsageError(f"{str(path)!r}: the name contains a null byte", hint) from error
     if stream is None:
         os.close(descriptor)
         kind = KINDS.get(stat.S_IFMT(info.st_mode), "something else")
-        raise UsageError(f"{path}: is {kind}, not a file", hint or "Save its content as a file, and give that.")
+        raise UsageError(f"{path}: is {kind}, not a file", hint or "Save its content to a file, and pass that.")
     if info.st_size > most:
         stream.close()
         raise _too_large(path, most)
@@ -42,7 +42,7 @@ def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
 def read_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "") -> bytes:
     with open_input(path, most=most, hint=hint) as stream:
         try:
-            data = stream.read(most + 1)  # files of the system have no size, and some have no end
+            data = stream.read(most + 1)  # system files report no size, and some never end
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}", hint) from error
     if len(data) > most:

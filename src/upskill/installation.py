@@ -1,4 +1,4 @@
-"""How this upskill was installed, and so the command that adds a part which is missing."""
+"""How upskill was installed, and the command that adds a missing extra."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_extra(extra: str) -> str:
 
 
 def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
-    """The same for an install below `prefix` whose `direct_url.json` says `origin`; empty for one from an index."""
+    """The same for an installation below `prefix` with this `direct_url.json`, which is empty for one from an index."""
     about: Any = origin.get("dir_info")
     requirement = f'"{requirement_for(extra, origin)}"'
     if about and about.get("editable"):
@@ -37,9 +37,9 @@ def command_for(extra: str, prefix: PurePath, origin: dict[str, Any]) -> str:
 
 
 def requirement_elsewhere(extra: str) -> tuple[str, bool]:
-    """What pip takes to install the same upskill on another machine, and whether it is found there.
+    """The requirement that installs the same upskill on another machine, and whether it works there.
 
-    A path inside the working directory, which goes along; a URL; a version of an index; or a path of this machine.
+    A path inside the working directory, which is shipped with it; a URL; a version from an index; or a local path.
     """
     origin = _origin()
     folder = _folder(origin)
@@ -58,8 +58,8 @@ def requirement_for(extra: str, origin: dict[str, Any]) -> str:
 
 
 def _folder(origin: dict[str, Any]) -> str:
-    """The path that it was installed from; empty for one from a URL or an index."""
-    from urllib.parse import urlsplit  # noqa: PLC0415 - slow, and needed where something is missing
+    """The path it was installed from; empty if that was a URL or an index."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - slow, and needed only when something is missing
     from urllib.request import url2pathname  # noqa: PLC0415
 
     url = str(origin.get("url", ""))

@@ -1,6 +1,6 @@
-"""Options are dataclass fields that also say how a person gives them on the command line.
+"""Options are dataclass fields that also define their command-line flags.
 
-The library takes an options class as a value, and the command line makes its flags from it.
+The library takes an options class as a value; the command line makes flags from it.
 
     @dataclass(kw_only=True)
     class EvalOptions:
@@ -19,7 +19,7 @@ KEY = "option"  # of a field's metadata
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How one field is given on the command line."""
+    """The command-line form of one field."""
 
     flags: tuple[str, ...]
     help: str
@@ -27,7 +27,7 @@ class Option:
     minimum: float | None = None
     maximum: float | None = None
     show_default: bool = False
-    count: bool = False  # how often the flag is given
+    count: bool = False  # the value is how often the flag appears
     hidden: bool = False  # still accepted, but not in the help
     bare: str = ""  # what the flag means without a value; empty: it needs one
 

@@ -1,7 +1,7 @@
 """Outputs: files and folders that a person names, written whole or not at all.
 
-What holds the content of a run is *private*: readable by its owner only, from the moment it is there. What exists
-already keeps its rights.
+Files with the content of a run are *private*: only their owner can ever read them. Existing files keep their
+permissions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 from upskill.errors import UsageError
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-# How files begin that `report`, `export`, `plot`, `runs`, `feedback` and `eval --report` write.
+# How the files begin that `report`, `export`, `plot`, `runs`, `feedback` and `eval --report` write.
 _OURS = re.compile(
     rb"run,(?:created,)?skill,model,"  # CSV
     rb'|\{\s*"run": "[^"]+",.{0,1000}"skill": '  # JSON
@@ -38,7 +38,7 @@ MAX_READ = 16_384  # bytes of a file's beginning, and of its end, where Parquet 
 
 
 def open_private(path: str | Path, mode: str = "w") -> IO[Any]:
-    """Open a file to write to it; one that is not there yet becomes its owner's only."""
+    """Open a file for writing; a new one is readable by its owner only."""
     encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")
     opener: Callable[[str, int], int] = lambda name, flags: os.open(name, flags, PRIVATE_FILE)  # noqa: E731
     return open(path, mode, encoding=encoding, errors=errors, opener=opener)
@@ -50,7 +50,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def check_ours(path: str | Path, *, force: bool = False) -> None:
-    """UsageError if the file is there already, is not empty, and upskill did not write it."""
+    """UsageError if the file exists, is not empty, and upskill did not write it."""
     target = Path(path)
     if force or not target.is_file():
         return
@@ -65,20 +65,20 @@ def check_ours(path: str | Path, *, force: bool = False) -> None:
                 content = stream.read(MAX_READ)
     if target.stat().st_size and not _OURS.match(content):
         raise UsageError(
-            f"{target}: is there already, and upskill did not write it",
+            f"{target}: already exists, and upskill did not write it",
             "Name another file, or overwrite this one with --force.",
         )
 
 
 @contextmanager
 def whole_file(path: str | Path, *, private: bool = False) -> Generator[BinaryIO]:
-    """The file gets its name, and the rights of the one it replaces, once it is whole. A link is replaced.
+    """The file gets its name, and the permissions of the one it replaces, once it is complete. A link is replaced.
 
     A device or a FIFO is written to directly.
     """
     target = Path(path)
     if target.is_dir():
-        raise UsageError(f"{target}: is not a file that can be replaced", "Name another place.")
+        raise UsageError(f"{target}: is not a regular file", "Name another file.")
     with _write_errors(target):
         if target.exists() and not target.is_file():
             with target.open("wb") as stream:
@@ -100,17 +100,17 @@ def whole_file(path: str | Path, *, private: bool = False) -> Generator[BinaryIO
 
 @contextmanager
 def whole_folder(path: str | Path, marker: str, *, force: bool = False) -> Generator[Path]:
-    """An empty private folder to fill, which gets its name once everything is in it.
+    """An empty private folder to fill; it gets its name once it is complete.
 
-    An existing one is replaced only if it is empty, or if `marker` shows that we wrote it and nobody changed it; with
-    `force`, also if somebody did.
+    An existing one is replaced only if it is empty, or if `marker` shows that we wrote it and nobody changed it since;
+    with `force`, changes are ignored.
     """
     target = Path(path)
     if os.path.lexists(target) and (refusal := _not_ours(target, marker, force=force)):
-        raise UsageError(f"{target}: {refusal}", "Name a folder that is not there yet, or an unchanged export.")
+        raise UsageError(f"{target}: {refusal}", "Name a new folder, or an unchanged export.")
     with replaced_folder(target, mode=PRIVATE_FOLDER) as fresh:
         yield fresh
-        (fresh / marker).touch()  # the last: whatever is newer is somebody else's
+        (fresh / marker).touch()  # last: anything newer is not ours
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def replaced_folder(
             fresh.rename(target)
             if carry and os.path.lexists(old):
                 carry(old, target)
-        except BaseException:  # Ctrl-C, too: the old folder comes back before anything else happens
+        except BaseException:  # also on Ctrl-C: first put the old folder back
             if os.path.lexists(old) and not os.path.lexists(target):
                 old.rename(target)
             if not os.path.lexists(old):
@@ -145,12 +145,12 @@ def _not_ours(target: Path, marker: str, *, force: bool) -> str:
         return "is not a folder"
     mark = target / marker
     if not mark.is_file():
-        return "has something else in it" if any(target.iterdir()) else ""
+        return "contains other files" if any(target.iterdir()) else ""
     made = mark.stat().st_mtime_ns
     for folder, _, files in () if force else os.walk(target):
         for name in files:
             if os.lstat(path := os.path.join(folder, name)).st_mtime_ns > made:  # noqa: PTH118 - may be very many
-                return f"{os.path.relpath(path, target)} in it was added or changed after it was exported"
+                return f"{os.path.relpath(path, target)} was added or changed after the export"
     return ""
 
 

@@ -17,11 +17,11 @@ from upskill.errors import UsageError
 from upskill.inputs import read_input_text
 
 DEEPEST = 100  # lists and objects within each other
-MAX_NODES = 1_000_000  # values in one document, an alias counted as all that it stands for
+MAX_NODES = 1_000_000  # values in one document, with aliases expanded
 
 
 def as_mapping(value: object) -> dict[str, Any] | None:
-    """With text keys; None when it is no mapping."""
+    """With text keys; None if it is not a mapping."""
     if not isinstance(value, dict):
         return None
     return {str(key): item for key, item in cast("dict[Any, Any]", value).items()}
@@ -58,7 +58,7 @@ def is_deep(value: object) -> bool:
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """A dataclass as JSON is to write it: for `json.dumps(..., default=fields_of)`, far cheaper than `asdict`."""
+    """A dataclass as a dict: for `json.dumps(..., default=fields_of)`, far cheaper than `asdict`."""
     names: dict[str, Any] | None = getattr(value, "__dataclass_fields__", None)
     if names is None:
         raise TypeError(f"{type(value).__name__} is not plain data")
@@ -71,7 +71,7 @@ def compact(value: object) -> str:
 
     try:
         return to_json(value).decode()
-    except ValueError:  # half of a surrogate pair, which models do say
+    except ValueError:  # half of a surrogate pair, which models do write
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_of)
 
 
@@ -137,7 +137,7 @@ def yaml_words(error: yaml.YAMLError) -> str:
 
 
 def bound_yaml(root: yaml.Node, *, deepest: int, most: int, unique: bool = False) -> None:
-    """Refuse what is small on disk and endless in memory: aliases of aliases, and those that lead to themselves."""
+    """Refuse what is small on disk but endless in memory: aliases of aliases, and circular ones."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node, level: int) -> int:
@@ -151,7 +151,7 @@ def bound_yaml(root: yaml.Node, *, deepest: int, most: int, unique: bool = False
             parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
             sizes[id(node)] = 1 + sum(size(part, level + 1) for part in parts)
         if sizes[id(node)] > most:
-            raise refused_yaml(f"stands for more than {most:,} values", node.start_mark)
+            raise refused_yaml(f"expands to more than {most:,} values", node.start_mark)
         return sizes[id(node)]
 
     size(root, 0)
@@ -161,18 +161,18 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise refused_yaml("a field's name is not plain text", key.start_mark)
+            raise refused_yaml("a field name is not plain text", key.start_mark)
         if key.value in seen:
-            raise refused_yaml(f"{key.value!r} is there twice", key.start_mark)
+            raise refused_yaml(f"{key.value!r} appears twice", key.start_mark)
         seen.add(key.value)
 
 
 def _read_as_text(
     node: yaml.Node, fields: frozenset[str], seen: set[int], *, is_text: bool | None = False, inside: bool = False
 ) -> None:
-    """Keeps what stands in these fields as text, as written: `42`, `3.10`, `yes`; also in a list.
+    """Keeps the values of these fields as text, as written: `42`, `3.10`, `yes`; also in a list.
 
-    `vars.*` means everything in the mapping `vars`; `value?` what is in `value`, unless JSON would say it the same way.
+    `vars.*` means everything in the mapping `vars`; `value?` means `value`, unless JSON would write it the same way.
     """
     if isinstance(node, yaml.ScalarNode) and node.tag in _WRITTEN_AS_TEXT:
         if is_text or (is_text is None and not _AS_IN_JSON.fullmatch(node.value)):
@@ -185,7 +185,7 @@ def _read_as_text(
         for key, value in node.value:
             named = inside or key.value in fields or (is_text and key.value == "text")
             named = None if not named and f"{key.value}?" in fields else named
-            if key.value != "json_schema":  # has fields of these names, too
+            if key.value != "json_schema":  # has fields with these names too
                 _read_as_text(value, fields, seen, is_text=named, inside=f"{key.value}.*" in fields)
 
 
@@ -194,7 +194,7 @@ _WRITTEN_AS_TEXT = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "fl
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads what JSON could say, too: text keys, each of them once, finite numbers, and dates as text."""
+    """Reads what JSON could also express: unique text keys, finite numbers, and dates as text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as in the class it extends
         first: [(tag, pattern) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
@@ -225,11 +225,11 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_finite(self, node: yaml.ScalarNode) -> float:
         number = self.construct_yaml_float(node)
         if not math.isfinite(number):
-            raise refused_yaml(f"{node.value} is not a number that anything can equal", node.start_mark)
+            raise refused_yaml(f"{node.value} is not a number that equals anything", node.start_mark)
         return number
 
     def construct_refused(self, node: yaml.Node) -> Any:
-        raise refused_yaml(f"the tag {node.tag.rpartition(':')[2]!r} is not known here", node.start_mark)
+        raise refused_yaml(f"unknown tag {node.tag.rpartition(':')[2]!r}", node.start_mark)
 
 
 _RESOLVERS = {"yaml_implicit_resolvers": _PlainLoader.yaml_implicit_resolvers}
@@ -237,7 +237,7 @@ _FAST_LOADER: Any = type("_FastLoader", (yaml.CSafeLoader,), _RESOLVERS) if yaml
 
 
 def _compose_fast(text: str) -> yaml.Node | None:
-    """By libyaml, ten times as fast. None where it is missing or refuses: PyYAML's parser takes over."""
+    """With libyaml, ten times as fast. None if it is missing or refuses; then PyYAML's parser takes over."""
     if _FAST_LOADER is None:
         return None
     try:
@@ -254,7 +254,7 @@ class _TooDeep(yaml.MarkedYAMLError):
 
 
 def refuse_depth(text: str, loader: Any = yaml.SafeLoader) -> None:
-    """At once: parsers take seconds for thousands of open brackets, and libyaml crashes when it composes them."""
+    """Fails early: parsers take seconds for thousands of open brackets, and libyaml crashes on them."""
     depth = 0
     for event in cast("Iterator[Any]", yaml.parse(text, loader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -268,7 +268,7 @@ for _tag in ("binary", "timestamp", "omap", "pairs", "set"):
 
 
 def read_yaml(text: str, *, text_fields: frozenset[str] = frozenset()) -> object:
-    """Plain data, or a YAMLError for whatever is wrong with it. A number or a boolean in a text field is text."""
+    """Plain data, or a YAMLError that says what is wrong. A number or a boolean in a text field is text."""
     loader = None
     try:
         loader = _PlainLoader(text)

@@ -1,4 +1,4 @@
-"""Settings are what a person wrote into `upskill.config.yaml`: defaults for what is not said on the command line."""
+"""Settings come from `upskill.config.yaml`: defaults for what the command line leaves out."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ OLDER_NAMES = {
 
 
 class Price(BaseModel):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     cached: float | None = Field(default=None, ge=0, description="Read from a cache.")
-    written: float | None = Field(default=None, ge=0, description="Written into one.")
+    written: float | None = Field(default=None, ge=0, description="Written to a cache.")
 
 
 def _setting(default: Any, description: str, **limits: Any) -> Any:
@@ -50,41 +50,47 @@ class Settings(BaseModel):
     judge: str | None = _setting(None, "Grades cases with `judge` checks.")
     skills_dir: str = _setting("./skills", "Where `generate` saves skills, and `list` looks for them.")
     store: str = _setting(DEFAULT_STORE, "Where runs are kept: a folder, or a postgresql:// URL.")
-    log_runs: bool = _setting(True, "Keep runs in the store; false: forget them.")
+    log_runs: bool = _setting(True, "Keep runs in the store; false discards them.")
     cache: bool = _setting(True, "Store replies, and answer repeated requests from stored ones.")
     offline: bool = _setting(False, "Download nothing.")
     max_refine_attempts: int = _setting(3, "How often the teacher may improve a skill.", ge=0)
-    concurrency: int = _setting(8, "Requests at a time for each model.", ge=1)
-    timeout: float = _setting(300, "Seconds for one request.", gt=0)
-    servers: int = _setting(0, "Servers of each embedded model; 0: one per core, as far as memory allows.", ge=0)
-    confirm_above: float = _setting(1.0, "US dollars that are spent without asking.", ge=0)
+    concurrency: int = _setting(8, "Requests at a time per model.", ge=1)
+    timeout: float = _setting(300, "Seconds per request.", gt=0)
+    servers: int = _setting(0, "Servers per embedded model; 0: one per core, if memory allows.", ge=0)
+    confirm_above: float = _setting(1.0, "US dollars that upskill spends without asking.", ge=0)
     max_tokens: int | None = _setting(None, "Stop at this many tokens.", ge=0)
     max_calls: int | None = _setting(None, "Stop at this many calls.", ge=0)
     prices: dict[str, Price] = Field(
-        default_factory=dict[str, Price], description="Of models whose price is unknown, or different for you."
+        default_factory=dict[str, Price], description="For models whose price is unknown, or different for you."
     )
     max_output_tokens: int | None = _setting(
         None,
-        "Longest answer; one that is cut off has failed. Without this limit or one in the suite it is 4096, and for "
+        "Longest answer; one that is cut off fails. If neither this nor the suite sets a limit, it is 4096, and for "
         "embedded models what the case needs, at least 256.",
         ge=1,
     )
-    temperature: float | None = _setting(None, "Of students (default: 0, or 0.7 with repeats).", ge=0, le=2)
-    margin: float = _setting(5.0, "A lift of fewer points counts as no effect.", ge=0, le=100)
+    temperature: float | None = _setting(None, "For students (default: 0, or 0.7 with repeats).", ge=0, le=2)
+    margin: float = _setting(5.0, "A lift below this many points counts as no effect.", ge=0, le=100)
     scope: Literal["cases", "suite"] = _setting(
         "cases", "What --until-decided decides about: tasks like these cases, or this exact suite."
     )
-    target_pass_rate: float | None = _setting(None, "Name the cheapest that passes this percentage.", ge=0, le=100)
-    making_cost: float | None = _setting(None, "US dollars the skill cost (default: as in skill_meta.json).", ge=0)
+    target_pass_rate: float | None = _setting(
+        None, "Name the cheapest model that passes this percentage.", ge=0, le=100
+    )
+    making_cost: float | None = _setting(
+        None, "US dollars it cost to make the skill (default: from skill_meta.json).", ge=0
+    )
     strict_suite: bool = _setting(False, "Refuse a suite with a case that a know-nothing answer passes.")
-    gpu: bool = _setting(False, "Show the NVIDIA GPU in the sandbox, as `gpu: true` of a case does; trials take turns.")
-    max_turns: int | None = _setting(None, "Most turns of an agent (default 20; a teacher 60; in `trigger` 3).", ge=1)
-    trial_tokens: int | None = _setting(None, "Most tokens of an agent in one trial.", ge=1)
-    trial_timeout: float | None = _setting(None, "Most seconds of an agent (default 600; a teacher 1800).", gt=0)
-    ray_address: str = _setting("", "Ray cluster to join; without one, RAY_ADDRESS, or one that is started here.")
-    trial_cpus: float | None = _setting(None, "With Ray: CPUs that a trial needs (default 1).", ge=0)
-    trial_gpus: float | None = _setting(None, "With Ray: GPUs that a trial needs.", ge=0)
-    trial_memory: float | None = _setting(None, "With Ray: megabytes that a trial needs.", ge=0)
+    gpu: bool = _setting(False, "Give sandboxes the NVIDIA GPU, like `gpu: true` in a case; trials take turns.")
+    max_turns: int | None = _setting(
+        None, "Turns per trial of an agent (default 20; a teacher 60; in `trigger` 3).", ge=1
+    )
+    trial_tokens: int | None = _setting(None, "Tokens per trial of an agent.", ge=1)
+    trial_timeout: float | None = _setting(None, "Seconds per trial of an agent (default 600; a teacher 1800).", gt=0)
+    ray_address: str = _setting("", "Ray cluster to join (default: RAY_ADDRESS, or a new one on this machine).")
+    trial_cpus: float | None = _setting(None, "With Ray: CPUs per trial (default 1).", ge=0)
+    trial_gpus: float | None = _setting(None, "With Ray: GPUs per trial.", ge=0)
+    trial_memory: float | None = _setting(None, "With Ray: megabytes of memory per trial.", ge=0)
     source: str = ""  # the file these came from
 
     @model_validator(mode="before")
@@ -101,14 +107,14 @@ class Settings(BaseModel):
     def load(cls, environment: Mapping[str, str] = os.environ, here: str | Path = ".") -> Settings:
         """The first of $UPSKILL_CONFIG, ./upskill.config.yaml and ~/.config/upskill/config.yaml; else the defaults.
 
-        $UPSKILL_STORE goes before the `store` of any of them: that is where a URL with a password belongs.
+        $UPSKILL_STORE overrides the `store` of any of them: put a URL with a password there.
         """
         usual = Path(environment.get("HOME", "~")).expanduser() / ".config"
         folders = (environment.get("XDG_CONFIG_HOME") or usual, usual)
         paths = (Path(here) / FILE, *(Path(folder) / "upskill" / "config.yaml" for folder in folders))
         named = environment.get("UPSKILL_CONFIG")
         path = Path(named) if named else next(filter(os.path.isfile, paths), None)  # which never raises
-        # The defaults: nobody has to build a validator for them.
+        # The defaults need no validator.
         settings = cls.model_construct() if path is None else cls.read(path)
         location = environment.get("UPSKILL_STORE")
         return settings.model_copy(update={"store": location}) if location else settings
@@ -125,12 +131,14 @@ class Settings(BaseModel):
         return cls._validate(fields, str(path), f"{path}: ")
 
     def changed(self, assignments: Iterable[str]) -> Settings:
-        """As `--set KEY=VALUE` gives them."""
+        """From `--set KEY=VALUE`."""
         fields = self.model_dump(exclude_unset=True, exclude={"source"})
         for text in assignments:
             key, _, value = text.partition("=")
             if not value.strip():
-                raise UsageError(f"--set {text}: has no value", f"For example --set {key.strip() or 'margin'}=3.")
+                raise UsageError(
+                    f"--set {text}: the value is missing", f"For example --set {key.strip() or 'margin'}=3."
+                )
             try:
                 fields[OLDER_NAMES.get(key.strip(), key.strip())] = read_yaml(value)
             except yaml.YAMLError as error:
@@ -154,7 +162,7 @@ class Settings(BaseModel):
 
 
 class Config(Settings):
-    """The settings, under the names that upstream's users know."""
+    """Settings under upstream's names."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in OLDER_NAMES:

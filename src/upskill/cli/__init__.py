@@ -1,12 +1,12 @@
 """The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
 `options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark;
-`last_verdicts` says what was last reported of a skill; `help` lays out help pages; `console` prints;
-`progress` shows what takes a while; `watch` waits for saved files; `log` sets up logging for `-v`.
+`last_verdicts` reads the last verdicts of a skill; `help` lays out help pages; `console` prints;
+`progress` shows slow work; `watch` waits for saved files; `log` sets up logging for `-v`.
 
 Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
-trial, the run is invalid, or results could not be kept, 70 a bug in upskill outside a trial, 130 interrupted.
+trial, the run is invalid, or results could not be stored, 70 a bug in upskill outside a trial, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ import click
 from upskill.version import __version__
 
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-# The line of help of every command; its file in `commands` has the same name.
+# The one-line help of every command; its file in `commands` has the same name.
 COMMANDS = {
     "init": "Start a skill, with tests that already run.",
     "generate": "Write a skill from a task, traces or documents, and prove it.",
-    "teach": "Let a teacher do a task in a sandbox, and make a skill from it.",
-    "import": "Turn test cases of another tool into a suite.",
+    "teach": "Have a teacher do a task, and turn its work into a skill.",
+    "import": "Convert another tool's test cases into a suite.",
     "tests": "Write, extend or edit the test cases of a skill.",
-    "versions": "List the versions of a skill that were tried, or compare two.",
+    "versions": "List the versions of a skill, or compare two.",
     "eval": "Run a student with and without a skill and compare the two.",
     "benchmark": "Evaluate a skill on several models, three repeats each.",
     "ci": "Check the skills that a branch changed, for CI.",
     "trigger": "Measure whether a skill activates when it should, and only then.",
-    "plan": "Work out how many cases and repeats a lift needs, and the cost.",
+    "plan": "Estimate how many cases and repeats you need, and the cost.",
     "show": "Show a run: every trial with its prompt, answer and findings.",
     "report": "Write a run as one HTML page that opens anywhere.",
     "compare": "Show which cases changed between two runs, with both answers.",
-    "export": "Write a run for other tools, or its replies for other machines.",
-    "view": "Look at stored runs in a browser, also while they run.",
+    "export": "Export a run for other tools, or its replies for other machines.",
+    "view": "View stored runs in a browser, live while they run.",
     "feedback": "Show how well checks agree with people's feedback on answers.",
     "runs": "List the stored runs, as bars or as a table of skills and models.",
     "plot": "Draw a run as SVG or PNG: lift, pass rates, cost, every case.",
     "store": "Copy, check or prune the stored runs.",
     "list": "List the skills in a folder.",
-    "verify": "Recompute what a skill's receipt says, without a model.",
+    "verify": "Check a skill's receipt, without a model.",
     "validate": "Check skills against the Agent Skills specification.",
     "install": "Install a skill where an agent looks for it.",
     "trace": "List the agent sessions on this machine, or show one.",
@@ -72,7 +72,7 @@ def _set_up_logging(context: click.Context, _: click.Parameter, count: int) -> i
 
 def _add_verbose(command: click.Command) -> None:
     """Give a command and its subcommands `-v` for logging; a command's own `-v` logs too."""
-    line = "Log on standard error what is done; -vv also what is sent and received. Secrets are redacted."
+    line = "Log to standard error; -vv also logs requests and replies. Secrets are redacted."
     for each in (command, *getattr(command, "commands", {}).values()):
         own = next((param for param in each.params if param.name == "verbose"), None)
         if own is None:
@@ -90,7 +90,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        file = "import_" if cmd_name == "import" else cmd_name  # a word of Python's own
+        file = "import_" if cmd_name == "import" else cmd_name  # a Python keyword
         command: click.Command = import_module(f"upskill.cli.commands.{file}").command
         _add_verbose(command)
         return command
@@ -152,7 +152,7 @@ _add_verbose(upskill)
 def main() -> None:
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
-        if stream is None:  # was closed by whoever started us
+        if stream is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as we run
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=_encoding(cast("TextIO", stream)), errors="transliterate")
@@ -180,13 +180,13 @@ def main() -> None:
 
 
 def _encoding(stream: TextIO) -> str:
-    """UTF-8, unless it was said that the terminal, or whatever reads this, has another."""
+    """UTF-8, unless the locale or the stream asks for ASCII."""
     locale = os.environ.get("LC_ALL") or os.environ.get("LANG") or ""  # Python itself takes C for UTF-8
     is_ascii = (stream.isatty() and locale in ("C", "POSIX")) or codecs.lookup(stream.encoding).name == "ascii"
     return ASCII if is_ascii else stream.encoding
 
 
-# What our own tables, bars and sentences are made of, for those who have only ASCII.
+# ASCII for the characters in our own tables, bars and sentences.
 _ASCII = str.maketrans(
     {
         **dict.fromkeys("─━═╌┄–—−‐‑", "-"),
@@ -213,7 +213,7 @@ _ASCII = str.maketrans(
 
 
 def _transliterate(error: UnicodeError) -> tuple[str, int]:
-    """What an encoding has not, as ASCII; anything else is shown as ?, which a number never is."""
+    """Replace what an encoding lacks by ASCII, or by `?`, which is never part of a number."""
     assert isinstance(error, UnicodeEncodeError)
     text = error.object[error.start : error.end].translate(_ASCII)
     plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
@@ -221,7 +221,7 @@ def _transliterate(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("transliterate", _transliterate)
-# Under its own name click takes it for a mistake, and writes UTF-8.
+# Called "ascii", click would take it for a mistake and write UTF-8.
 ASCII = "plain_ascii"
 _FIELDS = ("encode", "decode", "streamreader", "streamwriter", "incrementalencoder", "incrementaldecoder")
 codecs.register(
@@ -254,8 +254,8 @@ def _explain(error: Exception) -> int:
 
 
 def _silence(stream: TextIO) -> None:
-    """Nothing more is written to it, also not when Python ends and writes what is left."""
-    with suppress(OSError, ValueError):  # of a test, it has no file
+    """Write nothing more to it, not even when Python flushes it at exit."""
+    with suppress(OSError, ValueError):  # in a test, it has no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -34,7 +34,7 @@ def console(*, err: bool = False) -> Console:
 
 
 def _width(stream: TextIO) -> int | None:
-    """COLUMNS, else the width of the terminal, which rich finds."""
+    """COLUMNS, else the terminal's width."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return max(LEAST_WIDTH, int(columns))
@@ -86,7 +86,7 @@ def to_json_text(value: object, indent: int = 2) -> str:
 
 
 def show_document(text: str) -> None:
-    """Print a file's content: as UTF-8, except on a terminal that has not."""
+    """Print a file's content as UTF-8, except on a terminal without it."""
     click.echo(text if sys.stdout.isatty() else text.encode(errors="replace"), nl=False)
 
 
@@ -94,7 +94,7 @@ _note_writers: list[Callable[[str], None]] = []
 
 
 def redirect_notes(writer: Callable[[str], None] | None) -> None:
-    """Have notes printed by whoever draws on standard error; None resets that."""
+    """Send notes to whatever draws on standard error; None resets this."""
     _note_writers[:] = [writer] if writer else []
 
 
@@ -103,12 +103,12 @@ def note(text: str) -> None:
     if _note_writers:
         _note_writers[-1](text)
     else:
-        with suppress(OSError):  # nobody can be told that standard error is full
+        with suppress(OSError):  # standard error is full, so nobody would see a message
             click.echo(text, err=True)
 
 
 def _wrapped(text: str) -> str:
-    """Between words, to the width of the terminal or COLUMNS; a longer word can still be copied."""
+    """Wrap between words, to COLUMNS or the terminal's width; a longer word stays whole, to be copied."""
     if not sys.stderr.isatty() and not os.environ.get("COLUMNS"):
         return text
     width = _width(sys.stderr) or shutil.get_terminal_size().columns
@@ -120,16 +120,16 @@ def _wrapped(text: str) -> str:
 def check_writable(path: str, *, force: bool = False) -> None:
     """UsageError, before anything runs, if a file cannot be written or is not ours to overwrite."""
     if path == "-":
-        raise UsageError("- is not a file", "Standard output is the result; name a file for this report.")
+        raise UsageError("- is not a file", "Standard output has the result. Name a file for this report.")
     file = Path(path)
     folder = next(parent for parent in file.absolute().parents if parent.exists())
     if file.is_dir() or not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
-        raise UsageError(f"{path}: cannot be written", "Name a file in a folder that can be written to.")
+        raise UsageError(f"{path}: cannot be written", "Name a file in a writable folder.")
     check_ours(path, force=force)
 
 
 def write_file(path: str, content: str | bytes, *, overwrite: bool = True, private: bool = True) -> None:
     if not overwrite and os.path.lexists(path):
-        raise UsageError(f"{path}: is there already", "Name another file, or overwrite it with --force.")
+        raise UsageError(f"{path}: already exists", "Name another file, or overwrite it with --force.")
     with whole_file(path, private=private) as stream:
         stream.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)

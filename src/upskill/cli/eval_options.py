@@ -42,43 +42,44 @@ class EvalOptions(MeasureOptions, CommandOptions):
         "-t", "--tests", default=None, help="The suite (default: the one in the skill's folder).", metavar="FILE"
     )
     cases: tuple[str, ...] = option(
-        "--case", default=(), help="Only this case, or those that fit a pattern ('build-*'); repeatable.", metavar="ID"
+        "--case",
+        default=(),
+        help="Only this case, or cases that match a pattern ('build-*'); repeatable.",
+        metavar="ID",
     )
     tags: tuple[str, ...] = option("--tag", default=(), help="Only cases with this tag; repeatable.", metavar="TAG")
-    failed: bool = option(
-        "--failed", default=False, help="Only cases that failed with the skill when they were last run."
-    )
+    failed: bool = option("--failed", default=False, help="Only cases that failed with the skill last time.")
     limit: int | None = option(
-        "--limit", default=None, help="Only the first N of the cases that are left.", metavar="N", minimum=1
+        "--limit", default=None, help="Only the first N of the chosen cases.", metavar="N", minimum=1
     )
     watch: bool = option(
         "--watch",
         default=False,
-        help="Keep running: whenever the skill or its suite is saved, run what that changes. Ctrl-C ends.",
+        help="Keep running: when you save the skill or its suite, rerun what changed. Ctrl-C stops.",
     )
     test_writer: str | None = model_option("--test-writer", help="Writes the test cases when the skill has none.")
     judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     no_baseline: bool = option(
-        "--no-baseline", default=False, help="Skip the trials without the skill. Then there is no lift."
+        "--no-baseline", default=False, help="Skip the trials without the skill. No lift is measured."
     )
     until_decided: bool = option(
         "--until-decided",
         default=False,
-        help="Run round after round, each case once in each arm, until there is a decision, for at most --repeats "
-        "rounds (default 20). The test allows for looking after every round.",
+        help="Run round after round, each case once per arm, until there is a decision or --repeats rounds are done "
+        "(default 20). The test corrects for looking after every round.",
     )
     preregister: str | None = option(
         "--preregister",
         default=None,
-        help="Write the plan and the decision rule to FILE before the first trial. Where FILE exists, run only what "
-        "it says, as a planned look.",
+        help="Write the plan and the decision rule to FILE before the first trial. If FILE exists, run exactly "
+        "that plan, as a planned look.",
         metavar="FILE",
     )
     controls: bool = option(
         "--controls", default=False, help="Also run a placebo of the same length, and the baseline a second time."
     )
     against: str | None = option(
-        "--against", default=None, help="Compare with this reference skill instead of with none.", metavar="SKILL"
+        "--against", default=None, help="Compare with this reference skill instead of no skill.", metavar="SKILL"
     )
     requirements: tuple[str, ...] = option(
         "--require",
@@ -91,37 +92,35 @@ class EvalOptions(MeasureOptions, CommandOptions):
     reports: tuple[str, ...] = option(
         "--report",
         default=(),
-        help=f"Write a report to a file, or to standard output in place of the usual one: {', '.join(REPORTS.table)}; "
+        help=f"Write a report to a file, or to standard output instead of the usual one: {', '.join(REPORTS.table)}; "
         "repeatable.",
         metavar="KIND[=FILE]",
     )
     receipt: bool = option(
         "--receipt",
         default=False,
-        help="Keep the proof in the skill's folder: evals/receipt.json and the answers. `upskill verify` checks it.",
+        help="Save the proof in the skill's folder: evals/receipt.json and the answers. `upskill verify` checks it.",
     )
     batch: bool = option(
         "--batch",
         default=False,
-        help="Ask students through their provider's batch API: half the price, an answer within a day. The same "
-        "command waits for a batch that was submitted before.",
+        help="Use the provider's batch API for students: half the price, answers within a day. Run the same command "
+        "again to wait for a submitted batch.",
     )
     replay: str | None = option(
         "--replay",
         default=None,
-        help="Answer from recorded replies only: no key, no call, no cost. They are in the store, or in FILE, which "
-        "`upskill export RUN --replies FILE` wrote; with FILE, other options keep their recorded values.",
+        help="Answer from recorded replies only: no key, no calls, no cost. Replies come from the store, or from FILE, "
+        "written by `upskill export RUN --replies FILE`; with FILE, other options keep their recorded values.",
         metavar="[FILE]",
         bare=STORED,
     )
-    resume: bool = option(
-        "--resume", default=False, help="Continue a stored run of this plan; an error if there is none."
-    )
+    resume: bool = option("--resume", default=False, help="Continue a stored run of this plan; fail if there is none.")
     verbose: int = option(
         "-v",
         "--verbose",
         default=0,
-        help="Also show every case, and log as with every command; -vv logs more.",
+        help="Also show every case, and log; -vv logs more.",
         count=True,
     )
 
@@ -154,14 +153,12 @@ class EvalOptions(MeasureOptions, CommandOptions):
         self.parse_requirements()
         self.open_executor()
         if self.resume and (flag := first_given({"--fresh": self.fresh, "log_runs=false": not self.keeps_runs})):
-            raise UsageError(f"--resume and {flag} contradict each other")
+            raise UsageError(f"--resume and {flag} cannot be used together")
         if self.base_url and not (self.students or self.settings.student):
-            raise UsageError(
-                "--base-url names a server, and nothing says which of its models", "Name one with -m MODEL."
-            )
+            raise UsageError("--base-url needs the name of a model on that server", "Name one with -m MODEL.")
         if self.no_baseline and self.until_decided:
-            hint = "Without a baseline nothing is decided."
-            raise UsageError("--no-baseline and --until-decided contradict each other", hint)
+            hint = "Nothing can be decided without a baseline."
+            raise UsageError("--no-baseline and --until-decided cannot be used together", hint)
         if self.part_flag:
             self._check_part()
         if self.watch:
@@ -185,13 +182,13 @@ class EvalOptions(MeasureOptions, CommandOptions):
         }
         if flag := first_given(deciding):
             raise UsageError(
-                f"{part} and {flag} contradict each other: nothing is decided by a part of the suite",
+                f"{part} and {flag} cannot be used together: part of a suite decides nothing",
                 f"Leave {part} out.",
             )
         if self.fresh:
             raise UsageError(
-                f"{part} and --fresh contradict each other: cases drawn again until they pass say nothing",
-                f"Leave --fresh out; {part} runs what an edit has changed. For other draws use --seed.",
+                f"{part} and --fresh cannot be used together: rerunning cases until they pass proves nothing",
+                f"Leave --fresh out; {part} reruns what an edit changed. For other samples use --seed.",
             )
 
     def _check_watch(self) -> None:
@@ -204,7 +201,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
             "--preregister": self.preregister,
         }
         if flag := first_given(others):
-            raise UsageError(f"--watch and {flag} contradict each other", f"Leave {flag} out.")
+            raise UsageError(f"--watch and {flag} cannot be used together", f"Leave {flag} out.")
 
     @property
     def watched(self) -> Watched:
@@ -214,14 +211,14 @@ class EvalOptions(MeasureOptions, CommandOptions):
 
     @property
     def case_writer(self) -> str:
-        """The model that writes test cases; a recording does not say who did."""
+        """The model that writes test cases; a recording does not name it."""
         return "" if self.cassette else self.test_writer or self.settings.test_writer or ""
 
     def choose_cases(self, skill: Skill, suite: Suite | None) -> Suite | None:
         if not self.part_flag:
             return suite
         if suite is None:
-            raise UsageError(f"{skill.name}: has no test cases to choose from", f"Leave {self.part_flag} out.")
+            raise UsageError(f"{skill.name}: no test cases to choose from", f"Leave {self.part_flag} out.")
         if self.failed and self.failing is None:  # once: with --watch these stay the same
             self.failing = self._failing_cases(skill, suite)
         return CaseFilter(ids=self.cases, tags=self.tags, failing=self.failing, limit=self.limit).choose(suite)
@@ -235,17 +232,19 @@ class EvalOptions(MeasureOptions, CommandOptions):
             failing = failing_cases(store, skill.name, suite, models) if store else None
         named = f"{skill.name} and {', '.join(models)}"
         if failing is None:
-            raise UsageError(f"--failed: no stored run of {named} has cases of this suite", "Leave --failed out once.")
+            raise UsageError(
+                f"--failed: no stored run of {named} has cases of this suite", "Run once without --failed."
+            )
         if not failing:
-            note(f"Every case of {named} passed when it was last run. Leave --failed out to run them all.")
+            note(f"Every case of {named} passed last time. Leave --failed out to run them all.")
             raise click.exceptions.Exit(0)
         return failing
 
     def _check_reports(self) -> None:
         if text := next((text for text in self.reports if text.endswith("=")), ""):
-            raise UsageError(f"--report {text}: names no file", f"For example --report {text}FILE.")
+            raise UsageError(f"--report {text}: no file was named", f"For example --report {text}FILE.")
         for kind, file in self.report_files:
-            if kind not in REPORTS.table:  # those of other packages may not be there, or not load
+            if kind not in REPORTS.table:  # one from another package may be missing or fail to load
                 REPORTS.load(kind)
             if file:
                 try:
@@ -262,17 +261,17 @@ class EvalOptions(MeasureOptions, CommandOptions):
         from upskill.runs.running.batch import check_batchable  # noqa: PLC0415 - only for models on the wire
 
         if self.agent != "chat":
-            raise UsageError("--batch: an agent that acts needs each answer before its next question", "Leave one out.")
+            raise UsageError("--batch: an agent with tools needs each answer before its next request", "Leave one out.")
         if self.open_executor().is_remote:
-            raise UsageError(f"--batch and --executor {self.executor} contradict each other", "Leave one out.")
+            raise UsageError(f"--batch and --executor {self.executor} cannot be used together", "Leave one out.")
         others = {
             "--replay": self.replay,
             "cache=false": not self.settings.cache,
             "log_runs=false": not self.keeps_runs,
         }
         if flag := first_given(others):
-            hint = "What was submitted, and what came back, has to be kept."
-            raise UsageError(f"--batch and {flag} contradict each other", hint)
+            hint = "A batch and its answers have to be stored."
+            raise UsageError(f"--batch and {flag} cannot be used together", hint)
         students = choose_students(self.students, self.settings, lambda _: None)
         check_batchable(resolve(name, self.base_url) for name in students)
 
@@ -283,11 +282,11 @@ class EvalOptions(MeasureOptions, CommandOptions):
         options = self._plan_options(skill, repeats)
         if cassette is None:
             return make_plan(skill, suite, choose_students(self.students, self.settings, self.tell), options)
-        from upskill.runs.replay.replay import as_recorded, plan_from  # noqa: PLC0415 - only where a file is played
+        from upskill.runs.replay.replay import as_recorded, plan_from  # noqa: PLC0415 - only when a file is replayed
 
         students = [cassette.address(name) for name in self.students] or cassette.students
         plan = make_plan(skill, suite, students, as_recorded(options, cassette, suite or Suite.of(skill)))
-        self.tell(f"Playing {cassette.size} from {cassette.path}: no model is asked.")
+        self.tell(f"Replaying {cassette.size} from {cassette.path}: no model is called.")
         return plan_from(plan, cassette)
 
     def _plan_options(self, skill: Skill, repeats: int) -> PlanOptions:

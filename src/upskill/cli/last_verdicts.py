@@ -1,4 +1,4 @@
-"""What was last reported of a skill, for `list`, `install` and `plan`: from what is stored, and nothing is computed."""
+"""The last reported verdicts of a skill, for `list`, `install` and `plan`: read from the store, not computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANGED = "before it was changed"
 
 
 def last_verdicts(store: Store | None, skill: Skill) -> list[dict[str, Any]]:
-    """The latest of each model; `of` names what it covers, where that is not this skill on a whole suite."""
+    """The latest for each model; `of` says what it covers, unless that is this skill on a whole suite."""
     rows = skill_verdicts(store, skill.name) if store else []
     for row in rows:
         if store and store.run(row["run"]).plan.skill.visible_hash != skill.visible_hash:

@@ -1,4 +1,4 @@
-"""What most commands share: flags from options classes, asking before money is spent, finding stored runs."""
+"""Shared by most commands: flags from options classes, asking before money is spent, finding stored runs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 @dataclass(kw_only=True)
 class OutputOptions:
     yes: bool = option(
-        "-y", "--yes", default=False, help="Do not ask before spending more than confirm_above of the settings."
+        "-y", "--yes", default=False, help="Do not ask before spending more than the setting confirm_above."
     )
     as_json: bool = option("--json", default=False, help="Print one JSON document and nothing else.")
-    quiet: bool = option("-q", "--quiet", default=False, help="No progress and no notes; only the result.")
+    quiet: bool = option("-q", "--quiet", default=False, help="No progress or notes, only the result.")
 
     @property
     def silent(self) -> bool:
@@ -69,7 +69,7 @@ class CommandOptions(CommonOptions, OutputOptions):
             self.settings = self.settings.changed(self.set_values)
         keys = {text.partition("=")[0].strip() for text in self.set_values}
         if self.executor != "ray" and (of_ray := keys & OF_RAY):
-            raise UsageError(f"{min(of_ray)} is only for --executor ray", "Add --executor ray.")
+            raise UsageError(f"{min(of_ray)} only works with --executor ray", "Add --executor ray.")
 
     def model_context(self, events: Events | None = None) -> ModelContext:
         """The same, with a progress bar for downloads."""
@@ -95,7 +95,7 @@ def confirm_cost(options: CommandOptions, expected: CostEstimate, description: s
 
 
 class FiniteRange(click.FloatRange):
-    """NaN is in no range, though it is neither below nor above one."""
+    """Refuses NaN, which is neither below nor above a range."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -105,18 +105,18 @@ class FiniteRange(click.FloatRange):
 
 
 class GivenText(click.types.StringParamType):
-    """A text that is given or left out, and never empty."""
+    """A text that may be left out, but not empty."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not (text := super().convert(value, param, ctx)).strip():
-            self.fail("is empty; give a value or leave the option out.", param, ctx)
+            self.fail("is empty; pass a value or leave the option out.", param, ctx)
         if text.startswith("--"):
-            self.fail(f"{text!r} looks like the next option; give a value before it.", param, ctx)
+            self.fail(f"{text!r} looks like the next option; pass a value before it.", param, ctx)
         return text
 
 
 def click_options(cls: type[Any], *names: str) -> Decorator:
-    """Add the flags of this options class, or of the fields that are named."""
+    """Add the flags of this options class, or of the named fields."""
     options = [_click_option(*each) for each in options_of(cls) if not names or each[0] in names]
     return lambda function: reduce(lambda decorated, add: add(decorated), reversed(options), function)
 
@@ -157,7 +157,7 @@ class NothingStored(UsageError):
 
 
 def open_existing_store(location: str | None) -> Store:
-    """The store there, or that of the settings; UsageError where there is none. Reading runs never creates a store."""
+    """The store here, or that of the settings; UsageError if there is none. Reading never creates a store."""
     location = location or Settings.load().store
     if store := find_store(location):
         return store
@@ -165,14 +165,14 @@ def open_existing_store(location: str | None) -> Store:
     if not is_url(location) and folder.exists() and not folder.is_dir():
         raise UsageError(f"{location}: is not a folder", "Name the folder of your runs with --store.")
     if not is_url(location) and not folder.is_dir():
-        hint = "`upskill eval SKILL` makes a run; name the folder of older ones with --store."
+        hint = "`upskill eval SKILL` creates one; --store names another folder."
         raise NothingStored(f"{location}: no such folder", hint)
     if not is_url(location) and (older := sum(1 for _ in folder.glob("*/run_*/run_metadata.json"))):
         raise UsageError(
-            f"{location}: has {counted(older, 'run')} in upstream's format (a folder for each) and no store",
+            f"{location}: contains {counted(older, 'run')} in upstream's format (one folder each), but no store",
             "They have no pairs to compute a lift from; run them again with `upskill eval SKILL`.",
         )
-    raise NothingStored(f"{without_password(location)}: has no stored runs", "`upskill eval SKILL` makes one.")
+    raise NothingStored(f"{without_password(location)}: no stored runs", "`upskill eval SKILL` creates one.")
 
 
 def find_project_store(location: str | None) -> Store | None:
@@ -215,13 +215,13 @@ def find_run(store: Store, name: str) -> Run:
             skill = skill or run.plan.skill.visible_hash
         elif held_out == {False} and skill in (None, run.plan.skill.visible_hash):
             return run
-    raise UsageError(f"no run is {name}", "`upskill generate` makes one; `upskill runs` lists all there are.")
+    raise UsageError(f"no run is {name}", "`upskill generate` creates one; `upskill runs` lists all runs.")
 
 
 json_option = click_options(OutputOptions, "as_json")
 force_option = click.option("--force", is_flag=True, help="Overwrite a file that upskill did not write.")
 redact_option = click.option(
-    "--redact", is_flag=True, help="Take secrets, e-mail addresses and home folders out of prompts and answers."
+    "--redact", is_flag=True, help="Remove secrets, e-mail addresses and home folders from prompts and answers."
 )
 quiet_option = click_options(OutputOptions, "quiet")
 store_option = click_options(CommonOptions, "store")

@@ -22,11 +22,11 @@ from upskill.traces import NO_USAGE
 if TYPE_CHECKING:
     from rich.live import Live
 
-EVERY = 15.0  # seconds between lines where nobody watches; UPSKILL_PROGRESS says otherwise, 0 for none
-DELAY = 1.0  # seconds before anything is drawn: what is done by then needs no word
+EVERY = 15.0  # seconds between lines without a terminal; UPSKILL_PROGRESS overrides it, 0 turns lines off
+DELAY = 1.0  # seconds before anything is drawn: shorter work needs no status
 TICK = 0.1
-LONG_WAIT = 20.0  # seconds without a result after which is said what is waited for
-BUSY = 2.0  # times as much load as there are cores: others use them too
+LONG_WAIT = 20.0  # seconds without a result before the status says why
+BUSY = 2.0  # load per core from which the machine counts as busy
 BAR_WIDTH = 24
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -49,7 +49,7 @@ class Display:
             self.every = max(0.0, float(os.environ.get("UPSKILL_PROGRESS", "") or EVERY))
         self.is_silent = quiet or not (self.is_terminal or self.every)
         self.run: RunProgress | None = None
-        self.usual = ""  # the activity where none is named
+        self.usual = ""  # the default activity
         self._activity, self._share, self._detail = "", None, ""
         self._began = self._activity_began = self._spoke = clock()
         self._live: Live | None = None
@@ -58,7 +58,7 @@ class Display:
         self._thread: threading.Thread | None = None
 
     def doing(self, activity: str, detail: str = "", share: float | None = None) -> None:
-        """Say what is done from here on, and how far it is; empty: nothing that takes a while."""
+        """Set the current activity and how far it is; empty: nothing slow."""
         with self._lock:
             if not (self._activity or self.run):
                 self._began = self._spoke = self.clock()
@@ -87,7 +87,7 @@ class Display:
             self._start()
 
     def say(self, text: str) -> None:
-        """Print a line for the person; one with "..." in it names an activity that begins."""
+        """Print a line; one with "..." in it also starts an activity."""
         with self._lock:
             self._erase()
             click.echo(text, err=True)
@@ -192,7 +192,7 @@ class RunProgress:
         self._usage = NO_USAGE
         self._began = self._last = self.display.clock()
         self._students = list(dict.fromkeys(trial.model for trial in missing))
-        self._cores = 0  # that an embedded student shares with whatever else runs here
+        self._cores = 0  # shared by an embedded student and everything else on this machine
         if any(address.provider == "local" and address.name in self._students for address in plan.models):
             from upskill.models.embedded.capacity import usable_cores  # noqa: PLC0415 - only for embedded models
 
@@ -210,7 +210,7 @@ class RunProgress:
         self._done += 1
         self._last = self.display.clock()
         self.display.detail("")
-        if self._stored + self._done >= self._total:  # what is said from here on is not to be drawn into a bar
+        if self._stored + self._done >= self._total:  # later notes must not be drawn into a bar
             self.display.watch(None)
 
     @property
@@ -225,7 +225,7 @@ class RunProgress:
             left = (self._total - self._stored - self._done) * (now - self._began) / self._done
             parts.append(f"about {_duration(left)} left")
         parts += self._waiting(now)
-        # Not how many passed: where the baseline is stored already, that is how the skill does so far.
+        # Not how many passed: if the baseline is stored, that would reveal how the skill is doing.
         parts += [f"{self._errored} errored"] if self._errored else []
         if self._done:
             cost = self._usage.cost_usd
@@ -233,7 +233,7 @@ class RunProgress:
         return " · ".join(parts)
 
     def _waiting(self, now: float) -> Iterator[str]:
-        """What a long wait is for, and that others use the machine of an embedded student, where that is why."""
+        """What a long wait is for, and whether an embedded student waits because the machine is busy."""
         if now - self._last < LONG_WAIT:
             return
         students = self._students[0] if len(self._students) == 1 else counted(len(self._students), "model")
@@ -252,7 +252,7 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         self.stop()
         if isinstance(error, KeyboardInterrupt) and self.interrupted:
-            error.add_note(self.interrupted)  # said once, where the command ends
+            error.add_note(self.interrupted)  # printed once, when the command ends
 
 
 def show_transfer(display: Display, what: str, done: int, total: int) -> None:

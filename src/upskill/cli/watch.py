@@ -16,7 +16,7 @@ Seen = dict[Path, tuple[int, int, int]]  # when each was changed, its size, and 
 
 
 class Watched:
-    """Files, and all files below folders, without what we write: runs and reports."""
+    """Files, and all files below folders, except the runs and reports that we write."""
 
     def __init__(self, paths: Iterable[str | Path], ours: Iterable[str | Path]) -> None:
         absolute = (Path(path).absolute() for path in paths)
@@ -26,7 +26,7 @@ class Watched:
     def look(self) -> Seen:
         seen: Seen = {}
         for path in self._files():
-            with suppress(OSError):  # it was there a moment ago
+            with suppress(OSError):  # deleted a moment ago
                 state = path.stat()
                 seen[path] = state.st_mtime_ns, state.st_size, state.st_ino
         return seen
