@@ -157,7 +157,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     )
     assert done.code == 3
     said = unwrapped(done.out)
-    assert "INVALID The arms were not isolated, so no number of this run means anything." in said
+    assert "INVALID The arms were not isolated, so this run's numbers mean nothing." in said
     assert "1 trial saw or reached for a skill that was hidden from it: greet-2, baseline, scripted:leaky.json" in said
     assert "reaches for the folder of the skill" in said
     assert re.search(r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said)
@@ -229,7 +229,7 @@ def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill:
 def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Upskill, skill: Path) -> None:
     done = run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0")
     assert "Warning: --sandbox none: whatever is run can read, change and send away" in done.err
-    assert done.err.index("Warning: --sandbox none") < done.err.index("the ceiling of 0 calls is reached")
+    assert done.err.index("Warning: --sandbox none") < done.err.index("the limit of 0 calls is reached")
     assert "Note: --sandbox none" in run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0", "-v").out
     done = run(upskill, skill, "--sandbox", "none", "--json")
     assert done.err.startswith("Warning: --sandbox none: ")

@@ -209,7 +209,7 @@ async def test_time_that_runs_out_is_a_normal_end_with_the_files_still_there(rea
 
 async def test_a_ceiling_ends_the_program_and_the_run(real: None) -> None:
     ledger = Ledger(Ceilings(calls=1))
-    with agent_server(restless, KEY) as server, pytest.raises(CeilingReached, match="ceiling of 1 calls"):
+    with agent_server(restless, KEY) as server, pytest.raises(CeilingReached, match="limit of 1 calls"):
         await attempt("codex", server, Task("Go on."), ledger)
     assert ledger.spent["student"].total_tokens == INPUT + OUTPUT
     assert len(server.asked) == 1

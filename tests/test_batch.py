@@ -345,7 +345,7 @@ def test_no_more_is_submitted_than_the_calls_allow(bench: Bench) -> None:
     with serving(answer) as server:
         bench.point_at(server)
         done = bench.batch(STUDENT, "--set", "max_calls=5", "--json")
-        assert (sizes(server), done.json["halted"]) == ([5], "the ceiling of 5 calls is reached")
+        assert (sizes(server), done.json["halted"]) == ([5], "the limit of 5 calls is reached")
         with open_store("runs") as store:
             assert store.run("last").passed + store.run("last").failed == 5
         rest = bench.batch(STUDENT)
@@ -358,15 +358,15 @@ def test_no_more_is_submitted_than_the_dollars_and_tokens_allow_at_the_worst(ben
         plan = make_plan(Skill.load(bench.skill), None, [STUDENT])
         expected = estimate(plan, plan.trials(), {}, student_share=0.5)
         half = bench.batch(STUDENT, "--max-cost", expected.cost_usd[1] / 2, "--json", "--store", "dollars")
-        assert "has no room for another request of the batch" in half.json["halted"]
+        assert "leaves no room for another request of the batch" in half.json["halted"]
         assert 2 <= sizes(server)[0] <= 4
         half = bench.batch(STUDENT, "--set", f"max_tokens={expected.tokens[1] // 2}", "--json", "--store", "tokens")
-        assert "has no room for another request of the batch" in half.json["halted"]
+        assert "leaves no room for another request of the batch" in half.json["halted"]
         assert 2 <= sizes(server)[1] <= 4
         none = bench.batch(STUDENT, "--max-cost", 0, "--json", "--store", "nothing")
         assert (len(server.batches), none.json["halted"]) == (
             2,
-            "the ceiling of $0 has no room for another request of the batch",
+            "the limit of $0 leaves no room for another request of the batch",
         )
 
 
@@ -487,7 +487,7 @@ def test_a_batch_that_nobody_can_look_for_is_told_of_and_sent_again(bench: Bench
         assert (cut.code, sizes(server)) == (3, [8])
         done = bench.batch(STUDENTS["anthropic"])
         assert (done.code, sizes(server)) == (0, [8, 8])
-        assert "Its console shows whether there are two." in done.err
+        assert "Check its console for a duplicate." in done.err
 
 
 async def test_the_estimate_of_students_is_halved_and_that_of_a_judge_is_not(home: Path) -> None:

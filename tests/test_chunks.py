@@ -135,7 +135,7 @@ def test_leases_never_allow_more_than_the_ceiling_together_and_unspent_ones_come
 
     while ledger.calls + (again.calls or 0) < 20:
         rest += spend()
-    with pytest.raises(CeilingReached, match="with what workers that were lost may have spent"):
+    with pytest.raises(CeilingReached, match="counting what lost workers may have spent"):
         spend()
     assert 1 + (again.calls or 0) + rest == 20
 

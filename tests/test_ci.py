@@ -105,7 +105,7 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
     assert "| ❌ | `skills/worse` | generic:student |" in summary
     assert "`worse` passes less often than with the skill as it was on: " in summary
-    assert "`skills/elsewhere` was skills/moved; nothing that a student reads has changed." in summary
+    assert "`skills/elsewhere` renamed from skills/moved; nothing that students read has changed." in summary
     assert again.out == summary
     assert (library / "page.md").read_text() == 2 * summary, "the page of a run shows every step"
     suite = ET.parse(library / "report" / "junit.xml").getroot()[0]
@@ -133,7 +133,7 @@ def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_chang
     assert (rows["untouched"]["status"], rows["untouched"]["against_none"]["pairs"]) == ("ok", CASES - 2)
     assert rows["untouched"]["against_none"]["replayed"]
     assert rows["worse"]["status"] == "not run"
-    assert "Somebody with a key has to run `upskill ci`." in rows["worse"]["reason"]
+    assert "Run `upskill ci` with an API key." in rows["worse"]["reason"]
 
 
 def test_the_steps_of_the_action_write_every_report(library: Path, package_registry: None) -> None:

@@ -107,7 +107,7 @@ def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, h
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v", "--set", "max_calls=9", "--concurrency", 1)
     assert "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead" in done.out
     assert "7 trials were not run; the same command continues with them" in done.out
-    assert "the ceiling of 9 calls is reached" in done.err
+    assert "the limit of 9 calls is reached" in done.err
 
 
 def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill: Path) -> None:
@@ -130,7 +130,7 @@ def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill
 def test_resume_wants_a_stored_run_and_makes_none(upskill: Upskill, skill: Path, home: Path) -> None:
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--resume")
     assert done.code == 2
-    assert "there is no stored run of this plan to go on with" in done.err
+    assert "this plan has no stored run to resume" in done.err
     with open_store(home / "runs") as store:
         assert list(store.runs()) == []
 
@@ -209,7 +209,7 @@ def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(upskill: Upskil
         first = upskill(*command, "--max-cost", 0.2)
         asked = server.calls.total()
         assert 0 < asked < 16
-        assert (first.code, "Stopped: the ceiling of $0.2 is reached" in first.err) == (0, True)
+        assert (first.code, "Stopped: the limit of $0.2 is reached" in first.err) == (0, True)
         second = upskill(*command, "--set", "max_tokens=1000000")
         assert server.calls.total() == 16
     assert f"{asked} of 16 trials are stored" in second.err
@@ -224,7 +224,7 @@ def test_a_ceiling_on_cost_needs_a_price_and_a_refused_run_is_not_kept(
         done = upskill("eval", skill, "-m", "openai:unheard-of", "--max-cost", 1)
         assert server.calls.total() == 0
     assert done.code == 2
-    assert "the price is unknown for openai:unheard-of" in done.err
+    assert "the price of openai:unheard-of is unknown" in done.err
     assert upskill("show", "last").code == 2
 
 
@@ -344,7 +344,7 @@ def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
             ("tests", skill, "-m", "openai:unheard-of"),
         ):
             refused = upskill(*command, "--max-cost", 1)
-            assert (refused.code, "the price is unknown for openai:unheard-of" in refused.err) == (2, True)
+            assert (refused.code, "the price of openai:unheard-of is unknown" in refused.err) == (2, True)
             assert server.calls.total() == 0
         for students in (["-m", "opsu"], ["-m", "sonnet"], ["-m", "scripted:nowhere.yaml"]):
             refused = upskill("eval", skill, *students, "--test-writer", "openai:gpt-4.1")
@@ -628,10 +628,10 @@ def test_show_tells_errors_files_and_empty_answers(upskill: Upskill, home: Path)
 @pytest.mark.usefixtures("stored")
 def test_show_of_what_is_not_there_is_a_usage_error(upskill: Upskill) -> None:
     for argv, said in (
-        (["nobody"], "no run is called 'nobody'"),
+        (["nobody"], "no run named 'nobody'"),
         (["greeter"], "2 runs start with 'greeter'"),
         (["last", "--case", "greet-9"], "no case is called 'greet-9'\n  Did you mean "),
-        (["last", "-m", "scripted:othr.yaml"], "no model is called 'scripted:othr.yaml'\n  Did you mean "),
+        (["last", "-m", "scripted:othr.yaml"], "no model named 'scripted:othr.yaml'\n  Did you mean "),
     ):
         done = upskill("show", *argv)
         assert (done.code, said in done.err) == (2, True), done.err
@@ -716,7 +716,7 @@ def test_a_file_in_place_of_the_folder_of_runs_is_said_to_be_one(upskill: Upskil
 def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(upskill: Upskill, skill: Path) -> None:
     done = upskill("eval", skill, "--set", "offline=true")
     assert done.code == 2  # its weights are not in this empty cache, and may not be fetched
-    assert done.err.startswith("No student was named, so it is `local`")
+    assert done.err.startswith("No student given: using `local`")
     assert "upskill models pull qwen2.5-coder-0.5b" in done.err
 
 

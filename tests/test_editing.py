@@ -104,7 +104,7 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
     done = upskill("eval", skill, "-m", model, "--failed")
     assert cases_of(upskill) == ["greet-2", "greet-5"]
     assert "2 of 8 cases, chosen with --failed: " in done.out
-    assert "regression to the mean" in done.out
+    assert "regression to the mean" in " ".join(done.out.split())
     # A later run of a part says what became of its cases, and nothing about the others.
     body = (skill / "SKILL.md").read_text(encoding="utf-8")
     (skill / "SKILL.md").write_text(body + "\nTwice for guest 5.\n", encoding="utf-8")
@@ -232,13 +232,13 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     # Repeats are compared by the share that passed, and what else differs is said.
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--repeats", "2")
     done = upskill("compare")
-    assert "The skill is the same; this differs: the temperature (0.0 → 0.7); the number of runs (1 → 2)." in done.out
+    assert (
+        "The skill is the same; this differs: the temperature (0.0 → 0.7); the number of repeats (1 → 2)." in done.out
+    )
     assert "0 got better, 0 got worse, 8 stayed" in done.out
     # Of the bounds of an agent only what differs, and no name of a field.
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--set", "max_turns=7")
-    assert "the number of runs (2 → 1); the most turns of an agent (20 → 7)." in " ".join(
-        upskill("compare").out.split()
-    )
+    assert "the number of repeats (2 → 1); the agent's turn limit (20 → 7)." in " ".join(upskill("compare").out.split())
 
 
 def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskill: Upskill, home: Path) -> None:
@@ -290,13 +290,13 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     out = upskill("compare").out
     assert "The skill is the same; this differs: the suite (1 case edited); the suite (1 case removed); " in out
     assert "0 got better, 0 got worse, 2 stayed" in out
-    assert "No test: the runs do not have the same cases with a score." in out
+    assert "No test: the runs do not score the same cases." in out
     assert "1 case edited, and not compared: greet-2." in out
     assert "1 case only in the run before: greet-3." in out
     # A part that somebody chose is compared and not tested.
     upskill("eval", skill, "-m", model, "--failed")
     upskill("eval", skill, "-m", model, "--failed", "--seed", "1")
-    assert "No test: somebody chose the cases, which are a part of the suite." in upskill("compare").out
+    assert "No test: the cases are a hand-picked part of the suite." in upskill("compare").out
     # Without names it is the latest run that can be compared with the last.
     upskill("eval", skill, "-m", model, "--case", "greet-1")
     upskill("eval", skill, "-m", model, "--case", "greet-4")
@@ -320,11 +320,11 @@ def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) 
     for argv, message in (
         (["last", "last"], "would be compared with itself"),
         (["last"], "would be compared with itself"),
-        (["last~1", "last", "-m", "scripted:modl.yaml"], "no model is called 'scripted:modl.yaml'\n  Did you mean"),
+        (["last~1", "last", "-m", "scripted:modl.yaml"], "no model named 'scripted:modl.yaml'\n  Did you mean"),
         (["last~1", "last", "--arm", "placebo"], "has no arm 'placebo'"),
         (["last~9"], "no run is last~9: the store has 2 runs"),
         ([], "no earlier run can be compared with greeter-"),
-        (["last~1", "last"], "have no case in common\n  Compare two runs of one suite."),
+        (["last~1", "last"], "have no case in common\n  Compare two runs of the same suite."),
     ):
         done = upskill("compare", *argv)
         assert (done.code, message in done.err) == (2, True), argv

@@ -296,7 +296,7 @@ def repeated(_: str, request: Request) -> Reply:
 
 
 @pytest.mark.parametrize("stated", [False, True])
-@pytest.mark.parametrize(("how", "why"), [(cut, "after 5 tokens"), (repeated, "because it repeated itself")])
+@pytest.mark.parametrize(("how", "why"), [(cut, "after 5 tokens"), (repeated, "because it kept repeating itself")])
 async def test_an_answer_that_was_cut_off_is_the_students_failure_whoever_set_the_limit(
     how: Callable[[str, Request], Reply], why: str, stated: bool
 ) -> None:
@@ -447,7 +447,7 @@ async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) 
         ledger = Ledger(Ceilings(calls=3))
         first = await evaluate(plan, store=store, models=Models(ledger=ledger), options=RunOptions(executor=Local(1)))
         assert (ledger.calls, first.run.passed + first.run.failed, first.run.errored) == (3, 3, 0)
-        assert first.halted == "the ceiling of 3 calls is reached"
+        assert first.halted == "the limit of 3 calls is reached"
         ledger = Ledger()
         second = await evaluate(plan, store=store, models=Models(ledger=ledger))
         assert (second.halted, ledger.calls, second.run.finished) == ("", 5, True)
@@ -562,13 +562,13 @@ async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: s
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"models": []}, "no model was given"),
+        ({"models": []}, "no model given"),
         ({"models": ["nonsense"]}, "is not a model alias"),
-        ({"options": PlanOptions(runs=0)}, "runs must be at least 1"),
-        ({"options": PlanOptions(seed=2**63)}, "cannot be a seed"),
-        ({"options": PlanOptions(seed=2**63 - 2, runs=3)}, "cannot be a seed"),
+        ({"options": PlanOptions(runs=0)}, "repeats must be at least 1"),
+        ({"options": PlanOptions(seed=2**63)}, "is not a valid seed"),
+        ({"options": PlanOptions(seed=2**63 - 2, runs=3)}, "is not a valid seed"),
         ({"options": PlanOptions(agent="chatt")}, "no agent is called 'chatt'"),
-        ({"suite": JUDGED}, "needs a model to grade by"),
+        ({"suite": JUDGED}, "needs a judge"),
     ],
     ids=str,
 )
@@ -580,7 +580,7 @@ def test_a_plan_that_cannot_be_carried_out_is_a_usage_error(home: Path, given: d
 
 def test_a_skill_without_cases_needs_a_suite() -> None:
     skill = Skill.new("greeter", "Greets.", BODY)
-    with pytest.raises(UsageError, match="greeter: has no test cases") as caught:
+    with pytest.raises(UsageError, match="greeter: no test cases") as caught:
         make_plan(skill)
     assert "--tests" in caught.value.hint
 

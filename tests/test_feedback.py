@@ -54,10 +54,10 @@ def test_what_is_no_feedback_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "feedback.json"
     for text in ("", "{", "3", "{}", '{"reviews": 3}', '{"reviews": [3]}', '{"reviews": [{"seed": "x"}]}', "[" * 10**5):
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(UsageError, match=r"feedback\.json: is not feedback"):
+        with pytest.raises(UsageError, match=r"feedback\.json: not a feedback file"):
             read_feedback(path)
     write_feedback(path, review("a", "fine"))
-    with pytest.raises(UsageError, match="'fine' is no verdict"):
+    with pytest.raises(UsageError, match="unknown verdict 'fine'"):
         read_feedback(path)
     with pytest.raises(UsageError, match="No such file"):
         read_feedback(tmp_path / "nothing.json")
@@ -99,7 +99,7 @@ def test_agreement_with_people_is_told(upskill: Upskill, home: Path, run: str) -
     # 4 right that passed, 1 wrong that passed, 2 wrong that failed: kappa is (6/7 - 26/49) / (1 - 26/49).
     assert "People marked 8 answers: 4 right, 3 wrong, 1 odd." in done.out
     assert "The outcome agrees with them 6 of 7 times, kappa 0.70" in done.out
-    assert "1 passed and were called wrong" in done.out
+    assert "1 passed but marked wrong" in done.out
     found = upskill("feedback", run, "--json").json["feedback"]
     assert found["outcome"]["kappa"] == pytest.approx(16 / 23, abs=1e-6)
     assert found["outcome"]["passed_but_wrong"] == 1
@@ -126,7 +126,7 @@ def test_reviews_of_other_runs_are_left_out_and_seeds_that_no_store_can_hold_ref
     done = upskill("feedback", run, file)
     assert ("0 reviews stored" in done.err, "1 review of another run" in done.err) == (True, True)
     for seed in (10**22, -(10**22), 2**63):
-        with pytest.raises(UsageError, match=r"is not feedback: reviews\.0\.seed: Input should be"):
+        with pytest.raises(UsageError, match=r"not a feedback file: reviews\.0\.seed: Input should be"):
             read_feedback(write_feedback(home / "feedback.json", review("greet-1", "wrong", seed=seed)))
 
 
@@ -195,7 +195,7 @@ def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(u
         ("greet-2", models[1], "baseline", 1),
     ]
     refused = upskill("feedback", run, file, "-m", "nobody")
-    assert (refused.code, "no model is called 'nobody'" in refused.err) == (2, True)
+    assert (refused.code, "no model named 'nobody'" in refused.err) == (2, True)
 
 
 # What generate does with it.

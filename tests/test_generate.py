@@ -388,11 +388,11 @@ MADE_FOR = {
 def test_what_an_interrupted_command_has_paid_for_is_part_of_the_making(upskill: Upskill, house: Path) -> None:
     for _ in ("cases", "answers to them"):  # which come first
         done = generate(upskill, "--set", "max_calls=1")
-        assert (done.code, "ceiling of 1 calls" in done.err) == (3, True)
+        assert (done.code, "limit of 1 calls" in done.err) == (3, True)
         assert not (house / "skills" / "house-words").exists()
     for calls in (1, 15, 20):  # between the writing, and twice in the search
         done = generate(upskill, "--set", f"max_calls={calls}", "--concurrency", 1, "--json")
-        assert (done.code, "ceiling" in done.json["halted"], done.json["held_out"]) == (0, True, None)
+        assert (done.code, "limit" in done.json["halted"], done.json["held_out"]) == (0, True, None)
     last = generate(upskill, "--json")
     assert 0 < last.json["calls"] < 6 + TRIALS
     assert last.json["making"]["spent"] == MADE_FOR

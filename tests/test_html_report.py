@@ -576,7 +576,7 @@ def test_the_command_writes_a_report_of_a_stored_run(upskill: Upskill, home: Pat
     assert upskill("report", run[:-3], "-o", "-").out == page
     upskill("report", "-o", "new/folder/lift.html")
     assert (home / "new" / "folder" / "lift.html").read_text(encoding="utf-8") == page
-    assert "no run is called 'nothing'" in upskill("report", "nothing").err
+    assert "no run named 'nothing'" in upskill("report", "nothing").err
     assert (upskill("report", "last", "-o", ".").code, upskill("report", "--store", "no").code) == (2, 2)
 
 

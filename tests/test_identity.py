@@ -146,7 +146,7 @@ def test_a_run_is_found_again_by_the_sandbox_it_was_run_in(upskill: Upskill, hom
     suite["checks"].append({"command": "true"})
     folder = write_skill(home / "greeter", suite=suite)
     command = ("eval", folder, "-m", write_script(home / "student.yaml"), "--sandbox", "none")
-    assert "there is no stored run of this plan" in upskill(*command, "--resume").err
+    assert "this plan has no stored run" in upskill(*command, "--resume").err
     run = upskill(*command, "--json").json["run"]
     assert upskill(*command, "--resume", "--json").json["run"] == run
 
@@ -195,5 +195,5 @@ async def test_a_run_that_several_snapshots_answered_says_so(home: Path) -> None
             one = await evaluate(replace(plan, suite=Suite.parse(greetings(1))), store=store)
     assert evaluation.snapshots == {"tiny": {"tiny-2026-01-01": 4, "tiny-2026-02-01": 2}}
     (said,) = [line for line in evaluation.warnings if "snapshots" in line]
-    assert said.startswith("tiny: 2 snapshots of it answered (tiny-2026-01-01: 4 trials, tiny-2026-02-01: 2 trials)")
+    assert said.startswith("tiny: 2 snapshots answered (tiny-2026-01-01: 4 trials, tiny-2026-02-01: 2 trials)")
     assert not [line for line in one.warnings if "snapshots" in line]

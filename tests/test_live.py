@@ -196,7 +196,7 @@ def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) 
             for path in ("overview", *(f"{name}?run={run}" for name in ("run", "summary", "trials", "feedback.json"))):
                 answer = live.ask(f"api/{path}")
                 assert answer.status == 503, path
-                assert "upskill.db: is gone, or another file has taken its place. It was deleted or" in answer.text
+                assert "upskill.db: the store was deleted, moved or replaced. This happened" in answer.text
                 assert "damaged" not in answer.text
         for file in (tmp_path / "runs").iterdir():
             file.unlink()
@@ -287,7 +287,7 @@ def test_what_there_is_not_is_said(site: Site) -> None:
         assert answer.status == 404, path
         assert "o run is " in answer.text
     refused = site.live.ask(f"api/compare?before={site.first}&after={site.second}&model=nobody")
-    assert (refused.status, "no model is called 'nobody'.\n" in refused.text) == (400, True)
+    assert (refused.status, "no model named 'nobody'.\n" in refused.text) == (400, True)
 
 
 def test_two_runs_are_compared_with_their_answers_and_skills(site: Site) -> None:
@@ -472,7 +472,7 @@ def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site)
     done = upskill("view")
     assert (done.code, "no such folder" in done.err) == (2, True)
     done = upskill("view", "nothing", "--store", site.place)
-    assert (done.code, "no run is called 'nothing'" in done.err) == (2, True)
+    assert (done.code, "no run named 'nothing'" in done.err) == (2, True)
     done = upskill("view", "--store", site.place, "--port", site.live.port, "--no-browser")
     assert done.code == 2
     assert f"port {site.live.port} of this machine is in use" in done.err

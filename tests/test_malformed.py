@@ -217,7 +217,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "binary": ("s.json", b"\x89PNG\r\n\x1a\n\xff", "s.json: is not UTF-8 text (byte 0)"),
     "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: is not UTF-8 text (byte 0)"),
     "missing": ("s.json", None, "s.json: No such file or directory"),
-    "a judge that is not named": ("s.json", [CASE | {"checks": [{"judge": "x"}]}], "needs a model to grade by"),
+    "a judge that is not named": ("s.json", [CASE | {"checks": [{"judge": "x"}]}], "needs a judge"),
 }
 
 
@@ -237,7 +237,7 @@ def test_a_folder_as_a_suite_is_one_message(upskill: Upskill, skill: Path, model
 
 def test_a_skill_without_a_suite_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
     (skill / "evals" / "suite.json").unlink()
-    one_message(upskill("eval", skill.name, "-m", model), "greeter: has no test cases")
+    one_message(upskill("eval", skill.name, "-m", model), "greeter: no test cases")
 
 
 def test_a_malformed_suite_inside_a_skill_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
@@ -312,7 +312,7 @@ OPTIONS = {
     "--judge": "--judge",
     "--no-such-option": "--no-such-option",
     "--tests": "--tests",
-    "--resume": "there is no stored run of this plan",
+    "--resume": "this plan has no stored run",
 }
 
 

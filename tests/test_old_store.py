@@ -142,7 +142,7 @@ def test_a_comparison_with_a_reference_skill_is_still_called_one(upskill: Upskil
     assert "agent tools, among 1 other skill (knot-tying)" in acting
     (judged,) = [row for row in upskill("runs", "--json").json if row["run"] == SHOWN["show-judged"]]
     assert judged["verdict"]["recommendation"].startswith(
-        "It makes no difference to the reference skill with this model: it "
+        "It is no better or worse than the reference skill with this model: any "
     )
 
 

@@ -330,7 +330,7 @@ def test_a_place_that_cannot_be_used_is_refused_with_words_and_without_its_passw
     assert "postgresql://…: is not the URL" in refused("postgresql://upskill:hunter2@host:port/postgres")
     assert "postgresql://…: is not the URL" in refused("postgresql://upskill:hun@ter2:hunter2@host/postgres")
     assert "is not the URL" in refused("postgresql://host/postgres?colour=hunter2")
-    assert "cannot be the name of a schema" in refused(f"postgresql://host/postgres?schema={quote('a; DROP')}")
+    assert "is not a valid schema name" in refused(f"postgresql://host/postgres?schema={quote('a; DROP')}")
 
 
 def test_a_database_that_does_not_fit_is_refused(postgres: PostgresServer) -> None:

@@ -101,7 +101,7 @@ async def test_a_run_that_does_not_follow_its_plan_is_refused(home: Path, change
         await evaluate(plan, store=store, options=RunOptions(preregister=file))
         before = len(list(store.looks("greeter")))
         margin = 0.1 if change == "margin" else 0.05
-        with pytest.raises(UsageError, match="not the run that was registered") as refused:
+        with pytest.raises(UsageError, match="not the registered run") as refused:
             await evaluate(other, store=store, options=RunOptions(preregister=file, margin=margin))
         assert change in str(refused.value)
         assert len(list(store.looks("greeter"))) == before

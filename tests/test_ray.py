@@ -129,7 +129,7 @@ def test_it_ends_as_the_local_executor_does_and_either_goes_on_where_the_other_s
             server.requests.clear()
             place = f"{first}-{second}"
             part = upskill(*command(skill, server, place), "--executor", first, "--set", "max_calls=50")
-            assert part.json["halted"] == "the ceiling of 50 calls is reached"
+            assert part.json["halted"] == "the limit of 50 calls is reached"
             assert len(server.requests) == stored(home / place) == 50
             rest = upskill(*command(skill, server, place), "--executor", second, "--resume")
             assert rest.code == 0, rest.err
@@ -160,15 +160,15 @@ def test_ceilings_hold_over_all_workers_also_when_some_are_killed(upskill: Upski
     killer = Killer(20)
     with serving(killer, latency=0.02) as server:
         ended = upskill(*command(skill, server, "calls", "--executor", "ray", "--set", "max_calls=70"))
-        assert (killer.killed, ended.json["halted"].startswith("the ceiling")) == (1, True)
+        assert (killer.killed, ended.json["halted"].startswith("the limit")) == (1, True)
         assert stored(home / "calls") <= len(server.requests) <= 70
     with serving(answer) as server:
         local = upskill(*command(skill, server, "tokens-local", "--set", "max_tokens=1500"))
         most = len(server.requests)
         server.requests.clear()
         ended = upskill(*command(skill, server, "tokens", "--executor", "ray", "--set", "max_tokens=1500"))
-        assert ended.json["halted"].startswith("the ceiling of 1,500 tokens is reached")
-        assert local.json["halted"].startswith("the ceiling of 1,500 tokens is reached")
+        assert ended.json["halted"].startswith("the limit of 1,500 tokens is reached")
+        assert local.json["halted"].startswith("the limit of 1,500 tokens is reached")
         assert most - 2 * CONCURRENCY <= len(server.requests) <= most + CONCURRENCY
 
 
@@ -319,7 +319,7 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
         free = unused_replies(home / "runs")
         gate.left = math.inf
         rest = upskill(*arguments)
-        assert rest.json["halted"] == "the ceiling of 40 calls is reached"
+        assert rest.json["halted"] == "the limit of 40 calls is reached"
         assert 40 <= stored(home / "runs") <= 40 + free
         assert 40 <= len(server.requests) <= 40 + UNSAVED * CONCURRENCY  # what was in flight is not in the store
         again = upskill(*arguments)  # the last one has ended by itself, so this one may spend as much again
@@ -365,7 +365,7 @@ def test_students_that_act_do_so_in_their_sandbox_one_to_a_worker_that_has_what_
     ("address", "message"),
     [
         ("127.0.0.1:1", "cannot join the Ray cluster at 127.0.0.1:1: "),
-        ("auto", "no node of a Ray cluster runs on this machine"),
+        ("auto", "no Ray cluster is running on this machine"),
         ("nonsense", "'nonsense' is not the address of a Ray cluster"),
         ("ray://127.0.0.1:1", "ray://127.0.0.1:1: the Ray client is not supported"),
     ],
@@ -386,8 +386,8 @@ def test_a_cluster_that_cannot_be_joined_is_said_at_once_and_leaves_no_run(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("-m", "local", "--executor", "ray"), "an embedded model uses all cores of this machine already"),
-        (("-m", "handoff:answers", "--executor", "ray"), "nothing runs while a person answers"),
+        (("-m", "local", "--executor", "ray"), "an embedded model already uses all cores of this machine"),
+        (("-m", "handoff:answers", "--executor", "ray"), "nothing to parallelize while a person answers"),
         (("-m", "scripted:model.yaml", "--executor", "ray", "--set", "trial_gpus=99"), "with trial_gpus 99"),
         (("-m", "scripted:model.yaml", "--set", "trial_cpus=1"), "only works with --executor ray"),
     ],

@@ -108,10 +108,10 @@ def test_no_receipt_is_written_for_part_of_a_suite(upskill: Upskill, proven: Pat
     (proven / RECEIPT).unlink()
     done = upskill("eval", proven, "-m", "scripted:scripted.yaml", "--limit", 3, "--receipt")
     assert done.code == 2
-    assert "a receipt is about a whole suite" in done.err
+    assert "a receipt covers a whole suite" in done.err
     missing = upskill("verify", proven)
     assert missing.code == 2
-    assert "tern-deploy: has no receipt (evals/receipt.json)" in missing.err
+    assert "tern-deploy: no receipt (evals/receipt.json)" in missing.err
 
 
 def test_badge_and_card_are_made_from_a_receipt_that_holds(upskill: Upskill, proven: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(home: P
         stopped = upskill(*command, "--set", "max_calls=50")
         first = server.calls.total()
         assert 0 < first <= 50 + 16
-        assert stopped.json["halted"] == "the ceiling of 50 calls is reached"
+        assert stopped.json["halted"] == "the limit of 50 calls is reached"
         finished = upskill(*command)
         assert server.calls.total() == 500
     assert finished.json["halted"] == ""
@@ -107,7 +107,7 @@ def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(home: Path, u
             *("--set", "max_tokens=3000", "--concurrency", 1),
         )
         assert server.calls.total() == 2
-    assert done.json["halted"].startswith("the ceiling of 3,000 tokens is reached")
+    assert done.json["halted"].startswith("the limit of 3,000 tokens is reached")
     assert done.json["spent"]["student"] == {"tokens": 3000, "cost_usd": 0.07}
 
 
@@ -123,5 +123,5 @@ def test_a_run_that_was_stopped_meets_no_requirement(home: Path, upskill: Upskil
     with serving(lambda asked: "ahoy" if "ahoy" in asked.system else "hello") as server:
         command = ("eval", skill, "-m", "any", "--base-url", server.url, "--require", "decision=helps")
         stopped = upskill(*command, "--set", "max_calls=20")
-        assert (stopped.code, "the run was stopped before its end" in stopped.err) == (1, True)
+        assert (stopped.code, "the run was stopped early" in stopped.err) == (1, True)
         assert upskill(*command).code == 0

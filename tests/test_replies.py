@@ -213,7 +213,7 @@ async def test_a_plan_that_does_not_say_that_it_is_played_is_not(skill: Path, ca
             (plan_from(plan, file), Models(replies=store)),
             (plan_from(plan, file), Models(cassette=file)),
         ):
-            with pytest.raises(UsageError, match="not played from the same file of replies"):
+            with pytest.raises(UsageError, match="use different files of replies"):
                 await evaluate(asked, store=store, models=models)
         played = await evaluate(plan_from(plan, file), store=store, models=Models(replies=store, cassette=file))
     assert played.replayed.startswith("replayed from replies.gz (sha256 ")
@@ -261,7 +261,7 @@ def test_checks_are_run_anew_and_a_live_run_never_takes_what_was_played(
     Path("student.json").write_text(json.dumps([{"answer": "ahoy, my friend"}]))
     live = upskill("eval", skill, "-m", "scripted:student.json", "--repeats", 2, "--tests", "strict.json", "--json")
     assert live.json["models"][0]["skill"]["passed"] == 8
-    assert "was itself played from a file" in upskill("export", played.json["run"], "--replies", "again.gz").err
+    assert "this run is itself a replay" in upskill("export", played.json["run"], "--replies", "again.gz").err
     assert upskill("eval", "--replay", skill, "-m", "scripted:student.json", "--repeats", 2).code == 0  # from the store
 
 
@@ -275,8 +275,8 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         return " | ".join(error["message"] for error in done.json["errors"])
 
     assert "no reply for case 'greet-1', skill, seed 2 (it has seeds 0 to 1)" in errors("--repeats", 3)
-    assert "the temperature was 0.7 and is 0.1" in errors("--set", "temperature=0.1")
-    assert "the output limit was 4096 and is 7" in errors("--set", "max_output_tokens=7")
+    assert "the temperature changed from 0.7 to 0.1" in errors("--set", "temperature=0.1")
+    assert "the output limit changed from 4096 to 7" in errors("--set", "max_output_tokens=7")
     assert "case 'greet-1', placebo" in errors("--controls")
     suite = greetings(5)
     suite["cases"][1]["prompt"] = "Please greet the second guest."
@@ -295,7 +295,7 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         json.dumps({"cases": [{**suite["cases"][0], "id": "else"}], "checks": [{"contains": "ahoy"}]})
     )
     for more, words in (
-        (("--tests", "other.json"), "was recorded with other cases than those of other.json"),
+        (("--tests", "other.json"), "recorded with other cases than other.json"),
         (("-m", "scripted:other.json"), "has no replies of scripted:other.json"),
         (("--judge", "sonnet", "-m", "scripted:student.json"), "has no replies of sonnet"),
         (("--batch",), "--batch and --replay cannot be used together"),

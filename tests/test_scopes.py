@@ -139,7 +139,7 @@ def test_both_answers_are_given_in_one_line_where_they_differ() -> None:
     assert (swapped.decision, these(swapped).decision) == ("undecided", "hurts")
     one = compute_verdict(outcomes(["FFFFFF"], ["PPPPPP"]))
     assert conclude(one, "tern", "haiku").endswith(
-        "on this case (+100, +47 to +100); one case says nothing about others."
+        "on this case (+100, +47 to +100); one case says nothing about other tasks."
     )
     both = compute_verdict(outcomes(["FFF"] * 12, ["PPP"] * 12))
     assert (both.decision, these(both).decision) == ("helps", "helps")
@@ -165,7 +165,7 @@ def test_a_requirement_can_be_about_these_cases(text: str, held: bool) -> None:
 
 def test_only_a_lift_or_a_decision_can_be_required_of_these_cases() -> None:
     for text in ("these:tokens<=1.2x", "these:pass_rate>=0.5"):
-        with pytest.raises(UsageError, match="only the lift and the decision"):
+        with pytest.raises(UsageError, match="works only with lift and decision"):
             parse_requirement(text)
 
 

@@ -294,7 +294,7 @@ async def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path, monkeyp
         monkeypatch.chdir(tmp_path.parent)  # which makes nothing gone
         assert store.run(run.id).id == run.id
         (tmp_path / "runs" / FILE).rename(tmp_path / "elsewhere.db")
-        with pytest.raises(StoreError, match="is gone, or another file has taken its place") as found:
+        with pytest.raises(StoreError, match="the store was deleted, moved or replaced") as found:
             store.run(run.id)
         assert "damaged" not in found.value.hint
         (tmp_path / "elsewhere.db").rename(tmp_path / "runs" / FILE)

@@ -507,7 +507,7 @@ async def test_a_run_is_finished_when_every_trial_is_scored(store: Store) -> Non
 
 
 def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(store: Store) -> None:
-    with pytest.raises(UsageError, match="no run is called 'last'"):
+    with pytest.raises(UsageError, match="no run named 'last'"):
         store.run("last")
     greeter, sailor = begin(store), begin(store, replace(PLAN, skill=SAILOR))
     assert store.run(greeter.id) == store.run("gre") == greeter
@@ -517,7 +517,7 @@ def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(store: Store) -> 
     assert store.run("last") == second
     with pytest.raises(UsageError, match="2 runs start with 'gre'"):
         store.run("gre")
-    with pytest.raises(UsageError, match="no run is called 'greter'") as caught:
+    with pytest.raises(UsageError, match="no run named 'greter'") as caught:
         store.run("greter")
     assert caught.value.hint
 
@@ -695,7 +695,7 @@ def test_a_store_in_memory_is_nowhere_and_shared_with_nobody() -> None:
 
 def test_a_url_of_an_unknown_kind_is_refused_and_the_known_ones_listed() -> None:
     for place in ("oracle://user:secret@host/runs", "ORACLE://host"):
-        with pytest.raises(UsageError, match="'oracle' is not a kind of store") as caught:
+        with pytest.raises(UsageError, match="unknown kind of store 'oracle'") as caught:
             open_store(place)
         assert "sqlite" in caught.value.hint
         assert "secret" not in f"{caught.value}{caught.value.hint}"

@@ -213,7 +213,7 @@ def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path,
     problems = "\n".join(found.json["problems"])
     assert "results of a run that does not exist: 2" in problems
     assert "batches at a provider for a run that does not exist: 1" in problems
-    assert "the counts differ from the results" in problems
+    assert "the counts do not match the results" in problems
     assert "cannot be read: JSONDecodeError" in problems
     listed = upskill("store", "check")
     assert listed.code == 1
@@ -225,7 +225,7 @@ def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path,
         db.execute("DELETE FROM progress_of_writers")
     problems = "\n".join(upskill("store", "check", "--store", place, "--json").json["problems"])
     assert "cannot be read: KeyError: 'usage'" in problems
-    assert "the counts differ from the results: 0 passed, 0 failed, 0 errored and 4 passed, 4 failed" in problems
+    assert "the counts do not match the results: 0 passed, 0 failed, 0 errored and 4 passed, 4 failed" in problems
 
 
 def _columns(db: sqlite3.Connection, table: str) -> str:

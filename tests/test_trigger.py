@@ -431,12 +431,12 @@ def test_a_narrow_terminal_cuts_the_queries_and_no_number(
 def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill: Upskill, six: Path) -> None:
     first = trigger(upskill, *STUDENT, "--set", "max_calls=7", "--concurrency", 1, "--require", "recall>=0")
     assert first.code == 1
-    assert "ceiling of 7 calls" in first.err
+    assert "limit of 7 calls" in first.err
     assert "the run was stopped before its end" in first.err
     second = trigger(upskill, *STUDENT, "--set", "max_calls=11")
     assert second.code == 0, second.err
     assert "7 of 18 runs are stored" in second.err
-    assert "ceiling" not in second.err
+    assert "limit of" not in second.err
     third = trigger(upskill, *STUDENT, "--set", "max_calls=0", "--json")
     assert third.json["models"][0]["scored"] == 18
 
@@ -489,7 +489,7 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "a folder that is there": (("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"), "exists already"),
     "no such file": (("--queries", "none.json"), "none.json: No such file"),
     "no such skill": (("--with-skills", "none"), "none: cannot be read"),
-    "a price": (("--max-cost", "1", "--base-url", "http://models.example/v1"), "the price is unknown"),
+    "a price": (("--max-cost", "1", "--base-url", "http://models.example/v1"), "is unknown"),
     "too few": (("--improve", "--teacher", "scripted:student.json", "--queries", "few.json"), "only one query should"),
 }
 
@@ -665,12 +665,12 @@ def test_a_search_that_was_stopped_goes_on_and_writes_nothing_before(upskill: Up
     with serving(student) as server:
         stopped = improving(upskill, server, "--set", f"max_calls={len(TRAIN) + len(VALIDATION)}", "--write", "--json")
         assert stopped.code == 0, stopped.err
-        assert "ceiling" in stopped.json["halted"]
+        assert "limit" in stopped.json["halted"]
         assert stopped.json["improvement"]["test"] is None
         assert Skill.load(house / "skills" / GREETER).description == NARROW
         assert not set(asked_in(server)) & set(TEST)
         midway = improving(upskill, server, "--set", "max_calls=6", "--write", "--json")
-        assert "ceiling" in midway.json["halted"]
+        assert "limit" in midway.json["halted"]
         done = improving(upskill, server, "--write", "--json")
         assert len(asked_in(server)) == 2 * len(WORLD)  # each query once for each description
     assert done.json["improvement"]["improved"]

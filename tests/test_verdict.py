@@ -120,8 +120,8 @@ def test_too_many_errors_decide_nothing() -> None:
     found = compute_verdict(both(EXAMPLES["errors in one arm"][0]))
     assert (found.decision, found.reason) == ("undecided", "errors")
     assert found.recommendation == (
-        "Undecided whether it helps this model: 3 of 10 trials with the skill errored, too many to say anything. "
-        "Repair the errors and run again."
+        "Undecided whether it helps this model: 3 of 10 trials with the skill errored, too many for a verdict. "
+        "Fix the errors and run again."
     )
     assert found.pairs_needed is None
 
@@ -159,9 +159,7 @@ def test_nothing_at_all_is_undecided() -> None:
     found = compute_verdict([])
     assert (found.model, found.pairs, found.decision) == ("", 0, "undecided")
     assert found.skill.interval == (0, 1)
-    assert found.recommendation == (
-        "Whether it helps this model is not known: no trial has been scored. Go on with the run."
-    )
+    assert found.recommendation == ("Unknown whether it helps this model: no trial has been scored. Continue the run.")
 
 
 def test_a_trial_tried_again_counts_by_its_scored_row() -> None:
@@ -172,7 +170,7 @@ def test_a_trial_tried_again_counts_by_its_scored_row() -> None:
 
 @pytest.mark.parametrize("margin", [math.nan, -0.1, 1.5])
 def test_a_margin_that_is_no_share_is_refused(margin: float) -> None:
-    with pytest.raises(ValueError, match="from 0 to 1"):
+    with pytest.raises(ValueError, match="between 0 and 1"):
         VerdictOptions(margin=margin)
 
 
@@ -315,7 +313,7 @@ def test_a_cheaper_pass_saves_too() -> None:
     found = compute_verdict(rows)
     assert found.decision == "saves"
     assert found.recommendation == (
-        "It saves money: this model passes as often as without it, and a passed task costs less."
+        "It saves money: this model passes as often as without it, at a lower cost per pass."
     )
 
 
@@ -323,8 +321,8 @@ def test_no_effect_says_what_it_costs() -> None:
     found = compute_verdict(cheaper_by(-20, alike(60, "F", "F")))
     assert found.decision == "no effect"
     assert found.recommendation == (
-        "It has no effect on this model: it changes nothing by more than 5 points. Do not use it with this model: it "
-        "takes 20% more tokens."
+        "It has no effect on this model: any change is below 5 points. Do not use it with this model: it takes 20% "
+        "more tokens."
     )
 
 
@@ -349,7 +347,7 @@ def test_undecided_says_how_much_more_would_settle_it() -> None:
     assert found.decision == "undecided"
     assert found.pairs_needed is not None
     assert found.pairs_needed > 0
-    assert found.advice.startswith(f"About {found.pairs_needed} further pairs would settle it: ")
+    assert found.advice.startswith(f"About {found.pairs_needed} more pairs would settle it: ")
 
 
 def test_one_of_anything_is_told_in_the_singular() -> None:
@@ -357,7 +355,7 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
     assert "1 of 1 trial of the baseline errored" in found.recommendation
     more = compute_verdict(both(alike(4, "F", "P") | {"x": ("P", "F")}))
     one = replace(more, evidence_needed=EvidenceNeeded(pairs=1, runs=None, cases=1))
-    assert advise(one) == "About 1 further pair would settle it: 1 more case."
+    assert advise(one) == "About 1 more pair would settle it: 1 more case."
 
 
 @pytest.mark.parametrize(
@@ -377,8 +375,8 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
         (
             both(alike(60, "P", "P")),
             (
-                "It makes no difference to the reference skill with this model: it changes nothing by more than 5 "
-                "points. Keep the reference skill."
+                "It is no better or worse than the reference skill with this model: any change is below 5 points. Keep "
+                "the reference skill."
             ),
         ),
         (
@@ -751,10 +749,10 @@ def test_what_was_not_measured_is_not_met() -> None:
     [
         ("lift", "is not a requirement", "lift>=0.1"),
         ("lift>=lots", "'lots' is not a number", "lift>=0.1"),
-        ("lifts>=0.1", "nothing to require is called 'lifts'", "'lift'"),
-        ("decision=helpful", "no decision is called 'helpful'", "'helps'"),
-        ("decision>=helps", "compared with = or !=", "decision=helps"),
-        ("lift=0.1", "compared with >=", "lift>=0.1"),
+        ("lifts>=0.1", "unknown quantity 'lifts'", "'lift'"),
+        ("decision=helpful", "unknown decision 'helpful'", "'helps'"),
+        ("decision>=helps", "compare a decision with = or !=", "decision=helps"),
+        ("lift=0.1", "compare a number with >=", "lift>=0.1"),
         ("tokens<=1.2", "a multiple of the baseline, such as 1.2x", "tokens<=1.2x"),
         ("lift>=1.2x", "a share, such as 0.1 or 10%", "lift>=0.1"),
     ],

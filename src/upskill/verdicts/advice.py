@@ -28,7 +28,7 @@ GOOD_PASS_RATE = 0.8  # below it, a skill that helps still needs work
 _NOT_RUN = (ERRORS, ISOLATION, UNFINISHED)
 UNREACHABLE = 100_000  # cases: nobody writes so many
 LOW_ACTIVATION = 0.5  # activated less often, a skill without effect may only need a better description
-NOT_ISOLATED = "The arms were not isolated, so no number of this run means anything."
+NOT_ISOLATED = "The arms were not isolated, so this run's numbers mean nothing."
 INVALID = f"INVALID: the{NOT_ISOLATED.removeprefix('The')}"
 
 
@@ -63,7 +63,7 @@ _CLAIMS: dict[Decision, tuple[str, str]] = {
     "saves": ("{model} passes as often as without it", "{model} passes as often as with the reference skill"),
     "no effect": (
         "{skill} has no effect on {model}",
-        "{skill} makes no difference to the reference skill with {model}",
+        "{skill} is no better or worse than the reference skill with {model}",
     ),
     "undecided": ("{skill} helps {model}", "{skill} is better than the reference skill with {model}"),
 }
@@ -77,13 +77,13 @@ def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, 
     elif verdict.decision == "undecided":
         sentence = _conclude_undecided(verdict, skill, model, claim)
     elif verdict.decision == "no effect":
-        sentence = f"{claim}: it changes nothing by more than {100 * verdict.margin:g} points."
+        sentence = f"{claim}: any change is below {100 * verdict.margin:g} points."
     elif verdict.decision != "saves":
         sentence = f"{claim}: {lift_in_words(verdict)}."
     elif verdict.token_savings is not None and verdict.reason.endswith("tokens lower beyond doubt"):
         sentence = f"{skill} saves tokens: {claim}, with {verdict.token_savings:.0%} fewer tokens."
     else:
-        sentence = f"{skill} saves money: {claim}, and a passed task costs less."
+        sentence = f"{skill} saves money: {claim}, at a lower cost per pass."
     if verdict.replayed:
         return f"Replayed: {sentence}"
     return sentence[0].upper() + sentence[1:] if skill == "it" else sentence
@@ -102,7 +102,7 @@ def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_re
     if verdict.decision != "undecided":
         return f"{on_these}; on tasks like these: {verdict.decision}."
     if verdict.cases == 1:
-        return f"{on_these}; one case says nothing about others."
+        return f"{on_these}; one case says nothing about other tasks."
     needed = verdict.evidence_needed
     enough = f": about {verdict.cases + needed.cases:,} would do" if needed and needed.cases < UNREACHABLE else ""
     return f"{on_these}; too few cases to say more{enough}."
@@ -114,27 +114,27 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         return INVALID
     if verdict.progress:
         done, trials = verdict.progress
-        when = "after each whole round" if verdict.anytime else "once all have run"
-        return f"Unfinished: {done:,} of {counted(trials, 'trial')}. What {skill} does for {model} shows {when}."
+        when = "after each full round" if verdict.anytime else "when all trials have run"
+        return f"Unfinished: {done:,} of {counted(trials, 'trial')}. The verdict on {skill} comes {when}."
     if verdict.reason == LOOK_UP:
-        return f"Look-up of its own facts: {lift}."
+        return f"The cases only look up {skill}'s own facts: {lift}."
     if verdict.reason == UNTESTED:
         return f"Untested: {skill} and its cases both come from a model's memory, so {lift} says nothing about {model}."
     if verdict.alone:
         alone = _CLAIMS[verdict.alone][False].format(skill=skill, model=model)
-        return f"{alone} taken alone, but not among {verdict.models} models: {lift}."
+        return f"{alone} when tested alone, but not after correcting for {verdict.models} models: {lift}."
     if verdict.reason == SEARCH:
-        return f"Part of a search, which decides about {skill} with {model} by other tests: {lift}."
+        return f"Part of a search, which judges {skill} with {model} by other tests: {lift}."
     if verdict.reason == PART:
-        return f"A part of the suite decides nothing about {skill} with {model}: {lift}."
+        return f"Part of the suite is not enough for a verdict on {skill} with {model}: {lift}."
     if verdict.reason == "no baseline":
         why = "the baseline was not run" if verdict.skill.scored else "no trial has been scored"
-        return f"Whether {claim} is not known: {why}."
+        return f"Unknown whether {claim}: {why}."
     why = {
         CHOSEN: CHOSEN,
-        SNAPSHOTS: "the arms were answered by different snapshots of the model",
-        ERRORS: f"{_errored(verdict)}, too many to say anything",
-        UNFINISHED: "over a tenth of the pairs have a trial that was not run in one of the arms",
+        SNAPSHOTS: "the arms ran on different snapshots of the model",
+        ERRORS: f"{_errored(verdict)}, too many for a verdict",
+        UNFINISHED: "more than 10 % of the pairs are missing a trial in one arm",
         "no pairs": "no case was scored in both arms",
     }.get(verdict.reason, lift)
     return f"Undecided whether {claim}: {why}."
@@ -174,11 +174,11 @@ def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference:
         return " ".join(filter(None, (f"{reject}{costs}.", rarely_activated or failing)))
     if verdict.reason == LOOK_UP:
         return (
-            "The student finds what the skill says; whether that helps with a task is not shown. Give cases of your "
-            "own with --tests."
+            "This shows that the student finds what the skill says, not that it helps with a task. Add your own "
+            "cases with --tests."
         )
     if verdict.reason == UNTESTED:
-        return "Generate it from a source (--from), or give cases of your own with --tests."
+        return "Generate it from a source (--from), or add your own cases with --tests."
     more = _advise_evidence(verdict)
     return f"{rarely_activated} {more}" if rarely_activated and verdict.evidence_needed is not None else more
 
@@ -192,11 +192,11 @@ def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_refer
 def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
     """Cases that somebody picked decide nothing about the skill."""
     why = (
-        "what failed once passes more often the next time, whatever was edited (regression to the mean)"
+        "cases that failed once tend to pass next time, edited or not (regression to the mean)"
         if part.by_outcome
-        else "a part that somebody chose says nothing about the rest"
+        else "hand-picked cases say nothing about the rest"
     )
-    advice = f"{cases} of {part.of} cases, chosen with {part.chosen}: {why}. Run them all for a verdict."
+    advice = f"{cases} of {part.of} cases, chosen with {part.chosen}: {why}. Run all cases for a verdict."
     withheld = replace(verdict.withhold(PART), evidence_needed=None, advice=advice)
     return replace(withheld, recommendation=f"{conclude(withheld)} {advice}")
 
@@ -219,30 +219,30 @@ def _advise_evidence(verdict: Verdict) -> str:
         return "Run again with --fresh."
     if verdict.reason == CHOSEN:
         return (
-            "Results of that look were kept, and others were left out, edited or drawn again; with those it is not"
-            " decided. Draw all anew with --fresh, or take new cases."
+            "Some results of an earlier look were kept, others left out, edited or repeated. Counting all, it is"
+            " undecided. Start over with --fresh, or use new cases."
         )
     if verdict.reason == ERRORS:
-        return "Repair the errors and run again."
+        return "Fix the errors and run again."
     if verdict.reason == UNFINISHED:
-        return "The same command continues with it." if verdict.progress else "Finish the run first."
+        return "Run the same command to continue." if verdict.progress else "Finish the run first."
     if verdict.missing is not None and verdict.missing.changes_decision:
         low, high = signed_points(verdict.missing.worst.low), signed_points(verdict.missing.best.high)
         # A trial that was drawn again stays so, however often the same command is run.
         again = "and run again with --fresh" if verdict.redrawn else "and run again"
-        repair = f"Repair the errors {again}: they could explain it."
+        repair = f"Fix the errors {again}: they could explain it."
         if verdict.reason == DISPUTED:
             are = "is" if verdict.disputed == 1 else "are"
             repair = (
-                f"{counted(verdict.disputed, 'trial')} {are} disputed, which could explain it. If the files that were"
-                " put back or removed are part of the work, name them in `keeps`."
+                f"{counted(verdict.disputed, 'trial')} {are} disputed, which could explain it. If files that were"
+                " restored or removed are part of the work, list them in `keeps`."
             )
         return (
-            f"{repair} Had every {verdict.unsure} trial gone against the skill"
-            f" or every one for it, the lift could be anything from {low} to {high} points."
+            f"{repair} Depending on the {verdict.unsure} trials,"
+            f" the lift could be anywhere from {low} to {high} points."
         )
     if verdict.reason == "no baseline":
-        return "Run the baseline too." if verdict.skill.scored else "Go on with the run."
+        return "Run the baseline too." if verdict.skill.scored else "Continue the run."
     needed = verdict.evidence_needed
     if verdict.reason == "no pairs" or needed is None:
         return "More evidence is needed."
@@ -251,4 +251,4 @@ def _advise_evidence(verdict: Verdict) -> str:
     more = counted(needed.cases, "more case")
     if needed.runs is not None:
         more = f"{counted(needed.runs, 'more run')} of each case, or {more}"
-    return f"About {counted(needed.pairs, 'further pair')} would settle it: {more}."
+    return f"About {counted(needed.pairs, 'more pair')} would settle it: {more}."

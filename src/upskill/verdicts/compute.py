@@ -59,7 +59,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
     rows = list(outcomes)
     models = sorted({row.model for row in rows})
     if len(models) > 1:
-        raise ValueError(f"one verdict is about one model, these outcomes are of {', '.join(models)}")
+        raise ValueError(f"a verdict covers one model, but these outcomes come from {', '.join(models)}")
     by_name = by_arm(rows)
     baseline, skill = (by_name.get(name, ArmOutcomes(name, {})) for name in ("baseline", "skill"))
     pairs = pair_arms(baseline, skill, options.twins)

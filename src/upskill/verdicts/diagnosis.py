@@ -19,7 +19,7 @@ ENOUGH_RUNS = 3  # in each arm, before "always" and "never" are said of a case
 
 CaseProblem = Literal["always passes", "never passes", "baseline passes", "hurt", "flaky", "unscored"]
 
-# What is said of one such case, and of several.
+# For one case, and for several.
 _WORDS: dict[CaseProblem, tuple[str, str]] = {
     "always passes": ("always passes, {with_and_without}", "always pass, {with_and_without}"),
     "never passes": ("never passes, {with_or_without}", "never pass, {with_or_without}"),
@@ -32,12 +32,12 @@ _WORDS: dict[CaseProblem, tuple[str, str]] = {
     "unscored": ("was never scored in both arms", "were never scored in both arms"),
 }
 _ADVICE: dict[CaseProblem, str] = {
-    "always passes": "Such a case can show no lift: make it harder or drop it.",
-    "never passes": "See whether the checks can be met at all, or whether the skill lacks what is asked for.",
-    "baseline passes": "Such a case can only show harm.",
+    "always passes": "A case like this cannot show a lift: make it harder or drop it.",
+    "never passes": "Make sure that the checks can be met and that the skill covers what they ask for.",
+    "baseline passes": "A case like this can only show harm.",
     "hurt": "Read both answers: the skill may mislead here.",
-    "flaky": "Tighten the task, or run it up to about five times; beyond that only more cases help.",
-    "unscored": "Repair what errors.",
+    "flaky": "Tighten the task, or repeat it up to about five times. Beyond that, only more cases help.",
+    "unscored": "Fix the errors.",
 }
 _ARMS = {
     "with_and_without": "with and without the skill",

@@ -39,13 +39,13 @@ _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "und
 _ON_THESE_CASES = ("lift", "decision")  # what can be required of exactly these cases
 _MEETS_NOTHING = {  # reasons of a verdict, in words
     ISOLATION: "the run is invalid: the arms were not isolated",
-    SNAPSHOTS: "different snapshots of the model answered the arms",
-    ERRORS: "more than 10 % of the trials of an arm errored",
+    SNAPSHOTS: "the arms ran on different snapshots of the model",
+    ERRORS: "more than 10 % of an arm's trials errored",
     UNFINISHED: "the run is unfinished",
     UNTESTED: "untested: the skill and its cases both come from a model's memory",
     CHOSEN: CHOSEN,
 }
-_HINT = 'Write for example "lift>=0.1", "decision=helps", "these:decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
+_HINT = 'For example: "lift>=0.1", "decision=helps", "these:decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +77,27 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
 
     With `shares`, these are the only quantities that can be required.
     """
-    hint = f'Write for example "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
+    hint = f'For example: "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
     match = re.fullmatch(r"\s*((?:(?:these|point):\s*)*)([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
     if not match:
         raise UsageError(f"{text!r} is not a requirement", hint)
     point, these = (f"{prefix}:" in match[1] for prefix in ("point", "these"))
     quantity, comparison, target = match[2], match[3].replace("==", "="), match[4]
     if these and (shares or quantity not in _ON_THESE_CASES):
-        raise UsageError(f"{text!r}: only the lift and the decision can be required of exactly these cases", hint)
+        raise UsageError(f"{text!r}: `these:` works only with lift and decision", hint)
     if quantity == "decision" and not shares:
         plain = re.sub(r"[\s_-]", "", target)
         decision: Decision | None = next((name for name in _DECISIONS if name.replace(" ", "") == plain), None)
         if decision is None:
-            raise UsageError(f"{text!r}: no decision is called {target!r}", did_you_mean(target, _DECISIONS))
+            raise UsageError(f"{text!r}: unknown decision {target!r}", did_you_mean(target, _DECISIONS))
         if comparison not in ("=", "!="):
-            raise UsageError(f"{text!r}: a decision is compared with = or !=", _HINT)
+            raise UsageError(f"{text!r}: compare a decision with = or !=", _HINT)
         return Requirement(text, quantity, comparison, math.nan, decision, point, these)
     known = tuple(shares) or (*_QUANTITIES, "decision")
     if quantity not in known:
-        raise UsageError(f"{text!r}: nothing to require is called {quantity!r}", did_you_mean(quantity, known))
+        raise UsageError(f"{text!r}: unknown quantity {quantity!r}", did_you_mean(quantity, known))
     if comparison in ("=", "!="):
-        raise UsageError(f"{text!r}: a measured number is compared with >=, <=, > or <", hint)
+        raise UsageError(f"{text!r}: compare a number with >=, <=, > or <", hint)
     is_ratio = quantity not in (*_SHARES, *shares)
     value = _number(text, quantity, target, hint, is_ratio=is_ratio)
     return Requirement(text, quantity, comparison, value, None, point, these)
@@ -109,10 +109,10 @@ def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool)
         raise UsageError(f"{text!r}: {target!r} is not a number", hint)
     if is_ratio != (match[2] == "x"):
         kind = "a multiple of the baseline, such as 1.2x" if is_ratio else "a share, such as 0.1 or 10%"
-        raise UsageError(f"{text!r}: {quantity} is compared with {kind}", hint)
+        raise UsageError(f"{text!r}: compare {quantity} with {kind}", hint)
     number = float(match[1]) / (100.0 if match[2] == "%" else 1.0)
     if not is_ratio and abs(number) > 1:
-        raise UsageError(f"{text!r}: {quantity} is never beyond 1, which is 100%", hint)
+        raise UsageError(f"{text!r}: {quantity} cannot be more than 1 (100%)", hint)
     return number
 
 

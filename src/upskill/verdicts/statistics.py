@@ -212,7 +212,7 @@ def paired_lift(differences: ArrayLike, cases: ArrayLike, *, level: float = 0.95
     """
     values = np.asarray(differences, dtype=np.float64).reshape(-1)
     if values.size and not (np.abs(values) <= 1.0 + 1e-9).all():
-        raise ValueError("a difference of two outcomes lies between -1 and 1")
+        raise ValueError("the difference of two outcomes must be between -1 and 1")
     groups = CaseGroups.of(cases)
     if len(groups) == 0:
         return Estimate(math.nan, -1.0, 1.0, level)
@@ -500,7 +500,7 @@ class Sequential:
         for case in sorted(differences):
             of_case: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
             if any(not -1.0 <= value <= 1.0 for value in of_case):
-                raise ValueError(f"case {case}: a difference lies between -1 and 1")
+                raise ValueError(f"case {case}: a difference must be between -1 and 1")
             if self.rounds and case not in self._case_sums and self.scope == "cases":
                 continue  # a latecomer would break the reversal in time that makes looking legal
             total, count = self._case_sums.get(case, (0.0, 0))

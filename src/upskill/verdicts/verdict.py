@@ -14,7 +14,7 @@ from upskill.verdicts.statistics import Estimate, rounded, rounded_interval
 Decision = Literal["helps", "hurts", "saves", "no effect", "undecided"]
 StoppingPoint = Literal["open", "early", "last"]
 
-# Reasons of a verdict that is undecided for want of something else than evidence.
+# Why a verdict is undecided, other than too little evidence.
 ISOLATION = "isolation"  # a trial saw a skill that was hidden from it
 ERRORS = "errors"  # too many
 ERRORS_COULD_EXPLAIN = "errors could explain it"
@@ -52,7 +52,7 @@ class VerdictOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin <= 1:
-            raise ValueError(f"a margin lies from 0 to 1, and {self.margin} does not")
+            raise ValueError(f"the margin must be between 0 and 1, not {self.margin}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Comparison:
     @property
     def summary(self) -> str:
         if not self.decidable:
-            return f"{counted(self.errored, 'trial')} errored, too many to say anything"
+            return f"{counted(self.errored, 'trial')} errored, too many for a verdict"
         total = self.same + len(self.fixed) + len(self.broken)
         return f"better on {len(self.fixed)} of these {total} train cases, worse on {len(self.broken) or 'none'}"
 

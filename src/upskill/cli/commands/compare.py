@@ -95,7 +95,7 @@ def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[
     for run, named in ((old, models[:1]), (new, models[-1:])):
         for model in named:
             if model not in run.models:
-                raise UsageError(f"{run.id}: no model is called {model!r}", did_you_mean(model, run.models))
+                raise UsageError(f"{run.id}: no model named {model!r}", did_you_mean(model, run.models))
         if arm not in run.plan.arms:
             raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan.arms)}.")
     pairs = [(models[0], models[-1])] if models else [(model, model) for model in old.models if model in new.models]

@@ -119,7 +119,7 @@ def _draw(options: _Options) -> None:
     with open_run(options.store, options.run or "last") as (store, run):
         for model in options.models:
             if model not in run.models:
-                raise UsageError(f"{run.id}: no model is called {model!r}", did_you_mean(model, run.models))
+                raise UsageError(f"{run.id}: no model named {model!r}", did_you_mean(model, run.models))
         kinds = options.kinds_for(run)
         files = options.files(run, kinds)
         evaluation = evaluation_of(store, run)

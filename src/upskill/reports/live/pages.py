@@ -198,7 +198,7 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
     second = models[1] or (first if first in after.models else after.models[0])
     for run, model in ((before, first), (after, second)):
         if model not in run.models:
-            raise UsageError(f"{run.id}: no model is called {model!r}")
+            raise UsageError(f"{run.id}: no model named {model!r}")
     sides = [Side(run, model, cast("Arm", arm or "skill")) for run, model in ((before, first), (after, second))]
     texts = [f"{run.plan.skill.description}\n\n{run.plan.skill.body}" for run in (before, after)]
     page: dict[str, Any] = {

@@ -79,8 +79,8 @@ def check_prices(addresses: Iterable[Address], prices: KnownPrices) -> None:
 
 def _unknown_price(model: str) -> UsageError:
     return UsageError(
-        f"--max-cost cannot be enforced: the price is unknown for {model}",
-        "Give it in upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
+        f"--max-cost cannot be enforced: the price of {model} is unknown",
+        "Add it to upskill.config.yaml under `prices:` (dollars per million tokens: input, output).",
     )
 
 

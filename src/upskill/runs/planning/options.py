@@ -26,13 +26,13 @@ def model_option(*flags: str, help: str, many: bool = False) -> Any:  # noqa: A0
 
 @dataclass(kw_only=True)
 class CommonOptions:
-    """What a person may say about any work with models."""
+    """Options of every command that calls models."""
 
     max_cost: float | None = option(
-        "--max-cost", default=None, help="Stop before this much is spent.", metavar="USD", minimum=0
+        "--max-cost", default=None, help="Stop before spending more than this.", metavar="USD", minimum=0
     )
     concurrency: int | None = option(
-        "--concurrency", default=None, help="Calls at a time for each model (default 8).", metavar="N", minimum=1
+        "--concurrency", default=None, help="Concurrent calls per model (default 8).", metavar="N", minimum=1
     )
     executor: str = option(
         "--executor",
@@ -43,11 +43,11 @@ class CommonOptions:
     store: str | None = option(
         *("-d", "--store"),
         default=None,
-        help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
+        help="Where to keep runs: a folder (default ./runs), or a postgresql:// URL.",
         metavar="STORE",
     )
     log_runs: bool | None = option(
-        "--log-runs/--no-log-runs", default=None, help="Keep runs in the store, or forget them.", hidden=True
+        "--log-runs/--no-log-runs", default=None, help="Keep runs in the store, or discard them.", hidden=True
     )
     settings: Settings = field(default_factory=Settings.load)
 
@@ -113,13 +113,13 @@ class StudentOptions(CommonOptions):
     base_url: str = option(
         "--base-url",
         default="",
-        help="An OpenAI-compatible server; the student is its name for the model.",
+        help="An OpenAI-compatible server; the student is a model name on that server.",
         metavar="URL",
     )
     agent: str = option(
         "--agent",
         default="chat",
-        help="How the student works: chat (the skill in its prompt, one answer), tools (our own loop: the skill in a "
+        help="How the student works: chat (skill in the prompt, one answer), tools (built-in agent: skill in a "
         f"catalog, commands and files in a sandbox), or a real agent: {REAL_AGENTS}.",
         metavar="AGENT",
         show_default=True,
@@ -128,13 +128,13 @@ class StudentOptions(CommonOptions):
         "--sandbox",  # a flag and no setting: `none` has to be typed, not read from the file of a cloned project
         default="",
         help="Where commands run: bubblewrap, container (docker or podman), landlock, seatbelt or none (default: the "
-        "first that works here; `upskill doctor --sandbox` says which).",
+        "first that works here; `upskill doctor --sandbox` shows which).",
         metavar="KIND",
     )
     repeats: int | None = option(
         "--repeats",
         default=None,
-        help="How often each case is run (default 1; trigger and benchmark 3; ci at most 12).",
+        help="How many times to run each case (default 1; trigger and benchmark 3; ci up to 12).",
         metavar="N",
         minimum=1,
         maximum=MAX_REPEATS,
@@ -152,7 +152,7 @@ class StudentOptions(CommonOptions):
 
 @dataclass(kw_only=True)
 class MeasureOptions(StudentOptions):
-    """How a skill is measured: on which students, beside which skills, with which seeds."""
+    """How a skill is measured: students, other skills, seeds."""
 
     students: tuple[str, ...] = model_option(
         "-m", "--student", help="The model to test; repeatable. Default: local.", many=True
@@ -160,13 +160,13 @@ class MeasureOptions(StudentOptions):
     with_skills: tuple[str, ...] = option(
         "--with-skills",
         default=(),
-        help="Skills to offer beside this one, in every arm: a skill, or a folder of them; repeatable.",
+        help="Other skills to install in every arm: a skill, or a folder of skills; repeatable.",
         metavar="DIR",
     )
     seed: int = option(
         "--seed", default=0, help="The first seed; repeat N uses seed + N - 1.", metavar="N", show_default=True
     )
-    fresh: bool = option("--fresh", default=False, help="Start over, even if the store has results of this plan.")
+    fresh: bool = option("--fresh", default=False, help="Start over, even if this plan has stored results.")
 
     @property
     def cache_mode(self) -> CacheMode:
@@ -178,12 +178,12 @@ class MeasureOptions(StudentOptions):
 def choose_students(
     named: Sequence[str], settings: Settings, tell: Callable[[str], None], flag: str = "-m"
 ) -> tuple[str, ...]:
-    """The models named, the one in the settings, or the embedded one with a line saying so."""
+    """The named models, the one in the settings, or the embedded one (which is announced)."""
     if named:
         return tuple(named)
     if settings.student:
         return (settings.student,)
     from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL  # noqa: PLC0415 - only where it is used
 
-    tell(f"No student was named, so it is `local`, the embedded {DEFAULT_LOCAL_MODEL}. Choose others with {flag}.")
+    tell(f"No student given: using `local`, the embedded {DEFAULT_LOCAL_MODEL}. Choose another with {flag}.")
     return ("local",)

@@ -392,42 +392,40 @@ def make_plan(
     suite = suite or Suite.of(skill)
     if suite is None:
         raise UsageError(
-            f"{skill.folder or skill.name}: has no test cases",
-            "Give a suite with --tests FILE, put one into the skill's folder as evals/suite.yaml, or have one written"
+            f"{skill.folder or skill.name}: no test cases",
+            "Pass a suite with --tests FILE, add evals/suite.yaml to the skill's folder, or generate a suite"
             " with --test-writer MODEL.",
         )
     addresses = tuple(dict.fromkeys(_address(model, keys, options.base_url) for model in models))
     if not addresses:
-        raise UsageError("no model was given", "For example -m local.")
+        raise UsageError("no model given", "For example: -m local")
     if not options.baseline and (options.controls or options.reference_skill):
         raise UsageError(
-            f"{'controls' if options.controls else 'an older skill'} cannot be compared with no baseline",
-            "Leave --no-baseline out.",
+            f"{'controls need' if options.controls else 'a reference skill needs'} a baseline",
+            "Drop --no-baseline.",
         )
     if options.runs < 1:
-        raise UsageError("runs must be at least 1")
+        raise UsageError("repeats must be at least 1")
     if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - options.runs:
-        raise UsageError(f"{options.seed} cannot be a seed", "A seed is a whole number of at most 63 bits.")
+        raise UsageError(f"{options.seed} is not a valid seed", "A seed is an integer of at most 63 bits.")
     acting: type[Agent] = AGENTS.load(options.agent)
     if not acting.needs_sandbox and options.distractors:
         raise UsageError(
-            f"the agent {options.agent!r} has no catalog that other skills could stand in",
-            "Name one that acts, for example --agent tools.",
+            f"the agent {options.agent!r} has no catalog for other skills",
+            "Use an agent with a catalog, for example --agent tools.",
         )
     if isinstance(agent := acting(), ExternalAgent):
         for address in addresses:
             agent.check(address, keys)
     names = [skill.name, *(other.name for other in options.distractors)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(
-            f"{twice[0]!r} is the name of two skills on offer", "A skill is opened by its name; leave one of them out."
-        )
+        raise UsageError(f"two of the skills are called {twice[0]!r}", "Agents open skills by name: drop one of them.")
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
     if judged and not options.judge:
         cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
         raise UsageError(
-            f"{suite.source}: {cases} a model to grade by",
-            "Name one with --judge, for example --judge sonnet.",
+            f"{suite.source}: {cases} a judge",
+            "Choose one with --judge, for example --judge sonnet.",
         )
     usual = 0.0 if options.runs == 1 and not options.controls else SAMPLED
     limit = options.max_output_tokens or suite.max_output_tokens

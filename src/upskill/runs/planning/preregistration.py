@@ -47,8 +47,8 @@ class Registration:
         if differ := [key for key in {**self.plan, **now} if self.plan.get(key) != now.get(key)]:
             what = "; ".join(f"{key} is {short(now.get(key))}, not {short(self.plan.get(key))}" for key in differ[:5])
             raise UsageError(
-                f"{self.path}: this is not the run that was registered: {what}",
-                "Run what was registered, or leave --preregister out: then it counts as one more look.",
+                f"{self.path}: this is not the registered run: {what}",
+                "Run the registered plan, or drop --preregister: the run then counts as one more look.",
             )
 
 
@@ -85,7 +85,7 @@ def read_registration(path: Path) -> Registration | None:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (UsageError, ValueError, RecursionError, TypeError) as error:
-        raise UsageError(f"{path}: is no registration", "Name a file that is not there yet.") from error
+        raise UsageError(f"{path}: not a registration", "Choose a file that does not exist yet.") from error
 
 
 def register(path: Path, plan: Plan, margin: float, scope: str | None, results_before: int) -> Registration:
@@ -97,5 +97,5 @@ def register(path: Path, plan: Plan, margin: float, scope: str | None, results_b
         with path.open("x", encoding="utf-8") as stream:
             stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", "Name a file that can be written.") from error
+        raise UsageError(f"{path}: {error.strerror or error}", "Choose a file that can be written.") from error
     return Registration(str(path), registered, planned, results_before)

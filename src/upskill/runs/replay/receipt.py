@@ -66,13 +66,13 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
     plan, run = evaluation.plan, evaluation.run
     folder = plan.skill.folder
     if folder is None:
-        raise UsageError(f"{plan.skill.name}: has no folder that a receipt could be kept in", "Save the skill first.")
+        raise UsageError(f"{plan.skill.name}: no folder to keep a receipt in", "Save the skill first.")
     if evaluation.has_failed or evaluation.halted or evaluation.unfinished:
-        raise UsageError(f"{run.id}: is not complete, so there is nothing to give a receipt for", "Run it to its end.")
+        raise UsageError(f"{run.id}: the run is not complete, so it gets no receipt", "Finish the run first.")
     if plan.reference_skill or plan.distractors or plan.suite.part:
         raise UsageError(
-            f"{run.id}: a receipt is about a whole suite, with one skill and without",
-            "Leave out --against, --with-skills and whatever chooses cases.",
+            f"{run.id}: a receipt covers a whole suite, with and without one skill",
+            "Drop --against, --with-skills and options that select cases.",
         )
     replies = folder / REPLIES
     exported = export_replies(store, run, replies)
@@ -151,14 +151,14 @@ def read_receipt(skill: Skill) -> dict[str, Any]:
     """UsageError if the skill has none, or none that can be read."""
     where = skill.folder / RECEIPT if skill.folder else Path(RECEIPT)
     if not where.is_file():
-        hint = f"`upskill eval {skill.folder} --receipt` writes one, from stored answers where there are any."
-        raise UsageError(f"{skill.name}: has no receipt ({RECEIPT})", hint)
+        hint = f"`upskill eval {skill.folder} --receipt` writes one; stored answers are reused."
+        raise UsageError(f"{skill.name}: no receipt ({RECEIPT})", hint)
     try:
         content = as_mapping(json.loads(read_input(where, most=MAX_BYTES).decode()))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: cannot be read: {error}", "Restore it, or write it again.") from error
     if content is None or content.get("format") != FORMAT or content.get("version") != VERSION:
-        raise UsageError(f"{where}: is no receipt that this version can read", "Write it again with `--receipt`.")
+        raise UsageError(f"{where}: not a receipt that this version can read", "Write it again with `--receipt`.")
     return content
 
 
@@ -171,7 +171,7 @@ async def verify(skill: Skill) -> Verified:
     # What was edited cannot be relied on, and nobody has answered with a skill that is another one now.
     is_other = skill.visible_hash != dict_or_empty(receipt.get("skill")).get("visible_hash")
     if is_other or any(change.startswith((RECEIPT, REPLIES)) for change in changes):
-        return Verified(receipt, changes or ["skill: what a student sees of it has changed"])
+        return Verified(receipt, changes or ["skill: what students see has changed"])
     try:
         suite = _suite(skill, receipt)
         cassette = Cassette(cast("Path", skill.folder) / REPLIES)
@@ -254,4 +254,4 @@ def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterato
             values = "; ".join(f"{name} was {was[name]}, now {now[name]}" for name in different[:3])
             yield f"{verdict.model}: {values}"
     if len(verdicts) != len(receipt["verdicts"]):
-        yield f"the receipt has verdicts for {len(receipt['verdicts'])} models, the answers are from {len(verdicts)}"
+        yield f"the receipt has verdicts for {len(receipt['verdicts'])} models, the answers are of {len(verdicts)}"

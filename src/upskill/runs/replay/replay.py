@@ -20,7 +20,7 @@ def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -
     limit = was.max_output_tokens if was.limit_is_stated and was.max_output_tokens != own_limit else None
     bounds = {name: value for name, value in was.bounds.items() if name in ("turns", "tokens", "seconds")}
     if not all(value is None or (isinstance(value, int | float) and value > 0) for value in bounds.values()):
-        raise UsageError(f"{cassette.path}: its bounds are not numbers", "Get the file again.")
+        raise UsageError(f"{cassette.path}: its limits are not numbers", "Download the file again.")
     judge = cassette.address(options.judge) if isinstance(options.judge, str) and options.judge else options.judge
     return replace(
         options,
@@ -39,8 +39,8 @@ def plan_from(plan: Plan, cassette: Cassette) -> Plan:
     """UsageError if the cassette has none of the plan's cases."""
     if not cassette.cases & plan.suite.by_id.keys():
         raise UsageError(
-            f"{cassette.path}: was recorded with other cases than those of {plan.suite.source}",
-            f"It is about the skill {cassette.settings.skill}; name its suite with --tests.",
+            f"{cassette.path}: recorded with other cases than {plan.suite.source}",
+            f"It was recorded for the skill {cassette.settings.skill}; pass that skill's suite with --tests.",
         )
     keys: dict[Trial, str] = {}
     if plan.acts:  # the word that is hidden in a trial's skill comes from its key, and is part of what is asked
@@ -65,11 +65,11 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
         return recorded.error
     here = f"case {trial.case!r}, {trial.arm}"
     if recorded.redacted:
-        reason = "secrets were taken out of an answer of this trial, so what was asked after it has no reply"
+        reason = "secrets were removed from an answer of this trial, so the next request has no reply"
         return f"{here}: {reason} in {cassette.path}"
     settings, was = cassette.settings, f"since {cassette.path} was recorded"
     changed = [
-        f"{name} was {before} and is {now}"
+        f"{name} changed from {before} to {now}"
         for name, before, now in (
             ("the agent", settings.agent, plan.agent),
             ("the temperature", settings.temperature, plan.temperature),
@@ -80,9 +80,9 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
     if settings.visible_hash != plan.skill.visible_hash and trial.arm in ("skill", "placebo"):
         changed.append(f"the skill {plan.skill.name} has changed")
     if not changed and plan.acts:
-        reason = "a command printed something else, or the case has changed, so what was asked next has no reply"
+        reason = "a command's output or the case has changed, so the next request has no reply"
         return f"{here}: {was}, {reason}"
     if not changed:
-        what = "the older skill" if plan.reference_skill and trial.arm == "baseline" else "the case"
+        what = "the reference skill" if plan.reference_skill and trial.arm == "baseline" else "the case"
         changed = [f"{what} has changed: its prompt, its files or its output limit"]
     return f"{here}: {was}, {' and '.join(changed)}, so this request has no reply"

@@ -39,13 +39,11 @@ class Exported:
 def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
     """Write every reply that led to a result. The same run gives the same bytes."""
     if run.plan.replay:
-        raise UsageError(
-            f"{run.id}: was itself played from a file of replies", "Hand that file on; it has all there is."
-        )
+        raise UsageError(f"{run.id}: this run is itself a replay", "Share the file it was replayed from.")
     if isinstance(AGENTS.load(run.plan.agent)(), ExternalAgent):
         raise UsageError(
-            f"{run.id}: nothing that {run.plan.agent} asks its model is kept, so there are no replies to export",
-            "Agents of our own (chat, tools) keep them.",
+            f"{run.id}: requests of {run.plan.agent} to its model are not stored, so there is nothing to export",
+            "The built-in agents (chat, tools) store them.",
         )
     done = Exported()
     with whole_file(path, private=True) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
@@ -56,12 +54,12 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
         writer.write({"end": {"trials": done.trials, "replies": done.replies}})
         if done.missing:
             raise UsageError(
-                f"{run.id}: the replies of {counted(done.missing, 'trial')} are not stored, or not known to be theirs",
-                "The same `upskill eval … --replay --fresh` records the run again from stored replies and asks nobody."
+                f"{run.id}: no stored replies found for {counted(done.missing, 'trial')}",
+                "`upskill eval … --replay --fresh` records the run again from stored replies, without calling a model."
                 " Replies of `upskill eval … --set cache=false` are gone.",
             )
         if not done.trials:
-            raise UsageError(f"{run.id}: has no trial yet, and so no replies")
+            raise UsageError(f"{run.id}: no trials yet, so no replies")
     return done
 
 

@@ -24,15 +24,15 @@ _DECIDES = ("prompt", "checks", "files", "reference", "output_file", "max_output
 _SETTINGS = {
     "agent": "the agent",
     "temperature": "the temperature",
-    "runs": "the number of runs",
+    "runs": "the number of repeats",
     "seed": "the first seed",
-    "max_output_tokens": "the limit of an answer",
+    "max_output_tokens": "the output limit",
     "judge": "the judge",
-    "distractors": "the skills on offer beside it",
-    "bounds.turns": "the most turns of an agent",
-    "bounds.tokens": "the most tokens of an agent",
-    "bounds.seconds": "the most seconds of an agent",
-    "bounds.until_activated": "whether an agent stops at the skill",
+    "distractors": "the other skills installed",
+    "bounds.turns": "the agent's turn limit",
+    "bounds.tokens": "the agent's token limit",
+    "bounds.seconds": "the agent's time limit",
+    "bounds.until_activated": "whether the agent stops once it opens the skill",
     "sandbox": "the sandbox",
 }
 
@@ -91,11 +91,15 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     """UsageError where they share no case, or trials of a side have not run."""
     for side in (before, after):
         if so_far := unfinished_models(store, side.run).get(side.model):
-            raise UsageError(f"{side.run.id}: {side.model} is {so_far}", "The eval that began it continues with it.")
+            raise UsageError(
+                f"{side.run.id}: {side.model} is {so_far}", "Run the same `upskill eval` again to continue."
+            )
     old, new = (side.run.plan.suite.by_id for side in (before, after))
     both = [case for case in old if case in new]
     if not both:
-        raise UsageError(f"{before.run.id} and {after.run.id} have no case in common", "Compare two runs of one suite.")
+        raise UsageError(
+            f"{before.run.id} and {after.run.id} have no case in common", "Compare two runs of the same suite."
+        )
     edited = [case for case in both if any(getattr(old[case], name) != getattr(new[case], name) for name in _DECIDES)]
     scores = tuple(store.scores(side.run, side.model, side.arm) for side in (before, after))
     alike = [case for case in both if case not in edited]
@@ -122,11 +126,11 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
 
 def _no_test(comparison: Comparison) -> str:
     if comparison.edited or comparison.only_before or comparison.only_after or comparison.unscored:
-        return "the runs do not have the same cases with a score"
+        return "the runs do not score the same cases"
     if any(side.run.plan.suite.part for side in (comparison.before, comparison.after)):
-        return "somebody chose the cases, which are a part of the suite"
+        return "the cases are a hand-picked part of the suite"
     before, after = comparison.before.run.plan, comparison.after.run.plan
-    return "the runs do not have the same seeds" if (before.runs, before.seed) != (after.runs, after.seed) else ""
+    return "the runs use different seeds" if (before.runs, before.seed) != (after.runs, after.seed) else ""
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:
@@ -137,7 +141,7 @@ def _differences(comparison: Comparison) -> Iterator[str]:
     if before.model != after.model:
         yield f"the model ({before.model} → {after.model})"
     elif addresses[0] != addresses[1]:
-        yield f"where {before.model} is asked"
+        yield f"the endpoint of {before.model}"
     for number, what in (
         (len(comparison.edited), "edited"),
         (len(comparison.only_before), "removed"),

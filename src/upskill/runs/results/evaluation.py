@@ -160,7 +160,7 @@ class Evaluation:
         rulings: list[tuple[str, Ruling]] = []
         for verdict, requirement in product(self.verdicts, self.requirements):
             so_far = self.unfinished.get(verdict.model)
-            short = "the run was stopped before its end" if self.halted else f"it is {so_far}" if so_far else ""
+            short = "the run was stopped early" if self.halted else f"it is {so_far}" if so_far else ""
             if any(trial.model == verdict.model for trial, _, _ in self.bugs):
                 short = "a trial hit a bug in upskill"
             ruling = Ruling(requirement, held=False, reason=short) if short else check_requirement(requirement, verdict)
@@ -261,11 +261,11 @@ class Evaluation:
     def why_failed(self) -> str:
         """Empty where it has not."""
         if self.leaked:
-            return "a trial saw a skill that was hidden from it"
+            return "a trial saw a skill that should have been hidden"
         if self.bugs:
             return f"a bug in upskill ended {counted(self.bug_count, 'trial')}: {self.bug_messages[0][0]}"
         if self.stopped:
-            return "; ".join(f"{model} was given up: {why}" for model, why in self.stopped.items())
+            return "; ".join(f"{model} was stopped: {why}" for model, why in self.stopped.items())
         errored = sum(number for _, _, number in self.errors)
         first = next((f" ({model}: {message})" for model, message, _ in self.errors), "")
         return f"{errored:,} of {counted(self.run.trials, 'trial')} errored{first}" if self.too_many_errors else ""
@@ -387,9 +387,9 @@ def _look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
 
 def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:
     return [
-        f"{model}: {len(trials)} snapshots of it answered ("
+        f"{model}: {len(trials)} snapshots answered ("
         + ", ".join(f"{name}: {counted(number, 'trial')}" for name, number in trials.items())
-        + "), so the arms may not have met the same model; --fresh runs all trials again"
+        + "), so the arms may have used different models; --fresh runs all trials again"
         for model, trials in snapshots.items()
         if len(trials) > 1
     ]

@@ -90,7 +90,7 @@ class _File(BaseModel):
 
 
 def read_feedback(path: str | Path) -> list[Remark]:
-    hint = "Feedback is what `upskill view` and a report export, or skill-creator's feedback.json."
+    hint = "Use a file exported by `upskill view` or a report, or skill-creator's feedback.json."
     try:
         document: object = json.loads(read_input_text(path, most=MAX_BYTES, hint=hint))
         file = _File.model_validate({"reviews": document} if isinstance(document, list) else document)
@@ -100,7 +100,7 @@ def read_feedback(path: str | Path) -> list[Remark]:
             first = error.errors()[0]
             message = first["msg"].removesuffix(f" or instance of {_Review.__name__}")
             why = ": ".join(filter(None, (".".join(map(str, first["loc"])), message)))
-        raise UsageError(f"{path}: is not feedback: {why}", hint) from error
+        raise UsageError(f"{path}: not a feedback file: {why}", hint) from error
     remarks = (_remark(review, file, path) for review in file.reviews)
     return [remark for remark in remarks if remark is not None]
 
@@ -109,7 +109,7 @@ def _remark(review: _Review, file: _File, path: str | Path) -> Remark | None:
     verdict, note = review.verdict.strip().lower(), review.feedback.strip()
     if verdict not in ("", *get_args(FeedbackVerdict)):
         raise UsageError(
-            f"{path}: {review.run_id or review.case}: {review.verdict!r} is no verdict", "It is right, wrong or odd."
+            f"{path}: {review.run_id or review.case}: unknown verdict {review.verdict!r}", "Use right, wrong or odd."
         )
     case, arm = review.case, review.arm
     theirs = _SKILL_CREATOR.fullmatch(review.run_id) if not case else None
@@ -189,7 +189,7 @@ class Imported:
 def import_feedback(store: Store, run: Run, path: str | Path, model: str = "") -> Imported:
     """`model`: whose answers are meant where the file does not say."""
     if model and model not in run.models:
-        raise UsageError(f"{run.id}: no model is called {model!r}", f"It has {', '.join(run.models)}.")
+        raise UsageError(f"{run.id}: no model named {model!r}", f"It has {', '.join(run.models)}.")
     imported = Imported()
     known = {review.trial: review for review in store.reviews(run)}
     for remark in read_feedback(path):
@@ -249,7 +249,7 @@ class PeopleAgreement:
         }
 
     def lines(self) -> list[str]:
-        marks = ", ".join(f"{count} {name or 'with a note alone'}" for name, count in self.marks.items())
+        marks = ", ".join(f"{count} {name or 'with only a note'}" for name, count in self.marks.items())
         lines = [f"People marked {counted(sum(self.marks.values()), 'answer')}: {marks}."]
         if self.outcome.ratings:
             lines.append(f"The outcome agrees with them {_describe(self.outcome)}.")
@@ -266,15 +266,15 @@ def _describe(agreement: Agreement) -> str:
     if agreement.ratings == 1:
         return f"{times}; one rating is too few for a kappa"
     if agreement.kappa is None or agreement.interval is None:
-        return f"{times}; kappa is not defined, as both sides always say the same one thing"
+        return f"{times}; kappa is undefined because both sides always give the same rating"
     low, high = agreement.interval
-    wrong = f"; {agreement.only_check} passed and were called wrong" if agreement.only_check else ""
-    strict = f"; {agreement.only_person} failed and were called right" if agreement.only_person else ""
+    wrong = f"; {agreement.only_check} passed but marked wrong" if agreement.only_check else ""
+    strict = f"; {agreement.only_person} failed but marked right" if agreement.only_person else ""
     return f"{times}, kappa {agreement.kappa:.2f} ({low:.2f} to {high:.2f}){wrong}{strict}"
 
 
 def agreement_with_people(store: Store, run: Run) -> PeopleAgreement | None:
-    """None where nobody has said anything. Odd answers, and errored ones, are in no agreement."""
+    """None without feedback. Odd and errored answers do not count."""
     reviews = store.reviews(run)
     if not reviews:
         return None

@@ -30,8 +30,8 @@ from upskill.traces import NO_USAGE, Usage
 
 FIRST_WAIT, MAX_WAIT, GROWTH = 5.0, 60.0, 1.5  # seconds between two polls, and how they grow
 REPLIES_PER_COMMIT = 500  # replies stored at a time
-ASKED_ON_RESUME = "The provider may have accepted the batch; the same command asks for it."
-CHECK_CONSOLE = "The provider may have accepted the batch; check its console before you send it again."
+ASKED_ON_RESUME = "The provider may have accepted the batch; run the same command to find out."
+CHECK_CONSOLE = "The provider may have accepted the batch; check its console before sending it again."
 
 
 def check_batchable(students: Iterable[Address]) -> None:
@@ -39,7 +39,7 @@ def check_batchable(students: Iterable[Address]) -> None:
     if left_out:
         raise UsageError(
             f"--batch: {', '.join(left_out)} {'has' if len(left_out) == 1 else 'have'} no batch API",
-            "anthropic:MODEL, openai:MODEL and a server given with --base-url may have one; run the others without.",
+            "anthropic:MODEL, openai:MODEL and a server given with --base-url may have one. Drop --batch for others.",
         )
 
 
@@ -79,7 +79,7 @@ class BatchExecutor(Executor):
         plan = job.plan
         check_batchable(plan.models)
         if plan.agent != "chat":
-            raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may ask more than once")
+            raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may make several requests per trial")
         requests = {
             trial: _PendingRequest(plan.addresses[trial.model], chat_request(task_of(plan, trial)))
             for trial in job.trials
@@ -153,9 +153,9 @@ class BatchExecutor(Executor):
             return self.store.confirm_batch(batch, known)
         if not api.has_notes:
             self.message(
-                f"{batch.model}: a batch of {len(batch.keys)} requests was on its way at {batch.submitted} when upskill"
-                " was stopped, and the provider has no way to ask for it: they are sent again. Its console shows"
-                " whether there are two."
+                f"{batch.model}: a batch of {len(batch.keys)} requests was being sent at {batch.submitted} when upskill"
+                " stopped. The provider cannot say whether it arrived, so it is sent again. Check its console for a"
+                " duplicate."
             )
         self.store.settle_batch(batch)
         return None
@@ -265,7 +265,7 @@ class BatchExecutor(Executor):
         await self._store_replies(waiting, replies)
         for key in waiting.requests:
             if key not in errors and key not in self._delivered:
-                reason = progress.error or f"it ended ({progress.status}) without an answer to this request"
+                reason = progress.error or f"it ended ({progress.status}) without answering this request"
                 errors[key] = ModelError(f"batch {progress.id}: {reason}", fatal=bool(progress.error))
         # Another plan may need the rest of it: only what is ours, or stored, is settled.
         stored = (key for key in waiting.batch.keys if self.store.reply(key) is not None)
@@ -315,9 +315,9 @@ def _ceiling_reached(ledger: Ledger, calls: int, usage: Usage) -> str:
     """The ceiling that these calls could break; empty when they fit."""
     ceilings, total = ledger.ceilings, ledger.total + usage
     if ceilings.calls is not None and ledger.calls + calls > ceilings.calls:
-        return f"the ceiling of {ceilings.calls:,} calls is reached"
+        return f"the limit of {ceilings.calls:,} calls is reached"
     if ceilings.tokens is not None and total.total_tokens > ceilings.tokens:
-        return f"the ceiling of {ceilings.tokens:,} tokens has no room for another request of the batch"
+        return f"the limit of {ceilings.tokens:,} tokens leaves no room for another request of the batch"
     if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd > ceilings.cost_usd):
-        return f"the ceiling of ${ceilings.cost_usd:g} has no room for another request of the batch"
+        return f"the limit of ${ceilings.cost_usd:g} leaves no room for another request of the batch"
     return ""

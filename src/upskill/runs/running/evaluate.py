@@ -108,7 +108,7 @@ class _Run:
         self.plan = replace(self.plan, sandbox=sandbox.name) if sandbox else self.plan
         known = store.find_run(self.plan)
         if options.resume and known is None:
-            raise UsageError("there is no stored run of this plan to go on with", "Leave --resume out to start one.")
+            raise UsageError("this plan has no stored run to resume", "Drop --resume to start one.")
         registration = read_registration(options.preregister) if options.preregister else None
         if registration:
             registration.check(self.plan, options.margin, options.until_decided)
@@ -174,14 +174,14 @@ class _Run:
     def _check_replay(self) -> None:
         if self.models.cache == "replay" and isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
             raise UsageError(
-                f"nothing that {self.plan.agent} asks its model is kept, so it cannot be replayed",
-                "Leave --replay out.",
+                f"requests of {self.plan.agent} to its model are not stored, so it cannot be replayed",
+                "Drop --replay.",
             )
         cassette = self.models.cassette if self.models.replies is not None else None
         if self.plan.replay != (cassette.digest if cassette else ""):  # it would not say where its answers come from
             raise UsageError(
-                "the plan and its models are not played from the same file of replies",
-                "Make the plan with `plan_from(plan, cassette)`, and give that cassette and a store to `Models`.",
+                "the plan and its models use different files of replies",
+                "Make the plan with `plan_from(plan, cassette)`, and pass that cassette and a store to `Models`.",
             )
 
     def _judge(self, run: Run) -> Evaluation:
@@ -354,7 +354,7 @@ async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
 
 def _caveat(address: Address) -> str:
     if address.provider == "handoff":
-        return "tokens are estimated from the length of the texts, and what the answers cost is not known"
+        return "tokens are estimated from the length of the text, and the cost is unknown"
     if address.provider != "local":
         return ""
     from upskill.models.embedded.local_models import caveat_for  # noqa: PLC0415 - a table, only for embedded models
@@ -368,7 +368,7 @@ async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = Fals
     fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe != "untried")]
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
-        raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: such a case proves nothing.")
+        raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: a case like this proves nothing.")
     return summarize_weak(leaks)
 
 

@@ -56,13 +56,15 @@ class Gate:
         """`suite`: None for that of the skill itself."""
         if change.kind in ("unchanged", "renamed"):
             reason = (
-                f"was {change.base_path}; nothing that a student reads has changed" if change.kind == "renamed" else ""
+                f"renamed from {change.base_path}; nothing that students read has changed"
+                if change.kind == "renamed"
+                else ""
             )
             return [Checked(change, reason=reason)]
         try:
             suite = suite or Suite.of(change.head)
             if suite is None:
-                return [Checked(change, status="not run", reason="it has no test cases")]
+                return [Checked(change, status="not run", reason="no test cases")]
             not_worse = [parse_requirement(f"lift>=-{self.tolerance}")]
             against_base: dict[str, Verdict] = {}
             if change.skill_changed and change.base:
@@ -79,7 +81,9 @@ class Gate:
         except UpskillError:
             return [Checked(change, status="not run", reason=why)]
         if not verified.verdicts:
-            needed = "the recorded answers are about another version. Somebody with a key has to run `upskill ci`"
+            needed = (
+                "nothing can be checked: the recorded answers are of another version. Run `upskill ci` with an API key"
+            )
             return [Checked(change, status="not run", reason=f"{why} Without a model, {needed}.")]
         return [self._judge(change, verdict.model, None, verdict) for verdict in verified.verdicts]
 
@@ -105,9 +109,12 @@ class Gate:
             status, reason = "useless", "the model does as well without it"
         elif base and base.interval and base.interval[0] < -self.tolerance:
             after = counted(base.pairs, "pair")
-            status, reason = "undecided", f"whether the edit costs more than {self.tolerance:.0%} is open after {after}"
+            status, reason = (
+                "undecided",
+                f"undecided after {after} whether the edit costs more than {self.tolerance:.0%}",
+            )
         elif none.decision == "undecided":
-            status, reason = "undecided", f"whether it helps is open after {counted(none.pairs, 'pair')}"
+            status, reason = "undecided", f"undecided after {counted(none.pairs, 'pair')} whether it helps"
         return Checked(change, model, status, reason, base, none)
 
     def blocks(self, checked: Checked) -> bool:

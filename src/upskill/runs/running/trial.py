@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 REASONS: dict[Cause, str] = {
     "length": "the answer was cut off after {limit:,} tokens{checks}; give it more room with --set max_output_tokens=N",
-    "repetition": "the answer was cut off because it repeated itself over and over",
-    "context": "the context of the model could not hold it",
+    "repetition": "the answer was cut off because it kept repeating itself",
+    "context": "it did not fit into the model's context",
     "refusal": "the model or its provider refused",
     "empty": "the answer is empty",
 }
@@ -175,7 +175,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
             attempt.trace = trace = stored or await agent.run(task, student)
             attempt.cause = _cause_of(trace, task)
         own = plan.canary(trial) if task.skill and agent.needs_sandbox else ""
-        with wrap_trial_errors(SandboxError, "looking at what was left behind"):
+        with wrap_trial_errors(SandboxError, "inspecting the workspace"):
             if sandbox is not None:
                 await sandbox.kill_processes()
             if agent.needs_sandbox:
@@ -345,7 +345,7 @@ class Grading:
                 raise
             logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
             self.broken = True
-            return Finding(False, f"what the student left broke the check, which runs without it: {error.message}")
+            return Finding(False, f"the student's files broke the check, which runs without them: {error.message}")
 
     async def _runs_without_student(self, number: int, evidence: Evidence) -> bool:
         *before, last = self.case.checks[: number + 1]

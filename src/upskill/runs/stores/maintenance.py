@@ -68,7 +68,7 @@ class _CopiedRun:
 def copy_store(source: Store, target: Store, report: Report = _report_nothing) -> Copied:
     """StoreError if something that was read is not there in the end."""
     if source.location == target.location:
-        raise UsageError(f"{source.location}: cannot be copied into itself", "Name another store to copy to.")
+        raise UsageError(f"{source.location}: cannot copy a store into itself", "Choose another store to copy to.")
     origin, copy = source.database, target.database
     runs = _copy_runs(origin, copy)
     total = _count(origin, RESULTS) + _count(origin, REPLIES) or 1
@@ -80,7 +80,7 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
             results += len(rows)
             report(f"results of {run.id}", results / total)
         if _count(copy, RESULTS, "run = ?", run.target_number) < results - before:
-            raise StoreError(f"{copy.location}: has fewer results of {run.id} than were copied", "Copy it again.")
+            raise StoreError(f"{copy.location}: contains fewer results of {run.id} than were copied", "Copy it again.")
     for rows in chunks(_read(origin, REPLIES)):
         keys = [row["key"] for row in rows]
         known = {row["key"] for row in _read(copy, REPLIES, f"key IN ({marks(keys)})", *keys)}
@@ -88,7 +88,7 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
         replies += len(rows)
         report("replies", (results + replies) / total)
     if _count(copy, REPLIES) < replies:
-        raise StoreError(f"{copy.location}: has fewer replies than were copied", "Copy it again.")
+        raise StoreError(f"{copy.location}: contains fewer replies than were copied", "Copy it again.")
     _copy_small_tables(origin, copy, runs)
     _copy_candidates(origin, copy)
     new_runs = sum(run.is_new for run in runs)
@@ -192,7 +192,7 @@ _ORPHANS = {
     "batches at a provider for a run that does not exist": (
         "FROM batches WHERE state <> 'ended' AND run NOT IN (SELECT id FROM runs)"
     ),
-    "candidates made from one that does not exist": (
+    "candidates whose parent does not exist": (
         "FROM candidates WHERE parent IS NOT NULL AND parent NOT IN (SELECT number FROM candidates)"
     ),
 }
@@ -228,9 +228,9 @@ def _wrong_counts(database: Database) -> Iterator[str]:
         results, progress = counts[:3], [int(each) for each in counts[3:]]
         if results != progress:
             both = " and ".join(f"{p} passed, {f} failed, {e} errored" for p, f, e in (progress, results))
-            yield f"{run}: the counts differ from the results: {both}"
+            yield f"{run}: the counts do not match the results: {both}"
         if sum(results) > trials:
-            yield f"{run}: has {sum(results):,} results for {trials:,} trials"
+            yield f"{run}: {sum(results):,} results for {trials:,} trials"
 
 
 def _unreadable(database: Database, report: Report) -> Iterator[str]:
@@ -249,7 +249,7 @@ def _unreadable(database: Database, report: Report) -> Iterator[str]:
         for row in _read(database, table):
             done += 1
             if done % 500 == 0:
-                report("reading what is stored", done / total)
+                report("reading the store", done / total)
             try:
                 read(row)
             except (ValueError, KeyError, TypeError) as error:

@@ -83,7 +83,7 @@ class PostgresDatabase(Database):
             with _close_on_error(db):
                 self.exists = self._prepare(db, create=create)
         except psycopg.Error as error:
-            hint = f"It needs a schema of its own. Its owner can make one: CREATE SCHEMA {self.schema} AUTHORIZATION …"
+            hint = f"upskill needs its own schema. Its owner can create it: CREATE SCHEMA {self.schema} AUTHORIZATION …"
             is_denied = isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction)
             raise UsageError(self._message("cannot be used as a store", error), hint if is_denied else "") from None
         self._put(db)
@@ -91,10 +91,12 @@ class PostgresDatabase(Database):
     def _prepare(self, db: Connection, *, create: bool) -> bool:
         """False where there is no store, and it was not to be made."""
         if db.info.server_version < MIN_SERVER:
-            raise UsageError(f"{self.location}: is older than PostgreSQL {MIN_SERVER // 10000}", "Upgrade the server.")
+            raise UsageError(
+                f"{self.location}: the server is older than PostgreSQL {MIN_SERVER // 10000}", "Upgrade the server."
+            )
         if (encoding := db.info.parameter_status("server_encoding")) != "UTF8":
-            hint = "Make one that can hold every text: createdb --encoding UTF8 --template template0 NAME."
-            raise UsageError(f"{self.location}: the database holds {encoding} and not UTF8", hint)
+            hint = "Create one with UTF8: createdb --encoding UTF8 --template template0 NAME."
+            raise UsageError(f"{self.location}: the database encoding is {encoding}, not UTF8", hint)
         if not create and not _version(db, self.schema):
             return False
         _migrate(db, self.schema, str(self.location))
@@ -350,7 +352,7 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     schema = next((value for name, value in pairs if name == "schema"), DEFAULT_SCHEMA)
     if not re.fullmatch(r"[A-Za-z_][\w$]{0,62}", schema, re.ASCII):
-        raise UsageError(f"{schema!r} cannot be the name of a schema", "Give letters, digits and underscores.")
+        raise UsageError(f"{schema!r} is not a valid schema name", "Use letters, digits and underscores.")
     others = urlencode([pair for pair in pairs if pair[0] != "schema"])
     safe_url = without_password(url)
     try:
@@ -359,8 +361,8 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
         parameters = conninfo.conninfo_to_dict(f"{address}?{others}" if others else address)
     except psycopg.Error:  # whose words may quote the password
         raise UsageError(
-            f"{safe_url}: is not the URL of a PostgreSQL database",
-            "It is postgresql://USER:PASSWORD@HOST:PORT/DATABASE; in a password, @ / : ? # are %40 %2F %3A %3F %23.",
+            f"{safe_url}: not the URL of a PostgreSQL database",
+            "Use postgresql://USER:PASSWORD@HOST:PORT/DATABASE. In a password, write @ / : ? # as %40 %2F %3A %3F %23.",
         ) from None
     usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}
     return {**usual, **{name: value for name, value in parameters.items() if value is not None}}, schema
@@ -379,9 +381,9 @@ def _is_passing(error: psycopg.Error, *, opening: bool = False) -> bool:
 
 def _connection_hint(message: str) -> str:
     if "password" in message or "authentication" in message:
-        return "Put the password into UPSKILL_STORE (postgresql://USER:PASSWORD@…), PGPASSWORD or ~/.pgpass."
+        return "Put the password in UPSKILL_STORE (postgresql://USER:PASSWORD@…), PGPASSWORD or ~/.pgpass."
     if "database" in message and "does not exist" in message:
-        return "Make it first: createdb NAME."
+        return "Create it first: createdb NAME."
     return "Is the server running, and are host and port right?"
 
 

@@ -158,8 +158,8 @@ class SqliteDatabase(Database):
     def _reading(self) -> Generator[None]:
         if self._file_identity is not None and _file_identity(self._absolute_path) != self._file_identity:
             raise StoreError(
-                f"{self.path}: is gone, or another file has taken its place",
-                "It was deleted or moved while it was open. Put it back, or start again.",
+                f"{self.path}: the store was deleted, moved or replaced",
+                "This happened while it was open. Put it back, or start again.",
             )
         try:
             yield

@@ -148,7 +148,7 @@ class Store:
             )
         if len(numbers) != 1:
             known = [row[0] for row in rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
-            problem = f"{len(numbers)} runs start with {name!r}" if numbers else f"no run is called {name!r}"
+            problem = f"{len(numbers)} runs start with {name!r}" if numbers else f"no run named {name!r}"
             hint = did_you_mean(name, known, otherwise="`upskill runs` lists them.")
             raise UsageError(f"{self.location or 'the store in memory'}: {problem}", hint)
         return _read_run(rows(_runs_query("number = ?"), numbers[0][0])[0])

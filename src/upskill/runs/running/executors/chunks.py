@@ -122,7 +122,7 @@ def _open_store(shared: Shared) -> Store | None:
     here, location = socket.gethostname(), shared.store
     if shared.version != __version__:
         raise UsageError(
-            f"upskill is {shared.version} here and {__version__} on {here}", "Install one version on every node."
+            f"upskill is {shared.version} here and {__version__} on {here}", "Install the same version on every node."
         )
     if Path(shared.folder).is_dir():
         os.chdir(shared.folder)
@@ -134,7 +134,7 @@ def _open_store(shared: Shared) -> Store | None:
             "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
         )
     if (store := find_store(location)) is None:
-        raise UsageError(f"the store is not there any more, seen from {here}")
+        raise UsageError(f"the store no longer exists, as seen from {here}")
     return store
 
 
@@ -380,7 +380,7 @@ class LeaseBook:
             return lease
         if self._leases:
             return None
-        raise CeilingReached("the ceiling is reached, with what workers that were lost may have spent")
+        raise CeilingReached("the limit is reached, counting what lost workers may have spent")
 
     def settle(self, lease: Ceilings, calls: int, spent: Mapping[str, Usage], trials: int) -> None:
         self._leases.remove(lease)

@@ -57,14 +57,16 @@ class Ray(Executor):
         for address in (*plan.models, *([plan.judge] if plan.judge else ())):
             if address.provider == "local":
                 raise UsageError(
-                    f"{address.name}: an embedded model uses all cores of this machine already",
-                    "Leave --executor ray out, or serve the model and name the server with --base-url.",
+                    f"{address.name}: an embedded model already uses all cores of this machine",
+                    "Drop --executor ray, or serve the model and pass the server with --base-url.",
                 )
             if address.provider == "handoff":
-                raise UsageError(f"{address.name}: nothing runs while a person answers", "Leave --executor ray out.")
+                raise UsageError(
+                    f"{address.name}: nothing to parallelize while a person answers", "Drop --executor ray."
+                )
         if models.cache == "replay":
             raise UsageError(
-                "with --replay nobody is asked, so there is nothing for Ray to do", "Leave one of them out."
+                "--replay calls no model, so there is nothing for Ray to do", "Drop --replay or --executor ray."
             )
 
     def open(self, plan: Plan, store: str | None) -> None:
@@ -161,7 +163,7 @@ class _Tasks:
             if "No module named 'upskill" not in str(error):
                 raise
             hint = "Install the same version on every node."
-            raise UsageError("the workers of this Ray cluster do not have upskill", hint) from None
+            raise UsageError("upskill is not installed on the workers of this Ray cluster", hint) from None
         except exceptions.RayError as error:
             return self._requeue_lost(assignment, type(error).__name__)
         self._crashes = 0
@@ -175,8 +177,8 @@ class _Tasks:
         self.cluster.recount()  # a node may be gone
         if self._crashes > MAX_CRASHES_IN_A_ROW:
             raise UsageError(
-                f"the workers of Ray have died {self._crashes} times in a row ({how})",
-                "Is there enough memory? What was finished is stored.",
+                f"Ray workers died {self._crashes} times in a row ({how})",
+                "Is there enough memory? Finished trials are stored.",
             )
         keys = [self.plan.key(trial) for trial in assignment.chunk.trials]
         stored = list(self.session.scored(keys)) if self.session.store else None
@@ -237,15 +239,15 @@ def _check_reachable(address: str) -> None:
     if address == "auto":
         note = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
         if not note.is_file():
-            raise UsageError("no node of a Ray cluster runs on this machine", "Start one with `ray start --head`.")
+            raise UsageError("no Ray cluster is running on this machine", "Start one with `ray start --head`.")
         address = note.read_text(encoding="utf-8").strip()
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"{address!r} is not the address of a Ray cluster", "It has the form HOST:PORT, or is auto.")
+        raise UsageError(f"{address!r} is not the address of a Ray cluster", "Use HOST:PORT, or auto.")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        hint = "`ray status` on one of its nodes says whether it runs."
+        hint = "Run `ray status` on one of its nodes to see whether it is running."
         raise UsageError(f"cannot join the Ray cluster at {address}: {error}", hint) from error
 
 
@@ -263,7 +265,7 @@ class Cluster:
             needs = {"trial_cpus": resources.cpus, "trial_gpus": resources.gpus, "trial_memory": resources.memory_mb}
             stated = " ".join(f"{name} {value:g}" for name, value in needs.items() if value is not None)
             if stated:
-                raise UsageError(f"no node of this Ray cluster has room for a trial with {stated}", "Ask for less.")
+                raise UsageError(f"no node of this Ray cluster has room for a trial with {stated}", "Request less.")
             raise UsageError("no node of this Ray cluster has a CPU for trials")
 
     @property
@@ -303,5 +305,7 @@ class Cluster:
             start_ray(self.ray, self.address)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             where = f"cannot join the Ray cluster at {self.address}" if self.address else "cannot start Ray"
-            raise UsageError(f"{where}: {str(error).strip()}", "`ray status` on one of its nodes says more.") from error
+            raise UsageError(
+                f"{where}: {str(error).strip()}", "`ray status` on one of its nodes shows more."
+            ) from error
         logger.info("Ray has room for %d chunks", self.workers)
