@@ -123,7 +123,7 @@ def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill
     first = upskill("eval", skill, "-m", "scripted:model.yaml")
     second = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert (first.err, second.out) == ("", first.out)
-    assert "16 of 16 trials are stored, nothing is left to run; --fresh runs them again." in second.err
+    assert "16 of 16 trials are stored, nothing left to run; --fresh runs them again." in second.err
     assert upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", "-q").err == ""
 
 
@@ -369,7 +369,7 @@ def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, ho
     assert "from assumptions (no stored run yet)" in done.out
     assert not (home / "runs").exists()
     upskill("eval", skill, "-m", "scripted:model.yaml")
-    assert "from what a stored run shows" in upskill("plan", skill, "-m", "scripted:model.yaml").out
+    assert "from a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
     said = upskill("plan", skill, "-m", "scripted:model.yaml", "--detect", 5, "--json").json
     (model,) = said["models"]
     assert (said["detect"], model["source"], model["cases"]) == (0.05, "stored run", 8)
@@ -525,7 +525,7 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
         assert "  scripted:model.yaml · baseline: 0 passed, 30 failed, 0 errored\n" in done.out
     shown = [done.out.count(" tokens · ") for done in (first, second)]
     assert shown == [40, 20]
-    assert "There are more: --page 2 has the next ones." in first.err
+    assert "--page 2 shows the next ones." in first.err
     assert "There are more" not in second.err
     assert upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
     assert upskill("show", "last", "--failed").err == "No trial with the skill failed or errored.\n"
@@ -578,7 +578,10 @@ def test_show_can_leave_out_what_passed(upskill: Upskill, stored: list[str], hom
     assert shown("--arm", "skill") == (True, False, True)
     assert {trial["arm"] for trial in upskill("show", "last", "--failed", "--json").json["trials"]} == {"skill"}
     done = upskill("show", stored[0], "--arm", "placebo")
-    assert (done.code, done.err) == (2, f"upskill: {stored[0]}: has no arm 'placebo'\n  It has baseline, skill.\n")
+    assert (done.code, done.err) == (
+        2,
+        f"upskill: {stored[0]}: no arm is called 'placebo'\n  It has baseline, skill.\n",
+    )
 
 
 def test_show_counts_back_from_the_last_run(upskill: Upskill, stored: list[str]) -> None:

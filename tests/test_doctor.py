@@ -112,7 +112,7 @@ def test_the_first_lines_say_what_can_be_run(upskill: Upskill, home: Path, monke
     smi.write_text("#!/bin/sh\necho 'NVIDIA H200'\n", encoding="utf-8")
     smi.chmod(0o755)
     gpu = rows(upskill)["on a GPU"]
-    assert (gpu["state"], gpu["detail"]) == ("missing", "NVIDIA H200, and no server that uses it")
+    assert (gpu["state"], gpu["detail"]) == ("missing", "NVIDIA H200, but no server uses it")
     assert "vllm serve MODEL" in gpu["fix"]
     smi.write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
     assert rows(upskill)["on a GPU"]["detail"].startswith("none was found")
@@ -140,7 +140,7 @@ def test_what_cuda_kernels_need_is_said_with_what_fixes_it(
     assert runs[:2] == no_gpu
     compiles, runs = found("/nowhere/nvcc", "/dev/null")
     assert runs == ("missing", "PyTorch is not installed beside upskill", f"{sys.executable} -m pip install torch")
-    assert compiles[:2] == ("missing", "there is no CUDA compiler (nvcc)")
+    assert compiles[:2] == ("missing", "no CUDA compiler (nvcc) found")
     assert "[cuda]" in compiles[2]
     (home / "g++").unlink()
     assert found(here, "/dev/null")[0] == ("missing", f"{here} needs g++", "install g++ for all users")
@@ -151,7 +151,7 @@ def test_a_server_on_another_machine_is_not_contacted(upskill: Upskill, monkeypa
     row = rows(upskill)["server ollama"]
     assert (row["state"], row["detail"]) == (
         "ok",
-        "http://ollama.invalid:1/v1 (another machine's, contacted when used)",
+        "http://ollama.invalid:1/v1 (on another machine, contacted when used)",
     )
 
 

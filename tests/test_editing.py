@@ -166,11 +166,11 @@ def test_a_trial_is_not_run_again_where_another_run_has_its_result(upskill: Upsk
         assert calls() == 8
         assert calls("--case", "greet-1", stored=": 2 of 2 trials are stored, nothing is left to run") == 0
         (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text() + "\nAnd smile.\n", encoding="utf-8")
-        assert calls(stored=": 4 of 8 trials are stored, running the other 4.") == 4  # the baseline is as it was
+        assert calls(stored=": 4 of 8 trials are stored, running the remaining 4.") == 4  # the baseline is as it was
         suite = greetings(5)
         suite["cases"][0]["prompt"] = "Greet guest 1, please."
         (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
-        assert calls(stored=": 6 of 10 trials are stored, running the other 4.") == 4  # one case edited, one added
+        assert calls(stored=": 6 of 10 trials are stored, running the remaining 4.") == 4  # one case edited, one added
         assert calls("--limit", 2, "--set", "cache=false") == 4
         assert calls("--fresh") == 10
     with open_store(home / "runs") as store:
@@ -364,14 +364,14 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
         save(shown, first + "Say ahoy.\n")
         said = until("Watching")
         assert "SKILL.md changed." in said
-        assert any(": 4 of 8 trials are stored, running the other 4." in line for line in said)
+        assert any(": 4 of 8 trials are stored, running the remaining 4." in line for line in said)
         save(skill / "evals" / "suite.json", "{")  # half saved
         assert any(line.startswith("upskill: ") and "suite.json" in line for line in until("Watching"))
         save(skill / "evals" / "suite.json", json.dumps(greetings(5)))
         said = until("Watching")
-        assert any(": 8 of 10 trials are stored, running the other 2." in line for line in said)
+        assert any(": 8 of 10 trials are stored, running the remaining 2." in line for line in said)
         save(shown, first)
-        assert any(": 9 of 10 trials are stored, running the other 1." in line for line in until("Watching"))
+        assert any(": 9 of 10 trials are stored, running the remaining 1." in line for line in until("Watching"))
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate()
     assert process.returncode == 0

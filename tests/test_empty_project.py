@@ -12,7 +12,7 @@ from upskill.skills import Skill
 
 def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, home: Path) -> None:
     for argv, said in {
-        ("runs",): "`upskill eval SKILL` makes one",
+        ("runs",): "`upskill eval SKILL` creates one",
         ("list",): "`upskill init NAME` starts one",
         ("versions",): "`upskill eval` stores each version",
         ("versions", "greeter"): "`upskill eval` stores each version",
@@ -61,7 +61,7 @@ def test_plan_says_how_many_cases_a_suite_needs_before_there_is_one(upskill: Ups
         assert (done.code, done.err) == (0, "")
         assert "Cases needed" in done.out
         assert "Cost" not in done.out
-        assert "There is no suite yet, so there is no cost to estimate." in done.out
+        assert "There is no suite yet, so no cost can be estimated." in done.out
     said: dict[str, Any] = upskill("plan", "-m", "haiku", "--json").json
     (model,) = said["models"]
     assert (said["skill"], model["cases"]) == (None, None)
@@ -85,7 +85,7 @@ def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, hom
         return said["models"][0]["options"][0]["cost_usd"][1], said["notes"]
 
     alone, notes = told()
-    assert (alone > 0, notes) == (True, ["Cost: without the model that grades; name it with --judge."])
+    assert (alone > 0, notes) == (True, ["Cost: without the judge. Name one with --judge."])
     graded, notes = told("--judge", "opus")
     assert (graded > alone, notes) == (True, [])
     assert "without the model that grades" in upskill("plan", skill, "-m", "haiku").out

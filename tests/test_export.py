@@ -339,10 +339,10 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
     done = upskill("export", "last", "--format", "csv", "-o", "mine")
     assert (done.code, "is not a file that can be replaced" in done.err) == (2, True)
     for words, argv in (
-        ("nothing was asked for", ()),
+        ("nothing to export", ()),
         ("no export format is called 'cvs'", ("--format", "cvs")),
         ("parquet is not text", ("--format", "parquet", "-o", "-")),
-        ("-o goes with --format", ("-o", "x", "--replies", "y")),
+        ("-o needs --format", ("-o", "x", "--replies", "y")),
     ):
         done = upskill("export", "last", *argv)
         assert (done.code, words in done.err) == (2, True), done.err

@@ -148,7 +148,7 @@ def test_the_latest_word_on_an_answer_counts_and_a_note_that_is_cut_is_told(
     assert "cut" not in older
     assert stored() == ("right", 0)
     newer = store("odd", "2020-11-16T09:00:01Z", "x" * 20_000).err
-    assert "1 note cut: the first 10,000 characters are kept" in newer
+    assert "1 note cut to the first 10,000 characters" in newer
     assert stored() == ("odd", 10_000)
     store("wrong", "last Tuesday")  # without a time, it is said now
     assert stored() == ("wrong", 0)
@@ -186,7 +186,7 @@ def test_skill_creators_feedback_on_several_models_says_whose_answers_it_means(u
     names = ("eval-0-with_skill", "eval-1/without_skill/run-2", "eval-9-with_skill")
     file = write_feedback(home / "feedback.json", *({"run_id": name, "feedback": "hm"} for name in names))
     said = " ".join(upskill("feedback", run, file).err.split())
-    assert "the run has 2 models; -m MODEL says whose answers are meant: eval-0-with_skill, eval-1/without" in said
+    assert "the run has 2 models; choose one with -m MODEL: eval-0-with_skill, eval-1/without" in said
     assert "no such answer: eval-9-with_skill." in said
     assert "2 reviews stored" in upskill("feedback", run, file, "-m", models[1]).err
     found = upskill("feedback", run, "-o", "-").json["reviews"]

@@ -359,7 +359,7 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
     assert changed[:2] == ["--- c1/SKILL.md", "+++ c2/SKILL.md"]
     assert [line for line in changed[2:] if line.startswith(("+", "-"))] == ["+- Never answer anybody."]
     wrong = upskill("versions", "house-words", "c1", "c9")
-    assert (wrong.code, "There are c1 to c4." in wrong.err) == (2, True)
+    assert (wrong.code, "Versions are c1 to c4." in wrong.err) == (2, True)
     assert upskill("versions", "nobody").code == 2
 
 

@@ -101,7 +101,7 @@ def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill
     assert Provenance.of(saved).sources["- Push with `tern push --force`."] == ("d1", "own")
     shown = upskill("show", "skills/tern", "--sources")
     assert "- Push with `tern push --force`.  [d1, own]" in shown.out
-    assert "own 1 of 2 lines are the teacher's own: nothing that was given says them." in shown.out
+    assert "own 1 of 2 lines are the teacher's own knowledge: no source supports them." in shown.out
     rows = upskill("show", "skills/tern", "--sources", "--json").json["lines"]
     assert [row["own"] for row in rows] == [True, False]
 

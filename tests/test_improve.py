@@ -261,7 +261,7 @@ def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, 
     assert upskill("versions", FOLDER, "c1", "c2").out == changed.out
     assert upskill("versions", FOLDER, "c2").out == changed.out
     refused = upskill("versions", FOLDER, "c1")
-    assert (refused.code, "c1 was made from no other version" in refused.err) == (2, True)
+    assert (refused.code, "c1 has no parent version" in refused.err) == (2, True)
 
 
 PAGE = "\n\n".join(f"# Part {number}\n\n{prompt(number)} {fact(number)} {'It is so. ' * 60}" for number in NUMBERS)

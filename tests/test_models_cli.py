@@ -44,7 +44,7 @@ def test_rm_removes_all_that_belongs_to_a_model_and_says_what_that_freed(
     assert (done.code, done.out) == (0, f"Removed tiny from {cache}: 3 MB freed.\n")
     assert left_in(cache) == {"other.gguf"}
     done = upskill("models", "rm", name)
-    assert (done.code, done.out) == (0, f"tiny is not here: nothing to remove in {cache}.\n")
+    assert (done.code, done.out) == (0, f"tiny is not downloaded: nothing to remove in {cache}.\n")
 
 
 def test_rm_of_a_name_that_is_not_in_the_table_suggests_one(upskill: Upskill, cache: Path) -> None:
@@ -66,7 +66,7 @@ def test_rm_follows_no_link_out_of_the_folder(upskill: Upskill, cache: Path, tmp
     (cache / "tiny.gguf.fetch" / "package-1" / "link").symlink_to(mine)
     done = upskill("models", "rm", "tiny")
     assert done.out == (
-        f"Removed the link {cache / 'tiny.gguf'}. The file that it points to is left: {mine / 'model.gguf'}\n"
+        f"Removed the link {cache / 'tiny.gguf'}. The file it points to was kept: {mine / 'model.gguf'}\n"
     )
     (cache / "tiny.gguf.fetch").symlink_to(mine)
     assert upskill("models", "rm", "tiny").code == 0
@@ -138,7 +138,7 @@ def test_show_tells_all_about_one(upskill: Upskill, cache: Path) -> None:
     record_speed("tiny.gguf", 100, 20)
     assert "reads 100 and writes 20 tokens per second" in upskill("models", "show", "tiny").out
     (cache / "tiny.gguf").unlink()
-    assert "State     absent, 3 MB of an unfinished download are kept\n" in upskill("models", "show", "tiny").out
+    assert "State     absent, 3 MB already downloaded\n" in upskill("models", "show", "tiny").out
     assert "qwen2.5-coder-0.5b" in upskill("models", "show", "local").out
 
 

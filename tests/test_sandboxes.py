@@ -964,7 +964,7 @@ def test_sandbox_runs_a_command_and_ends_with_its_code(upskill: Upskill, home: P
     (home / "in").write_text("given", encoding="utf-8")
     assert upskill("doctor", "--stdin", "in", "--", "cat").out == "given"
     done = upskill("doctor", "--allow", "wall=0.3", "--", "sleep", 600)
-    assert (done.code, done.err) == (137, "upskill: the command was ended: it ran longer than 0.3 s\n")
+    assert (done.code, done.err) == (137, "upskill: the command was killed: it ran longer than 0.3 s\n")
 
 
 @works
@@ -974,12 +974,12 @@ def test_sandbox_copies_a_workspace_in_and_leaves_it_alone(upskill: Upskill, hom
     (home / "work" / "l").symlink_to("/etc")
     done = upskill("doctor", "--workspace", "work", "--", "sh", "-c", "cat sub/a; rm -r sub; ls -A")
     assert (done.code, done.out) == (0, "a")
-    assert done.err == "upskill: not copied, as links are not followed: l\n"
+    assert done.err == "upskill: not copied, because links are not followed: l\n"
     assert (home / "work" / "sub" / "a").is_file()
     (home / "work" / "big").write_bytes(bytes(3_000_000))
     done = upskill("doctor", "--workspace", "work", "--allow", "disk=1M", "--", "true")
     assert done.code in (0, 2)  # 2 where the workspace has a size of its own
-    assert "Give it room with --allow disk=SIZE." in done.err or done.code == 0
+    assert "Make room with --allow disk=SIZE." in done.err or done.code == 0
 
 
 @works

@@ -201,7 +201,7 @@ def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path,
     for where in ("runs", place):
         whole = upskill("store", "check", "--store", where)
         assert (whole.code, whole.out) == (0, "")
-        assert "1 run, nothing is wrong" in whole.err
+        assert "1 run, no problems found" in whole.err
     with closing(sqlite3.connect("runs/upskill.db")) as db:
         db.execute("UPDATE results SET detail = '{' WHERE arm = 'skill' AND case_id = 'greet-1'")
         db.execute("INSERT INTO results SELECT 99, key, " + _columns(db, "results")[2:] + " FROM results LIMIT 2")
@@ -270,7 +270,7 @@ async def test_prune_deletes_what_was_chosen_and_nothing_that_is_in_use(
         assert store.count_runs() == 4
         with store.claim(runs[1]):
             busy = upskill("store", "prune", "--keep", 1, "--yes", *where)
-            assert f"{runs[1].id} is being worked on, and stays" in busy.err
+            assert f"{runs[1].id} is in progress and was kept" in busy.err
             assert [run.id for run in store.runs()] == [runs[1].id, runs[2].id, sailor.id]
             assert upskill("store", "prune", "--replies", "--yes", *where).code == 2
     done = upskill("store", "prune", "--keep", 1, "--skill", "greeter", "--replies", "--yes", "--json", *where).json

@@ -809,7 +809,7 @@ def test_import_calls_a_program_and_a_session_what_they_are(home: Path, upskill:
     written(Path("opencode/storage/session/global/ses_1.json"), {"id": "ses_1", "projectID": "global"})
     for name in ("opencode", "opencode/storage", "opencode/storage/session/global/ses_1.json"):
         assert (
-            f"{name}: is what an agent did (opencode session), not a file of test cases" in upskill("import", name).err
+            f"{name}: is an agent's session (opencode session), not a file of test cases" in upskill("import", name).err
         )
     Path("empty").mkdir()
     assert "empty: is a folder, not a file" in upskill("import", "empty").err

@@ -30,7 +30,7 @@ _OURS = re.compile(
     rb'|<!doctype html>.{0,100}<meta name="generator" content="upskill"'
     rb'|<svg [^>]{0,300}class="up-picture"'
     rb"|\x89PNG.{33}tEXtSoftware\0upskill"
-    rb"|.*\n  Read every answer: upskill show "  # what a terminal shows
+    rb"|.*\n  Read (?:[0-9,]+ more notes? and )?every answer: upskill show "  # what a terminal shows
     rb"|PAR1.*upskill",
     re.S,
 )

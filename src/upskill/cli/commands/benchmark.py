@@ -28,7 +28,7 @@ class BenchmarkOptions(EvalOptions):
 @click.argument("skill", type=click.Path())
 @click_options(BenchmarkOptions)
 def command(**values: Any) -> None:
-    """Compare models on one SKILL: every case three times, with and without it.
+    """Compare models on one SKILL: every case three times with it and three times without.
 
     \b
     upskill benchmark ./skills/my-skill -m haiku -m sonnet

@@ -41,19 +41,19 @@ class CiOptions(MeasureOptions, CommandOptions):
     base_ref: str | None = option(
         "--base-ref",
         default=None,
-        help="The branch or commit to compare with (default: what the CI system says, else the main branch).",
+        help="The branch or commit to compare with (default: the one the CI system names, else the main branch).",
         metavar="REF",
     )
     judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     tolerance: float = option(
         "--tolerance",
         default=20.0,
-        help="Points that an edit may cost before more rounds are run to tell (default 20).",
+        help="Points that an edit may lose before upskill runs more rounds to be sure (default 20).",
         metavar="POINTS",
         minimum=1,
         maximum=100,
     )
-    strict: bool = option("--strict", default=False, help="What stays undecided blocks, too.")
+    strict: bool = option("--strict", default=False, help="Also block a skill that stays undecided.")
     output: str | None = option(
         "-o",
         "--output",
@@ -74,14 +74,14 @@ def command(**values: Any) -> None:
     upskill ci skills --base-ref HEAD~3 -m haiku --max-cost 2
     upskill ci -o ci-report             with reports for the pull request
 
-    Each changed skill is run as it is, as it was, and without any skill: did the edit break it, does it still help?
-    Rounds end as soon as both are known, after at most --repeats (default 12). An unchanged skill costs no call.
+    Each changed skill is run as it is, as it was, and without any skill. Did the edit break it? Does it still help?
+    Rounds stop once both are known, after --repeats at most (default 12). An unchanged skill costs nothing.
 
-    Without a key, recorded answers are graded where the skill has a receipt (`upskill eval --receipt`) and only its
-    suite has changed.
+    Without a key, upskill grades recorded answers if the skill has a receipt (`upskill eval --receipt`) and only its
+    suite changed.
 
-    A skill is blocked where the edit makes it worse, where the model does better or as well without it, and where it
-    could not be run. In GitHub Actions the summary also appears on the page of the run.
+    A skill is blocked if the edit makes it worse, if the model does as well or better without it, or if it could not
+    be run. In GitHub Actions the summary also appears on the run's page.
     """
     options = CiOptions(**values)
     with changed_skills(options.folders or (".",), options.base_ref) as (commit, changes):
@@ -132,7 +132,7 @@ def _measurer(options: CiOptions, store: Store, ledger: Ledger) -> Measure:
             other = "as it was" if plan.reference_skill else "without it"
             options.tell(f"{plan.skill.name}, as it is and {other}:")
             expected = estimate(plan, missing, context.prices)
-            confirm_cost(options, expected, f"at most {expected.words}; fewer where fewer rounds decide")
+            confirm_cost(options, expected, f"at most {expected.words}; less if fewer rounds decide")
             progress.started(plan, run, missing)
 
         events = Events(started=started, result=progress.result, message=options.tell)

@@ -16,7 +16,7 @@ from upskill.runs.results.comparison import Side, compare
 from upskill.runs.stores import Run, Store
 
 MAX_CASES = 20  # whose answers are shown
-MAX_RUNS = 500  # the latest, that one is looked for in
+MAX_RUNS = 500  # the latest, to search for a run to compare with
 
 
 @click.command("compare", cls=Command)
@@ -26,7 +26,7 @@ MAX_RUNS = 500  # the latest, that one is looked for in
     *("-m", "--student", "models"),
     multiple=True,
     metavar="MODEL",
-    help="Only this student; two: one with the other.",
+    help="Only this student; give two to compare them.",
     shell_complete=complete_models,
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), default="skill", show_default=True, help="The arm to compare.")
@@ -44,8 +44,8 @@ def command(
 ) -> None:
     """Show which cases changed from run BEFORE to run AFTER, with both answers.
 
-    A run is an id, the start of one, `last`, or `last~1` for the one before it. AFTER is `last` where it is left out;
-    without both, the last run is compared with the latest one before it that has the same skill and cases.
+    A run is an id, a prefix of one, `last`, or `last~1` for the one before it. AFTER defaults to `last`. Without both,
+    the last run is compared with the latest one before it that has the same skill and cases.
 
     \b
     upskill compare                           the last run with the one before it
@@ -70,7 +70,7 @@ def command(
 
 
 def _run_before_last(store: Store) -> Run:
-    """The latest run before the last one that shares cases with it; one of the same skill and suite goes first."""
+    """The latest run before the last one that shares cases with it, preferably of the same skill and suite."""
     last = find_run(store, "last")
     cases = last.plan.suite.by_id.keys()
     alike = [
@@ -80,24 +80,24 @@ def _run_before_last(store: Store) -> Run:
     ]
     if not alike:
         hint = "`upskill runs` lists all runs; upskill compare BEFORE AFTER compares two of them."
-        raise UsageError(f"no earlier run can be compared with {last.id}: none has its cases and its baseline", hint)
+        raise UsageError(f"no earlier run can be compared with {last.id}: none has the same cases and baseline", hint)
     return max(alike, key=lambda run: (run.skill == last.skill, run.plan.suite.by_id.keys() == cases))
 
 
 def _kind(run: Run) -> tuple[bool, bool]:
-    """Whether it is a part of a search, and whether its baseline is another skill."""
+    """Whether it is part of a search, and whether its baseline is another skill."""
     return run.plan.analysis.reported is False, run.plan.reference_skill is not None
 
 
 def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:
     if len(models) > 2:
-        raise UsageError(f"{len(models)} models cannot be compared with each other", "Name one or two with -m.")
+        raise UsageError(f"{len(models)} models are too many to compare", "Name one or two with -m.")
     for run, named in ((old, models[:1]), (new, models[-1:])):
         for model in named:
             if model not in run.models:
                 raise UsageError(f"{run.id}: no model named {model!r}", did_you_mean(model, run.models))
         if arm not in run.plan.arms:
-            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan.arms)}.")
+            raise UsageError(f"{run.id}: no arm is called {arm!r}", f"It has {', '.join(run.plan.arms)}.")
     pairs = [(models[0], models[-1])] if models else [(model, model) for model in old.models if model in new.models]
     if not pairs and len(old.models) == len(new.models) == 1:
         pairs = [(old.models[0], new.models[0])]
@@ -107,5 +107,5 @@ def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[
         )
     sides = [(Side(old, before, arm), Side(new, after, arm)) for before, after in pairs]
     if any(before == after for before, after in sides):
-        raise UsageError(f"{old.id}: would be compared with itself", "Name two runs, or two of its models with -m.")
+        raise UsageError(f"{old.id} cannot be compared with itself", "Name two runs, or two of its models with -m.")
     return sides

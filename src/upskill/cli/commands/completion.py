@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from upskill.runs.planning.stored_plan import StoredCase
     from upskill.suites import Case
 
-VARIABLE = "_UPSKILL_COMPLETE"  # as click makes it from the command's name
+VARIABLE = "_UPSKILL_COMPLETE"  # click derives it from the command's name
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 _SECOND_NAME = {
-    # Or bash takes `local:` for a word of its own.
+    # Otherwise bash splits words at `local:`.
     "bash": f"complete -o nosort -F _upskill_completion {DISTRIBUTION}\nCOMP_WORDBREAKS=${{COMP_WORDBREAKS//:}}",
     "zsh": f"compdef _upskill_completion {DISTRIBUTION}",
     "fish": f"complete --command {DISTRIBUTION} --wraps upskill",
@@ -45,12 +45,12 @@ def command(shell: str) -> None:
     """
     group, completion = click.get_current_context().find_root().command, get_completion_class(shell)
     assert completion is not None
-    click.echo(f"# Completes upskill in {shell}. Evaluate it when the shell starts.")
+    click.echo(f"# Completes upskill in {shell}. Run it when the shell starts.")
     click.echo(completion(group, {}, "upskill", VARIABLE).source().rstrip())
     click.echo(_SECOND_NAME[shell])
 
 
-# What can be typed. Nothing here may fail loudly: a person is in the middle of a line.
+# Completions must never print an error: the person is in the middle of a line.
 
 
 def _completer(values: Callable[[click.Context], Iterable[str]]) -> Completer:
@@ -79,10 +79,10 @@ def _runs(context: click.Context) -> Iterable[str]:
 
 
 def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
-    """Of the run, or of the suite, that stands earlier on the line."""
+    """From the run or the suite earlier on the line."""
     values = context.params
     arguments = {each.name or "" for each in context.command.params if isinstance(each, click.Argument)}
-    # With an option whose value is still to be typed, click has not told the words of the line apart yet.
+    # While an option's value is being typed, click has not parsed the line yet.
     first = next((str(values[name]) for name in arguments if values.get(name)), next(iter(context.args), ""))
     if "run" in arguments:
         store = find_store(values.get("store") or Settings.load().store)

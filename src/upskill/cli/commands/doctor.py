@@ -47,7 +47,7 @@ from upskill.settings import Settings
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.version import __version__
 
-FIRST_THAT_WORKS = "-"  # in place of the kind of --sandbox
+FIRST_THAT_WORKS = "-"  # the value of a bare --sandbox
 LIMITS = ("wall", "cpu", "processes", "memory", "file_size", "disk", "output")
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -71,8 +71,8 @@ class Row:
     what: str
     state: State
     detail: str
-    fix: str = ""  # what to type or set
-    then: str = ""  # what else has to be done once
+    fix: str = ""  # the command to run or the variable to set
+    then: str = ""  # a further one-time step
 
 
 @click.command("doctor", cls=Command)
@@ -82,23 +82,23 @@ class Row:
     metavar="[KIND]",
     is_flag=False,
     flag_value=FIRST_THAT_WORKS,
-    help=f"Show what a sandbox holds back: {', '.join(SANDBOXES.table)} (default: the first that works here).",
+    help=f"Show what a sandbox blocks: {', '.join(SANDBOXES.table)} (default: the first that works here).",
 )
 @click.option(
     "--workspace",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder whose files are copied to where COMMAND starts. It is never written to.",
+    help="A folder whose files are copied into the workspace. It is never changed.",
 )
-@click.option("--stdin", "stdin_file", metavar="FILE", help="A file for its standard input; - passes ours on.")
+@click.option("--stdin", "stdin_file", metavar="FILE", help="A file for its standard input; - passes on ours.")
 @click.option(
     "--allow",
     "allowed",
     multiple=True,
     metavar="LIMIT=VALUE",
-    help="Another limit than a trial has: wall=300 (seconds), cpu=60, memory=2G, processes=64, file_size=1G, disk=2G, "
+    help="Override a limit of trials: wall=300 (seconds), cpu=60, memory=2G, processes=64, file_size=1G, disk=2G, "
     "output=10M; repeatable.",
 )
-@click.option("--gpu", is_flag=True, help="Show it the NVIDIA GPU.")
+@click.option("--gpu", is_flag=True, help="Give it the NVIDIA GPU.")
 @json_option
 def command(
     command_line: tuple[str, ...],
@@ -109,14 +109,14 @@ def command(
     gpu: bool,
     as_json: bool,
 ) -> None:
-    """Check what can be run here: a student, a teacher, an agent, a sandbox, a GPU; and say how to fix the rest.
+    """Check what works here (a student, a teacher, an agent, a sandbox, a GPU), and say how to fix the rest.
 
     Servers on this machine (Ollama, LM Studio, vLLM, llama.cpp) are asked for their models; nothing else is contacted.
-    Exit code 2 when something is broken.
+    Exit code 2 if something is broken.
 
-    With COMMAND, run it in a sandbox exactly as a trial would, and end with its exit code: without network, home folder
-    or your environment, in an empty workspace. A command that exceeds a limit ends with exit code 137, and a line says
-    which.
+    With COMMAND, run it in a sandbox exactly as a trial would, and exit with its exit code. It gets an empty workspace,
+    and no network, home folder or environment variables of yours. If it exceeds a limit, the exit code is 137 and a
+    line names the limit.
 
     \b
     upskill doctor                       what works here
@@ -154,7 +154,7 @@ def command(
     if as_json:
         show_json({"sandbox": chosen.record(), **asdict(done)})
     elif done.killed_why:
-        note(f"upskill: the command was ended: it {done.killed_why}")
+        note(f"upskill: the command was killed: it {done.killed_why}")
     raise click.exceptions.Exit(done.code)
 
 
@@ -169,8 +169,8 @@ def _parse_limits(allowed: tuple[str, ...]) -> Limits:
         parsed = re.fullmatch(form, value.strip(), re.IGNORECASE)
         number = float(parsed[1]) * UNITS[parsed[2].upper()] if parsed else 0
         if not number:
-            hint = "Give seconds, such as 0.5." if is_seconds else "Write 100000, 64K, 512M or 2G."
-            raise UsageError(f"--allow {text}: {value!r} is no such limit", hint)
+            hint = "Pass seconds, such as 0.5." if is_seconds else "Pass a number such as 100000, 64K, 512M or 2G."
+            raise UsageError(f"--allow {text}: {value!r} is not a valid limit", hint)
         values[name] = number if is_seconds else int(number)
     return Limits(**values)
 
@@ -185,10 +185,10 @@ async def _run_command(
             except OSError as error:
                 raise UsageError(
                     f"{workspace}: cannot be copied into the sandbox: {error.strerror}",
-                    "Give it room with --allow disk=SIZE.",
+                    "Make room with --allow disk=SIZE.",
                 ) from error
             if left_out:
-                note(f"upskill: not copied, as links are not followed: {', '.join(left_out[:5])}")
+                note(f"upskill: not copied, because links are not followed: {', '.join(left_out[:5])}")
         return await sandbox.run(list(argv), stdin=stdin, on_output=None if quiet else _output_printer())
 
 
@@ -263,7 +263,7 @@ def _answers(
     runtime, weights = local[0], local[1:]
     embedded = ["local"] if runtime.state == "ok" and any(row.state == "ok" for row in weights) else []
     if runtime.state == "ok" and not embedded:
-        embedded = ["local (its weights are downloaded first)"]
+        embedded = ["local (weights are downloaded first)"]
     served = [f"{server.name}:{server.models[0]}" for server in servers if server.models]
     remote = [f"{row.what.removeprefix('key ')}:MODEL" for row in keys if row.state == "ok"]
     programs = [row.what.removeprefix("agent ") for row in agents if row.state == "ok"]
@@ -287,12 +287,12 @@ def _answer(what: str, names: list[str], otherwise: str, fix: str) -> Row:
 def _gpu(served: list[str]) -> Iterator[Row]:
     name, compiling = _gpu_name(), "compile CUDA kernels"
     if not name:
-        yield Row(CAN_I_RUN, "on a GPU", "missing", "none was found; embedded models run on the CPU")
+        yield Row(CAN_I_RUN, "on a GPU", "missing", "no GPU found; embedded models run on the CPU")
     elif served:
         yield Row(CAN_I_RUN, "on a GPU", "ok", f"{name}, through {served[0]}")
     else:
         fix = "ollama serve, or vllm serve MODEL"
-        yield Row(CAN_I_RUN, "on a GPU", "missing", f"{name}, and no server that uses it", fix)
+        yield Row(CAN_I_RUN, "on a GPU", "missing", f"{name}, but no server uses it", fix)
     try:
         nvcc = find_toolchain().nvcc
         if shutil.which("g++"):
@@ -300,7 +300,7 @@ def _gpu(served: list[str]) -> Iterator[Row]:
         else:
             yield Row(CAN_I_RUN, compiling, "missing", f"{nvcc} needs g++", "install g++ for all users")
     except MissingTool:
-        yield Row(CAN_I_RUN, compiling, "missing", "there is no CUDA compiler (nvcc)", add_extra("cuda"))
+        yield Row(CAN_I_RUN, compiling, "missing", "no CUDA compiler (nvcc) found", add_extra("cuda"))
     if missing := kernels_lack():
         yield Row(CAN_I_RUN, "run CUDA kernels", "missing", *missing)
     else:
@@ -324,13 +324,13 @@ def _store(settings: Settings) -> Row:
             with existing as store:
                 return Row(INSTALL, "store", "ok", f"{store.location} ({counted(store.count_runs(), 'run')})")
         if is_url(settings.store):
-            return Row(INSTALL, "store", "ok", f"{without_password(settings.store)} answers, and has no runs yet")
+            return Row(INSTALL, "store", "ok", f"{without_password(settings.store)} is reachable and has no runs yet")
         folder = Path(settings.store)
         near = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())
         with tempfile.TemporaryDirectory(dir=near) as trial, open_store(trial):
-            return Row(INSTALL, "store", "ok", f"{folder} can be written")
+            return Row(INSTALL, "store", "ok", f"{folder} is writable")
     except (UpskillError, OSError) as error:
-        return Row(INSTALL, "store", "broken", str(error), "choose another place with `store` in upskill.config.yaml")
+        return Row(INSTALL, "store", "broken", str(error), "set another `store` in upskill.config.yaml")
 
 
 def _sandbox() -> Row:
@@ -350,7 +350,7 @@ def _servers(servers: list[Server], keys: Mapping[str, str]) -> Iterator[Row]:
         server = by_name.get(name)
         if server is None:
             if url := next((keys[variable] for variable in row.url_variables if keys.get(variable)), ""):
-                yield Row(MODELS, f"server {name}", "ok", f"{url} (another machine's, contacted when used)")
+                yield Row(MODELS, f"server {name}", "ok", f"{url} (on another machine, contacted when used)")
             else:
                 fix = f"set {row.url_variables[0]}, or use --base-url URL"
                 yield Row(MODELS, f"server {name}", "missing", "no address", fix)
@@ -390,4 +390,4 @@ def _local() -> Iterator[Row]:
         elif here == "damaged":
             yield Row(MODELS, f"local:{name}", "broken", f"{weights_path(row)} is damaged", fix)
         elif name == DEFAULT_LOCAL_MODEL:
-            yield Row(MODELS, f"local:{name}", "missing", "downloaded at first use, or now", fix)
+            yield Row(MODELS, f"local:{name}", "missing", "downloaded on first use, or now", fix)

@@ -35,7 +35,7 @@ from upskill.suites.quality import only_by_acting
 if TYPE_CHECKING:
     from upskill.runs.results.evaluation import Evaluation
 
-CASES = 12  # that are written where a skill has none
+CASES = 12  # written when a skill has none
 
 
 @click.command("eval", cls=Command)
@@ -44,8 +44,8 @@ CASES = 12  # that are written where a skill has none
 def command(**values: Any) -> None:
     """Run a student on a suite with and without SKILL, and compare the two.
 
-    Both arms get the same prompts, seeds and limits; only the skill differs. Results are kept as they arrive: after
-    Ctrl-C or a crash the same command continues where it stopped.
+    Both arms get the same prompts, seeds and limits; only the skill differs. Results are stored as they arrive: after
+    Ctrl-C or a crash, the same command continues where it stopped.
 
     \b
     upskill eval ./skills/my-skill                    the embedded model, no key
@@ -57,10 +57,10 @@ def command(**values: Any) -> None:
 
 
 def run_eval(options: EvalOptions) -> None:
-    """Exits with 3 if the run failed, with 1 if a requirement does not hold."""
+    """Exit with 3 if the run failed, with 1 if a requirement does not hold."""
     options.check()
     seen = options.watched.look() if options.watch else {}
-    # Whatever is wrong with what was given is said before a store is made.
+    # Bad input is reported before a store is created.
     loaded = _load(options)
     with options.open_store(loaded[0].name) as store:
         ledger = Ledger(options.ceilings)
@@ -80,7 +80,7 @@ def run_eval(options: EvalOptions) -> None:
 
 
 def _load(options: EvalOptions) -> tuple[Skill, Plan | None]:
-    """The skill and the plan; no plan where the suite is still to be written."""
+    """The skill and the plan; no plan if the suite has yet to be written."""
     skill = Skill.load(options.skill)
     suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
     return skill, options.make_plan(skill, suite) if suite or not options.case_writer else None
@@ -117,7 +117,7 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
     watched = options.watched
     while True:
         try:
-            note("Watching the skill and its suite; save a file to run what it changes, Ctrl-C ends.")
+            note("Watching the skill and its suite. Save a file to rerun what it changes; Ctrl-C stops.")
             now = watched.wait(seen)
         except KeyboardInterrupt:
             note("")
@@ -130,7 +130,7 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
                 continue
             note(f"{', '.join(map(watched.name, files[:3]))}{', …' if len(files) > 3 else ''} changed.")
             before, last = last, _evaluate_loaded(options, loaded, store, ledger)
-        except UpskillError as error:  # a file half edited, say
+        except UpskillError as error:  # for example a half-edited file
             note("\n  ".join(filter(None, (f"upskill: {error.message}", error.hint))))
             continue
         if before.plan.suite.by_id.keys() & last.plan.suite.by_id.keys():
@@ -141,7 +141,7 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
 
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
-    # What is wrong with the students is said before the writer is paid.
+    # Problems with the students are reported before the writer is paid.
     suite = Suite.parse([{"prompt": "A task.", "checks": [{"contains": "done"}]}])
     stand_in = replace(options, quiet=True).make_plan(skill, suite)
     address = resolve(writer, keys=find_keys())
@@ -170,20 +170,20 @@ def _evaluate(
         command = "the same command without --fresh" if options.fresh else "the same command"
         progress.interrupted = f"interrupted. Every finished trial is stored; {command} continues from there."
         if options.batch:
-            progress.interrupted += f"\nA batch that was submitted continues at the provider; {command} picks it up."
+            progress.interrupted += f"\nA submitted batch continues at the provider; {command} picks it up."
 
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)
         if missing and not options.quiet:
-            # Of a sandbox that holds back less than it should, before anything is run in it.
+            # Warn about a weak sandbox before anything runs in it.
             sandbox = SandboxChoice(**run.plan.sandbox).warning if run.plan.sandbox else ""
             acting = "" if plan.acts else only_by_acting(plan.suite)
             for warning in filter(None, (sandbox, *plan.skill.hidden_text, acting)):
                 note(f"Warning: {warning}")
-        if not options.replay:  # the cost is said before the first paid call
+        if not options.replay:  # the cost is shown before the first paid call
             share = BATCH_SHARE if options.batch else 1.0
             expected = estimate(plan, missing, models.context.prices, student_share=share)
-            fewer = f"{expected.words}; fewer where fewer rounds decide" if options.until_decided else ""
+            fewer = f"{expected.words}; less if fewer rounds decide" if options.until_decided else ""
             confirm_cost(options, expected, fewer)
         progress.started(plan, run, missing)
 
@@ -203,20 +203,20 @@ def _evaluate(
 def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options: EvalOptions) -> None:
     done, left = len(plan) - len(missing), len(missing)
     if done:
-        going_on = f"running the other {left:,}" if left else "nothing is left to run; --fresh runs them again"
+        going_on = f"running the remaining {left:,}" if left else "nothing left to run; --fresh runs them again"
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
-        # One without results of its own is new, and has those of earlier runs.
+        # A run without results of its own is new, and reuses those of earlier runs.
         started = "Continuing run" if run.passed + run.failed else "New run"
         options.tell(f"{started} {run.id}: {done:,} of {trials}, {going_on}.")
 
 
 def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
-    # With what reports need, once it has run.
+    # Imported late: reports need numpy.
     from upskill.reports.view import bug_heading  # noqa: PLC0415
     from upskill.runs.results.evaluation import first_results  # noqa: PLC0415
     from upskill.verdicts.advice import INVALID  # noqa: PLC0415
 
-    if evaluation.leaked:  # said wherever standard output goes
+    if evaluation.leaked:  # also shown if standard output is redirected
         note(f"{INVALID} {counted(len(evaluation.invalid), 'trial')} saw or reached for a hidden skill.")
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(

@@ -26,9 +26,9 @@ from upskill.traces.redaction.redact import describe_counts
     "-o",
     "--output",
     metavar="PLACE",
-    help="Where to write it (default: named after the run, in this folder; - prints what is text).",
+    help="Where to write it (default: named after the run, in this folder; - prints text formats).",
 )
-@click.option("--replies", metavar="FILE", help="Write what the models answered, for `upskill eval --replay FILE`.")
+@click.option("--replies", metavar="FILE", help="Write the models' replies, for `upskill eval --replay FILE`.")
 @redact_option
 @force_option
 @store_option
@@ -46,21 +46,21 @@ def command(
     """Write RUN as files for other tools, or its replies for other machines.
 
     \b
-    upskill export last --format csv -o trials.csv   one row for each trial
+    upskill export last --format csv -o trials.csv   one row per trial
     upskill export last --format inspect -o logs     for `inspect view`
     upskill export last --replies replies.jsonl.gz   for `eval --replay FILE`
 
-    RUN is an id, the start of one, or `last`, as with `upskill show`. What is written appears whole or not at all, and
-    only you can read it. A file is overwritten only if upskill wrote it, a folder only if it is an earlier export.
-    Replies never have secrets in them.
+    RUN is an id, a prefix of one, or `last`, as in `upskill show`. Output is written completely or not at all, and only
+    you can read it. upskill overwrites a file only if it wrote it, and a folder only if it is an earlier export.
+    Replies never contain secrets.
     """
     if not kind and not replies:
-        raise UsageError("nothing was asked for", f"Give --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
+        raise UsageError("nothing to export", f"Give --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
     if output and not kind:
-        raise UsageError("-o goes with --format", "--replies names its own file.")
+        raise UsageError("-o needs --format", "--replies names its own file.")
     export: Export | None = EXPORTS.load(kind) if kind else None
     if export and output == "-" and not export.is_text:
-        raise UsageError(f"{kind} is not text that could be printed", "Name a place with -o.")
+        raise UsageError(f"{kind} is not a text format, so it cannot be printed", "Name a file or folder with -o.")
     with open_run(store, run) as (opened, stored):
         if not quiet and not stored.finished:
             left = stored.trials - stored.passed - stored.failed - stored.errored
@@ -96,7 +96,7 @@ def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:
         cases = ", ".join(list(done.redacted_cases)[:5]) + (", …" if len(done.redacted_cases) > 5 else "")
         note(
             f"Warning: {describe_counts(done.redacted)} in answers to {counted(len(done.redacted_cases), 'case')}"
-            f" ({cases}). What is graded on replay differs there from what was answered."
+            f" ({cases}). On replay, these graded answers differ from the original ones."
         )
     if not quiet:
         replies = "1 reply" if done.replies == 1 else f"{done.replies:,} replies"

@@ -22,7 +22,7 @@ MAX_NAMED = 5
     *("-m", "--student", "model"),
     default="",
     metavar="MODEL",
-    help="Whose answers FILE is about where it does not say (skill-creator's).",
+    help="The student FILE is about, if it does not say (skill-creator's).",
 )
 @force_option
 @store_option
@@ -36,14 +36,14 @@ def command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Show how well the checks of RUN agree with what people say of its answers (Cohen's kappa).
+    """Show how well the checks of RUN agree with people's feedback on its answers (Cohen's kappa).
 
-    FILE is a feedback.json that a report exported, or skill-creator's: it is stored with the run first. What is marked
-    in `upskill view` is stored already.
+    FILE is a feedback.json from a report or from skill-creator; it is stored with the run first. Feedback given in
+    `upskill view` is already stored.
 
     \b
     upskill feedback last                      agreement of checks and people
-    upskill feedback last feedback.json        the same, with what the file says
+    upskill feedback last feedback.json        the same, with this feedback
     upskill feedback last -o feedback.json     for generate --feedback
     """
     with open_run(store, run) as (opened, stored):
@@ -64,20 +64,20 @@ def command(
     elif agreement:
         click.echo("\n".join(agreement.lines()))
     else:
-        note(f"No feedback yet on {stored.id}.\n  `upskill view {stored.id}` shows its answers, to be marked.")
+        note(f"No feedback yet on {stored.id}.\n  `upskill view {stored.id}` lets you mark its answers.")
 
 
 def _import(store: Store, run: Run, file: str, model: str) -> None:
     done = import_feedback(store, run, file, model)
     note(f"{file}: {counted(done.stored, 'review')} stored with {run.id}.")
-    models = f"the run has {len(run.models)} models; -m MODEL says whose answers are meant"
+    models = f"the run has {len(run.models)} models; choose one with -m MODEL"
     for has_happened, line in (
-        (done.taken_back, f"{counted(done.taken_back, 'review')} taken back: no longer stored."),
-        (done.cut, f"{counted(done.cut, 'note')} cut: the first {MAX_NOTE:,} characters are kept."),
+        (done.taken_back, f"{counted(done.taken_back, 'review')} withdrawn: no longer stored."),
+        (done.cut, f"{counted(done.cut, 'note')} cut to the first {MAX_NOTE:,} characters."),
         (done.other_run, f"Left out: {counted(done.other_run, 'review')} of another run."),
-        (done.older, f"Left out: {counted(done.older, 'review')} older than what is stored of the same answer."),
-        (done.no_model, f"Left out, as {models}: {_names(done.no_model)}."),
-        (done.unknown, f"Left out, as the run has no such answer: {_names(done.unknown)}."),
+        (done.older, f"Left out: {counted(done.older, 'review')} older than the stored one of the same answer."),
+        (done.no_model, f"Left out, because {models}: {_names(done.no_model)}."),
+        (done.unknown, f"Left out, because the run has no such answer: {_names(done.unknown)}."),
     ):
         if has_happened:
             note(f"  {line}")

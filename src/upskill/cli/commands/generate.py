@@ -35,13 +35,13 @@ class _Options(GenerateOptions, CommandOptions):
 def command(**values: Any) -> None:
     """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
 
-    The student is run on train cases. Edits that look better are kept provisionally and tested together on fresh seeds:
-    confirmed, or the best guess. The number at the end is from held-out cases that nothing before has seen. After
-    Ctrl-C the same command continues where it stopped.
+    The student runs on train cases. Edits that look better are kept for now and tested together on fresh seeds: the
+    result is confirmed, or the best guess. The final number is from held-out cases that nothing has seen before.
+    After Ctrl-C, the same command continues where it stopped.
 
-    With a skill's folder in --from, TASK is the change that is asked for. It is made when new cases for it get better
-    and the older ones are shown not worse. A skill that was edited by hand is not replaced without asking, and the
-    version before is kept in .previous/ beside it.
+    If --from is a skill's folder, TASK is the change to make. It is kept if new cases for it get better and the old
+    ones are shown to be no worse. upskill asks before it replaces a skill that you edited, and keeps the previous
+    version in .previous/ beside it.
 
     \b
     upskill generate "deploy with tern" --from claude-code:last -m opus
@@ -53,7 +53,7 @@ def command(**values: Any) -> None:
     nothing_given = not any((options.sources, options.examples, options.tools, options.tests, options.handoff))
     if nothing_given and options.task and can_ask(options):
         source = click.prompt(
-            "A document, trace or folder to write it from (Enter: none, and the result is called untested)",
+            "A document, trace or folder to write it from (Enter: none; the result will be untested)",
             default="",
             show_default=False,
             err=True,
@@ -75,9 +75,9 @@ def can_ask(options: CommandOptions) -> bool:
 
 @contextmanager
 def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
-    """Show events on standard error until the work is done. `further_cost` is what no estimate knows."""
+    """Show events on standard error until the work is done. `further_cost` is what the estimate leaves out."""
     without = " without --fresh" if getattr(options, "fresh", False) else ""
-    interrupted = f"interrupted. What was written is saved; the same command{without} continues from what is stored."
+    interrupted = f"interrupted. Everything so far is saved; the same command{without} continues from there."
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "")
     steps, tell = count(1), options.tell
 
@@ -88,7 +88,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     def replace_edited(folder: Path, diff: str) -> bool:
         with bar.display.asking():
             click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
-            return click.confirm("Replace it? The present version is kept beside it", err=True)
+            return click.confirm("Replace it? The current version is kept beside it", err=True)
 
     def ask(question: str) -> str:
         with bar.display.asking():

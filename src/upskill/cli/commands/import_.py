@@ -19,15 +19,13 @@ from upskill.traces.sessions import find_trace
 
 @click.command("import", cls=Command)
 @click.argument("file", type=click.Path())
-@click.option(
-    "-o", "--output", default="", metavar="FILE", help="Where the suite goes; without it, to standard output."
-)
-@click.option("--force", is_flag=True, help="Overwrite the output if it is there.")
+@click.option("-o", "--output", default="", metavar="FILE", help="Where to write the suite (default: standard output).")
+@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
 def command(file: str, output: str, force: bool) -> None:
-    """Turn the test cases in FILE into a suite, and say what was carried over, changed and left out.
+    """Convert the test cases in FILE into a suite, and say what was carried over, changed and left out.
 
-    Reads what promptfoo, inspect_ai, waza and skill-creator read, `.upskill/evals.json`, smoke tests with verifiers,
-    and CSV with `prompt,expected`. Recognised by the content. `upskill eval SKILL -t FILE` reads them directly, too.
+    Reads the formats of promptfoo, inspect_ai, waza and skill-creator, `.upskill/evals.json`, smoke tests with
+    verifiers, and CSV with `prompt,expected`. The format is detected. `upskill eval SKILL -t FILE` also reads them.
 
     \b
     upskill import promptfooconfig.yaml -o my-skill/evals/suite.yaml
@@ -38,11 +36,11 @@ def command(file: str, output: str, force: bool) -> None:
     except UsageError as error:
         raise (_is_session(file) or error) from None
     if is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
-        click.echo(f"{file}: is a suite already, with {len(suite.cases)} cases. Nothing to import.", err=not output)
+        click.echo(f"{file}: already a suite, with {len(suite.cases)} cases. Nothing to import.", err=not output)
         return
     text = as_yaml(suite)
     if Suite.read(text.encode(), f"{file}, as a suite").fingerprint != suite.fingerprint:
-        raise AssertionError("the written suite is not the one that was read")
+        raise AssertionError("the written suite differs from the one that was read")
     if output:
         write_file(output, text, overwrite=force, private=False)
     else:
@@ -52,14 +50,14 @@ def command(file: str, output: str, force: bool) -> None:
 
 
 def _is_session(file: str) -> UsageError | None:
-    """That these are no test cases but what an agent did, where so."""
+    """Say so if this is an agent's session and not test cases."""
     with suppress(UsageError):
         if recognize(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
             return None  # test cases that cannot be carried over
     with suppress(UsageError):
         known: Format = TRACE_FORMATS.load(detect_format(find_trace(file)))
         return UsageError(
-            f"{file}: is what an agent did ({known.title}), not a file of test cases",
+            f"{file}: is an agent's session ({known.title}), not a file of test cases",
             f'`upskill generate "TASK" --from {file}` makes a skill and test cases from it.',
         )
     return None
@@ -69,7 +67,7 @@ def _describe(suite: Suite, output: str) -> list[str]:
     notes = suite.notes
     lines = [f"wrote {output}"] if output else []
     if notes is None:
-        lines += [f"{suite.source}: {len(suite.cases)} cases, as they were"]
+        lines += [f"{suite.source}: {len(suite.cases)} cases, unchanged"]
     else:
         lines += [f"{suite.source} ({notes.title}): {notes.summary}"]
         for title, details in (("changed", notes.changed()), ("left out", notes.left_out())):

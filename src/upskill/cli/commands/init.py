@@ -17,23 +17,23 @@ WORKFLOW = ".github/workflows/upskill.yaml"
 @click.command("init", cls=Command)
 @click.argument("place", metavar="[NAME]", default="")
 @click.option("--description", default="", help="What the skill does, then when to use it.", metavar="TEXT")
-@click.option("--ci", is_flag=True, help=f"Also write {WORKFLOW}, which proves the skill when it changes.")
+@click.option("--ci", is_flag=True, help=f"Also write {WORKFLOW}, which tests the skill when it changes.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 def command(place: str, description: str, ci: bool, yes: bool) -> None:
-    """Start a skill in a folder NAME: SKILL.md, test cases that already run, trigger queries, and schemas for editors.
+    """Start a skill in the folder NAME: SKILL.md, test cases that already run, trigger queries and editor schemas.
 
-    The example in it is about a tool that does not exist, so that you see a lift at once, without a key. Put what you
-    know in its place. Nothing that is there already is overwritten.
+    The example is about a made-up tool, so you see a lift at once, without a key. Replace it with what you know.
+    Existing files are never overwritten.
 
     \b
     upskill init deploy-shop        a folder deploy-shop, asking what it is for
-    upskill init skills/shop --yes  the same elsewhere, asking nothing
+    upskill init skills/shop --yes  in another folder, without questions
     """
     ask = not yes and sys.stdin.isatty()
     place = place or (click.prompt("Name of the skill", default="my-skill") if ask else "my-skill")
     folder = Path(place)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{place}: is there already", "Name another folder: upskill init NAME.")
+        raise UsageError(f"{place}: already exists", "Name another folder: upskill init NAME.")
     if ask:
         description = description or click.prompt("What it does, then when to use it", default=DESCRIPTION)
         ci = ci or click.confirm(f"Write {WORKFLOW} too?", default=False)
@@ -41,7 +41,7 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     name = folder.resolve().name
     problems = Skill.new(name, description or DESCRIPTION, "An example.").problems()
     if wrong := next((problem for problem in problems if problem.level == "error"), None):
-        raise UsageError(f"{named}: {wrong.message}", "Names have lowercase letters, digits and single dashes.")
+        raise UsageError(f"{named}: {wrong.message}", "Use lowercase letters, digits and single dashes.")
     for path, text in skill_files(name, named, description).items():
         write_file(str(folder / path), text, overwrite=False, private=False)
     click.echo(f"wrote {folder.as_posix()}/")
@@ -52,7 +52,7 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
         write_file(WORKFLOW, workflow, overwrite=False, private=False)
         click.echo(f"wrote {WORKFLOW}")
         if TO_DO in workflow:
-            note(f"upskill was installed from a path on this machine: fill in where CI gets it, in {WORKFLOW}.")
+            note(f"upskill was installed from a path on this machine. In {WORKFLOW}, fill in where CI can get it.")
     click.echo(
         f"\nNext:\n  upskill eval {named}       does it help? (the embedded model, no key)\n  upskill validate {named}"
     )

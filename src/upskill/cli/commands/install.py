@@ -26,13 +26,13 @@ from upskill.skills.install import TARGETS, find_target, install
 )
 @click.option("--global", "user_wide", is_flag=True, help="For all of your projects instead of this one.")
 @click.option("--project", type=click.Path(), default=".", help="The project's folder (default: the current one).")
-@click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept next to it.")
-@click.option("--with-evals", is_flag=True, help="Copy evals/ and the other files that only upskill reads, too.")
+@click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept beside it.")
+@click.option("--with-evals", is_flag=True, help="Also copy evals/ and the other files that only upskill reads.")
 @json_option
 def command(
     skill: str, agent: str, user_wide: bool, project: str, force: bool, with_evals: bool, as_json: bool
 ) -> None:
-    """Copy SKILL to where an agent looks for skills, without its tests, and say if no stored run shows that it helps.
+    """Copy SKILL, without its tests, to where an agent looks for skills. Warns if no stored run shows that it helps.
 
     \b
     upskill install ./skills/my-skill --to claude-code     into .claude/skills

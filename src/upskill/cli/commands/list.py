@@ -20,14 +20,14 @@ from upskill.skills import Skill, find_skills
 @click.command("list", cls=Command)
 @click.argument("path", required=False, type=click.Path())
 @click.option("-d", "--dir", "folder", metavar="DIR", hidden=True)  # upstream's; elsewhere -d is the folder of runs
-@click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log what is done.")
+@click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log.")
 @json_option
 def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -> None:
     """List the skills in the folder PATH (default: skills_dir of the settings, ./skills), with their last verdicts."""
     named = path or folder
     root = Path(named or Settings.load().skills_dir)
     if named and not root.is_dir():
-        raise UsageError(f"{root}: no such folder", "Name the folder of your skills.")
+        raise UsageError(f"{root}: no such folder", "Name the folder with your skills.")
     skills: list[Skill] = []
     unreadable: list[UsageError] = []
     for skill_folder in find_skills(root) if root.is_dir() else ():
@@ -65,7 +65,7 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
         if skills:
             show(tree)
         elif not unreadable:
-            where = f"there is no skill in {root} (a skill is a folder with a SKILL.md in it)"
+            where = f"no skills in {root} (a skill is a folder with a SKILL.md)"
             say_nothing_yet(where, "`upskill init NAME` starts one; `upskill list .` looks in this folder.")
     for error in unreadable:
         note(f"Skipped: {error.message}")
@@ -74,5 +74,5 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
 def _state(skill: Skill) -> str:
     try:
         return str(Provenance.of(skill).metadata.get("state", ""))
-    except UsageError:  # someone else's file
+    except UsageError:  # written by someone else
         return ""

@@ -27,7 +27,7 @@ def command(context: click.Context, as_json: bool) -> None:
     \b
     upskill models                    the list
     upskill models show NAME          details of one
-    upskill models pull NAME          download the weights of one
+    upskill models pull NAME          download its weights
     upskill models rm NAME            remove them
     """
     if context.invoked_subcommand is not None:
@@ -50,11 +50,11 @@ def command(context: click.Context, as_json: bool) -> None:
     ]
     table = FittedTable(rows, left=("Name", "License", "State", "Good for"), spare=("License", "Memory"), indent=0)
     lines = (
-        "Memory: of one server with a full context; further servers share its weights.",
+        "Memory: for one server with a full context. More servers share its weights.",
         "Speed: tokens written per second on this machine, once measured.",
         f"Model cards: {', '.join(row.card for row in list(LOCAL_MODELS.values())[:3])}.",
         "Details: upskill models show NAME.",
-        f"local is {DEFAULT_LOCAL_MODEL}; local:/path/to/model.gguf takes any other file.",
+        f"local is {DEFAULT_LOCAL_MODEL}; local:/path/to/model.gguf uses any other file.",
         f"Servers: {', '.join(f'{name}:MODEL' for name in ('anthropic', *ENDPOINTS))}.",
         f"Command-line agents: {', '.join(COMMANDS)}.",
         f"Short names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.",
@@ -63,7 +63,7 @@ def command(context: click.Context, as_json: bool) -> None:
 
 
 def _state(row: LocalModel) -> str:
-    """One broken entry must not hide the others; `show` says what is wrong with it."""
+    """A broken entry must not hide the others; `show` says what is wrong with it."""
     try:
         return weights_state(row)
     except UsageError:
@@ -80,20 +80,20 @@ def show_command(name: str, as_json: bool) -> None:
         show_json(_facts(row))
         return
     state, here, speed = weights_state(row), bytes_on_disk(row), measured_speed(row.file)
-    unfinished = f", {_size(here)} of an unfinished download are kept" if state == "absent" and here else ""
+    unfinished = f", {_size(here)} already downloaded" if state == "absent" and here else ""
     lines = {
         "Name": f"local:{row.name}",
         "State": state + unfinished,
         "Can": row.can,
         "Cannot": row.cannot,
-        "File": f"{row.size / 1e6:,.0f} MB, {'to be ' if state == 'absent' else ''}kept as {weights_path(row)}",
+        "File": f"{row.size / 1e6:,.0f} MB, {'to be ' if state == 'absent' else ''}stored as {weights_path(row)}",
         "Download": f"{row.size / 1e6:,.0f} MB from {row.source}",
-        "Memory": f"about {_size(row.memory())} for each server, with a context of {row.context:,} tokens",
+        "Memory": f"about {_size(row.memory())} per server, with a context of {row.context:,} tokens",
         "Speed": f"reads {speed.read:,.0f} and writes {speed.write:,.0f} tokens per second on this machine"
         if speed
         else "not measured on this machine yet",
         "License": f"{row.license}, see {row.card}",
-        "SHA-256": row.sha256 or "as the hub states it",
+        "SHA-256": row.sha256 or "as stated on the hub",
     }
     for label, text in lines.items():
         click.echo(f"{label:<9} {text}")
@@ -105,13 +105,13 @@ def show_command(name: str, as_json: bool) -> None:
 def pull_command(name: str, quiet: bool) -> None:
     """Download the weights of the embedded model NAME into the cache folder.
 
-    An interrupted download goes on where it stopped.
+    An interrupted download continues where it stopped.
     """
     from upskill.models.embedded.weights import pull_weights  # noqa: PLC0415 - loads aiohttp
 
     row = _find(name)
     if weights_state(row) == "ready":
-        note(f"{row.name} is already here.")
+        note(f"{row.name} is already downloaded.")
     else:
         asyncio.run(pull_weights(row, CommandOptions(quiet=quiet).model_context()))
     click.echo(weights_path(row))
@@ -120,7 +120,7 @@ def pull_command(name: str, quiet: bool) -> None:
 @command.command("rm")
 @click.argument("name")
 def remove_command(name: str) -> None:
-    """Remove the weights of the embedded model NAME from the cache folder, and unfinished downloads of them."""
+    """Remove the weights of the embedded model NAME from the cache folder, finished or not."""
     from upskill.models.embedded.weights import remove_weights  # noqa: PLC0415 - loads aiohttp
 
     row = _find(name)
@@ -128,16 +128,16 @@ def remove_command(name: str) -> None:
     target = path.readlink() if path.is_symlink() else None
     freed = asyncio.run(remove_weights(row))
     if target is not None:
-        click.echo(f"Removed the link {path}. The file that it points to is left: {target}")
+        click.echo(f"Removed the link {path}. The file it points to was kept: {target}")
     elif freed:
         click.echo(f"Removed {row.name} from {path.parent}: {_size(freed)} freed.")
     else:
-        click.echo(f"{row.name} is not here: nothing to remove in {path.parent}.")
+        click.echo(f"{row.name} is not downloaded: nothing to remove in {path.parent}.")
 
 
 def _find(name: str) -> LocalModel:
     if not name.strip():
-        raise UsageError("no model was named", "See the names with `upskill models`.")
+        raise UsageError("no model was named", "`upskill models` lists the names.")
     return find_local_model("" if name == "local" else name.removeprefix("local:"))
 
 

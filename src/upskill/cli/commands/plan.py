@@ -31,11 +31,11 @@ from upskill.verdicts.planning import cases_needed
 @click.command("plan", cls=Command)
 @click.argument("skill", required=False, type=click.Path())
 @click.option("--detect", type=FiniteRange(0.1, 100), default=10.0, show_default=True, metavar="POINTS",
-              help="The lift that should be seen if it is there.")  # fmt: skip
+              help="The lift to detect.")  # fmt: skip
 @click.option("--chance", type=FiniteRange(1, 99), default=80.0, show_default=True, metavar="PERCENT",
-              help="How likely it should then be seen.")  # fmt: skip
+              help="The chance to detect a lift of that size.")  # fmt: skip
 @click.option("--baseline", type=FiniteRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
-              help="The pass rate without the skill, where no stored run tells.")  # fmt: skip
+              help="The pass rate without the skill, if no stored run shows it.")  # fmt: skip
 @click_options(EvalOptions, "students", "tests", "judge", "concurrency", "store", "as_json")
 def command(
     skill: str | None,
@@ -49,11 +49,11 @@ def command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Work out how many cases and runs it takes to see a lift on SKILL, what that costs and how long it takes.
+    """Estimate how many cases and repeats it takes to see a lift on SKILL, what that costs and how long it takes.
 
-    Uses what stored runs of the skill show about how much cases differ and how long a trial takes; without one, stated
-    assumptions. Trials of one model run --concurrency at a time, those of an embedded model one for each core.
-    Without SKILL, or before it has a suite, it says how many cases a suite needs. Nothing is stored.
+    Stored runs of the skill show how much cases differ and how long a trial takes; without one, the assumptions are
+    stated. Trials of one model run --concurrency at a time; those of an embedded model, one per core. Without SKILL,
+    or before it has a suite, it says how many cases a suite needs. Nothing is stored.
 
     \b
     upskill plan                                    how many cases do I need?
@@ -74,7 +74,7 @@ def command(
         else:
             judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
             if judged and not judge:
-                notes.append("Cost: without the model that grades; name it with --judge.")
+                notes.append("Cost: without the judge. Name one with --judge.")
             # The embedded model costs nothing, so the estimate is that of the students alone.
             stand_in = Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
             plan = make_plan(loaded or stand_in, suite, names, PlanOptions(judge=judge or "local"))
@@ -92,11 +92,11 @@ def command(
 
 
 def _cases_for(row: Mapping[str, Any], estimate: SampleSizes, target: LiftToDetect) -> str:
-    """How many cases it takes to see the lift that was seen."""
+    """How many cases it takes to detect the measured lift."""
     if row["of"] not in ("", CHANGED) or not row["lift"]:
         return ""
     needed = cases_needed(row["lift"], 1, estimate.variance, chance=target.chance)
-    return f" If the true lift is that large, {needed:,} cases run once show it." if needed else ""
+    return f" If the true lift is that large, {needed:,} cases run once will show it." if needed else ""
 
 
 def _to_json(estimate: SampleSizes) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _to_json(estimate: SampleSizes) -> dict[str, Any]:
 
 
 def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
-    source = "what a stored run shows" if estimate.is_measured else "assumptions (no stored run yet)"
+    source = "a stored run" if estimate.is_measured else "assumptions (no stored run yet)"
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = ["Repeats", "Cases needed", "Trials", "Time"]
     if estimate.cases is not None:
@@ -137,19 +137,19 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
         if size.chance_with_suite is not None:
             cells[3:3], cells[5:] = [_cost(size.cost_usd)], [f"{size.chance_with_suite:.0%}"]
         table.add_row(*cells)
-    at_hand = "There is no suite yet, so there is no cost to estimate"
+    at_hand = "There is no suite yet, so no cost can be estimated"
     if estimate.cases is not None:
         at_hand = f"Your suite has {counted(estimate.cases, 'case')}"
     shortest, longest = (round(bound, 2) for bound in estimate.seconds_per_trial)
     at_once = f"{estimate.concurrency} trials at a time" if estimate.concurrency > 1 else "one trial at a time"
-    pace = f"{at_once}, and the assumption that each takes {shortest:g} to {longest:g} s; no stored run tells."
+    pace = f"{at_once}, assuming {shortest:g} to {longest:g} s each (no stored run yet)."
     if estimate.is_timed:
         pace = f"{at_once}, {shortest:g} s each in the stored run."
     return [
         Text(f"{estimate.model}: to see {target}, from {source}:\n"),
         table,
         Text(f"\nTime: {pace}"),
-        Text(f"{at_hand}. Runs average out chance within a case; beyond about five, only more cases help.\n"),
+        Text(f"{at_hand}. Repeats average out chance within a case; beyond about five, only more cases help.\n"),
     ]
 
 

@@ -21,7 +21,7 @@ from upskill.reports.pictures import PictureOptions, Unit
 from upskill.runs.results.evaluation import Evaluation, evaluation_of
 from upskill.runs.stores import Run
 
-# kind -> words in the name of a file that ask for it
+# kind -> words in a file name that select it
 KINDS = {
     "forest": ("forest", "lift"),
     "bars": ("bars", "rates", "pass"),
@@ -45,12 +45,12 @@ class _Options:
         "-m", "--student", default=(), help="Only this student; repeatable.", metavar="MODEL"
     )
     by: Literal["cost", "tokens"] | None = option(
-        "--by", default=None, help="Of pareto (default: cost where something was paid, else tokens)."
+        "--by", default=None, help="The x axis of pareto (default: cost if anything was paid, else tokens)."
     )
     theme: Literal["auto", "light", "dark"] = option(
         "--theme",
         default="auto",
-        help="auto: as the reader's system has it; in a PNG, light.",
+        help="auto follows the reader's system; in a PNG it is light.",
         show_default=True,
     )
     force: bool = option("--force", default=False, help="Overwrite a file that upskill did not write.")
@@ -77,7 +77,7 @@ class _Options:
             files = [str(path / f"{run.id}-{kind}.svg") for kind in kinds]
         elif path.suffix.lower() not in (".svg", ".png"):
             hint = "Name a file that ends in .svg or .png."
-            raise UsageError(f"{path}: is no kind of picture that can be drawn", hint)
+            raise UsageError(f"{path}: not a supported picture format", hint)
         else:
             files = [str(path.with_stem(f"{path.stem}-{kind}") if len(kinds) > 1 else path) for kind in kinds]
         for file in files:
@@ -92,7 +92,7 @@ class _Options:
     "kinds",
     type=click.Choice([*KINDS, "all"]),
     multiple=True,
-    help="What to draw; repeatable (default: as the file is named, else forest).",
+    help="What to draw; repeatable (default: from the file's name, else forest).",
 )
 @click_options(_Options)
 @store_option
@@ -101,7 +101,7 @@ def command(context: click.Context, **values: Any) -> None:
     """Draw RUN: lift with its interval (forest), pass rates (bars), tokens or cost against pass rate (pareto), every
     case (heat-map).
 
-    RUN is an id, the start of one, `last`, or `last~1` for the one before it.
+    RUN is an id, a prefix of one, `last`, or `last~1` for the one before it.
 
     \b
     upskill plot last -o lift.svg                     the lift of each model
@@ -109,7 +109,7 @@ def command(context: click.Context, **values: Any) -> None:
     upskill plot last --kind all -o pictures          all four, in a folder
     """
     options = _Options(**values)
-    if not (options.run or options.output or options.kinds):  # as upstream's `plot` does
+    if not (options.run or options.output or options.kinds):  # like upstream's `plot`
         context.invoke(runs_command, store=options.store, models=options.models)
     else:
         _draw(options)
@@ -130,9 +130,9 @@ def _draw(options: _Options) -> None:
     missing: list[str] = []  # what a picture leaves out
     if scored + errored < run.trials:
         also = f", {errored:,} errored" if errored else ""
-        missing = [f"Not finished: {scored:,} of {trials} scored{also}. The same eval continues with it."]
+        missing = [f"Not finished: {scored:,} of {trials} scored{also}. The same eval continues it."]
     elif errored:
-        missing = [f"{errored:,} of {trials} errored; no rate counts them."]
+        missing = [f"{errored:,} of {trials} errored and are not counted."]
     for line in missing:
         note(line)
     for kind, file in zip(kinds, files, strict=True):

@@ -25,10 +25,10 @@ def command(run: str, output: str | None, redact: bool, force: bool, store: str 
 
     \b
     upskill report last                the latest run
-    upskill report last -o lift.html   into a file of this name
+    upskill report last -o lift.html   into this file
 
-    The file needs no network and no server. It holds prompts and answers in full; --redact takes secrets out. Answers
-    can be marked right, wrong or odd in it. RUN is an id, the start of one, `last`, or `last~1` for the one before it.
+    The file needs no network and no server. It contains full prompts and answers; --redact removes secrets. You can
+    mark answers as right, wrong or odd. RUN is an id, a prefix of one, `last`, or `last~1` for the one before it.
     """
     with open_run(store, run) as (opened, stored):
         file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"

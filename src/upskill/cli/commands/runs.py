@@ -26,7 +26,7 @@ from upskill.verdicts.advice import INVALID, decision_in_words
 from upskill.verdicts.verdict import UNFINISHED
 
 Metric = Literal["success", "tokens"]
-Document = Mapping[str, Any]  # a verdict as JSON has it
+Document = Mapping[str, Any]  # a verdict as in JSON
 MAX_RUNS = 50  # that are shown at a time
 
 
@@ -37,9 +37,7 @@ MAX_RUNS = 50  # that are shown at a time
 @click.option(
     "--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True, help="What to show."
 )
-@click.option(
-    "--csv", "csv_file", metavar="PATH", help="Write every run and model as a row of a CSV file (- prints it)."
-)
+@click.option("--csv", "csv_file", metavar="PATH", help="Write a CSV file with a row per run and model (- prints it).")
 @click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MAX_RUNS}.")
 @force_option
 @json_option
@@ -62,9 +60,9 @@ def command(
         if as_json:
             show_json([])
         elif csv_file:
-            raise UsageError("there is no stored run to write", "`upskill eval SKILL` makes one.")
+            raise UsageError("no stored run to write", "`upskill eval SKILL` creates one.")
         else:
-            say_nothing_yet("no run is stored here", "`upskill eval SKILL` makes one; `upskill init` starts a skill.")
+            say_nothing_yet("no run is stored here", "`upskill eval SKILL` creates one; `upskill init` starts a skill.")
         return
     with opened:
         runs = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
@@ -80,12 +78,12 @@ def command(
             if not models or verdict["model"] in models
         ]
     if older:
-        note(f"{counted(older, 'older run')} not shown; --all shows them too.")
+        note(f"{counted(older, 'older run')} not shown; --all shows everything.")
     if as_json:
         show_json([_to_json(run, verdict) for run, verdict in rows])
     elif not rows:
         which = "matches" if skills or models else "has a result yet"
-        note(f"No stored run {which}. `upskill eval SKILL` makes one, or goes on with one.")
+        note(f"No stored run {which}. `upskill eval SKILL` starts or continues one.")
     elif len({run.skill for run, _ in rows}) > 1:
         show(_matrix(rows, metric))
         note("`upskill runs -s SKILL` shows each run of a skill, with its id.")
@@ -94,7 +92,7 @@ def command(
 
 
 def _verdict_documents(store: Store, run: Run) -> list[Document]:
-    """As reported; recomputed only if that is not stored or would differ today."""
+    """As reported; recomputed only if nothing is stored or the result would differ today."""
     reported = reported_verdicts(store, run)
     return [verdict.to_dict() for verdict in evaluation_of(store, run).verdicts] if reported is None else reported
 
@@ -172,7 +170,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
 
 
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
-    """Skills by models, or a line for each pair if there are too many models."""
+    """Skills by models, or a line per pair if there are too many models."""
     # Later runs replace earlier ones, and those without limits what was run in part, or not with and without a skill.
     by_part = sorted(rows, key=lambda row: not limits_of(row[0], row[1]["decision"]))
     latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_part}

@@ -43,11 +43,11 @@ PAGE = 40  # trials that are shown at a time
 )
 @click.option("-m", "--student", "model", metavar="MODEL", help="Only this student.", shell_complete=complete_models)
 @click.option(
-    "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm: of another arm."
+    "--failed", is_flag=True, help="Only trials with the skill that failed or errored; --arm chooses another arm."
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), help="Only this arm.")
 @click.option("--checks", is_flag=True, help="Only how often each check passes, by model and arm, with its interval.")
-@click.option("--bugs", is_flag=True, help="Only the tracebacks of trials that hit a bug in upskill, to report them.")
+@click.option("--bugs", is_flag=True, help="Only the tracebacks of bugs in upskill, to report them.")
 @click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
 @click.option(
     "--page", type=click.IntRange(min=1), metavar="N", help=f"Only the Nth {PAGE} trials (default: the first)."
@@ -55,12 +55,12 @@ PAGE = 40  # trials that are shown at a time
 @store_option
 @json_option
 def command(**values: Any) -> None:
-    """Show RUN: a summary, and its trials with prompt, answer and findings, a page at a time; --json has them all.
+    """Show RUN: a summary, and its trials with prompt, answer and findings, page by page; --json has them all.
 
-    RUN is an id, the start of one, `last`, `last~1` for the one before it, or `last:held-out` and `last:fit` for the
-    two runs of the last `generate` that its report is about.
+    RUN is an id, a prefix of one, `last`, or `last~1` for the one before it. `last:held-out` and `last:fit` are the two
+    runs that the last `generate` reported.
 
-    With --sources it is a skill's folder, and every line of the skill is shown with the evidence behind it.
+    With --sources, RUN is a skill's folder: every line of the skill is shown with the evidence behind it.
     """
     options = _Options(**values)
     if options.sources:
@@ -97,16 +97,16 @@ class _Options:
                 raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
         arm = self.arm or ("skill" if self.failed else None)
         if arm and arm not in run.plan.arms:
-            raise UsageError(f"{run.id}: has no arm {arm!r}", f"It has {', '.join(run.plan.arms)}.")
+            raise UsageError(f"{run.id}: no arm is called {arm!r}", f"It has {', '.join(run.plan.arms)}.")
         return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 
 def _show_page(store: Store, run: Run, options: _Options) -> None:
     number = options.page or 1
-    # One more than a page has, to see whether there is another.
+    # One more than fits a page, to see whether there is another page.
     results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
     if not results and number > 1:
-        raise UsageError(f"{run.id}: has no page {number}", "Leave --page out for the first.")
+        raise UsageError(f"{run.id}: there is no page {number}", "Leave --page out for the first.")
     people = agreement_with_people(store, run)
     notes = [*mixed_snapshots(store.snapshots(run)), *(people.lines() if people else ())]
     show(
@@ -124,11 +124,11 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
         )
         note(f"No trial {which} failed or errored.")
     if len(results) > PAGE:
-        note(f"This is page {number}, with {PAGE} trials. There are more: --page {number + 1} has the next ones.")
+        note(f"This is page {number}, with {PAGE} trials. --page {number + 1} shows the next ones.")
 
 
 def _show_json(store: Store, run: Run, options: _Options) -> None:
-    """Written as it is read: a run may have more trials than fit into memory."""
+    """Streamed: a run may have more trials than fit into memory."""
     page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
     results = options.results(store, run, page)
     invalid = [{**asdict(trial), "reason": reason} for trial, reason in store.leaks(run)]
@@ -146,7 +146,7 @@ def _show_checks(store: Store, run: Run, options: _Options) -> None:
     unfinished = unfinished_models(store, run)
     if not options.as_json:
         for model, so_far in unfinished.items():
-            note(f"{run.id}: {model} is {so_far}. How often its checks pass is shown once all have run.")
+            note(f"{run.id}: {model} is {so_far}. Its check pass rates are shown once all trials have run.")
     results = (each for each in options.results(store, run, None) if each.trial.model not in unfinished)
     rates = trials.check_rates(run.plan, results)
     if options.as_json:
@@ -177,7 +177,9 @@ def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:
 def _show_sources(skill: Skill, *, as_json: bool) -> None:
     meta = Provenance.of(skill)
     if not meta.sources:
-        raise UsageError(f"{skill.folder}: does not record where its lines come from", "`upskill generate` records it.")
+        raise UsageError(
+            f"{skill.folder}: the skill does not record where its lines come from", "`upskill generate` records it."
+        )
     own, count = own_lines(skill)
     lines = [(line, meta.sources.get(line.strip(), ()), line.strip() in own) for line in skill.body.splitlines()]
     if as_json:
@@ -189,7 +191,7 @@ def _show_sources(skill: Skill, *, as_json: bool) -> None:
         show(Text.assemble(line, (sources, "yellow" if is_own else "cyan")))
     show(Text(""))
     if own:
-        summary = f" {len(own)} of {counted(count, 'line')} are the teacher's own: nothing that was given says them."
+        summary = f" {len(own)} of {counted(count, 'line')} are the teacher's own knowledge: no source supports them."
         show(Text.assemble((OWN_KNOWLEDGE, "yellow"), summary))
     for name, row in meta.evidence.items():
         origin = f" ({row['from']})" if row.get("from") else ""

@@ -31,13 +31,13 @@ MAX_LISTED = 20  # runs
 
 def _age(text: str) -> timedelta:
     if not (parsed := re.fullmatch(r"(\d{1,6})([hdw])", text.strip().lower())):
-        raise click.BadParameter(f"{text!r} is not an age; give hours, days or weeks, such as 12h, 90d or 8w.")
+        raise click.BadParameter(f"{text!r} is not an age; use hours, days or weeks, such as 12h, 90d or 8w.")
     return timedelta(**{UNITS[parsed[2]]: int(parsed[1])})
 
 
 @click.group("store", cls=Group)
 def command() -> None:
-    """Copy the stored runs to another place, check them, or delete those that are no longer wanted.
+    """Copy stored runs to another store, check them, or delete those you no longer need.
 
     \b
     upskill store copy ./runs postgresql://me@db.example.org/upskill
@@ -52,10 +52,10 @@ def command() -> None:
 @json_option
 @quiet_option
 def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
-    """Copy all runs, replies and candidates FROM one place TO another: folders or postgresql:// URLs.
+    """Copy all runs, replies and versions FROM one store TO another: folders or postgresql:// URLs.
 
-    An interrupted copy goes on where it was, and copying again brings what is new. Nothing in TO is lost: a run whose
-    id is taken there gets the next free one.
+    An interrupted copy continues where it stopped, and copying again adds what is new. Nothing in TO is lost: a run
+    whose id is taken gets the next free one.
     """
     with open_existing_store(source) as here, open_store(target) as there:
         copied = copy_store(here, there, _teller("Copying", quiet=quiet or as_json))
@@ -74,9 +74,9 @@ def copy_command(source: str, target: str, as_json: bool, quiet: bool) -> None:
 @json_option
 @quiet_option
 def check_command(store: str | None, as_json: bool, quiet: bool) -> None:
-    """Read all that is stored, and say what is damaged or belongs to nothing; exit code 1 if anything is."""
+    """Read the whole store, and list what is damaged or orphaned. Exit code 1 if anything is."""
     opened = open_existing_store(store)
-    try:  # and not `with`, which raises what is to be listed
+    try:  # not `with`, which would raise what we want to list
         problems = check_store(opened, _teller("Checking", quiet=quiet or as_json))
         runs, location = opened.count_runs(), opened.location
     finally:
@@ -86,7 +86,7 @@ def check_command(store: str | None, as_json: bool, quiet: bool) -> None:
     elif problems:
         show(*(f"- {problem}" for problem in problems))
     elif not quiet:
-        note(f"{location}: {counted(runs, 'run')}, nothing is wrong.")
+        note(f"{location}: {counted(runs, 'run')}, no problems found.")
     if problems:
         raise click.exceptions.Exit(1)
 
@@ -97,25 +97,25 @@ class _PruneOptions:
     store: str | None
     as_json: bool
     keep: int | None = option(
-        "--keep", default=None, help="But the latest N runs of each skill.", metavar="N", minimum=0
+        "--keep", default=None, help="Keep the latest N runs of each skill.", metavar="N", minimum=0
     )
     skill: str | None = option("-s", "--skill", default=None, help="Only runs of this skill.", metavar="NAME")
     replies: bool = option(
-        "--replies", default=False, help="Also stored answers of students that no run uses any more."
+        "--replies", default=False, help="Also delete students' stored answers that no run uses any more."
     )
-    dry_run: bool = option("--dry-run", default=False, help="Say what would be deleted, and delete nothing.")
+    dry_run: bool = option("--dry-run", default=False, help="Show what would be deleted, and delete nothing.")
     yes: bool = option("-y", "--yes", default=False, help="Do not ask.")
 
 
 @command.command("prune")
-@click.option("--older-than", type=_age, metavar="AGE", help="Runs that were started longer ago: 12h, 90d, 8w.")
+@click.option("--older-than", type=_age, metavar="AGE", help="Delete runs started longer ago than this: 12h, 90d, 8w.")
 @click_options(_PruneOptions)
 @store_option
 @json_option
 def prune_command(**values: Any) -> None:
     """Delete runs with their results, or answers that no run uses.
 
-    A run that is being worked on stays. That somebody looked at a run stays known after it is gone.
+    Runs in progress are kept. Looks at a deleted run still count.
 
     \b
     upskill store prune --older-than 90d --keep 5 --dry-run
@@ -125,13 +125,13 @@ def prune_command(**values: Any) -> None:
     options = _PruneOptions(**values)
     chooses = options.older_than is not None or options.keep is not None
     if not chooses and not options.replies:
-        raise UsageError("nothing says what is to go", "Give --older-than, --keep or --replies.")
+        raise UsageError("nothing to delete was named", "Use --older-than, --keep or --replies.")
     with open_existing_store(options.store) as store:
         runs = choose_runs(store, options.skill, older_than=options.older_than, keep=options.keep) if chooses else []
         for run in store.runs() if options.replies else ():
             if store.is_claimed(run):
-                hint = "Wait for it; its answers may be in use. Leave --replies out."
-                raise UsageError(f"{run.id} is being worked on", hint)
+                hint = "Wait for it to end, or leave --replies out: its answers may be in use."
+                raise UsageError(f"{run.id} is in progress", hint)
         keys = list(unused_replies(store, runs)) if options.replies else []
         if not options.as_json:
             _list(runs, len(keys) if options.replies else None)
@@ -141,7 +141,10 @@ def prune_command(**values: Any) -> None:
             return
         if not options.yes:
             if not sys.stdin.isatty():
-                raise UsageError("nobody can be asked here", "Say --yes to delete them, or --dry-run to only look.")
+                raise UsageError(
+                    "cannot ask for confirmation without a terminal",
+                    "Use --yes to delete them, or --dry-run to only look.",
+                )
             click.confirm("Delete them?", abort=True, err=True)
         done = prune(store, runs, keys)
     if options.as_json:
@@ -149,7 +152,7 @@ def prune_command(**values: Any) -> None:
         show_json({"dry_run": False, "runs": [run.id for run in runs if run.id not in done.busy], **counts})
         return
     for run_id in done.busy:
-        note(f"{run_id} is being worked on, and stays.")
+        note(f"{run_id} is in progress and was kept.")
     note(f"Deleted {counted(done.runs, 'run')} with {counted(done.results, 'result')}, {_replies(done.replies)}.")
 
 

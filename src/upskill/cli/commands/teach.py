@@ -24,10 +24,10 @@ class _Options(TeachOptions, CommandOptions):
 @click.argument("task")
 @click_options(_Options)
 def command(**values: Any) -> None:
-    """Let a teacher do TASK with tools in a sandbox, and make a skill from what it did.
+    """Have a teacher do TASK with tools in a sandbox, and turn its work into a skill.
 
-    Everything it does is recorded in the folder of runs, under lessons/, and handed to generate. It may take 60 turns
-    and half an hour. Where --check fails, or the teacher did not finish, the recording is kept, no skill is made, and
+    Everything it does is recorded under lessons/ in the runs folder, and passed to generate. It gets at most 60 turns
+    and half an hour. If --check fails or the teacher does not finish, the recording is kept, no skill is written, and
     the exit code is 1.
 
     \b
@@ -36,7 +36,7 @@ def command(**values: Any) -> None:
     """
     options = _Options(**values)
     tokens = f" or {options.bounds.tokens:,} tokens" if options.bounds.tokens else ""
-    own_work = f", and on top of it the teacher's own work, of at most {options.bounds.turns} turns{tokens}"
+    own_work = f", plus the teacher's own work, at most {options.bounds.turns} turns{tokens}"
     try:
         with showing_progress(options, own_work) as events:
             taught = asyncio.run(teach(options, events=events))
@@ -45,7 +45,7 @@ def command(**values: Any) -> None:
             show_json(
                 {"lesson": report.lesson_to_json(error.recording, options.teacher_agent), "failed": error.message}
             )
-        note(f"upskill: no skill was made: {error.message}")
+        note(f"upskill: no skill was written: {error.message}")
         note(f"  {error.hint}")
         raise click.exceptions.Exit(1) from error
     lesson = report.lesson_to_json(taught.recording, options.teacher_agent)

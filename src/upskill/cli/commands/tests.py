@@ -41,9 +41,9 @@ class _Options(CommandOptions):
     add: int | None = option(
         "--add", default=None, help="Keep the existing cases and add N.", metavar="N", minimum=1, maximum=60
     )
-    edit: bool = option("--edit", default=False, help="Open them in $EDITOR; cases that cannot be used are refused.")
+    edit: bool = option("--edit", default=False, help="Open them in $EDITOR; unusable cases are refused.")
     sources: tuple[str, ...] = option(
-        "-f", "--from", default=(), help="A trace or a document to make them from; repeatable.", metavar="PATH"
+        "-f", "--from", default=(), help="A trace or document to write them from; repeatable.", metavar="PATH"
     )
     executor: str = field(default="local", init=False)  # no trials are run
 
@@ -52,11 +52,11 @@ class _Options(CommandOptions):
 @click.argument("skill", type=click.Path())
 @click_options(_Options)
 def command(**values: Any) -> None:
-    """Write the test cases of SKILL anew, add to them, or edit them.
+    """Rewrite the test cases of SKILL, add to them, or edit them.
 
-    Each generated case is tried with answers that know nothing, and with right and wrong ones that somebody wrote who
-    has not seen its checks.
-    The cases are saved as evals/evals.json. A suite that you wrote yourself (evals/suite.yaml) is never replaced.
+    Each generated case is tried with know-nothing answers, and with right and wrong answers from a writer who has not
+    seen its checks. The cases are saved as evals/evals.json. A suite that you wrote (evals/suite.yaml) is never
+    replaced.
     """
     options = _Options(**values)
     skill = Skill.load(options.skill)
@@ -64,7 +64,7 @@ def command(**values: Any) -> None:
     written = SUITE if has_written_suite(skill) else ""
     if own := next((name for name in OWN_SUITES if skill.file(name) and name != written), ""):
         hint = "Edit that file itself." if options.edit else "Add to it by hand."
-        raise UsageError(f"{skill.folder / own}: is a suite of your own, which is never replaced", hint)
+        raise UsageError(f"{skill.folder / own}: is your own suite, which upskill never replaces", hint)
     suite = _edit(skill) if options.edit else _generate(skill, options)
     add_suite(skill, suite).save(skill.folder, overwrite=True)
     written_by = [case.metadata for case in suite.cases]
@@ -83,7 +83,7 @@ def _generate(skill: Skill, options: _Options) -> Suite:
     if not name:
         raise NoTeacher(find_keys(), [HANDOFF_MODEL], role="test writer")
     existing = Suite.of(skill) if options.add else None
-    # The limit of a suite was meant for the cases that it had.
+    # The suite's limit was meant for its old cases.
     limit = existing.max_output_tokens if existing else None
     cases = tuple(
         replace(case, max_output_tokens=case.max_output_tokens or limit)
@@ -95,15 +95,15 @@ def _generate(skill: Skill, options: _Options) -> Suite:
     for line in material.sources:
         options.tell(f"Read {line}.")
     if material.skill is not None:
-        raise UsageError(f"{material.skill.folder}: is a skill, and --from takes a trace or a document here")
-    # What the skill was made from is read again, where it is still there.
+        raise UsageError(f"{material.skill.folder}: is a skill; --from needs a trace or a document here")
+    # Read the skill's sources again, if they still exist.
     material = add_stored_evidence(
         replace(material, skill=skill), material_budget(resolve(name, keys=find_keys())) // 2
     )
     for left_out in material.left_out:
         options.tell(f"Left out: {left_out}.")
     with options.open_store() as store:
-        # Another set is wanted, not the stored one again.
+        # Write new cases instead of returning the stored reply.
         models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
         with RunProgress(quiet=options.silent):
             written = asyncio.run(_write(material, cases, models, options, name))
@@ -116,7 +116,7 @@ async def _write(material: Material, existing: tuple[Case, ...], models: Models,
         address = resolve(name, keys=models.context.keys)
         writer = await models.get(address, "test writer")
         budget = material_budget(address)
-        skill = material.skill if not material.pieces else None  # it is read only where there is nothing else
+        skill = material.skill if not material.pieces else None  # it is read only if there is nothing else
         tokens = (skill.tokens if skill else 0) + min(material.tokens, budget)
         confirm_cost(options, estimate_writing(address, models.context.prices, material=tokens, items=count))
         options.tell(f"Generating test cases with {name}...")
@@ -132,10 +132,10 @@ async def _write(material: Material, existing: tuple[Case, ...], models: Models,
 
 
 def _edit(skill: Skill) -> Suite:
-    """Edit a copy. It replaces the cases only if it can be read and an empty answer passes no case."""
+    """Edit a copy. It replaces the cases only if it is readable and an empty answer passes no case."""
     data = skill.read(SUITE if has_written_suite(skill) else EVALS)
     if data is None:
-        raise UsageError(f"{skill.folder}: has no evals/evals.json to edit", "`upskill tests SKILL` writes one.")
+        raise UsageError(f"{skill.folder}: no evals/evals.json to edit", "`upskill tests SKILL` writes one.")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "evals.json"
         copy.write_bytes(data)
@@ -145,5 +145,5 @@ def _edit(skill: Skill) -> Suite:
     for line in summarize_weak(weak):
         note(f"Note: {line}")
     if any(case.probe == "empty" for case in weak):
-        raise UsageError("a case is passed by an empty answer", "Nothing was changed; edit it again.")
+        raise UsageError("an empty answer passes a case", "Nothing was changed; edit it again.")
     return suite

@@ -38,7 +38,7 @@ class ShowFirst(Group):
 
 @click.group("trace", cls=ShowFirst)
 def command() -> None:
-    """List the sessions that agents left on this machine, or show one as a timeline."""
+    """List the agent sessions on this machine, or show one as a timeline."""
 
 
 @command.command("list")
@@ -46,7 +46,7 @@ def command() -> None:
 @click.option("-n", "--limit", metavar="N", type=click.IntRange(1), default=15, show_default=True, help="How many.")
 @json_option
 def list_command(agent: str, limit: int, as_json: bool) -> None:
-    """List recent sessions of the agents installed here, latest first."""
+    """List recent sessions of the agents on this machine, latest first."""
     sessions = find_sessions(agent)
     rows: list[dict[str, Any]] = []
     for session in sessions[:limit]:
@@ -71,7 +71,7 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
         return
     if not rows:
         looked = ", ".join(spec.title for spec in SESSION_AGENTS.values())
-        note(f"No session was found. Looked for those of {looked}.")
+        note(f"No sessions found. Looked for those of {looked}.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("Agent", "When", "Calls", "Folder", "Goal"):
@@ -83,12 +83,12 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
         table.add_row(*map(escape, (row["agent"], when, str(row["calls"]), folder, goal)))
     show(table)
     if len(sessions) > len(rows):
-        note(f"{len(sessions) - len(rows)} older ones; show more with --limit.")
+        note(f"{len(sessions) - len(rows)} older ones not shown; --limit shows more.")
 
 
 @command.command("show")
 @click.argument("source", metavar="PATH|AGENT:last")
-@click.option("--format", "format_", metavar="NAME", default="", help="Read it as this format instead of detecting it.")
+@click.option("--format", "format_", metavar="NAME", default="", help="Read it in this format instead of detecting it.")
 @click.option("--full", is_flag=True, help="Every line of every step (default: the first few of each).")
 @json_option
 def show_command(source: str, format_: str, full: bool, as_json: bool) -> None:

@@ -20,26 +20,24 @@ from upskill.runs.running.events import Events
 
 @dataclass(kw_only=True)
 class TriggerCommandOptions(TriggerOptions, CommandOptions):
-    improve: bool = option(
-        "--improve", default=False, help="Look for a better description, and measure what it is worth."
-    )
+    improve: bool = option("--improve", default=False, help="Search for a better description, and measure the gain.")
 
     def check(self) -> None:
         needs_improve = {"--teacher": self.teacher, "--write": self.write, "--output": self.output}
         if not self.improve and (flag := first_given(needs_improve)):
-            raise UsageError(f"{flag} needs --improve", "It is about a better description, which --improve looks for.")
+            raise UsageError(f"{flag} needs --improve", "--improve searches for a better description.")
 
 
 @click.command("trigger", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(TriggerCommandOptions)
 def command(**values: Any) -> None:
-    """Measure whether SKILL is activated when it should be, and only then.
+    """Measure whether SKILL activates when it should, and only then.
 
-    Each query is put to an agent that has the skill in its catalog, beside the skills of --with-skills. A run ends when
-    the skill is opened, or after max_turns turns. With --improve a teacher rewrites the description from train queries,
-    validation queries choose, and test queries, run once at the end, decide whether it is written. After Ctrl-C the
-    same command continues.
+    Each query goes to an agent with the skill in its catalog, next to the skills of --with-skills. A run ends when the
+    agent opens the skill, or after max_turns turns. With --improve, a teacher rewrites the description from train
+    queries, validation queries pick the best one, and test queries, run once at the end, decide whether it is written.
+    After Ctrl-C, the same command continues.
 
     \b
     upskill trigger ./skills/my-skill -m haiku --with-skills ./skills
@@ -75,7 +73,7 @@ def command(**values: Any) -> None:
 def _show(result: TriggerResult, options: TriggerCommandOptions) -> None:
     evaluation = result.evaluation
     if evaluation.leaked:
-        note("INVALID: a run saw a skill that was hidden from it. No number is valid.")
+        note("INVALID: a run saw a hidden skill, so no number is valid.")
     if options.as_json:
         show_json(triggered_to_json(result))
         return

@@ -18,7 +18,7 @@ from upskill.version import __version__
 if TYPE_CHECKING:
     from upskill.suites import Suite
 
-MAX_LISTED = 3  # cases with the same weakness; of more, one line says it for all
+MAX_LISTED = 3  # more cases with the same weakness share one line
 CASE = re.compile(r"\bcase \d+(?: \('[^']*'\))?(?=: )")
 
 
@@ -47,27 +47,26 @@ class Checked:
     type=click.Choice(["strict", "clients"]),
     default="strict",
     show_default=True,
-    help="strict: the specification to the letter; clients: what clients read all the same is a warning.",
+    help="strict: the exact specification; clients: what clients accept anyway is only a warning.",
 )
-@click.option("--suite", is_flag=True, hidden=True, expose_value=False)  # what every check does now
-@click.option("--strict-suite", is_flag=True, help="A case that an answer which knows nothing passes is an error.")
-@click.option("--sarif", metavar="FILE", help="Also write what was found as SARIF, for code scanning.")
+@click.option("--suite", is_flag=True, hidden=True, expose_value=False)  # now always on
+@click.option("--strict-suite", is_flag=True, help="A case that a know-nothing answer passes is an error.")
+@click.option("--sarif", metavar="FILE", help="Also write the findings as SARIF, for code scanning.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, sarif: str | None, as_json: bool) -> None:
     """Check SKILLS (skills, or folders of skills) against the Agent Skills specification, and their suites.
 
-    Exit code 2 when a skill or a suite is invalid.
+    Exit code 2 if a skill or a suite is invalid.
 
-    Warns of files that the instructions name and the skill does not have, and of text that a model reads and a person
-    does not see: invisible characters, hidden comments and elements.
+    Warns about missing files that the instructions name, and about text that a model reads but a person does not see:
+    invisible characters, hidden comments and elements.
 
-    --profile clients is for skills that clients load, though the specification is stricter: fields that clients,
-    registries and authors have added (version, author, tags, homepage, triggers, …) and YAML with […] or {…} are
-    warnings.
+    --profile clients accepts what clients load although the specification is stricter: extra fields (version, author,
+    tags, homepage, triggers, …) and YAML with […] or {…} are warnings.
 
-    Each case of a suite is tried with answers that know nothing: an empty one, "I do not know.", the asked form with
-    the prompt's words in it, the skill recited, the reference denied, the reference of another case. A case that one of
-    them passes says nothing about what a student knows. Its right answers must pass, its wrong ones must fail.
+    Each case of a suite is tried with know-nothing answers: an empty one, "I do not know.", the requested form filled
+    with the prompt's words, the skill recited, the reference denied, the reference of another case. If one of them
+    passes, the case does not show what a student knows. Right answers must pass, wrong ones must fail.
     """
     results: list[Checked] = []
     for checked in (checked for path in skills for checked in check_all(path, profile, strict=strict_suite)):
@@ -90,7 +89,7 @@ def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, sarif
 
 
 def to_sarif(results: Iterable[Checked]) -> str:
-    """The form that code scanning reads: one result per problem, at the file it is about."""
+    """For code scanning: one result per problem, at its file."""
     found = [
         {
             "ruleId": rule,
@@ -145,7 +144,7 @@ def check_all(path: str, profile: Profile, *, strict: bool) -> Iterator[Checked]
 
 
 def _grouped(problems: Iterator[Problem]) -> list[Problem]:
-    """What more than a few cases have in common as one problem."""
+    """Problems that many cases share, as one problem."""
     groups: dict[tuple[str, ...], list[Problem]] = {}
     for problem in problems:
         groups.setdefault((problem.level, *CASE.split(problem.message, maxsplit=1)), []).append(problem)
@@ -199,4 +198,4 @@ def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem
         for line in summarize_weak(cases) if group else map(str, cases):
             yield Problem("error" if is_error else "warning", line)
     for first, second in near_duplicates(suite.cases):
-        yield Problem("warning", f"cases {first!r} and {second!r} ask nearly the same; keep one")
+        yield Problem("warning", f"cases {first!r} and {second!r} are near-duplicates; keep one")

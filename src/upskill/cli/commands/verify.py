@@ -19,29 +19,29 @@ MAX_SHOWN = 10  # changes of one skill
 
 @click.command("verify", cls=Command)
 @click.argument("skills", nargs=-1, required=True, type=click.Path())
-@click.option("--badge", "with_badge", is_flag=True, help="Where the receipt holds, also write evals/badge.svg.")
-@click.option("--card", "with_card", is_flag=True, help="Where the receipt holds, also write skill-card.md.")
+@click.option("--badge", "with_badge", is_flag=True, help="If the receipt holds, also write evals/badge.svg.")
+@click.option("--card", "with_card", is_flag=True, help="If the receipt holds, also write skill-card.md.")
 @json_option
 def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json: bool) -> None:
-    """Check the receipts of SKILLS (skills, or folders of skills) without a key and without a model.
+    """Check the receipts of SKILLS (skills, or folders of skills) without a key or a model.
 
     \b
     upskill eval ./skills/my-skill --receipt   run it, and keep the proof
     upskill verify ./skills/my-skill           recompute the proof anywhere
 
-    A receipt (evals/receipt.json) says what a run found; the answers lie beside it. `verify` compares every file of the
-    skill and its suite, grades the answers again and computes the verdict anew. Exit code 1 when anything differs.
+    A receipt (evals/receipt.json) records the result of a run; the answers are next to it. `verify` compares every file
+    of the skill and its suite, grades the answers again and recomputes the verdict. Exit code 1 if anything differs.
 
-    --badge and --card write what a README or a catalog shows, from the receipt: a badge with the lift, and NVIDIA's
-    skill card, in which the owner still has to fill in use, risks and terms.
+    --badge and --card write files for a README or a catalog: a badge with the lift, and NVIDIA's skill card, where the
+    owner has to fill in use, risks and terms.
 
-    It shows that the numbers follow from these answers. It cannot show that a model gave them.
+    This proves that the numbers follow from these answers. It cannot prove that a model gave them.
     """
     checked: list[tuple[Skill, Verified]] = []
     for path in skills:
         folders = list(find_skills(path))
         if not folders:
-            raise UsageError(f"{path}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
+            raise UsageError(f"{path}: contains no skill", "A skill is a folder with a SKILL.md.")
         for folder in folders:
             skill = Skill.load(folder)
             checked.append((skill, asyncio.run(verify(skill))))

@@ -24,26 +24,26 @@ from upskill.verdicts.advice import decision_in_words
 from upskill.verdicts.verdict import LOOK_UP, UNTESTED
 
 MADE_BY = "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
-DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # of versions that were stored without a reason
+DECISIONS = {True: "kept", False: "rejected", None: "not decided"}  # for versions stored without a reason
 
 
 @click.command("versions", cls=Command)
 @click.argument("skill", required=False)
 @click.argument("before", metavar="[A]", required=False)
 @click.argument("after", metavar="[B]", required=False)
-@click.option("--diff", "shows_diff", is_flag=True, help="Show what the last version changed in the one before it.")
+@click.option("--diff", "shows_diff", is_flag=True, help="Show what the last version changed.")
 @store_option
 @json_option
 def command(
     skill: str | None, before: str | None, after: str | None, shows_diff: bool, store: str | None, as_json: bool
 ) -> None:
-    """List the versions of SKILL (a folder or a name): their scores, and which of them a search kept.
+    """List the versions of SKILL (a folder or a name), with their scores and which ones a search kept.
 
-    With A and B, show how version B differs from version A; with A alone, what A changed in the one it was made from.
-    Without SKILL, list the skills that have versions.
+    With A and B, show how version B differs from version A. With A alone, show what A changed in its parent. Without
+    SKILL, list the skills that have versions.
 
-    A version is a text of the skill that was evaluated, whoever wrote it, or that `generate` or `trigger --improve`
-    tried. The parent of a text that you wrote is the version before it.
+    A version is a text of the skill that was evaluated, or that `generate` or `trigger --improve` tried. The parent of
+    a text that you wrote is the version before it.
 
     \b
     upskill versions my-skill           c1, c2, … with their scores
@@ -61,10 +61,10 @@ def command(
         for name, count in counts.items():
             click.echo(f"{printable(name)}  {counted(count, 'version')}")
         if not counts:
-            say_nothing_yet("no version of a skill is stored here", MADE_BY)
+            say_nothing_yet("no versions are stored here", MADE_BY)
         return
     if not versions and counts:
-        hint = did_you_mean(name, counts, otherwise=f"There are some of: {', '.join(counts)}.")
+        hint = did_you_mean(name, counts, otherwise=f"Skills with versions: {', '.join(counts)}.")
         raise UsageError(f"no version of a skill called {name!r} is stored", hint)
     if not versions:
         say_nothing_yet(f"no version of {name!r} is stored", MADE_BY)
@@ -86,7 +86,7 @@ def _count(store: Store) -> dict[str, int]:
 
 
 def _versions(store: Store, name: str) -> list[Candidate]:
-    """Those that a search tried, and other texts that were evaluated, oldest first."""
+    """Versions that a search tried, and other evaluated texts, oldest first."""
     versions = list(store.candidates(name))
     tried = {version.fingerprint for version in versions}
     written: dict[str, Candidate] = {}
@@ -162,7 +162,7 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
     if before is None:
         if not (parent := _parent_number(versions, newer)):
             hint = f"Name two: upskill versions {skill} c1 c2. `upskill versions {skill}` lists them."
-            raise UsageError(f"{after} was made from no other version", hint)
+            raise UsageError(f"{after} has no parent version", hint)
         before = f"c{parent}"
     old_texts, new_texts = _texts(_find(versions, before)), _texts(newer)
     for path in sorted(old_texts.keys() | new_texts.keys()):
@@ -174,7 +174,7 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
 def _find(versions: list[Candidate], name: str) -> Candidate:
     number = name.removeprefix("c")
     if not number.isdigit() or not 1 <= int(number) <= len(versions):
-        raise UsageError(f"no version is called {name!r}", f"There are c1 to c{len(versions)}.")
+        raise UsageError(f"no version is called {name!r}", f"Versions are c1 to c{len(versions)}.")
     return versions[int(number) - 1]
 
 

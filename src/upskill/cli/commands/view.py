@@ -13,7 +13,7 @@ from upskill.cli.help import Command
 from upskill.cli.options import find_run, open_existing_store, store_option
 from upskill.runs.stores import Store
 
-YIELDING = 15  # steps down in priority: a run that goes on beside it comes first
+YIELDING = 15  # lower priority: a run in progress comes first
 
 
 @click.command("view", cls=Command)
@@ -22,15 +22,15 @@ YIELDING = 15  # steps down in priority: a run that goes on beside it comes firs
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="The port to listen on; 0 takes any (default 8321, or any where that is taken).",
+    help="The port to listen on; 0 picks a free one (default 8321, or a free one if taken).",
 )
-@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--no-browser", is_flag=True, help="Print the address; do not open a browser.")
 @store_option
 def command(run: str | None, port: int | None, no_browser: bool, store: str | None) -> None:
-    """Look at the stored runs in a browser, also while they go on: verdicts, cases, answers, comparisons.
+    """View stored runs in a browser, live while they run: verdicts, cases, answers, comparisons.
 
-    RUN opens the page of that run. The pages are served on this machine alone, under an address that nobody can guess;
-    marks on answers (right, wrong, odd) are stored with the run. Ctrl-C ends it.
+    RUN opens the page of that run. The pages are served only on this machine, under an address that nobody can guess.
+    Marks on answers (right, wrong, odd) are stored with the run. Ctrl-C stops it.
 
     \b
     upskill view                 all runs
@@ -52,7 +52,7 @@ async def _serve(store: Store, port: int | None, run: str, *, browser: bool) -> 
     async with serving(page, port) as open_port:
         address = page.address(open_port, run)
         click.echo(address)
-        note("Open it in a browser on this machine; Ctrl-C ends it.")
+        note("Open it in a browser on this machine; Ctrl-C stops it.")
         if browser:
             import webbrowser  # noqa: PLC0415
 
