@@ -385,7 +385,7 @@ def test_a_suite_that_eval_had_written_can_be_written_anew_and_added_to(upskill:
     assert len(Suite.load(kept).cases) == 8
     own = json.loads(kept.read_text(encoding="utf-8"))
     kept.write_text(json.dumps({"cases": own["cases"]}), encoding="utf-8")
-    assert "is a suite of your own" in upskill("tests", folder, "-m", more).err
+    assert "is your own suite" in upskill("tests", folder, "-m", more).err
 
 
 def test_a_limit_of_the_suite_stays_with_the_cases_it_was_for(upskill: Upskill, home: Path) -> None:

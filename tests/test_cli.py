@@ -526,11 +526,11 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
     shown = [done.out.count(" tokens · ") for done in (first, second)]
     assert shown == [40, 20]
     assert "--page 2 shows the next ones." in first.err
-    assert "There are more" not in second.err
+    assert "shows the next ones" not in second.err
     assert upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
     assert upskill("show", "last", "--failed").err == "No trial with the skill failed or errored.\n"
     none = upskill("show", "last", "--page", 3)
-    assert (none.code, "has no page 3" in none.err) == (2, True)
+    assert (none.code, "there is no page 3" in none.err) == (2, True)
     everything = upskill("show", "last", "--json").json["trials"]
     assert len(everything) == 60
     assert upskill("show", "last", "--json", "--page", 2).json["trials"] == everything[40:]
@@ -822,7 +822,7 @@ def test_generate_asks_for_a_source_on_a_terminal_where_none_is_given(home: Path
     write_script(home / "teacher.yaml", [{"answer": "nothing of use"}])
     command = ("generate", "use tern", "-m", "scripted:teacher.yaml", "--no-eval")
     _, _, seen = _on_a_terminal(*command, typed="page.md\n")
-    assert "to write it from (Enter: none, and the result is called untested)" in seen
+    assert "to write it from (Enter: none; the result will be untested)" in seen
     assert "Read page.md: document" in seen
     _, _, seen = _on_a_terminal(*command, typed="\n")
     assert "so the result is called untested" in " ".join(seen.split())
@@ -894,7 +894,7 @@ def test_what_others_wrote_never_controls_the_terminal_and_junit_stays_xml(upski
 
 def test_a_server_needs_the_name_of_a_model(upskill: Upskill, skill: Path) -> None:
     done = upskill("eval", skill, "--base-url", "http://127.0.0.1:9/v1")
-    assert (done.code, "nothing says which of its models" in done.err) == (2, True)
+    assert (done.code, "needs the name of a model" in done.err) == (2, True)
 
 
 def test_the_next_option_is_not_a_value(upskill: Upskill, home: Path) -> None:

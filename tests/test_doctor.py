@@ -115,7 +115,7 @@ def test_the_first_lines_say_what_can_be_run(upskill: Upskill, home: Path, monke
     assert (gpu["state"], gpu["detail"]) == ("missing", "NVIDIA H200, but no server uses it")
     assert "vllm serve MODEL" in gpu["fix"]
     smi.write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
-    assert rows(upskill)["on a GPU"]["detail"].startswith("none was found")
+    assert rows(upskill)["on a GPU"]["detail"].startswith("no GPU found")
 
 
 @pytest.mark.usefixtures("nobody_serves")

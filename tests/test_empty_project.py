@@ -88,7 +88,7 @@ def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, hom
     assert (alone > 0, notes) == (True, ["Cost: without the judge. Name one with --judge."])
     graded, notes = told("--judge", "opus")
     assert (graded > alone, notes) == (True, [])
-    assert "without the model that grades" in upskill("plan", skill, "-m", "haiku").out
+    assert "without the judge" in upskill("plan", skill, "-m", "haiku").out
     assert "free" in upskill("plan", skill, "-m", "local").out
     suite = skill / "evals" / "suite.json"
     assert upskill("plan", "--tests", suite, "-m", "haiku", "--judge", "opus").code == 0

@@ -337,7 +337,7 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
         assert (done.code, words in done.err) == (2, True), done.err
     assert Path("mine/thesis.txt").read_text() == "years of work"
     done = upskill("export", "last", "--format", "csv", "-o", "mine")
-    assert (done.code, "is not a file that can be replaced" in done.err) == (2, True)
+    assert (done.code, "is not a regular file" in done.err) == (2, True)
     for words, argv in (
         ("nothing to export", ()),
         ("no export format is called 'cvs'", ("--format", "cvs")),

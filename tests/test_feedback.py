@@ -144,7 +144,7 @@ def test_the_latest_word_on_an_answer_counts_and_a_note_that_is_cut_is_told(
     assert "1 review stored" in store("right", "2020-11-16T09:00:00.5Z").err
     older = store("wrong", "2020-11-16T10:30:00+02:00", "x" * 20_000).err  # half past eight in UTC
     assert "0 reviews stored" in older
-    assert "Left out: 1 review older than what is stored" in older
+    assert "Left out: 1 review older than the stored one" in older
     assert "cut" not in older
     assert stored() == ("right", 0)
     newer = store("odd", "2020-11-16T09:00:01Z", "x" * 20_000).err
@@ -165,14 +165,14 @@ def test_a_mark_that_is_taken_back_is_stored_no_longer_unless_it_was_made_anew(
         return [one["verdict"] for one in upskill("feedback", run, "-o", "-").json["reviews"]]
 
     read("wrong", "2020-11-16T09:00:00Z")
-    assert "1 review older than what is stored" in read("", "2020-11-16T08:00:00Z")
+    assert "1 review older than the stored one" in read("", "2020-11-16T08:00:00Z")
     assert stored() == ["wrong"]
-    assert "1 review taken back" in read("", "2020-11-16T10:00:00Z")
+    assert "1 review withdrawn" in read("", "2020-11-16T10:00:00Z")
     assert stored() == []
     for case in ("greet-1", "nothing"):  # there is nothing to take back
         said = read("", "2020-11-16T11:00:00Z", case)
         assert "0 reviews stored" in said
-        assert "taken back" not in said
+        assert "withdrawn" not in said
         assert "Left out" not in said
 
 

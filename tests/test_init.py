@@ -60,7 +60,7 @@ def test_the_steps_of_the_workflow_prove_the_skill_in_a_fresh_environment(
 ) -> None:
     done = upskill("init", "deploy-shop", "--ci", "--yes")
     text = WORKFLOW.read_text(encoding="utf-8")
-    assert ("TODO" in text) is ("fill in where CI gets it" in done.err) is ("file://" in text)
+    assert ("TODO" in text) is ("fill in where CI can get it" in done.err) is ("file://" in text)
     rules = [
         {"system": "Releasing with kiln", "when": case.prompt, "answer": case.reference}
         for case in Suite.load("deploy-shop/evals/suite.yaml").cases

@@ -181,6 +181,6 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="cannot be written"):
         install(Skill.load(made(tmp_path / "skills")), tmp_path / "there")
     (tmp_path / "other" / RECORD).mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"{RECORD}: is not a file that can be replaced"):
+    with pytest.raises(UsageError, match=f"{RECORD}: is not a regular file"):
         install(Skill.load(made(tmp_path / "skills")), tmp_path / "other")
     assert {path.name for path in (tmp_path / "other").iterdir()} == {RECORD, "my-skill"}

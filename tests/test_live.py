@@ -465,7 +465,7 @@ def test_the_command_prints_its_address_and_ends_with_ctrl_c(site: Site) -> None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=600)
     assert process.returncode == 0, said
-    assert "Ctrl-C ends it" in said
+    assert "Ctrl-C stops it" in said
 
 
 def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site) -> None:

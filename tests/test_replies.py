@@ -325,7 +325,7 @@ def test_secrets_are_taken_out_and_everybody_is_told(upskill: Upskill, skill: Pa
     student = write_script(home / "student.json", rules)
     upskill("eval", skill, "-m", student)
     done = upskill("export", "last", "--replies", "replies.gz")
-    assert "in answers to 1 case (greet-2). What is graded on replay differs" in done.err
+    assert "in answers to 1 case (greet-2). On replay, these graded answers differ" in done.err
     assert KEY not in gzip.decompress((home / "replies.gz").read_bytes()).decode()
     played = upskill("eval", skill, "--replay", "replies.gz", "--json").json
     assert [line for line in played["warnings"] if "secrets were taken out" in line and "greet-2" in line]

@@ -770,7 +770,7 @@ def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_
     assert upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml", "--force").code == 0
     known = upskill("import", "out/suite.yaml")
     assert (known.code, known.out) == (0, "")
-    assert "is a suite already, with 3 cases" in known.err
+    assert "already a suite, with 3 cases" in known.err
     printed = upskill("import", "promptfoo.yaml")
     assert printed.out == Path("out/suite.yaml").read_text(encoding="utf-8")
     assert "left out: javascript" in printed.err

@@ -1280,7 +1280,7 @@ def test_a_session_that_is_not_here_is_a_usage_error(agents: Path, tmp_path: Pat
 
 
 def test_trace_list_shows_recent_sessions(upskill: Upskill, agents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert upskill("trace", "list").err.startswith("No session was found.")
+    assert upskill("trace", "list").err.startswith("No sessions found.")
     monkeypatch.setenv("HOME", str(agents))
     monkeypatch.delenv("XDG_DATA_HOME")
     done = upskill("trace", "list")
