@@ -580,7 +580,7 @@ def test_show_can_leave_out_what_passed(upskill: Upskill, stored: list[str], hom
     done = upskill("show", stored[0], "--arm", "placebo")
     assert (done.code, done.err) == (
         2,
-        f"upskill: {stored[0]}: no arm is called 'placebo'\n  It has baseline, skill.\n",
+        f"upskill: {stored[0]}: no arm named 'placebo'\n  It has baseline, skill.\n",
     )
 
 
@@ -633,7 +633,7 @@ def test_show_of_what_is_not_there_is_a_usage_error(upskill: Upskill) -> None:
     for argv, said in (
         (["nobody"], "no run named 'nobody'"),
         (["greeter"], "2 runs start with 'greeter'"),
-        (["last", "--case", "greet-9"], "no case is called 'greet-9'\n  Did you mean "),
+        (["last", "--case", "greet-9"], "no case named 'greet-9'\n  Did you mean "),
         (["last", "-m", "scripted:othr.yaml"], "no model named 'scripted:othr.yaml'\n  Did you mean "),
     ):
         done = upskill("show", *argv)
@@ -689,7 +689,7 @@ def test_the_version_is_told(upskill: Upskill) -> None:
 def test_an_unknown_command_suggests_one(upskill: Upskill) -> None:
     done = upskill("evla")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "upskill: no command is called 'evla'. Did you mean 'eval'?\n"
+    assert done.err == "upskill: no command named 'evla'. Did you mean 'eval'?\n"
 
 
 def test_an_unknown_option_is_a_usage_error(upskill: Upskill) -> None:

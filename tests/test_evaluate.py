@@ -567,7 +567,7 @@ async def test_a_judge_that_talks_nonsense_makes_errors_not_failures(nonsense: s
         ({"options": PlanOptions(runs=0)}, "repeats must be at least 1"),
         ({"options": PlanOptions(seed=2**63)}, "is not a valid seed"),
         ({"options": PlanOptions(seed=2**63 - 2, runs=3)}, "is not a valid seed"),
-        ({"options": PlanOptions(agent="chatt")}, "no agent is called 'chatt'"),
+        ({"options": PlanOptions(agent="chatt")}, "no agent named 'chatt'"),
         ({"suite": JUDGED}, "needs a judge"),
     ],
     ids=str,

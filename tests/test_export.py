@@ -340,7 +340,7 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
     assert (done.code, "is not a regular file" in done.err) == (2, True)
     for words, argv in (
         ("nothing to export", ()),
-        ("no export format is called 'cvs'", ("--format", "cvs")),
+        ("no export format named 'cvs'", ("--format", "cvs")),
         ("parquet is not text", ("--format", "parquet", "-o", "-")),
         ("-o needs --format", ("-o", "x", "--replies", "y")),
     ):

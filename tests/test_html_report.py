@@ -255,9 +255,9 @@ def test_a_case_opens_with_both_answers_their_differences_findings_and_steps(bro
 
 def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: Browser, report: str) -> None:
     unknown = {
-        "#case=nothing": "No case is called nothing",
-        "#case=%E0%A4%A": "No case is called %E0%A4%A",
-        "#trial=greet-3/x/y/7": "No model is called x: these are the answers of scripted:learns.",
+        "#case=nothing": "No case named nothing",
+        "#case=%E0%A4%A": "No case named %E0%A4%A",
+        "#trial=greet-3/x/y/7": "No model named x; these are the answers of scripted:learns.",
     }
 
     def use(page: Any) -> tuple[str, list[str], list[str]]:
@@ -275,7 +275,7 @@ def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: 
     title, answers, texts = browser.run(use, f"{report}#case=greet-5")
     assert (title, len(answers)) == ("greet-5", 4)
     assert all(words in text for words, text in zip(unknown.values(), texts, strict=True))
-    assert "No arm is called y. No trial has the seed 7." in texts[-1]
+    assert "No arm named y. No trial has the seed 7." in texts[-1]
 
 
 def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(browser: Browser, report: str) -> None:

@@ -64,7 +64,7 @@ def test_the_level_can_be_set_by_a_variable(upskill: Upskill, skill: Path, monke
         assert {line.split()[2] for line in lines} == levels
     monkeypatch.setenv("UPSKILL_LOG", "loud")
     refused = upskill(*command)
-    assert (refused.code, "UPSKILL_LOG: no level is called 'loud'" in refused.err) == (2, True)
+    assert (refused.code, "UPSKILL_LOG: no level named 'loud'" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", [("runs",), ("list",), ("doctor",), ("trace", "list"), ("models",), ("validate",)])

@@ -204,7 +204,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "no checks": ("s.json", [{"id": "a", "prompt": "x"}], "s.json: case 1 ('a'): has no checks"),
     "an empty contains": ("s.json", [CASE | {"checks": [{"contains": ""}]}], "contains.text: is empty"),
     "an empty expectation": ("s.json", [{"input": "x", "expected": {"contains": []}}], "expected.contains is empty"),
-    "an unknown check": ("s.json", [CASE | {"checks": [{"contain": "x"}]}], "no check is called 'contain'"),
+    "an unknown check": ("s.json", [CASE | {"checks": [{"contain": "x"}]}], "no check named 'contain'"),
     "a bad regular expression": ("s.json", [CASE | {"checks": [{"regex": "("}]}], "'(' is not a regular expression"),
     "a bad schema": (
         "s.json",
@@ -303,7 +303,7 @@ OPTIONS = {
     "--set temperature=-1": "temperature: Input should be greater than or equal to 0",
     "--set temperature=hot": "temperature: Input should be a valid number",
     "--set max_output_tokens=0": "max_output_tokens",
-    "--set temprature=1": "no setting is called 'temprature'",
+    "--set temprature=1": "no setting named 'temprature'",
     "--set temperature": "the value is missing",
     "--temperature 1": "--temperature is a setting: --set temperature=VALUE",
     "--concurrency 0": "--concurrency",
@@ -324,7 +324,7 @@ def test_an_option_that_makes_no_sense_is_one_message(upskill: Upskill, skill: P
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["evla"], "no command is called 'evla'"),
+        (["evla"], "no command named 'evla'"),
         (["eval"], "Missing argument 'SKILL'"),
         (["list", "-d", "nowhere"], "nowhere: no such folder"),
         (["show", "last", "--store", "nowhere"], "nowhere: no such folder"),

@@ -517,7 +517,7 @@ def test_plot_says_what_is_missing_for_a_png(
 
 REFUSED = {
     "lift.gif: not a supported picture format": ("last", "-o", "lift.gif"),
-    "no run is called 'nothing'": ("nothing", "-o", "lift.svg"),
+    "no run named 'nothing'": ("nothing", "-o", "lift.svg"),
     "cannot be written": ("last", "-o", "a-file/lift.svg"),
     "Did you mean 'scripted:dull.yaml'?": ("last", "-m", "scripted:dul.yaml", "-o", "lift.svg"),
     "cannot all go to standard output": ("last", "--kind", "all", "-o", "-"),

@@ -45,7 +45,7 @@ def test_a_name_stands_for_what_is_at_its_place() -> None:
 
 
 def test_an_unknown_name_is_a_usage_error_that_suggests_the_nearest() -> None:
-    with pytest.raises(UsageError, match="no thing is called 'orderd'") as error:
+    with pytest.raises(UsageError, match="no thing named 'orderd'") as error:
         THINGS.load("orderd")
     assert error.value.hint == "Did you mean 'ordered'?"
     with pytest.raises(UsageError) as error:

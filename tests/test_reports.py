@@ -79,14 +79,14 @@ def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        (("--report", "markdwn"), "no report is called 'markdwn'", "Did you mean 'markdown'?"),
-        (("--report", "pdf=x.pdf"), "no report is called 'pdf'", "terminal"),
+        (("--report", "markdwn"), "no report named 'markdwn'", "Did you mean 'markdown'?"),
+        (("--report", "pdf=x.pdf"), "no report named 'pdf'", "terminal"),
         (("--report", "csv=skill.txt/rows.csv"), "skill.txt/rows.csv: cannot be written", "Name a file"),
         (("--report", "csv=."), ".: cannot be written", "Name a file"),
         (("--report", "csv=-"), "- is not a file", "Standard output"),
         (("--report", "csv="), "--report csv=: no file was named", "--report csv=FILE"),
         (("--json", "--report", "csv"), "csv and json cannot both go to standard output", "--report json=FILE"),
-        (("--executor", "loca"), "no executor is called 'loca'", "Did you mean 'local'?"),
+        (("--executor", "loca"), "no executor named 'loca'", "Did you mean 'local'?"),
     ],
 )
 def test_what_cannot_be_reported_is_refused_before_anything_is_run(

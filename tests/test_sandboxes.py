@@ -653,7 +653,7 @@ async def test_none_is_only_ever_typed_and_warns() -> None:
     assert "can read, change and send away everything" in chosen.warning
     assert set(SANDBOXES.table) == set(KINDS) == {"none", *upskill.sandboxes.PREFERENCE}
     assert SandboxChoice("x", "1", 0.0, ()).warning == ""
-    with pytest.raises(UsageError, match="no sandbox is called 'bublewrap'"):
+    with pytest.raises(UsageError, match="no sandbox named 'bublewrap'"):
         await choose_sandbox("bublewrap")
 
 

@@ -87,10 +87,10 @@ def test_a_file_that_says_nothing_is_the_defaults(tmp_path: Path, text: str) -> 
 
 
 WRONG = {
-    "studnt: x": ("no setting is called 'studnt'", "Did you mean 'student'?"),
-    "zzz: x": ("no setting is called 'zzz'", "Known: cache, concurrency, "),
-    "source: x": ("no setting is called 'source'", ""),
-    "1: x": ("no setting is called '1'", ""),
+    "studnt: x": ("no setting named 'studnt'", "Did you mean 'student'?"),
+    "zzz: x": ("no setting named 'zzz'", "Known: cache, concurrency, "),
+    "source: x": ("no setting named 'source'", ""),
+    "1: x": ("no setting named '1'", ""),
     "student: 4": ("student: Input should be a valid string, not 4", ""),
     "max_refine_attempts: many": ("max_refine_attempts: Input should be a valid integer, not 'many'", ""),
     "max_refine_attempts: -1": ("max_refine_attempts: Input should be greater than or equal to 0, not -1", ""),
@@ -99,7 +99,7 @@ WRONG = {
     "timeout: .inf": ("line 1: not valid YAML: .inf is not a number", ""),
     "prices: {m: {input: 1}}": ("prices.m.output: Field required", ""),
     "prices: {m: {input: -1, output: 1}}": ("prices.m.input: Input should be greater than or equal to 0, not -1", ""),
-    "prices: {m: {input: 1, output: 1, cache: 1}}": ("no setting is called 'prices.m.cache'", ""),
+    "prices: {m: {input: 1, output: 1, cache: 1}}": ("no setting named 'prices.m.cache'", ""),
     "- a": ("is not a list of `setting: value` lines", ""),
     "a: b: c": ("line 1: not valid YAML: mapping values are not allowed here", ""),
     "student: a\nstudent: b": ("line 2: not valid YAML: 'student' appears twice", ""),
@@ -135,7 +135,7 @@ def test_commands_read_the_settings_of_the_folder_they_are_in(home: Path, upskil
     written(home / "upskill.config.yaml", "skill_dir: mine\n")
     done = upskill("list")
     assert (done.code, done.out) == (2, "")
-    said = "upskill: upskill.config.yaml: no setting is called 'skill_dir'\n  Did you mean 'skills_dir'"
+    said = "upskill: upskill.config.yaml: no setting named 'skill_dir'\n  Did you mean 'skills_dir'"
     assert done.err.startswith(said)
 
 
@@ -165,12 +165,12 @@ def test_settings_are_changed_by_assignments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("margn=3", "--set: no setting is called 'margn'", "Did you mean 'margin'?"),
+        ("margn=3", "--set: no setting named 'margn'", "Did you mean 'margin'?"),
         ("margin", "--set margin: the value is missing", "For example --set margin=3."),
         ("margin=x", "--set: margin: Input should be a valid number, not 'x'", ""),
         ("margin=[", "--set margin=[: line 1: not valid YAML: ", ""),
         ("margin=.inf", "--set margin=.inf: line 1: not valid YAML: .inf is not a number", ""),
-        ("source=x", "--set: no setting is called 'source'", ""),
+        ("source=x", "--set: no setting named 'source'", ""),
     ],
 )
 def test_a_wrong_assignment_is_a_usage_error(text: str, message: str, hint: str) -> None:

@@ -390,7 +390,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "an unknown check for all": (
         {"cases": [CASE], "checks": [{"regx": "x"}]},
-        "s: checks[0]: no check is called 'regx'",
+        "s: checks[0]: no check named 'regx'",
         "Did you mean 'regex'",
     ),
     "upstream's empty text": (
@@ -401,7 +401,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     "upstream's missing expectation": ([{"input": "x"}], "s: case 1: has no checks", ""),
     "upstream's unknown validator": (
         [{"input": "x", "validator": "jsn_schema"}],
-        "s: case 1: no check is called 'jsn_schema'",
+        "s: case 1: no check named 'jsn_schema'",
         "Did you mean 'json_schema'?",
     ),
     "upstream's files as a list": (

@@ -280,9 +280,9 @@ def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbou
     for given, said in (
         (("-m", "extract"), "extract does nothing by itself"),
         (("--teacher-agent", "chat"), "the agent 'chat' does nothing"),
-        (("--teacher-agent", "tool"), "no agent is called 'tool'"),
+        (("--teacher-agent", "tool"), "no agent named 'tool'"),
         (("--files", "nowhere"), "nowhere: no such file"),
-        (("--sandbox", "paper"), "no sandbox is called 'paper'"),
+        (("--sandbox", "paper"), "no sandbox named 'paper'"),
         (("--tests", "missing.yaml"), "missing.yaml"),
     ):
         done = give(upskill, *given)

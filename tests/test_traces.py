@@ -688,7 +688,7 @@ def test_a_file_that_is_no_trace_is_refused_with_the_formats(data: bytes, said: 
 def test_a_missing_file_and_an_unknown_format_are_usage_errors(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_trace(tmp_path / "nothing.jsonl")
-    with pytest.raises(UsageError, match="no trace format is called 'codexx'"):
+    with pytest.raises(UsageError, match="no trace format named 'codexx'"):
         read_trace(FIXTURES / "codex/fruit.jsonl", "codexx")
 
 

@@ -479,7 +479,7 @@ def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
 
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "an agent without a catalog": (("--agent", "chat"), "the agent 'chat' has no catalog"),
-    "no such agent": (("--agent", "tool"), "no agent is called 'tool'"),
+    "no such agent": (("--agent", "tool"), "no agent named 'tool'"),
     "no teacher": (("--improve",), "no teacher is named to rewrite the description"),
     "no search": (("--write",), "--write needs --improve"),
     "two places": (("--improve", "--teacher", "x", "--write", "-o", "y"), "contradict each other"),

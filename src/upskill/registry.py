@@ -38,7 +38,7 @@ class Registry:
     def load(self, name: str) -> Any:
         target = self.table.get(name) or self.rows.get(name)
         if target is None:
-            raise UsageError(f"no {self.noun} is called {name!r}", did_you_mean(name, self.names()))
+            raise UsageError(f"no {self.noun} named {name!r}", did_you_mean(name, self.names()))
         module, _, attribute = target.partition(":")
         try:
             return attrgetter(attribute)(sys.modules.get(module) or import_module(module))

@@ -148,7 +148,7 @@ class Settings(BaseModel):
     @classmethod
     def _validate(cls, fields: Mapping[str, Any], source: str, origin: str) -> Settings:
         if "source" in fields:  # a field of ours, not a setting
-            raise UsageError(f"{origin}no setting is called 'source'")
+            raise UsageError(f"{origin}no setting named 'source'")
         try:
             return cls.model_validate({**fields, "source": source})
         except ValidationError as error:
@@ -156,7 +156,7 @@ class Settings(BaseModel):
             key = ".".join(str(part) for part in first["loc"])
             if first["type"] == "extra_forbidden":
                 known = [name for name in cls.model_fields if name != "source"]
-                raise UsageError(f"{origin}no setting is called {key!r}", did_you_mean(key, known)) from error
+                raise UsageError(f"{origin}no setting named {key!r}", did_you_mean(key, known)) from error
             value = "" if key == "store" else f", not {short(first['input'])}"  # which may hold a password
             raise UsageError(f"{origin}{key}: {first['msg']}{value}") from error
 
@@ -166,5 +166,5 @@ class Config(Settings):
 
     def __getattr__(self, name: str) -> Any:
         if name not in OLDER_NAMES:
-            raise AttributeError(f"no setting is called {name!r}")
+            raise AttributeError(f"no setting named {name!r}")
         return getattr(self, OLDER_NAMES[name])

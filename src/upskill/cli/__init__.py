@@ -99,7 +99,7 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from upskill.errors import did_you_mean  # noqa: PLC0415 - only when something is wrong
 
-            raise click.UsageError(f"no command is called {args[0]!r}. {did_you_mean(args[0], COMMANDS)}")
+            raise click.UsageError(f"no command named {args[0]!r}. {did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -17,7 +17,7 @@ LOGGER = logging.getLogger("upskill")
 def set_up_logging(verbosity: int, level_name: str) -> None:
     """The more verbose of `-v` flags and level name wins."""
     if level_name and level_name.lower() not in LEVELS:
-        raise UsageError(f"UPSKILL_LOG: no level is called {level_name!r}", did_you_mean(level_name, LEVELS))
+        raise UsageError(f"UPSKILL_LOG: no level named {level_name!r}", did_you_mean(level_name, LEVELS))
     for handler in [each for each in LOGGER.handlers if isinstance(each, _Handler)]:
         LOGGER.removeHandler(handler)
     LOGGER.setLevel(logging.NOTSET)

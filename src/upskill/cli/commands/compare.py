@@ -97,7 +97,7 @@ def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[
             if model not in run.models:
                 raise UsageError(f"{run.id}: no model named {model!r}", did_you_mean(model, run.models))
         if arm not in run.plan.arms:
-            raise UsageError(f"{run.id}: no arm is called {arm!r}", f"It has {', '.join(run.plan.arms)}.")
+            raise UsageError(f"{run.id}: no arm named {arm!r}", f"It has {', '.join(run.plan.arms)}.")
     pairs = [(models[0], models[-1])] if models else [(model, model) for model in old.models if model in new.models]
     if not pairs and len(old.models) == len(new.models) == 1:
         pairs = [(old.models[0], new.models[0])]

@@ -163,7 +163,7 @@ def _parse_limits(allowed: tuple[str, ...]) -> Limits:
     for text in allowed:
         name, _, value = text.partition("=")
         if name not in LIMITS:
-            raise UsageError(f"--allow {text}: no limit is called {name!r}", did_you_mean(name, LIMITS))
+            raise UsageError(f"--allow {text}: no limit named {name!r}", did_you_mean(name, LIMITS))
         is_seconds = name in ("wall", "cpu")
         form = r"(\d+(?:\.\d+)?)()" if is_seconds else r"(\d+)\s*([KMGT]?)(?:i?B)?"
         parsed = re.fullmatch(form, value.strip(), re.IGNORECASE)

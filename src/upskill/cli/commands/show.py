@@ -94,10 +94,10 @@ class _Options:
     def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
         for what, name, known in (("case", self.case, run.plan.suite.by_id), ("model", self.model, run.models)):
             if name is not None and name not in known:
-                raise UsageError(f"{run.id}: no {what} is called {name!r}", did_you_mean(name, known))
+                raise UsageError(f"{run.id}: no {what} named {name!r}", did_you_mean(name, known))
         arm = self.arm or ("skill" if self.failed else None)
         if arm and arm not in run.plan.arms:
-            raise UsageError(f"{run.id}: no arm is called {arm!r}", f"It has {', '.join(run.plan.arms)}.")
+            raise UsageError(f"{run.id}: no arm named {arm!r}", f"It has {', '.join(run.plan.arms)}.")
         return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 

@@ -174,7 +174,7 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
 def _find(versions: list[Candidate], name: str) -> Candidate:
     number = name.removeprefix("c")
     if not number.isdigit() or not 1 <= int(number) <= len(versions):
-        raise UsageError(f"no version is called {name!r}", f"Versions are c1 to c{len(versions)}.")
+        raise UsageError(f"no version named {name!r}", f"Versions are c1 to c{len(versions)}.")
     return versions[int(number) - 1]
 
 

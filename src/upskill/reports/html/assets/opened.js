@@ -21,7 +21,7 @@ function caseDialog(report, source) {
     const one = report.cases[place];
     const chosen = { case: id, model: models.includes(model) ? model : firstModel(report, place), seed: seed ?? report.run.seeds[0] };
     const body = h("div", { class: "answers" }, h("p", { role: "status" }, "Opening …"));
-    const heading = h("h2", { id: "opened-title", tabindex: "-1" }, one ? one.id : `No case is called ${id}`);
+    const heading = h("h2", { id: "opened-title", tabindex: "-1" }, one ? one.id : `No case named ${id}`);
     const bar = h("div", { class: "bar-of-dialog" }, heading, one ? steps(place) : null, h("button", { type: "button", on: { click: () => dialog.close() } }, "Close"));
     const unknown = one ? unknownOf({ model, arm, seed }, chosen, models) : [];
     const told = unknown.length ? h("p", { class: "warning", role: "status" }, unknown.join(" ")) : null;
@@ -44,8 +44,8 @@ function caseDialog(report, source) {
   function unknownOf(asked, chosen, models) {
     const { seeds, runs } = report.run;
     const said = [];
-    if (asked.model && !models.includes(asked.model)) said.push(`No model is called ${asked.model}: these are the answers of ${chosen.model}.`);
-    if (asked.arm && !(asked.arm in report.arms)) said.push(`No arm is called ${asked.arm}.`);
+    if (asked.model && !models.includes(asked.model)) said.push(`No model named ${asked.model}; these are the answers of ${chosen.model}.`);
+    if (asked.arm && !(asked.arm in report.arms)) said.push(`No arm named ${asked.arm}.`);
     if (asked.seed && seeds.length === runs && !seeds.some((seed) => String(seed) === asked.seed)) said.push(`No trial has the seed ${asked.seed}.`);
     return said;
   }
