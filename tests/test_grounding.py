@@ -43,6 +43,20 @@ def test_code_flags_paths_and_numbers_have_to_stand_in_the_evidence() -> None:
         assert uncovered(line, GUIDE) == things, line
 
 
+def test_what_stands_beside_a_placeholder_is_part_of_a_word_of_the_evidence() -> None:
+    shown = "git show ba70e5fd~1:requests/FR/AGI.md > /srv/app-17/logs/out.txt; tern push-gold"
+    for line in (
+        "- `git show <commit>~1:requests/FR/AGI.md`",
+        "```\ngit show $COMMIT~1:requests/FR/AGI.md > /srv/<app>/logs/out.txt\n```",
+        "- Look into /srv/app-<number>/logs/out.txt.",
+        "- `tern push-<ring>` and `<tool> push-gold`",
+    ):
+        assert uncovered(line, shown) == [], line
+    assert uncovered("- `git show <commit>~2:requests/FR/AGI.md`", shown) == ["…~2:requests/FR/AGI.md"]
+    assert uncovered("- `tern pull-<ring>`", shown) == ["pull-…"]
+    assert uncovered("- `tern push`", shown) == ["push"]
+
+
 def test_evidence_is_what_pieces_say_and_the_pieces_behind_them() -> None:
     step = json.dumps({"tool": "bash", "arguments": {"command": 'tern say "a\nb" --loud'}, "output": "took 12 s"})
     material = Material(
@@ -85,7 +99,7 @@ def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(upskil
     with open_store(tern / "runs") as store:
         asked = sorted((request for role, request, _ in store.requests() if role == "teacher"), key=len)
     assert len(asked) == 2
-    assert "says '--force', and d1 does not" in asked[1]
+    assert "says '--force', which is not in d1" in asked[1]
     saved = Skill.load(tern / done.json["saved_to"])
     assert "--force" not in saved.body
     assert (own_lines(saved), done.json["own_lines"], done.json["notes"]) == (([], 2), 0, [])

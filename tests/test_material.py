@@ -178,10 +178,10 @@ def test_noise_is_left_out_of_what_a_teacher_sees_and_counted() -> None:
     (told,) = material.sources
     assert told.startswith("a/session.jsonl: trace (claude-code), 4 of 11 steps, ")
     for part in (
-        "3 system reminders",
-        "2 todo lists",
-        "3 file listings",
-        "1 set-up step",
+        (
+            "; left out: 3 file listings, 2 todo lists, 1 set-up step, 1 system reminder,"
+            " 2 system reminders inside other steps"
+        ),
         "; it has 2 chats, and the latest was read; skipped in the file: 1,200 progress, 3 attachment/file",
     ):
         assert part in told

@@ -80,11 +80,12 @@ def test_a_planted_secret_is_replaced_and_counted(name: str) -> None:
         ("open /Users/ada/Documents", "open ~/Documents"),
         (r"type C:\Users\ada\notes.txt", r"type ~\notes.txt"),
         ("ls /root/.ssh", "ls ~/.ssh"),
-        ('{"cwd":"/home/ada"}', '{"cwd":"~"}'),
+        ('npm --cache "/home/ada/.npm"', 'npm --cache "$HOME/.npm"'),
+        ("{'cwd':'/home/ada'}", "{'cwd':'~'}"),
         ("PATH=/home/ada/bin:/home/ada/.local/bin", "PATH=~/bin:~/.local/bin"),
     ],
 )
-def test_a_home_folder_becomes_a_tilde(path: str, shown: str) -> None:
+def test_a_home_folder_becomes_a_tilde_or_where_a_shell_expands_none_a_variable(path: str, shown: str) -> None:
     counts: Counter[str] = Counter()
     assert redact(path, counts) == shown
     assert counts["home-path"] >= 1

@@ -297,7 +297,7 @@ async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_
     material = Material("greet", (Piece("d1", "document", "Say ahoy."),))
     reviser = says({"note": "", "edits": [{**edit("insert", 0, "Say `ahoy --loud`."), "evidence": ["d1"]}]})
     found = await Rewrite(reviser, material).propose(SKILL, [FAILURE], (), 1)
-    assert "says '--loud', and d1 does not" in reviser.asked[1].messages[-1].text
+    assert "says '--loud', which is not in d1" in reviser.asked[1].messages[-1].text
     assert found is not None  # kept, and marked as the teacher's own when it is saved
     assert own_lines(mark_own_lines(found.skill, material))[0][:1] == ["Say `ahoy --loud`."]
 

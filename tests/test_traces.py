@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import REPOSITORY, Upskill
+from upskill.authoring.evidence.extract import quote_trace
 from upskill.authoring.material.material import gather
 from upskill.errors import UsageError
 from upskill.plain import fields_of
@@ -105,6 +106,24 @@ def test_what_a_program_puts_into_the_persons_turn_is_not_the_goal(tmp_path: Pat
     trace = read_trace(write_lines(tmp_path / "t.jsonl", rows))
     assert asked(trace) == ["Mend it.", "And hurry."]
     assert [step.kind for step in trace.steps] == ["system", "system", "system", "user", "user"]
+
+
+def test_a_command_that_the_person_typed_into_claude_code_is_a_call_with_its_output(tmp_path: Path) -> None:
+    texts = (
+        "Go.",
+        "<bash-input>make test</bash-input>",
+        (
+            "<bash-stdout>\x1b[1m RUN \x1b[22m\x1b[90m/Users/ada/x\x1b[39m</bash-stdout>"
+            "<bash-stderr>\x1b[31m1 failed\x1b[0m</bash-stderr>"
+        ),
+    )
+    rows = [{"type": "user", "sessionId": "s", "message": {"role": "user", "content": text}} for text in texts]
+    trace = read_trace(write_lines(tmp_path / "t.jsonl", rows))
+    assert asked(trace) == ["Go."]
+    assert [(step.arguments, step.output) for step in trace.calls] == [
+        ({"command": "make test"}, " RUN /Users/ada/x\n1 failed")
+    ]
+    assert [failure.command.text for failure in quote_trace(trace).failed] == ["make test"]
 
 
 def test_codex_events_and_items_tell_one_turn_once(tmp_path: Path) -> None:

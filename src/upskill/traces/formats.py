@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -53,6 +54,7 @@ UNREAD = {
     **dict.fromkeys(("toolRequest", "toolResponse"), "Goose"),
     "current_node": "ChatGPT's export",
 }
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cDEHM])")
 _Record = TypeVar("_Record")
 
 
@@ -483,6 +485,7 @@ class TraceBuilder:
     def build(self) -> Trace:
         if self.malformed > MAX_WARNINGS:
             self.warnings[-1] = f"{self.malformed} lines in all could not be read and were skipped"
+        self.steps = [_without_escapes(step) for step in self.steps]
         requests = [step for step in self.steps if step.kind == "user"]
         goal = next((step.text for step in requests if not step.agent), requests[0].text if requests else "")
         started = self.started or next((step.at for step in self.steps if step.at), "")
@@ -507,3 +510,17 @@ class TraceBuilder:
         self.use()
         self.steps.append(Step(kind, at=self.at, agent=self.subagent, **fields))
         self.ids.append(call_id)
+
+
+def _without_escapes(step: Step) -> Step:
+    """Without what colors a terminal and moves its cursor."""
+    return replace(step, **{name: _unescape(getattr(step, name)) for name in ("text", "output", "arguments")})
+
+
+def _unescape(value: Any) -> Any:
+    if isinstance(value, str):
+        return _ESCAPE.sub("", value) if "\x1b" in value else value
+    if (fields := as_mapping(value)) is not None:
+        return {name: _unescape(item) for name, item in fields.items()}
+    items = as_list(value)
+    return value if items is None else [_unescape(item) for item in items]

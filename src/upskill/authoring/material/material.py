@@ -402,17 +402,17 @@ def _trace_pieces(sessions: Sessions, session: int, quotations: Quotations) -> t
     when = {"session": sessions.label(session)} if len(sessions.traces) > 1 else {}
     steps: list[Piece] = []
     noise: Counter[str] = Counter()
-    shown = 0
+    shown = reminders = 0
     for number, told in enumerate(trace.steps, start=1):
-        step, reminders = _without_reminders(told)
-        noise["system reminder"] += reminders
+        step, removed = _without_reminders(told)
         sharing = sessions.sharing(told)
         kind = noise_of(step)
         if not kind and sharing and sharing[-1] != session:
             kind = "step shown with a later session"
         if kind or not (step.text or step.tool or step.output):
-            noise[kind] += 1
+            noise[kind or ("system reminder" if removed else "empty step")] += 1
             continue
+        reminders += removed
         shown += _size(step)
         fields: dict[str, Any] = {"by": step.kind, **when}
         if len(sharing) > 1:
@@ -438,8 +438,9 @@ def _trace_pieces(sessions: Sessions, session: int, quotations: Quotations) -> t
         f" {''.join(f'{label}, ' for label in when.values())}{len(steps):,} of"
         f" {counted(len(trace.steps), 'step')}, {shown:,} of {sum(map(_size, trace.steps)):,} characters"
     )
-    left_out = ", ".join(counted(count, kind) for kind, count in noise.most_common() if kind and count)
-    notes = [f"left out: {left_out}" if left_out else "", *trace.warnings]
+    left_out = [counted(count, kind) for kind, count in noise.most_common()]
+    left_out += [f"{counted(reminders, 'system reminder')} inside other steps"] if reminders else []
+    notes = [f"left out: {', '.join(left_out)}" if left_out else "", *trace.warnings]
     notes.append(f"skipped in the file: {describe_skipped(trace.skipped)}" if trace.skipped else "")
     return [*quoted, *steps], "; ".join(filter(None, [about, *notes]))
 

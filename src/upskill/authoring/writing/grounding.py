@@ -19,6 +19,7 @@ from upskill.skills.markdown import read_fences
 
 CODE = re.compile(r"(`+)(.+?)\1")
 PLACEHOLDER = re.compile(r"<[^<>\n]{1,40}>|\{\{?\w+\}?\}|\$\{?\w+\}?|…|\.\.\.")
+GAP = "…"  # where a placeholder stood
 SEPARATORS = re.compile(r"[\s\"'`()\[\]{}<>|;,&=$*?!\\]+")
 # In prose.
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
@@ -35,7 +36,14 @@ def uncovered(text: str, evidence: str) -> list[str]:
     """The exact things in a text that the evidence does not have."""
     known = _normal(evidence)
     things = dict.fromkeys(_exact_things(text))
-    return [thing for thing in things if not re.search(rf"(?<![\w-]){re.escape(thing)}(?![\w-])", known)]
+    return [thing for thing in things if not re.search(_pattern(thing), known)]
+
+
+def _pattern(thing: str) -> str:
+    """What stands beside a placeholder is a part of a word; everything else is a whole word."""
+    before = "" if thing.startswith(GAP) else r"(?<![\w-])"
+    after = "" if thing.endswith(GAP) else r"(?![\w-])"
+    return before + re.escape(thing.strip(GAP)) + after
 
 
 def uncovered_by(
@@ -133,17 +141,26 @@ def _exact_things(text: str) -> Iterator[str]:
             prose = LIST_MARK.sub(" ", line)
             for match in CODE.finditer(prose):
                 yield from _in_code(match.group(2))
-            prose = PLACEHOLDER.sub(" ", CODE.sub(" ", prose))
+            prose = _normal(_with_gaps(CODE.sub(" ", prose)))
             for pattern in (FLAG, PATH, NUMBER):
-                yield from (match.group().rstrip(".:") for match in pattern.finditer(_normal(prose)))
+                for match in pattern.finditer(prose):
+                    before, after = (
+                        GAP if prose[at : at + 1] == GAP else "" for at in (match.start() - 1, match.end())
+                    )
+                    yield before + match.group().rstrip(".:") + after
 
 
 def _in_code(code: str) -> Iterator[str]:
-    for word in SEPARATORS.split(_normal(PLACEHOLDER.sub(" ", code))):
+    for word in SEPARATORS.split(_normal(_with_gaps(code))):
         thing = word.strip(".:/") if word.strip("./~") else ""
         thing = word.rstrip(".:") if thing and word.startswith(("/", "./", "../", "~/", ".")) else thing
-        if re.search(r"\w", thing) and not SYNTAX.fullmatch(thing):
+        if re.search(r"\w", thing) and not SYNTAX.fullmatch(thing.strip(GAP)):
             yield thing
+
+
+def _with_gaps(text: str) -> str:
+    """A placeholder ends one word and begins another: `a/<b>/c` says `a…` and `…c`."""
+    return re.sub(rf"[.:/]*(?:{PLACEHOLDER.pattern})[.:/]*", f"{GAP} {GAP}", text)
 
 
 def _normal(text: str) -> str:

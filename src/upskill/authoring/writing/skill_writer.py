@@ -183,8 +183,8 @@ def _ungrounded(answer: dict[str, Any], material: Material) -> list[str]:
         if ids and material.ids.issuperset(ids) and (missing := uncovered_by(text, ids, material, files)):
             things = ", ".join(repr(thing) for thing in missing[:5])
             advice.append(
-                f"the block {text[:60]!r} says {things}, and {', '.join(ids)} does not: cite what says it, leave it"
-                f' out, or cite "{OWN_KNOWLEDGE}" if you know it yourself'
+                f"the block {text[:60]!r} says {things}, which is not in {', '.join(ids)}: cite what says it,"
+                f' leave it out, or cite "{OWN_KNOWLEDGE}" if you know it yourself'
             )
     return advice[:MAX_ADVICE]
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ NOISE = (
     *("stream_event", "rate_limit_event", "assistant/thinking", "assistant/redacted_thinking"),
 )
 EXPORTED = "loglines"
+TYPED = re.compile(r"<bash-(input|stdout|stderr)>(.*?)</bash-\1>", re.S)  # a command that the person ran with `!`
 IDS = ("sessionId", "session_id", "parentUuid", "leafUuid")  # left out by some who publish a session
 
 
@@ -88,6 +90,9 @@ def _read_file(builder: TraceBuilder, agent: str = "") -> None:
 def _read_user(builder: TraceBuilder, row: Row, message: Row) -> None:
     content = message.get("content")
     by_program = any(row.get(mark) is True for mark in ("isMeta", "isSynthetic", "isCompactSummary"))
+    if isinstance(content, str) and TYPED.match(content.lstrip()):
+        _read_typed(builder, TYPED.findall(content))
+        return
     if isinstance(content, str):
         by_program = by_program or content.lstrip().startswith(BY_PROGRAM)
     builder.add_content("system" if by_program else "user", content)
@@ -97,6 +102,15 @@ def _read_user(builder: TraceBuilder, row: Row, message: Row) -> None:
         full = "\n".join(filter(None, [result["stdout"], result.text("stderr")]))
         for block in list_or_empty(content):
             builder.extend_call(as_row(block).text("tool_use_id"), output=full)
+
+
+def _read_typed(builder: TraceBuilder, parts: list[tuple[str, str]]) -> None:
+    tool = "bash-input"
+    for command in (text for name, text in parts if name == "input"):
+        builder.add_call(tool, tool, {"command": command})
+    outputs = [text for name, text in parts if name != "input"]
+    if outputs:
+        builder.add_result(tool, "\n".join(filter(None, outputs)), tool=tool)
 
 
 def _total(row: Row) -> Usage:

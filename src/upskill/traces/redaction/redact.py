@@ -263,10 +263,15 @@ class Redactor:
     def _shorten_home_paths(self, text: str) -> str:
         if "/" not in text and "\\" not in text:
             return text
+
+        def home(found: re.Match[str]) -> str:
+            quote = found.string[found.start() - 1 : found.start()]
+            return "$HOME" if quote == '"' else "~"  # no shell expands "~/x"
+
         own = 0
         if len(self.home) > 3 and self.home in text:  # it may be anywhere
-            text, own = re.subn(rf"{re.escape(self.home)}(?![\w.-])", "~", text)
-        text, others = HOME_FOLDER.subn("~", text)
+            text, own = re.subn(rf"{re.escape(self.home)}(?![\w.-])", home, text)
+        text, others = HOME_FOLDER.subn(home, text)
         if own + others:
             self.counts[HOME] += own + others
         return text

@@ -102,7 +102,7 @@ class Rewrite(Refiner):
         """What new lines say and their evidence does not. Kept all the same, they are marked as the teacher's own."""
         files = _text_files(proposal.skill)
         return [
-            f"{edit!s:.60} says {', '.join(map(repr, missing[:5]))}, and {', '.join(edit.evidence)} does not"
+            f"{edit!s:.60} says {', '.join(map(repr, missing[:5]))}, which is not in {', '.join(edit.evidence)}"
             for edit in proposal.edits
             if edit.line_edit and edit.evidence
             if (missing := uncovered_by(edit.text, edit.evidence, self.material, files))
