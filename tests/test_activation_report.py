@@ -217,7 +217,7 @@ def test_nothing_more_is_run_once_a_run_is_invalid(upskill: Upskill, skill: Path
 def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(home / "leaky.json", [{key: value for key, value in LEAKY[0].items() if key != "when"}, *ACTING])
     said = unwrapped(run(upskill, skill, model="leaky").out)
-    assert "6 trials saw or reached for a skill that was hidden from them:" in said
+    assert "6 trials saw or reached for a hidden skill:" in said
     assert "greet-3, baseline" in said
     assert "greet-4" not in said
     assert "… and 3 more" in said
@@ -234,7 +234,7 @@ def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Up
     done = run(upskill, skill, "--sandbox", "none", "--json")
     assert done.err.startswith("Warning: --sandbox none: ")
     assert any(said.startswith("--sandbox none: ") for said in done.json["warnings"])
-    assert "sandbox none (no protection): NOTHING was held back" in upskill("show", "last").out
+    assert "sandbox none (no protection): NOTHING was blocked" in upskill("show", "last").out
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0.01, ""), (12.34, " 12.3 s")])
@@ -249,7 +249,7 @@ def test_show_tells_where_agents_acted_and_every_step_of_a_case(
     assert done.code == 0
     said = unwrapped(done.out)
     assert "agent tools sandbox " in said
-    assert "its self-test held: system is read-only, home is hidden" in said
+    assert "its self-test passed: system is read-only, home is hidden" in said
     assert "opened the skill · 3 turns · 3 tool calls, 1 error" in said
     assert f"1 ✓ activate_skill greeter{shown} → <skill_content" in said
     assert "2 I write it down." in said
@@ -266,7 +266,7 @@ def test_show_tells_where_agents_acted_and_every_step_of_a_case(
 
 def test_show_says_which_bound_ended_the_work(upskill: Upskill, skill: Path) -> None:
     run(upskill, skill, "--set", "max_turns=1")
-    assert "stopped at its bound on turns" in unwrapped(upskill("show", "last", "--case", "greet-1").out)
+    assert "stopped at its limit on turns" in unwrapped(upskill("show", "last", "--case", "greet-1").out)
 
 
 # Room, and the older skill.

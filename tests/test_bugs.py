@@ -51,7 +51,7 @@ def test_a_bug_comes_first_in_the_report_and_ends_the_run_with_3(environment: di
     assert done.out.index("BUG") < done.out.index(HEADING) < done.out.index("Undecided whether greeter")
     said = " ".join(done.out.replace("│", " ").split())
     assert "KeyError: 'sk-" in said
-    assert "--bugs` prints the tracebacks. Please report it with them in upskill's issue tracker." in said
+    assert "--bugs` prints the tracebacks. Please report them in upskill's issue tracker." in said
     assert "1 trial of scripted:model.yaml errored: asking scripted:model.yaml: gone" in said
     assert "errored: checking" not in said  # a bug is no error of the provider
     quiet = run(environment, "--no-log-runs", "-q")

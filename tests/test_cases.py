@@ -263,7 +263,7 @@ def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(upski
     assert verdict["skill"]["causes"] == {"verbose": 1}
     assert verdict["baseline"]["causes"] == {}
     said = " ".join(upskill("eval", "greeter", "-m", model).out.split())
-    assert "1 of 3 answers with the skill was right but verbose: longer than the case wants." in said
+    assert "1 of 3 answers with the skill was right but verbose: longer than the case allows." in said
     trials = upskill("show", "last", "--json").json["trials"]
     shown = {one["case"]: one for one in trials if one["arm"] == "skill"}
     assert [shown[f"greet-{n}"]["outcome"] for n in (1, 2, 3)] == ["passed", "passed", "failed"]

@@ -58,7 +58,9 @@ def test_every_cause_fails_the_trial_and_every_report_counts_it_by_arm(upskill: 
     assert shown["greet-6", "skill"][0] == ""
 
     terminal, markdown = told(upskill(*arguments, "-v").out), (home / "report.md").read_text(encoding="utf-8")
-    limit = "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off at 64 tokens; give more room"
+    limit = (
+        "1 of 6 answers with the skill and 1 of 6 answers in the baseline were cut off at 64 tokens; raise the limit"
+    )
     for report in (terminal, told(markdown)):
         assert limit in report
         assert "1 of 6 answers in the baseline were cut off for endless repetition." in report
@@ -168,7 +170,7 @@ def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
     ]
     assert done.json["judge"] == {"model": judge, "errors": errors}
     counts = f"{in_baseline} of 8 (baseline), {in_skill} of 8 (with skill)"
-    line = f"The judge {judge} gave no grade that can be used for answers: {counts}."
+    line = f"The judge {judge} gave no usable grade for answers: {counts}."
     with open_store(home / "runs") as store:
         page = summary(evaluation_of(store, store.run("last")))  # what the HTML page shows
     markdown = (home / "report.md").read_text(encoding="utf-8")

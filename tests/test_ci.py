@@ -170,7 +170,7 @@ def test_nothing_is_asked_where_nothing_has_changed(upskill: Upskill, library: P
     git(library, "checkout", "-q", "main")
     git(library, "commit", "-q", "--allow-empty", "-m", "Nothing")
     done = upskill("ci", "skills", "-m", "scripted:none")
-    assert (done.code, done.out.splitlines()[0]) == (0, "### upskill: no skill has changed")
+    assert (done.code, done.out.splitlines()[0]) == (0, "### upskill: no skill changed")
     assert "5 other skills unchanged since" in done.out
 
 

@@ -106,7 +106,7 @@ def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, h
     write_script(home / "model.yaml", [{"when": "guest 1.", "error": "the line [is] dead"}, *HELPFUL])
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v", "--set", "max_calls=9", "--concurrency", 1)
     assert "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead" in done.out
-    assert "7 trials were not run; the same command continues with them" in done.out
+    assert "7 trials were not run; the same command runs them" in done.out
     assert "the limit of 9 calls is reached" in done.err
 
 
@@ -281,7 +281,7 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
     root = ET.parse(home / "report.xml").getroot()
     for suite in root:
         assert [each.get("value") for each in suite.findall("properties/property[@name='look']")] == ["1"]
-        assert "each decision allows for 2 models" in (suite.findtext("system-out") or "")
+        assert "Decisions correct for testing 2 models" in (suite.findtext("system-out") or "")
     counts = [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) for suite in root]
     assert counts == [("scripted:model.yaml", "9", "1", "0"), ("scripted:other.yaml", "9", "1", "1")]
     assert {test.get("classname") for test in root.iter("testcase")} == {"requirement", "lift>=0.9"}

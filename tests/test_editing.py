@@ -208,7 +208,7 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.")
     done = upskill("compare")
     assert (done.code, done.err) == (0, "")
-    assert "Nothing but the skill differs." in done.out
+    assert "Only the skill differs." in done.out
     assert "6 got better, 1 got worse, 1 stayed (1 passed and 0 failed in both)." in done.out
     assert "Exact test on the 7 cases that changed: p = 0.12; this may well be chance." in done.out  # 16 of 128
     assert done.out.index("greet-2  worse  passed → failed") < done.out.index("greet-3  better  failed → passed")
@@ -291,7 +291,7 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     assert "The skill is the same; this differs: the suite (1 case edited); the suite (1 case removed); " in out
     assert "0 got better, 0 got worse, 2 stayed" in out
     assert "No test: the runs do not score the same cases." in out
-    assert "1 case edited, and not compared: greet-2." in out
+    assert "1 case edited, so not compared: greet-2." in out
     assert "1 case only in the run before: greet-3." in out
     # A part that somebody chose is compared and not tested.
     upskill("eval", skill, "-m", model, "--failed")

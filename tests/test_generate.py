@@ -175,7 +175,7 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     shown = " ".join(done.out.split())
     assert confirmed in shown
     assert "first draft → result on held-out cases: 0% → 100% (+100 points), 95% interval +" in shown
-    assert "the search gained something there" in shown
+    assert "the search improved the skill" in shown
     for text in ("house-words", "SKILL.md", "baseline", "with skill", "+100 points", "held-out cases:", "train cases:"):
         assert text in done.out
     saved, *following = done.out.splitlines()[-6:]
@@ -268,7 +268,7 @@ def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upski
     assert (said["evaluated_cases"], said["held_out"], said["fit"]["models"][0]["pairs"]) == ("all", None, 20)
     assert Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["evaluated_cases"] == "all"
     assert "all cases: 0% → 10% (+10 points)" in done.out
-    assert "Nothing was searched, so no case has chosen the skill, and none is held out." in " ".join(done.out.split())
+    assert "No search was run, so no case influenced the skill and none is held out." in " ".join(done.out.split())
     assert "[20 cases]" in done.err
     # It is the run and the look of `eval` on the saved suite.
     again = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
@@ -419,9 +419,9 @@ def test_the_making_cost_is_kept_with_the_skill_and_eval_takes_it_unless_it_is_t
     saved = 0.1 * len(NUMBERS) - 0.01  # for a passed task: the baseline passes one of all
     assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
     shown = upskill("eval", folder, "-m", "scripted:student.json", "-v").out
-    assert f"made for ${made:.2f} (skill_meta.json), it has paid off after 3 passed tasks." in " ".join(shown.split())
+    assert f"made for ${made:.2f} (skill_meta.json), it pays off after 3 passed tasks." in " ".join(shown.split())
     typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9", "-v")
-    assert "made for $19.90 (making_cost), it has paid off after 10 passed tasks." in " ".join(typed.out.split())
+    assert "made for $19.90 (making_cost), it pays off after 10 passed tasks." in " ".join(typed.out.split())
     # What came on top of an older one is what the older one has to be weighed against.
     older = folder.rename(house / "older-words")
     assert generate(upskill, "--from", older, "--json").code == 0

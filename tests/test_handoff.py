@@ -153,7 +153,7 @@ def test_questions_that_the_material_leaves_open_are_shown_and_with_ask_answered
     for asks in ((), ("--ask",)):  # nobody is at the keyboard
         assert finish("", *asks).json["missing"] == [question]
     shown = upskill("generate", TASK, "--handoff", "desk", "--no-eval", "--force").out
-    assert f"The material does not say (run again with --ask to answer):\n    - {question}" in shown
+    assert f"Missing from the material (run again with --ask to answer):\n    - {question}" in shown
     done = finish("Lisbon\n", "--ask")
     assert done.err.count(f"The teacher asks: {question}") == 1  # the answer is stored: nobody is asked twice
     assert done.json["missing"] == []

@@ -139,7 +139,7 @@ def test_exports_say_that_they_hold_full_text_and_redact_takes_secrets_out(
 ) -> None:
     for kind in ("csv", "jsonl", "parquet", "inspect", "skill-creator"):
         full, clean = (("export", "last", "--format", kind, "-o", f"{name}-{kind}") for name in ("full", "clean"))
-        assert "holds prompts and answers in full; --redact takes secrets out" in upskill(*full).err
+        assert "contains full prompts and answers; --redact removes secrets" in upskill(*full).err
         assert read_all(Path(f"full-{kind}")).count(SECRET.encode())
         done = upskill(*clean, "--redact")
         assert "Redacted 2 github tokens" in done.err, done.err
@@ -147,10 +147,10 @@ def test_exports_say_that_they_hold_full_text_and_redact_takes_secrets_out(
         assert (SECRET.encode() in text, b"kittiwake9!" in text) == (False, False), kind
         assert b"[REDACTED" in text
     for kind in ("markdown", "upskill-runs"):
-        assert "in full" not in upskill("export", "last", "--format", kind, "-o", f"full-{kind}").err
+        assert "full prompts" not in upskill("export", "last", "--format", kind, "-o", f"full-{kind}").err
     printed = upskill("export", "last", "--format", "jsonl", "-o", "-", "--redact")
     assert (SECRET in printed.out, "Redacted" in printed.err) == (False, True)
-    assert "--redact takes secrets out" in upskill("report", "last", "-o", "full.html").err
+    assert "--redact removes secrets" in upskill("report", "last", "-o", "full.html").err
     assert SECRET.encode() in read_all(Path("full.html"))
     assert upskill("report", "last", "-o", "clean.html", "--redact").code == 0
     page = read_all(Path("clean.html"))

@@ -507,7 +507,7 @@ def test_plot_says_what_is_missing_for_a_png(
     png.find_font.cache_clear()
     monkeypatch.setattr(png, "FONTS", ())  # resvg draws any other name in a font that it knows, where there is one
     done = upskill("plot", "last", "-o", "lift.png")
-    assert (done.code, "no font was found" in done.err, ".svg" in done.err) == (2, True, True)
+    assert (done.code, "no font found" in done.err, ".svg" in done.err) == (2, True, True)
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     done = upskill("plot", "last", "-o", "lift.png")
     assert (done.code, "needs the package resvg_py" in done.err, "[png]" in done.err) == (2, True, True)

@@ -313,7 +313,7 @@ def test_a_table_of_models_says_what_its_intervals_and_decisions_mean(upskill: U
     for name in ("one", "two"):
         write_script(home / f"{name}.yaml")
     command = ("eval", skill, "-m", "scripted:one.yaml", "-m", "scripted:two.yaml", "-v")
-    said = "Each interval is for that model alone; each decision allows for 2 models having been tried"
+    said = "Each interval is for that model alone. Decisions correct for testing 2 models"
     for kind in ("terminal", "markdown"):
         assert said in " ".join(upskill(*command, "--report", kind).out.split())
     models = json.loads(upskill(*command, "--json").out)["models"]

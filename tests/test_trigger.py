@@ -454,7 +454,7 @@ def test_errored_runs_are_never_counted_and_too_many_of_them_end_with_3(upskill:
     done = trigger(upskill, "-m", "scripted:worse.json")
     assert done.code == 3
     assert "no run" in done.out
-    assert "3 of 18 runs, which are not counted" in done.out
+    assert "3 of 18 runs, not counted" in done.out
     assert "the line is dead" in done.out
 
 
@@ -685,7 +685,7 @@ def test_where_nothing_is_better_the_older_stays_and_the_test_part_is_unused(ups
         done = improving(upskill, server, "--attempts", 3, "--write")
         asked = asked_in(server)
     assert done.code == 0, done.err
-    assert "None was better on validation queries. The test queries are unused." in done.out
+    assert "None was better on validation queries. The test queries were not used." in done.out
     assert "3 descriptions were tried; the search ended: all attempts are used." in done.out
     assert "not kept: the same as one that was tried before" in done.err
     assert not set(asked) & set(TEST)
@@ -706,9 +706,9 @@ def test_what_only_validation_queries_prefer_is_not_written(upskill: Upskill, ho
         shown = improving(upskill, server, "--write").out
     assert Skill.load(house / "skills" / GREETER).description == NARROW
     assert not (house / "better").exists()
-    assert f"not shown to be better; about {2 * found['test']['further_queries']} further queries would show" in shown
-    assert "Nothing was written: the description stays as it was." in shown
-    assert "The description that was tried and rejected:" in shown
+    assert f"not shown to be better; about {2 * found['test']['further_queries']} more queries would show" in shown
+    assert "Nothing was written: the description is unchanged." in shown
+    assert "The rejected description:" in shown
     assert WIDE[:40] in shown
 
 

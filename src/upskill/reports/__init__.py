@@ -1,17 +1,17 @@
-"""A Report shows how a run ended. Everything in it is computed from stored results.
+"""A Report shows the result of a run. Everything in it is computed from stored results.
 
 Kinds, which `--report KIND=FILE` writes:
 
-- `terminal`: the verdict and a table, then bars and findings in words
+- `terminal`: the verdict and a table, then bars and notes
 - `json`: one document with stable keys
-- `csv`: one row for each model
+- `csv`: one row per model
 - `junit`: requirements and cases as tests, for CI systems
 - `markdown`: a summary for a pull request
 - `html`: one page that opens anywhere, with verdicts, pictures, cases and every answer (`upskill report`)
 
 Shared parts, and what other commands print:
 
-- `numbers`: how percentages, points, prices and intervals are written
+- `numbers`: formats percentages, points, prices and intervals
 - `layout`: paragraphs and tables for any width
 - `trial_rows`: a trial as one row
 - `redacted`: a stored run without secrets
@@ -22,7 +22,7 @@ Shared parts, and what other commands print:
 - `generated`: a skill that was generated or taught
 - `live`: stored runs as pages in a browser (`upskill view`)
 - `pictures`: lift, pass rates, Pareto front and heat map as SVG
-- `gate`: what `upskill ci` found, as Markdown and JUnit
+- `gate`: the result of `upskill ci`, as Markdown and JUnit
 - `proof`: a verified receipt as a badge and a skill card (`upskill verify`)
 - `trigger`: how a skill triggers, and whether a better description was found
 
@@ -60,13 +60,13 @@ REPORTS = Registry(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
     results: Callable[[], Iterator[Result]] | None = None  # every trial, read from the store
-    first_results: Callable[[int], Iterator[Result]] | None = None  # those of the first so many seeds of each case
+    first_results: Callable[[int], Iterator[Result]] | None = None  # only the first N seeds of each case
     show_command: str = ""  # the command that shows every trial; empty: the run is not stored
     verbose: bool = False
     quiet: bool = False  # only the verdict and the table
 
 
 class Report(Protocol):
-    """What a row of `REPORTS` names: returns text, or something that rich draws as wide as the terminal is."""
+    """A report function: returns text, or something that rich draws at the terminal's width."""
 
     def __call__(self, evaluation: Evaluation, context: ReportContext, /) -> str | RenderableType: ...

@@ -39,31 +39,35 @@ def render(comparison: Comparison) -> Iterator[RenderableType]:
 def describe(comparison: Comparison) -> Iterator[str]:
     for name, side in (("before", comparison.before), ("after", comparison.after)):
         if replayed := side.run.plan.replayed:
-            yield f"The run {name} is {replayed}: its model and answers are the file's claim."
+            yield f"The run {name} is {replayed}, so its model and answers are what that file claims."
     if comparison.differences:
-        also = "The skill is the same; " if comparison.same_skill else "Besides the skill, "
-        yield f"{also}this differs: {'; '.join(comparison.differences)}."
+        also = (
+            "The skill is the same. Other differences"
+            if comparison.same_skill
+            else "Other differences besides the skill"
+        )
+        yield f"{also}: {'; '.join(comparison.differences)}."
     elif comparison.same_skill:
         changed = comparison.changed("better") or comparison.changed("worse")
-        chance = ": what changed, changed by chance" if changed else ""
-        yield f"The skill is the same and so is everything else that is stored{chance}."
+        chance = ", so any change is chance" if changed else ""
+        yield f"Nothing that is stored differs, not even the skill{chance}."
     else:
-        yield "Nothing but the skill differs."
+        yield "Only the skill differs."
     better, worse, stayed = (comparison.changed(change) for change in ("better", "worse", "same"))
     always = sum(case.after[0] == case.after[1] for case in stayed)
     never = sum(case.after[0] == 0 for case in stayed)
     detail = f" ({always} passed and {never} failed in both)" if stayed else ""
     yield f"{len(better)} got better, {len(worse)} got worse, {len(stayed)} stayed{detail}."
     if comparison.p_value is not None and better + worse:
-        chance = "this may well be chance" if comparison.p_value > ALPHA else "chance alone seldom does this"
+        chance = "this may well be chance" if comparison.p_value > ALPHA else "chance alone rarely does this"
         cases = counted(len(better + worse), "case")
         yield f"Exact test on the {cases} that changed: p = {comparison.p_value:.2g}; {chance}."
     elif comparison.no_test:
         yield f"No test: {comparison.no_test}."
     for ids, what in (
-        (comparison.edited, "edited, and not compared"),
-        (comparison.only_before, "only in the run before"),
-        (comparison.only_after, "only in the run after"),
+        (comparison.edited, "edited, so not compared"),
+        (comparison.only_before, "only in the first run"),
+        (comparison.only_after, "only in the second run"),
         (comparison.unscored, "without a score in one of the runs"),
     ):
         if ids:
@@ -100,7 +104,7 @@ def _share(scores: tuple[int, int]) -> str:
 
 
 def shown_answers(store: Store, sides: Comparison, case: ComparedCase) -> tuple[Result, Result]:
-    """A failed trial of the worse side and a passed one of the other, to show the change."""
+    """A failed trial of the worse run and a passed one of the other, to show the change."""
     better = case.change == "better"
     return _answer(store, sides.before, case.id, passed=not better), _answer(store, sides.after, case.id, passed=better)
 

@@ -1,4 +1,4 @@
-"""What `upskill ci` found: a Markdown summary for a pull request, and JUnit."""
+"""The result of `upskill ci`: a Markdown summary for a pull request, and JUnit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def headline(gate: Gate, checked: Sequence[Checked]) -> str:
     edited = kinds["changed"] + kinds["new"]
     blocked = len({each.change.path for each in checked if gate.blocks(each)})
     result = f"{blocked} blocked" if blocked else "none blocked"
-    return f"{counted(edited, 'skill')} changed, {result}" if edited else "no skill has changed"
+    return f"{counted(edited, 'skill')} changed, {result}" if edited else "no skill changed"
 
 
 def render_markdown(gate: Gate, checked: Sequence[Checked], commit: str) -> str:
@@ -38,12 +38,12 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
     for each in measured:
         mark = "❌" if gate.blocks(each) else MARKS.get(each.status, "")
         skill = f"`{each.change.path}`" + (" (new)" if each.change.kind == "new" else "")
-        result = each.reason or ("the edit leaves it as good" if each.against_base else "it helps")
+        result = each.reason or ("as good as before the edit" if each.against_base else "it helps")
         cells = [mark, skill, each.model, _change(each.against_base), _change(each.against_none), result]
         yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
     for evaluation in gate.evaluations:
         if worse := _worse_cases(evaluation):
-            other = "the skill as it was" if evaluation.plan.reference_skill else "no skill"
+            other = "the previous skill" if evaluation.plan.reference_skill else "no skill"
             yield ""
             yield f"`{evaluation.plan.skill.name}` passes less often than with {other} on: {', '.join(worse)}."
     yield ""
@@ -51,7 +51,7 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
         if each.change.kind == "renamed":
             yield f"`{each.change.path}` {each.reason}."
     if unchanged := sum(each.change.kind == "unchanged" for each in checked):
-        yield f"{counted(unchanged, 'other skill')} unchanged since `{commit[:10]}`; nothing was run for them."
+        yield f"{counted(unchanged, 'other skill')} unchanged since `{commit[:10]}`; not run."
 
 
 def _change(verdict: Verdict | None) -> str:
@@ -62,7 +62,7 @@ def _change(verdict: Verdict | None) -> str:
 
 
 def _worse_cases(evaluation: Evaluation) -> list[str]:
-    """The cases that lost most, where the run found a loss."""
+    """The cases that lost most, if the run found a loss."""
     if not any(verdict.decision == "hurts" for verdict in evaluation.verdicts):
         return []
     lost: Counter[str] = Counter()

@@ -41,7 +41,7 @@ def render(generated: Generated) -> list[RenderableType]:
     ]
     if generated.missing:
         questions = "".join(f"\n    - {question}" for question in generated.missing)
-        blocks.append(Text(f"  The material does not say (run again with --ask to answer):{questions}"))
+        blocks.append(Text(f"  Missing from the material (run again with --ask to answer):{questions}"))
     evaluation = generated.held_out or generated.fit
     if refinement and evaluation:
         count = counted(len(evaluation.plan.suite.cases), "case")
@@ -69,7 +69,7 @@ def render(generated: Generated) -> list[RenderableType]:
         blocks.append(Text(f"  Spent: {' · '.join(spent)}"))
     state = "" if evaluation else " (unproven: nothing was run)"
     if not evaluation and is_proven(skill):
-        state = " (as it was: nothing was run)"
+        state = " (unchanged: nothing was run)"
     return [*blocks, Text(f"\nSaved to {generated.folder}{state}"), Text(_next_commands(generated))]
 
 
@@ -77,11 +77,11 @@ def _next_commands(generated: Generated) -> str:
     folder = shlex.quote(str(generated.folder))
     rows: list[tuple[str, str]] = []
     if generated.held_out:
-        rows.append(("upskill show last:held-out", "what was asked and answered on held-out cases"))
+        rows.append(("upskill show last:held-out", "prompts and answers of held-out cases"))
     if generated.fit and generated.refinement and not generated.refinement.selected:
-        rows.append(("upskill show last", "what was asked and answered"))
+        rows.append(("upskill show last", "prompts and answers"))
     elif generated.fit:
-        rows.append(("upskill show last:fit", "what was asked and answered on train cases"))
+        rows.append(("upskill show last:fit", "prompts and answers of train cases"))
     if not rows:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
     if generated.material.pieces:
@@ -103,9 +103,9 @@ def _findings(refinement: Refinement) -> list[str]:
         for verdict in evaluation.verdicts
     ]
     if not refinement.selected:
-        lines.append("Nothing was searched, so no case has chosen the skill, and none is held out.")
+        lines.append("No search was run, so no case influenced the skill and none is held out.")
     elif refinement.held_out is None:
-        lines.append("Nothing is held out: these cases were also used to choose the skill, so expect less elsewhere.")
+        lines.append("No case is held out. These cases also chose the skill, so expect less elsewhere.")
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
         lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in errors]
@@ -140,7 +140,7 @@ def attempt_line(attempt: Attempt) -> str:
 
 
 def gain_line(verdict: Verdict) -> str:
-    """What the search gained where it could not look: its result against the first draft."""
+    """What the search gained on cases it could not see: its result against the first draft."""
     return (
         f"first draft → result on held-out cases: {_rates(verdict)}, {_interval(verdict)}"
         f"{counted(verdict.pairs, 'pair')}{'' if verdict.reason == UNTESTED else GAINS.get(verdict.decision, '')}"
@@ -148,10 +148,10 @@ def gain_line(verdict: Verdict) -> str:
 
 
 GAINS: Mapping[str, str] = {
-    "helps": ": the search gained something there",
-    "hurts": ": the search lost something there",
-    "undecided": ": too little to say that the search gained anything there",
-    "no effect": ": the search gained nothing there",
+    "helps": ": the search improved the skill",
+    "hurts": ": the search made the skill worse",
+    "undecided": ": too little data to tell whether the search helped",
+    "no effect": ": the search gained nothing",
 }
 
 
@@ -161,7 +161,7 @@ def confirmation_line(result: Confirmation) -> str:
     if result.decision == "confirmed":
         return f"  confirmed, {change}: {result.summary}"
     if result.decision == "best guess":
-        return f"  best guess, {change} and not confirmed: {result.summary}. Why not: {result.doubt}."
+        return f"  best guess, {change} and not confirmed: {result.summary}. Reason: {result.doubt}."
     return f"  {result.decision} on these train cases, so the {before} is kept: {result.summary}"
 
 
@@ -252,7 +252,7 @@ def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] |
         "fixed": list(confirmation.cases.fixed),
         "broken": list(confirmation.cases.broken),
         "older_cases_broken": list(older.broken) if older else [],
-        "p_value": confirmation.cases.p_value,  # over cases; null where fresh seeds gave the same answers
+        "p_value": confirmation.cases.p_value,  # over cases; null if fresh seeds gave the same answers
         "needed_p_value": confirmation.level,
         "candidates": confirmation.tried,
         "about": "these train cases",

@@ -17,7 +17,7 @@ from upskill.verdicts.diagnosis import diagnose
 from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.statistics import rounded, rounded_interval
 
-MAX_GROUPS = 40  # of each kind that are shown: those with most cases
+MAX_GROUPS = 40  # groups per kind: those with most cases
 NOT_TAGGED = "(no tag)"
 
 
@@ -87,7 +87,7 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def replay_to_dict(run: Run) -> dict[str, Any] | None:
-    """The file of replies that a run is played from; None: models were asked."""
+    """The replies file that a run replays; None: models were called."""
     plan = run.plan
     if not plan.replayed:
         return None
@@ -144,7 +144,7 @@ def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
 
 
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
-    choices = () if evaluation.leaked else list_choices(evaluation.outcomes)  # nothing can be chosen by such numbers
+    choices = () if evaluation.leaked else list_choices(evaluation.outcomes)  # such numbers cannot guide a choice
 
     def to_dict(choice: Choice) -> dict[str, Any]:
         return {

@@ -1,5 +1,5 @@
-"""Red exactly where the command fails: a case that fails is a failure only while a requirement on the pass rate, the
-lift or the decision does not hold for its model; else it is skipped, with the same details."""
+"""Red only if the command fails: a failing case is a failure only if a requirement on the pass rate, the lift or the
+decision does not hold for its model. Otherwise it is skipped, with the same details."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.requirements import Ruling
 from upskill.verdicts.verdict import ERRORS, Verdict
 
-# XML 1.0 has no form for these, not even an escaped one.
+# XML 1.0 cannot hold these, not even escaped.
 _NOT_IN_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "�")
 MAX_ANSWER = 4_000  # characters
-ABOUT_CASES = ("lift", "pass_rate", "decision")  # what cases that fail count against
+ABOUT_CASES = ("lift", "pass_rate", "decision")  # what failing cases count against
 
 
 def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
@@ -31,9 +31,9 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
         replayed = f" ({verdict.replayed})" if verdict.replayed else ""
         suite = ET.SubElement(root, "testsuite", name=_clean(f"{evaluation.full_names[verdict.model]}{replayed}"))
         _add_properties(suite, verdict)
-        for trial, reason in evaluation.invalid[:1]:  # the first says it: none of these results means anything
+        for trial, reason in evaluation.invalid[:1]:  # the first test says that no result is valid
             message = f"{INVALID} ({describe_leak(trial, reason)})"
-            _say(_test(suite, "isolation", "the arms are apart"), "error", message)
+            _say(_test(suite, "isolation", "the arms are isolated"), "error", message)
         if bugs := [bug for bug in evaluation.bugs if bug[0].model == verdict.model]:
             test = _test(suite, "upskill", "no trial hits a bug in upskill")
             _say(test, "error", bug_heading(len(bugs)), bugs[0][2])
@@ -79,7 +79,7 @@ def _add_cases(
             kind = "error" if missed or evaluation.has_failed else "skipped"
             message = "errored; see `upskill show`" if rows else str(evaluation.unfinished.get(model, "not run"))
         if kind == "skipped":
-            holds = f"{', '.join(required)} holds" if required else "nothing is required of it"
+            holds = f"{', '.join(required)} holds" if required else "no requirement covers it"
             message += f"; allowed: {holds}"
         _say(test, kind, message, details.get((model, case.id), "") if rows else "")
 

@@ -20,7 +20,7 @@ def indented(part: RenderableType) -> Padding:
 
 
 class Paragraph:
-    """Text that is wrapped between words. A word longer than the line sticks out: it can still be copied."""
+    """Text wrapped between words. A word longer than the line stays whole, so it can be copied."""
 
     def __init__(self, text: str, style: str = "", *, indent: int = 2, hanging: int = 0) -> None:
         self.text, self.style, self.indent, self.hanging = text, style, indent, hanging
@@ -42,8 +42,8 @@ class Paragraph:
 
 
 class FittedTable:
-    """A table without wrapping. Too wide, it drops `spare` columns in this order, then moves the first column above the
-    rows, then drops the `last` one, and at last has a line for each cell; or it gives way to its `narrow` table.
+    """A table without wrapping. If it is too wide, it drops `spare` columns in this order, then moves the first column
+    above the rows, then drops the `last` one, and finally prints a line per cell; or it becomes its `narrow` table.
     """
 
     def __init__(

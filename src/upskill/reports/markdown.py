@@ -19,7 +19,7 @@ from upskill.verdicts.advice import INVALID, signed_points
 
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
-    return printable("\n".join(_lines(evaluation)) + "\n")  # a model's name may turn what follows it around
+    return printable("\n".join(_lines(evaluation)) + "\n")  # a model's name may reverse the text after it
 
 
 def _lines(evaluation: Evaluation) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _row(view: VerdictView) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text that stays text in a table, whatever a model's name or a provider's error holds."""
+    """Text that stays text in a table, whatever a model's name or a provider's error contains."""
     flat = " ".join(text.split())
     for sign in "\\`*_|<>[]":
         flat = flat.replace(sign, f"\\{sign}")

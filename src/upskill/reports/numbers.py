@@ -27,7 +27,7 @@ def points(lift: float | None) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """What was paid. A price that is known to be nothing is "free"; one that is not known is a dash."""
+    """A cost: "free" if it is zero, a dash if it is unknown."""
     if cost is None:
         return UNKNOWN
     if not cost:
@@ -61,5 +61,5 @@ def mean_tokens(arm: ArmSummary) -> float:
 
 
 def before_after(before: str, after: str) -> str:
-    """Only the second where the first is not known."""
+    """Only the second if the first is unknown."""
     return after if before == UNKNOWN else f"{before} → {after}"

@@ -1,4 +1,4 @@
-"""What a verified receipt is shown as: a badge for a README, and a skill card."""
+"""A verified receipt as a badge for a README, and as a skill card."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def badge(verdicts: Sequence[Verdict]) -> str:
 
 
 def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], old: str = "") -> str:
-    """NVIDIA's skill card, with what the skill and its receipt say. The rest is for the owner, whose words stay."""
+    """NVIDIA's skill card, filled from the skill and its receipt. The owner fills in the rest, which is kept."""
     metadata = skill.frontmatter.get("metadata")
     fields: Mapping[str, Any] = {**(metadata if isinstance(metadata, Mapping) else {}), **skill.frontmatter}
     rows = [
@@ -65,7 +65,7 @@ def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], 
                 "| --- | --- | --- | --- | --- | --- |",
                 *rows,
                 "",
-                "`upskill verify` computes these numbers again from the recorded answers.",
+                "`upskill verify` recomputes these numbers from the recorded answers.",
             ]
         ),
         "Ethical Considerations": TO_FILL_IN,

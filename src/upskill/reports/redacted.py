@@ -1,4 +1,4 @@
-"""A stored run without secrets, for what is handed on: `upskill export --redact`, `upskill report --redact`."""
+"""A stored run without secrets, to share: `upskill export --redact`, `upskill report --redact`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CASE_TEXTS = ("prompt", "checks", "files", "reference", "expected_output", "evid
 
 
 def describe_contents(redacted: Mapping[str, int] | None) -> str:
-    """What whoever hands a file on should know of it; None: nothing was taken out."""
+    """What to know before you share a file; None: it was not redacted."""
     if redacted is None:
-        return "It holds prompts and answers in full; --redact takes secrets out of them."
+        return "It contains full prompts and answers; --redact removes secrets."
     done = describe_counts(redacted)
-    return f"{done[0].upper()}{done[1:]}; read it before you hand it on."
+    return f"{done[0].upper()}{done[1:]}; read it before you share it."
 
 
 class RunRedactor:
-    """Takes secrets out of everything that a run holds; one that was found is found again in later trials."""
+    """Removes secrets from everything in a run; one that was found is also removed from later trials."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -56,7 +56,7 @@ class RunRedactor:
         )
 
     def evaluation(self, evaluation: Evaluation) -> Evaluation:
-        """The same figures, computed from what is stored, with other texts."""
+        """The same figures, computed from stored results, with redacted texts."""
         assert evaluation.verdicts is not None  # computed before the texts of the plan change
         evaluation.run = self.run(evaluation.run)
         evaluation.plan = evaluation.run.plan.to_plan()

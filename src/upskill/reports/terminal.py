@@ -43,7 +43,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
     if context.quiet:
         return Group(*first)
     parts: list[RenderableType] = [Text(""), *first, Text("")]
-    if evaluation.bugs:  # that something is wrong with the numbers comes before them
+    if evaluation.bugs:  # problems with the numbers come before them
         parts.insert(0, bug_panel(evaluation, context.show_command))
     if evaluation.leaked:
         parts += [indented(invalid(evaluation.invalid, context.show_command)), Text("")]
@@ -68,7 +68,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
 
 
 def details(evaluation: Evaluation) -> Iterator[RenderableType]:
-    """What a verdict rests on, in words: bars, splits, looks, costs and every note."""
+    """The evidence behind a verdict: bars, splits, looks, costs and every note."""
     view = view_of(evaluation)
     for verdict in () if evaluation.leaked else view.verdicts:
         if len(view.verdicts) > 1:
@@ -84,11 +84,10 @@ def details(evaluation: Evaluation) -> Iterator[RenderableType]:
 
 
 def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:
-    trials, them = counted(len(leaks), "trial"), "it" if len(leaks) == 1 else "them"
-    lines = [NOT_ISOLATED, f"{trials} saw or reached for a skill that was hidden from {them}:"]
+    lines = [NOT_ISOLATED, f"{counted(len(leaks), 'trial')} saw or reached for a hidden skill:"]
     lines += [f"  {line}" for line in describe_leaks(leaks)]
     look = f"See how with `{show_command} --case {leaks[0][0].case}`. " if show_command and leaks else ""
-    lines.append(f"{look}Close the way by which it was reached, then run again with --fresh.")
+    lines.append(f"{look}Remove the way it was reached, then run again with --fresh.")
     return _red_panel("INVALID", "\n".join(lines))
 
 

@@ -27,9 +27,9 @@ COLUMNS: dict[str, Kind] = {
     "arm": "text",
     "seed": "whole",
     "outcome": "text",  # passed, failed, errored
-    "cause": "text",  # of a failure: why there was no answer that could pass
+    "cause": "text",  # of a failure: why no answer could pass
     "error": "text",
-    "redraws": "whole",  # failed draws: calls that were made again after the server may have begun to answer
+    "redraws": "whole",  # failed draws: calls repeated after the server may have started to answer
     "checks_passed": "whole",
     "checks": "whole",
     "input_tokens": "whole",
@@ -43,10 +43,10 @@ COLUMNS: dict[str, Kind] = {
     "turns": "whole",
     "tool_calls": "whole",
     "tool_errors": "whole",
-    "activated": "boolean",  # empty: no skill was on offer that an agent could open
+    "activated": "boolean",  # empty: the agent had no skill to open
     "leak": "text",
-    "answered_by": "text",  # the name that the provider answered under
-    "replayed": "text",  # from which file of replies; empty: the model was asked
+    "answered_by": "text",  # the model name in the provider's reply
+    "replayed": "text",  # the replies file; empty: the model was called
     "prompt": "text",
     "answer": "text",
     "findings": "text",  # JSON
@@ -54,7 +54,7 @@ COLUMNS: dict[str, Kind] = {
 
 
 def outcome_row(outcome: Outcome) -> dict[str, Any]:
-    """What is known of a trial without reading its trace."""
+    """A trial without its trace."""
     return fields_of(outcome) | {
         "outcome": OUTCOMES[outcome.passed],
         "tool_calls": outcome.calls,
@@ -97,7 +97,7 @@ def result_to_json(result: Result) -> dict[str, Any]:
 
 
 def author_of(case: StoredCase, source: str = "") -> str:
-    """Who wrote a case of a stored plan, as far as the case tells."""
+    """Who wrote a case of a stored plan, if the case says so."""
     author = case.metadata.get("author")
     if isinstance(author, str) and author.strip():
         return author.strip()
@@ -109,7 +109,7 @@ def author_of(case: StoredCase, source: str = "") -> str:
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:
-    """One text as it is, several under their names."""
+    """A single text unchanged, several under their names."""
     texts = {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in arguments.items()

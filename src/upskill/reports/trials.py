@@ -31,7 +31,7 @@ COLORS = {True: "green", False: "red", None: "yellow"}
 MARKS = {"ok": ("✓", "green"), "error": ("✗", "red"), "unknown": ("·", "dim")}
 BOUNDS = ("turns", "tokens", "seconds")  # what ends the work of an agent before its answer
 MAX_LINES = 20  # of one step
-MAX_CHARACTERS = 100_000  # of an answer; to break millions into lines takes minutes
+MAX_CHARACTERS = 100_000  # of an answer; wrapping millions of characters takes minutes
 
 
 def render_heading(
@@ -54,7 +54,7 @@ def render_heading(
     for model, so_far in (unfinished or {}).items():
         yield indented(Text(f"{model}: {so_far}"))
     for row in progress:
-        if unfinished and row.model in unfinished:  # how its arms differ is not to be seen before the end
+        if unfinished and row.model in unfinished:  # the difference between its arms stays hidden until the end
             continue
         arm = baseline if row.arm == "baseline" else row.arm
         counts = f"{row.passed} passed, {row.failed} failed, {row.errored} errored"
@@ -75,8 +75,8 @@ def _sandbox(record: Mapping[str, Any]) -> str:
     name, version = record["name"], record["version"]
     line = f"sandbox {version}" if version.startswith(name) else f"sandbox {name} ({version})"
     if not record.get("isolated", True):
-        return f"{line}: NOTHING was held back"
-    held = f"{line}; its self-test held: {', '.join(record['passed'])}"
+        return f"{line}: NOTHING was blocked"
+    held = f"{line}; its self-test passed: {', '.join(record['passed'])}"
     return f"{held}; reduced: {record['reduced']}" if record.get("reduced") else held
 
 
@@ -136,7 +136,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         parts.append(indented(Text(_cut(result.trace.answer) or "(an empty answer)")))
     for finding in result.findings:
         mark = "✓" if finding.passed else "✗"
-        beside = "" if finding.decides else " (no part of the outcome)"
+        beside = "" if finding.decides else " (does not count)"
         line = Text(f"{finding.check}: {printable(finding.reason)}{beside}", style="dim")
         parts.append(_hanging(Text(f"  {mark}", style="dim"), line))
     if result.error:
@@ -148,7 +148,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
 
 
 def _hanging(mark: Text, text: Text) -> RenderableType:
-    """A text beside its mark: the lines that it is wrapped into stand below its first."""
+    """A text beside its mark; wrapped lines align below the first."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -165,7 +165,7 @@ def _activity(result: Result) -> str:
         errors = f", {counted(result.tool_errors, 'error')}" if result.tool_errors else ""
         parts += [counted(trace.turns, "turn"), counted(len(trace.calls), "tool call") + errors]
         if trace.stop in BOUNDS:
-            parts.append(f"stopped at its bound on {trace.stop}")
+            parts.append(f"stopped at its limit on {trace.stop}")
     return "".join(f" · {part}" for part in parts)
 
 
@@ -198,7 +198,7 @@ def render_step(number: int, step: Step, *, detailed: bool = True, max_lines: in
 
 
 def _shorten(text: str, most: int | None) -> str:
-    """Text that a terminal can be shown, and no more of it than one step may take."""
+    """Text that is safe for a terminal, cut to the size of one step."""
     lines = _cut(text.strip("\n")).splitlines()
     if most is not None and len(lines) > most + 1:
         lines[most:] = [f"… {len(lines) - most} more lines; --json has them all"]
@@ -227,7 +227,7 @@ class CheckRate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of 95 %, with runs of one case counted for what they are worth together."""
+        """95 %, clustered by case."""
         effective = effective_trials(self.passed, self.cases)
         return wilson_interval(self.rate * effective, effective)
 
@@ -242,7 +242,7 @@ class CheckRate:
 
 
 def check_rates(plan: StoredPlan, results: Iterable[Result]) -> list[CheckRate]:
-    """Every check in the order of the suite. One that a trial never came to, for a cut-off answer, has failed."""
+    """Every check in the order of the suite. One that never ran because the answer was cut off has failed."""
     checks = {case.id: list(dict.fromkeys(case.check_names)) for case in plan.suite.cases}
     order = list(dict.fromkeys(name for names in checks.values() for name in names))
     rates: dict[tuple[str, str, str], CheckRate] = {}

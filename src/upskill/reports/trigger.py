@@ -25,7 +25,7 @@ TITLES = {"precision": "precision", "recall": "recall", "accuracy": "accuracy", 
 
 
 def render_triggered(result: TriggerResult, show_command: str = "") -> Iterator[RenderableType]:
-    """`show_command` shows every run; empty where the runs are not stored."""
+    """`show_command` shows every run; empty if the runs are not stored."""
     evaluation = result.evaluation
     if evaluation.bugs:
         yield bug_panel(evaluation, show_command)
@@ -54,12 +54,12 @@ def render_improvement(improvement: Improvement) -> Iterator[RenderableType]:
     descriptions = "1 description was" if tried == 1 else f"{tried} descriptions were"
     yield indented(Text(f"{descriptions} tried; the search ended: {improvement.ended}."))
     if not improvement.best.number:
-        yield indented(Text("None was better on validation queries. The test queries are unused."))
+        yield indented(Text("None was better on validation queries. The test queries were not used."))
     else:
-        yield indented(Text("Train queries taught it and validation queries chose it, so both flatter it."))
+        yield indented(Text("It was written from train queries and chosen by validation queries, so both overrate it."))
         yield indented(Text("On the test queries, which were run once:"))
         yield indented(Text(_test_line(improvement)))
-        label = "The new description" if improvement.improved else "The description that was tried and rejected"
+        label = "The new description" if improvement.improved else "The rejected description"
         yield indented(Text(f"\n{label}:\n{improvement.best.skill.description}"))
     if improvement.spent:
         spent = [f"{role} {tokens:,} tokens" for role, (tokens, _) in improvement.spent.items()]
@@ -67,9 +67,9 @@ def render_improvement(improvement: Improvement) -> Iterator[RenderableType]:
     if improvement.saved_to is not None:
         yield Text(f"\nSaved to {improvement.saved_to}")
     elif improvement.improved:
-        yield Text("\nNothing was written: --write puts it into the skill, -o DIR into a copy.")
+        yield Text("\nNothing was written: --write saves it in the skill, -o DIR in a copy.")
     elif improvement.best.number:
-        yield Text("\nNothing was written: the description stays as it was.")
+        yield Text("\nNothing was written: the description is unchanged.")
 
 
 def _heading(plan: Plan, queries: Queries) -> RenderableType:
@@ -90,7 +90,7 @@ def _heading(plan: Plan, queries: Queries) -> RenderableType:
 
 def _rate_table(metrics: TriggerMetrics) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Query", max_width=64)  # the only column that may become narrower
+    table.add_column("Query", max_width=64)  # the only column that may shrink
     for column in ("Should", "Fired", "Rate", "95% interval", ""):
         table.add_column(column, no_wrap=True, justify="right" if column in ("Fired", "Rate") else "left")
     marks = {True: Text("ok", style="green"), False: Text("wrong", style="red"), None: Text("no run", style="yellow")}
@@ -115,7 +115,7 @@ def _metric_lines(metrics: TriggerMetrics) -> Iterator[str]:
     scored = sum(rate.as_expected is not None for rate in metrics.rates)
     yield f"{'right':<14}{metrics.as_expected} of {scored} queries are on the right side of 50%"
     if metrics.errored:
-        yield f"{'errored':<14}{metrics.errored} of {metrics.errored + metrics.scored} runs, which are not counted"
+        yield f"{'errored':<14}{metrics.errored} of {metrics.errored + metrics.scored} runs, not counted"
 
 
 def _part_table(improvement: Improvement) -> Table:
@@ -138,18 +138,18 @@ def _part_table(improvement: Improvement) -> Table:
 def _test_line(improvement: Improvement) -> str:
     test = improvement.test
     if test is None or test.change is None:
-        return "unknown, because they were not run to the end."
+        return "unknown, because not all of them ran."
     change, estimate = test.change, test.change.estimate
     interval = f"{100 * estimate.level:.3g}% interval {100 * estimate.low:+.0f} to {100 * estimate.high:+.0f}"
     conclusion = "no better"
     if improvement.has_failed:
-        conclusion = "not known, because of errors"
+        conclusion = "unknown, because of errors"
     elif change.is_better:
         conclusion = "better"
     elif change.further_queries:
         more = 2 * change.further_queries  # half of the queries are for the test
-        conclusion = f"not shown to be better; about {more} further queries would show a change of this size"
-    tests = f" This is test {test.number} on these queries; the interval allows for it." if test.number > 1 else ""
+        conclusion = f"not shown to be better; about {more} more queries would show a change of this size"
+    tests = f" This is test {test.number} on these queries; the interval corrects for that." if test.number > 1 else ""
     return f"{100 * estimate.value:+.0f} points ({interval}, p = {change.p_value:.3f}): {conclusion}.{tests}"
 
 

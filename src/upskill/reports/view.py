@@ -54,7 +54,7 @@ INVALID_MARK = Mark("✗", "bold red", "❌")
 
 
 def arm_names(*, has_reference: bool) -> dict[str, str]:
-    """What reports call the arms. With `--against` the baseline arm has the reference skill."""
+    """The names of the arms. With `--against` the baseline arm has the reference skill."""
     return {
         "baseline": "reference skill" if has_reference else "baseline",
         "skill": "this skill" if has_reference else "with skill",
@@ -84,28 +84,28 @@ class VerdictView:
     activated: str  # 3/5 (60%); empty: nothing could be activated
     lifts: dict[str, str]  # offered, activated, not activated
     controls: tuple[str, ...]
-    causes: tuple[str, ...]  # why answers could not pass
+    causes: tuple[str, ...]  # why answers failed
     findings: tuple[str, ...]  # costs, controls, causes and advice
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
     skill: str
-    replayed: str  # that answers come from a file, and what it claims; empty: models were asked
+    replayed: str  # the replies file, and what it claims; empty: models were called
     arms: dict[str, str]
     names: tuple[str, ...]  # of models behind an alias: local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M
     suite: str  # how many cases and runs
-    authors: str  # who wrote the cases, and what they had read; empty: not recorded
+    authors: str  # who wrote the cases, from what; empty: not recorded
     verdicts: tuple[VerdictView, ...]
     uneven_errors: tuple[str, ...]
     missing_trials: str
     problems: tuple[str, ...]
-    controls: tuple[str, ...]  # what the lift is made of, where controls were run
+    controls: tuple[str, ...]  # the parts of the lift, if controls were run
     splits: tuple[str, ...]
     looks: tuple[str, ...]
     diagnosis: tuple[str, ...]
     findings: tuple[str, ...]  # of all verdicts
-    to_do: tuple[str, ...]  # what changes what to do next, the most urgent first
+    to_do: tuple[str, ...]  # notes that change what to do next, the most urgent first
     choices: tuple[str, ...]
     spending: tuple[str, ...]
     notes: tuple[str, ...]
@@ -153,11 +153,11 @@ def view_of(evaluation: Evaluation) -> RunView:
 
 
 def replay_note(run: Run) -> str:
-    """That a run is played from a file of replies, and which of its facts are only what the file claims."""
+    """Says that a run replays a file, and which facts are only that file's claim."""
     if not run.plan.replayed:
         return ""
     source = run.plan.replayed[0].upper() + run.plan.replayed[1:]
-    return f"{source}: no model was asked. That {' and '.join(run.models)} answered like this is the file's claim."
+    return f"{source}: no model was called. Only the file says that these are answers of {' and '.join(run.models)}."
 
 
 def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
@@ -194,7 +194,7 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
 
 def _describe_copies(verdict: Verdict) -> str:
     cases = counted(verdict.these_cases.copies if verdict.these_cases else 0, "case")
-    return f"{cases} got the same answer in several runs of an arm: for exactly these cases such runs count once."
+    return f"{cases} got the same answer in several runs of an arm. On exactly these cases, such runs count once."
 
 
 def _lifts(verdict: Verdict) -> dict[str, str]:
@@ -230,8 +230,8 @@ def describe_bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
         yield f"… and {len(more)} more"
     prints = f"`{show_command} --bugs` prints the tracebacks."
     if not show_command:
-        prints = "Run it with log_runs on to see the tracebacks with `upskill show`."
-    yield f"{prints} Please report it with them in upskill's issue tracker."
+        prints = "Run it with log_runs=true to see the tracebacks in `upskill show`."
+    yield f"{prints} Please report them in upskill's issue tracker."
 
 
 def problems(evaluation: Evaluation) -> Iterator[str]:
@@ -254,23 +254,23 @@ def _missing_trials(evaluation: Evaluation) -> str:
     if evaluation.scope and not (evaluation.halted or evaluation.stopped):
         return f"{missing} of the {evaluation.run.trials} trials were not needed"
     was, it = ("was", "it") if missing == 1 else ("were", "them")
-    return f"{counted(missing, 'trial')} {was} not run; the same command continues with {it}"
+    return f"{counted(missing, 'trial')} {was} not run; the same command runs {it}"
 
 
 CAUSE_WORDS: dict[Cause, str] = {
-    "length": "cut off at {limit}; give more room with --set max_output_tokens=N",
+    "length": "cut off at {limit}; raise the limit with --set max_output_tokens=N",
     "repetition": "cut off for endless repetition",
-    "context": "too much for the model's context; shorten the skill or the cases, or take a model with a longer one",
+    "context": "too long for the model's context; shorten the skill or the cases, or use a model with a longer context",
     "refusal": "refused by the model or its provider",
     "empty": "empty",
     "unreadable": "not readable by a check",
-    "disputed": "disputed: the checks pass only with files that were put back or removed; `upskill show` names them",
-    "verbose": "right but verbose: longer than the case wants",
+    "disputed": "disputed: the checks pass only with files restored or removed; `upskill show` names them",
+    "verbose": "right but verbose: longer than the case allows",
 }
 
 
 def _causes(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
-    """How many answers of each arm could not pass, and why (they count as failed), and how many were verbose."""
+    """How many answers of each arm could not pass and why (they count as failed), and how many were verbose."""
     names = ("with the skill", "in the baseline")
     if evaluation.plan.reference_skill is not None:
         names = ("with this skill", "with the reference skill")
@@ -297,22 +297,22 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
             arms = (verdict.skill, verdict.baseline)
             skill, baseline = (f"{arm.errored} of {arm.scored + arm.errored}" for arm in arms)
             yield (
-                f"{name}{skill} trials with the skill errored and {baseline} of the baseline, which is more than"
-                f" chance (p = {missing.p_value:.2g}): what is missing is not missing at random"
+                f"{name}{skill} trials with the skill errored and {baseline} of the baseline. Chance does not explain"
+                f" that (p = {missing.p_value:.2g}), so errors may bias the lift"
             )
         if verdict.redrawn:
             arms = (verdict.skill, verdict.baseline)
             skill, baseline = (f"{arm.redrawn} of {arm.scored + arm.errored}" for arm in arms)
             yield (
-                f"{name}asked again after a call that failed or was cut off: {skill} trials with the skill, {baseline}"
-                f" of the baseline (p = {missing.redraw_p_value:.2g} for no difference between the arms)"
+                f"{name}retried after a failed or interrupted call: {skill} trials with the skill, {baseline} of the"
+                f" baseline (p = {missing.redraw_p_value:.2g} for no difference between the arms)"
             )
         if missing.changes_decision:
             bounds = (missing.worst, missing.best)
             worst, best = (f"{signed_points(lift.value)} ({interval_in_points(lift.interval)})" for lift in bounds)
             yield (
-                f"{name}had every {verdict.unsure} trial gone against the skill, the lift would be {worst};"
-                f" had each gone for it, {best}"
+                f"{name}if every {verdict.unsure} trial had gone against the skill, the lift would be {worst};"
+                f" if every one had gone its way, {best}"
             )
 
 
@@ -322,24 +322,24 @@ def _judge_errors(evaluation: Evaluation) -> Iterator[str]:
     for model, by_arm in evaluation.judge_errors.items():
         counts = ", ".join(f"{ungraded} of {trials} ({names[arm]})" for arm, (ungraded, trials) in by_arm.items())
         of_model = f" of {model}" if len(evaluation.plan.models) > 1 else ""
-        yield f"The judge {judge} gave no grade that can be used for answers{of_model}: {counts}. They are not scored"
+        yield f"The judge {judge} gave no usable grade for answers{of_model}: {counts}. They are not scored"
 
 
 def _looks(evaluation: Evaluation) -> Iterator[str]:
     if (models := max(verdict.models for verdict in evaluation.verdicts)) > 1:
         yield (
-            f"Each interval is for that model alone; each decision allows for {models} models having been tried: where"
-            f" the skill does nothing, at most 2.5% of such tables say that it helps any model"
+            f"Each interval is for that model alone. Decisions correct for testing {models} models: if the skill does"
+            f" nothing, at most 2.5% of such tables say that it helps any model"
         )
     if plan := evaluation.registration:
-        late = f"; {plan.results_before} trials had been run by then" if plan.results_before else ""
-        yield f"Follows the plan in {plan.path}; the file says that it was registered {plan.registered}{late}"
+        late = f"; {plan.results_before} trials had run by then" if plan.results_before else ""
+        yield f"Follows the plan in {plan.path}, which says it was registered {plan.registered}{late}"
     lines = ((model, line) for model, looks in evaluation.looks.items() for line in _describe_looks(looks))
     yield from grouped(lines, len(evaluation.plan.models))
 
 
 def grouped(lines: Iterable[tuple[str, str]], models: int) -> Iterator[str]:
-    """Sentences about models, each once, after the names of those it is true of."""
+    """Each sentence once, after the names of the models it is about."""
     by_line: dict[str, list[str]] = {}
     for model, line in lines:
         by_line.setdefault(line, []).append(model)
@@ -349,17 +349,17 @@ def grouped(lines: Iterable[tuple[str, str]], models: int) -> Iterator[str]:
 
 def _describe_looks(looks: Looks) -> Iterator[str]:
     if not looks.logged:
-        yield "Not logged: nobody can count this look later, so it is no proof to others"
+        yield "Not logged: nobody can count this look later, so it proves nothing to others"
     if looks.earlier:
         changes = [f"{number} {what}" for number, what in ((looks.edited, "edited"), (looks.added, "added")) if number]
         since = f"; {' and '.join(changes)} since the first" if changes else ""
         at, hint = "these cases", ""
         if looks.revisions:
-            at, hint = "them", ". To start again with a first look, use cases that no version has seen"
+            at, hint = "them", ". For a first look again, use cases that no version has seen"
         version = f"version {looks.version} of this skill on these cases, of those evaluated, and "
         yield (
             f"This is {version if looks.revisions else ''}look {looks.number} at {at}{since};"
-            f" the interval is wider, to allow for the looks before{hint}"
+            f" the interval is wider to correct for earlier looks{hint}"
         )
 
 
@@ -372,11 +372,11 @@ def _cost(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         arms = [(arm, name) for arm, name in zip((verdict.baseline, verdict.skill), names, strict=True) if arm.scored]
         costs = [f"{dollars(arm.cost_per_pass)} {name}" for arm, name in arms if arm.passed]
         line = f"A passed task costs {' and '.join(costs)}" if costs else "No task passed"
-        line += "".join(f"; none passed {name}" for arm, name in arms if costs and not arm.passed)
+        line += "".join(f"; no task passed {name}" for arm, name in arms if costs and not arm.passed)
         if verdict.break_even is not None:
             cost, tasks = evaluation.making_cost or 0.0, counted(math.ceil(verdict.break_even), "passed task")
             source = f" ({evaluation.making_source})" if evaluation.making_source else ""
-            line += f"; made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}, it has paid off after {tasks}"
+            line += f"; made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}, it pays off after {tasks}"
         yield line + "."
 
 
@@ -422,7 +422,7 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
             rate = f"{percent(best.pass_rate)}, {low} to {high}, {_price(best)}"
             yield f"Cheapest that reaches {percent(target)}: {name(best)} ({rate})."
         elif unpriced:
-            yield f"{name(unpriced[0])} reaches {percent(target)}; its price is not known."
+            yield f"{name(unpriced[0])} reaches {percent(target)}; its price is unknown."
         else:
             yield f"Nothing reaches {percent(target)}."
 
@@ -432,7 +432,7 @@ def _price(choice: Choice) -> str:
 
 
 def _diagnosis(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    """Of each model, with its name."""
+    """Problems of cases, with the model's name."""
     for address in evaluation.plan.models:
         by_kind: dict[CaseProblem, list[str]] = {}
         for diagnosis in diagnose(evaluation.outcomes_of(address.name)):

@@ -2,14 +2,14 @@
 
 Kinds:
 
-- `csv`, `jsonl`: one row for each trial; `junit`, `markdown`: the reports of these names (`text_files`)
-- `parquet`: one row for each trial, with types
-- `inspect`: logs of inspect_ai, one for each model and arm
+- `csv`, `jsonl`: one row per trial; `junit`, `markdown`: the reports of these names (`text_files`)
+- `parquet`: one row per trial, with types
+- `inspect`: logs of inspect_ai, one per model and arm
 - `skill-creator`: a workspace of Anthropic's skill-creator (`skill_creator`)
 - `upskill-runs`: the tree of Hugging Face's upskill (`upskill_runs`)
 
 A kind is a `FileExport` or a `FolderExport`, and one row of `EXPORTS`; from another package, an entry point in the
-group `upskill.exports`. It reads trials as they come: a run may have more than fit into memory.
+group `upskill.exports`. It streams trials: a run may have more than fit into memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXPORTS = Registry(
         "upskill-runs": "upskill.reports.exports.upskill_runs:EXPORT",
     },
 )
-MARKER = ".upskill-export"  # in a folder that was exported, so that it may be replaced
+MARKER = ".upskill-export"  # marks an exported folder, so that it may be replaced
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class StoredRun:
         return unfinished_models(self.store, self.run)
 
     def check_finished(self) -> None:
-        """UsageError where sums by arm would tell how the arms differ before all trials have run."""
+        """UsageError if sums by arm would reveal how the arms differ before all trials have run."""
         for model, so_far in self.unfinished.items():
-            hint = "The eval that began it continues with it. csv and jsonl have the trials so far."
+            hint = "The same eval command continues it. csv and jsonl have the trials so far."
             raise UsageError(f"{self.run.id}: {model} is {so_far}, so it has no sums by arm yet", hint)
 
     def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:
@@ -110,7 +110,7 @@ Export = FileExport | FolderExport
 
 
 def file_name(text: str, number: int = 0) -> str:
-    """Anybody may have chosen the text; `number` tells apart names that become alike."""
+    """A safe file name for any text; `number` tells apart names that become equal."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:60] or "unnamed"
     return f"{plain}-{number}" if number else plain
 

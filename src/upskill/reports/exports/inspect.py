@@ -1,4 +1,4 @@
-"""`inspect`: logs that inspect_ai reads and `inspect view` opens, one for each model and arm.
+"""`inspect`: logs that inspect_ai reads and `inspect view` opens, one per model and arm.
 
 A case is a sample, a seed an epoch, a check a score; `outcome` needs all of them. A log is a zip file of JSON.
 """
@@ -110,7 +110,7 @@ class _Log:
             "results": {
                 "total_samples": planned,
                 "completed_samples": self.samples - self.errored,
-                # None before the end: the logs of two arms would tell how they differ so far.
+                # None before the end: the logs of two arms would reveal how they differ so far.
                 "scores": [self._score(name) for name in names if self.model not in self.source.unfinished],
             },
             "stats": {"started_at": run.created, "completed_at": run.created, "model_usage": self.usage},
@@ -131,7 +131,7 @@ class _Log:
 
 
 def _add(log: ZipFile, name: str, value: object) -> None:
-    info = ZipInfo(name)  # of no date: the same run gives the same bytes
+    info = ZipInfo(name)  # without a date: the same run gives the same bytes
     info.compress_type = ZIP_DEFLATED
     log.writestr(info, json.dumps(clean(value)))
 
@@ -233,7 +233,7 @@ def usage(used: Usage) -> dict[str, Any]:
 
 
 def add_usage(total: dict[str, dict[str, Any]], model: str, used: Mapping[str, Any]) -> None:
-    """Add to what a model has used; a sum with an unknown price is unknown."""
+    """Add to a model's usage; a sum with an unknown price is unknown."""
     before = total.get(model)
     if before is None:
         total[model] = dict(used)
@@ -252,7 +252,7 @@ def _prompt_messages(source: StoredRun, result: Result, case: StoredCase) -> Ite
 
 
 def _messages(trace: Trace) -> Iterator[dict[str, Any]]:
-    """Thoughts belong to what is said or called next; a result follows its call."""
+    """Thoughts belong to the next message or call; a result follows its call."""
     thoughts: list[dict[str, Any]] = []
     for number, step in enumerate(trace.steps, start=1):
         if step.kind == "thinking":

@@ -74,7 +74,7 @@ class _Workspace:
             for name in ("", *self.configurations):
                 _write_json(self.folder / f"eval-{number}" / name / "eval_metadata.json", metadata)
         with (self.folder / "benchmark.json").open("w", encoding="utf-8") as file:
-            file.write('{\n"runs": [')  # as the trials are read: the runs before what they come to
+            file.write('{\n"runs": [')  # streamed: the runs, then their sums
             for number, row in enumerate(self._rows()):
                 file.write(f"{',' if number else ''}\n{json.dumps(row)}")
             sums = {"metadata": self._metadata(), "run_summary": self._summary(), "notes": self._notes()}
@@ -82,7 +82,7 @@ class _Workspace:
         _write_text(self.folder / "benchmark.md", self._markdown())
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        """Scored trials as `benchmark.json` has them; an errored one is neither right nor wrong."""
+        """Scored trials in the form of `benchmark.json`; an errored one is neither right nor wrong."""
         numbers = {case: number for number, case in enumerate(self.source.cases)}
         for result in self.source.results(self.model):
             trial = result.trial

@@ -12,7 +12,7 @@ from upskill.reports import REPORTS, Report, ReportContext
 from upskill.reports.exports import FileExport, StoredRun, clean
 from upskill.reports.trial_rows import COLUMNS, trial_row
 
-# What a spreadsheet takes for a formula, and would carry out.
+# What a spreadsheet would run as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -28,7 +28,7 @@ def _write_csv(run: StoredRun, stream: BinaryIO) -> None:
 
 
 def _cell(value: object) -> object:
-    """Control characters as their escapes, and nothing that is a formula."""
+    """Escape control characters and formulas."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
 """`upskill-runs`: the tree of Hugging Face's upskill, which its own `upskill runs` reads.
 
-A run there is one pass of a model over all cases, with or without the skill. It has no word for errored trials: they
-count as no assertion, and their number and the first error are the run's message.
+A run there is one pass of a model over all cases, with or without the skill. It has no errored trials: ours count as no
+assertion, and their number and the first error are the run's message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from upskill.reports.exports import FolderExport, StoredRun, file_name
 from upskill.runs.planning.plan import Result
 from upskill.runs.stores import Run
 
-RUN_TYPES = {"baseline": "baseline", "skill": "with_skill"}  # in this order: a run is compared with one before it
+RUN_TYPES = {"baseline": "baseline", "skill": "with_skill"}  # in this order: a run is compared with an earlier one
 
 
 @dataclass

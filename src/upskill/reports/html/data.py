@@ -45,7 +45,7 @@ DECISIONS = {  # alone, and against a reference skill
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
-    """A run without its trials. Every number in `document` is the one of `--json`."""
+    """A run without its trials. `document` has the numbers of `--json`."""
     run, plan = evaluation.run, evaluation.run.plan
     has_reference = evaluation.plan.reference_skill is not None
     document, view = json_report.to_dict(evaluation), view_of(evaluation)
@@ -104,7 +104,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _headline(evaluation: Evaluation, view: RunView, triggered: Sequence[TriggerMetrics]) -> str:
-    """The only model's sentence, or how many models the skill helps; for queries, how it triggers."""
+    """The sentence of a single model, or how many models the skill helps; for queries, how it triggers."""
     verdicts, skill = evaluation.verdicts, evaluation.run.skill
     if len(triggered) == 1 and not evaluation.leaked:
         return _conclude_trigger(triggered[0], skill)
@@ -199,7 +199,7 @@ def _skill(evaluation: Evaluation) -> dict[str, Any]:
     try:
         meta = Provenance.of(skill)
         own, facts = own_lines(skill)
-    except UsageError:  # a broken file is no reason to hide the skill
+    except UsageError:  # a broken file must not hide the skill
         meta, own, facts = Provenance(), [], 0
     lines = [[line, list(meta.sources.get(line.strip(), ())), line.strip() in own] for line in skill.body.splitlines()]
     return {
@@ -219,7 +219,7 @@ def trial_row(outcome: Outcome) -> dict[str, Any]:
 
 
 def page_seed(seed: int) -> int | str:
-    """A seed as a script can hold it: numbers beyond 53 bits would lose their last digits."""
+    """A seed that JavaScript can hold: numbers beyond 53 bits would lose their last digits."""
     return seed if abs(seed) < 2**53 else str(seed)
 
 
@@ -238,7 +238,7 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
         "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,
     }
     if acted:
-        limit = max(MIN_STEPS, min(MAX_STEPS, most // 5))  # where texts have to be short, steps have to be few
+        limit = max(MIN_STEPS, min(MAX_STEPS, most // 5))  # if texts have to be short, so has the list of steps
         row["steps"] = [_step(step, most) for step in steps[:limit]]
         row["more_steps"] = max(0, len(steps) - limit)
     for name, text in (("error", result.error), ("leak", result.leak), ("stop", trace.stop if trace else "")):
@@ -265,6 +265,6 @@ def cut(text: str, most: int) -> dict[str, Any]:
 
 
 def to_json_bytes(value: object) -> bytes:
-    """JSON in UTF-8. What no encoding can hold, such as half of a surrogate pair, stays an escape."""
+    """JSON in UTF-8. What cannot be encoded, such as half of a surrogate pair, stays an escape."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")

@@ -31,13 +31,13 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.feedback import feedback_document
 from upskill.sandboxes import CONTROL_RANGES, printable
 
-# Bytes of a page of up to so many trials, and bytes that each further one may add. Where the texts of a run come to
-# more, answers are cut first, and then what the cases say, which never takes the last bytes from the answers.
+# Bytes of a page with up to this many trials, and bytes that each further one may add. If a run has more text,
+# answers are cut first, then the texts of the cases, which never take the last bytes from the answers.
 MAX_BYTES, TRIALS, EACH = 950_000, 1_000, 600
-MAX_TRIALS = 50_000  # of a page: of a larger run it has the first seeds of each case, and says so
+MAX_TRIALS = 50_000  # on a page: of a larger run it shows the first seeds of each case, and says so
 FOR_ANSWERS = 300_000
 MIN_PROMPT = 100  # characters of one text of a case
-# In this order: each may use what stands in those before it.
+# In this order: each may use the ones before it.
 SCRIPTS = ("text", "source", "diff", "feedback", "trigger", "overview", "findings", "cases", "trials", "opened", "main")
 
 
@@ -58,7 +58,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     room = MAX_BYTES + EACH * max(0, trials - TRIALS) - len(document(title, plain, start).encode())
     packed = compress(to_json_bytes(report))
 
-    # Where trials are missing, those that were scored would tell how the arms differ so far.
+    # While trials are missing, the scored ones would reveal how the arms differ so far.
     def shown() -> Iterator[Result]:
         each_result = results() if results else ()
         return (each for each in each_result if each.passed is None or each.trial.model not in evaluation.unfinished)
@@ -91,14 +91,14 @@ def document(title: str, body: str, start: str) -> str:
         " base-uri 'none'; form-action 'none'"
     )
     filled = {"POLICY": html.escape(policy), "TITLE": _text(title), "STYLE": style(), "BODY": body, "SCRIPT": code}
-    # By hand, from left to right: nothing that was filled in is looked at again.
+    # By hand, from left to right: inserted text is not searched for placeholders.
     parts = _asset("page.html").split("%%")
     return "".join(filled[part] if number % 2 else part for number, part in enumerate(parts))
 
 
 @cache
 def style() -> str:
-    """The style of the page and of the pictures on it, whose colours follow the theme that somebody chose."""
+    """The style of the page and its pictures, whose colors follow the chosen theme."""
     chosen = [f':root[data-theme="{theme}"]{{{pictures.custom_properties(theme)}}}' for theme in ("light", "dark")]
     return "\n".join([f":root{{{pictures.custom_properties('light')}}}", pictures.style(), *chosen, _asset("page.css")])
 
@@ -110,7 +110,7 @@ def script() -> str:
 
 
 def digest(text: str) -> str:
-    """The name of an inline script or style in a Content-Security-Policy."""
+    """The hash of an inline script or style for a Content-Security-Policy."""
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
@@ -130,13 +130,13 @@ def _asset(name: str) -> str:
 
 
 BLOCK = 150_000  # bytes of JSON after which a block is closed
-MIN_TEXT = 60  # characters that are left of a text however many trials there are
-CLOSE = 1.06  # a longest text that fits and one, so many times as long, that does not are close enough
+MIN_TEXT = 60  # characters of a text that are kept, however many trials there are
+CLOSE = 1.06  # stop when a text length that fits and one that does not differ by at most this factor
 
 
 class Blocks:
     def __init__(self, results: Callable[[], Iterable[Result]], room: int) -> None:
-        """Texts are as long as the room in bytes allows."""
+        """Texts are as long as the byte limit allows."""
         self._results, self._room = results, room
         longest_that_fits(self._make, MIN_TEXT, MAX_TEXT)
 
@@ -175,7 +175,7 @@ class Blocks:
 
 
 def longest_that_fits(make: Callable[[int], bool], shortest: int, longest: int) -> None:
-    """Make something with texts as long as fit, or with the shortest; the last call of `make` is the one to use."""
+    """Call `make` with the longest texts that fit, or the shortest; its last call is the one to use."""
     if make(longest):
         return
     made = None

@@ -20,7 +20,7 @@ from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import rounded
 
 RUNS_AT_ONCE = 50
-LOOKS_AT_ONCE = 30  # at a skill, that its latest decisions are taken from
+LOOKS_AT_ONCE = 30  # of a skill, to find its latest decisions
 MAX_RUNS, MAX_LOOKS = 50, 200  # of a skill, the latest
 MAX_LINES = 1_500  # of a text that is compared line by line
 MAX_IN_PICTURE = 40  # verdicts
@@ -28,7 +28,7 @@ WIDTHS = (300, 1100)  # of a picture, in px
 UNCHANGED_LINES = 3  # that are shown beside a change
 MAX_CASES = 20  # of a comparison that are shown with their answers
 TRIALS_AT_ONCE = 50
-MAX_OUTCOMES_READ = 1_000  # by one request, which answers with the trials it has, and with where to continue
+MAX_OUTCOMES_READ = 1_000  # per request, which returns the trials it has and where to continue
 MAX_SEARCH_TEXT = 500  # characters
 
 State = Literal["running", "done", "ended", "interrupted"]
@@ -88,12 +88,12 @@ def last_verdicts(store: Store, run: Run) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _verdict(look: Look) -> Mapping[str, Any]:
-    # An older version kept of its verdicts no more than the decision.
+    # Older versions stored only the decision of a verdict.
     return look.verdict or {"model": look.model, "decision": look.decision, "pairs": look.pairs}
 
 
 def verdict_row(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown of a verdict in a line, under the names that `--json` has for it."""
+    """A verdict in one line, with the keys of `--json`."""
     arms = {arm: verdict.get(arm, {}).get("pass_rate") for arm in ("baseline", "skill")}
     named = {
         name: verdict.get(name) for name in ("model", "decision", "reason", "lift", "interval", "pairs", "these_cases")
@@ -132,13 +132,13 @@ def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
 def _stored(store: Store, run: str) -> Run | None:
     try:
         stored = store.run(run)
-    except UsageError:  # deleted: what was looked at stays known
+    except UsageError:  # deleted: its looks still count
         return None
     return stored if stored.id == run else None
 
 
 def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any] | None:
-    """The versions of the latest runs, oldest first, with what was last reported of each model; None: no such skill."""
+    """The versions of the latest runs, oldest first, with the last verdict per model; None: no such skill."""
     versions: dict[str, dict[str, Any]] = {}
     known: dict[str, tuple[dict[str, Any], Run]] = {}
     latest = list(islice(store.runs(name, newest_first=True), MAX_RUNS))
@@ -154,18 +154,18 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     if not versions:
         return None
     numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
-    lifts: dict[tuple[str, int], Mapping[str, Any]] = {}  # by model and then by version, to be read downwards
+    lifts: dict[tuple[str, int], Mapping[str, Any]] = {}  # by model, then by version, to read downwards
     for look in reversed(store.latest_looks(name, MAX_LOOKS)):
         if look.run not in known or not look.verdict:
             continue
         version, run = known[look.run]
         limits, before = limits_of(run, look.decision), version["verdicts"].get(look.model)
         if before and limits and not before["of"]:
-            continue  # what was said of all of a suite stands
+            continue  # a verdict on the whole suite stays
         source = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
         source |= {"replayed": run.plan.replayed}
         version["verdicts"][look.model] = verdict_row(look.verdict) | source
-        if not limits:  # over a reference skill, or on a part, a lift is another thing
+        if not limits:  # a lift over a reference skill, or on part of a suite, is not comparable
             number = numbers[version["hash"]]
             lifts[look.model, number] = {**look.verdict, "model": f"v{number} {look.model}"}
     document = {"skill": {"name": name}, "models": [lifts[key] for key in sorted(lifts)][-MAX_IN_PICTURE:]}
@@ -181,7 +181,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
 
 
 def line_diff(before: str, after: str) -> list[list[Any]]:
-    """Lines as ["=" | "-" | "+" | "…", text]: what was removed and added, and what stands beside it."""
+    """Lines as ["=" | "-" | "+" | "…", text]: what was removed and added, with context."""
     old, new = (text.splitlines()[:MAX_LINES] for text in (before, after))
     lines: list[list[Any]] = []
     for line in islice(unified_diff(old, new, n=UNCHANGED_LINES, lineterm=""), 2, None):
@@ -193,7 +193,7 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
 
 
 def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, str], arm: str) -> dict[str, Any]:
-    """UsageError where a run has no such model."""
+    """UsageError if a run has no such model."""
     first = models[0] or next((name for name in before.models if name in after.models), before.models[0])
     second = models[1] or (first if first in after.models else after.models[0])
     for run, model in ((before, first), (after, second)):
@@ -204,7 +204,7 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
     page: dict[str, Any] = {
         "before": _side(sides[0]),
         "after": _side(sides[1]),
-        "words": ["The two runs have no case in common, so only what the skills say can be compared."],
+        "words": ["The two runs have no case in common, so only their skills can be compared."],
         "p_value": None,
         "diff": line_diff(*texts),
         "same_skill": texts[0] == texts[1],
@@ -253,7 +253,7 @@ def _side(side: Side) -> dict[str, Any]:
 
 
 def list_trials(store: Store, run: Run, query: Mapping[str, str], after: Trial | None) -> dict[str, Any]:
-    """Up to a page of matching trials, and where to go on; filling a page may take another request."""
+    """Up to a page of matching trials, and where to continue; filling a page may take another request."""
     filters = {name: query.get(name, "") for name in ("model", "arm", "outcome")}
     case_id, tag = query.get("case", ""), query.get("tag", "")
     text = query.get("text", "").strip().lower()[:MAX_SEARCH_TEXT]
@@ -270,7 +270,7 @@ def list_trials(store: Store, run: Run, query: Mapping[str, str], after: Trial |
             last = outcome
             break
     key = json.dumps([last.case, last.model, last.arm, last.seed]) if last else None
-    total = None  # how many fit, where that is known without looking at them, and tells nothing before the end
+    total = None  # how many match, if that is known without reading them and reveals nothing before the end
     tells = filters["outcome"] in ("passed", "failed") and unfinished_models(store, run)
     if not (case_id or tag or text or tells):
         counted = (filters["outcome"],) if filters["outcome"] else ("passed", "failed", "errored")

@@ -1,8 +1,8 @@
-"""The live page's server, on this machine alone. Everything but feedback only reads.
+"""The live page's server, only for this machine. Everything but feedback is read-only.
 
-Only this machine's browser may read it, by an address that begins with a random token. Another site's page (a link, a
-form, a script, DNS rebinding) does not know the token; and its requests are refused by `Host`, `Origin` and
-`Sec-Fetch-Site` before the token is looked at.
+Only a browser on this machine can read it, at an address that starts with a random token. Another site (a link, a
+form, a script, DNS rebinding) does not know the token, and its requests are refused by `Host`, `Origin` and
+`Sec-Fetch-Site` before the token is checked.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ HOST = "127.0.0.1"
 PORT = 8321
 MAX_POST = 100_000  # bytes
 WORTH_COMPRESSING = 2_000  # bytes
-SMALL = 3_000  # results of a run that are summarized while the page waits
-RECOMPUTE_FACTOR = 24  # a run in progress is summarized again after so many times as long as it took, at least 1 s
+SMALL = 3_000  # a run with at most this many results is summarized while the page waits
+RECOMPUTE_FACTOR = 24  # a run in progress is summarized again after this many times as long as that took, at least 1 s
 MAX_SUMMARIES = 100  # in memory
-INTERVAL = 0.3  # seconds between two questions of the watcher
-MAX_RUNS = 50  # that one message tells of
+INTERVAL = 0.3  # seconds between the watcher's queries
+MAX_RUNS = 50  # in one message
 SCRIPTS = ("live", "runs", "skill", "compare", "start")  # after those of the report, in this order
 
 
@@ -103,7 +103,7 @@ class LivePage:
             return web.Response(text=f"{style()}\n{_asset('live.css')}", content_type="text/css")
         if request.match_info["name"] == "page.js":
             return web.Response(text=_script(), content_type="text/javascript")
-        raise web.HTTPNotFound(text="There is no such file.\n")
+        raise web.HTTPNotFound(text="File not found.\n")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
@@ -129,7 +129,7 @@ class LivePage:
         pixels = int(width) if width.isdecimal() and len(width) < 6 else 800
         page = await asyncio.to_thread(skill_page, self.store, name, pixels)
         if page is None:
-            raise web.HTTPNotFound(text="No run is stored of a skill of this name.\n")
+            raise web.HTTPNotFound(text="No stored run has a skill with this name.\n")
         return _json(page)
 
     async def _compare(self, request: web.Request) -> web.Response:
@@ -165,18 +165,18 @@ class LivePage:
 
     async def _add_feedback(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
-            raise web.HTTPUnsupportedMediaType(text="Feedback is sent as JSON.\n")
+            raise web.HTTPUnsupportedMediaType(text="Feedback must be JSON.\n")
         if (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
-            raise web.HTTPBadRequest(text="Feedback is sent as UTF-8.\n")
+            raise web.HTTPBadRequest(text="Feedback must be UTF-8.\n")
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise web.HTTPBadRequest(text="Feedback is not sent compressed.\n")
+            raise web.HTTPBadRequest(text="Feedback must not be compressed.\n")
         run = await self._find_run(request)
         try:
             trial, review = read_mark(json.loads(await request.read()))
         except (ValueError, RecursionError) as error:
-            raise web.HTTPBadRequest(text=f"This is no feedback: {error}\n") from error
+            raise web.HTTPBadRequest(text=f"Invalid feedback: {error}\n") from error
         if await asyncio.to_thread(self.store.result, run, trial) is None:
-            raise web.HTTPNotFound(text="There is no such trial.\n")
+            raise web.HTTPNotFound(text="Trial not found.\n")
         if review:
             await asyncio.to_thread(self.store.add_review, run, review)
         else:
@@ -186,7 +186,7 @@ class LivePage:
     async def _find_run(self, request: web.Request, name: str = "run") -> Run:
         run_id = request.query.get(name, "")
         if not run_id:
-            raise web.HTTPNotFound(text="No run is named.\n")
+            raise web.HTTPNotFound(text="The run is missing.\n")
         try:
             return await asyncio.to_thread(self.store.run, run_id)
         except UsageError as error:
@@ -200,7 +200,7 @@ class LivePage:
 class Summary:
     revision: int  # of the run, when it was read
     document: bytes
-    expires: float  # not to be computed again before this time, while the run is in progress
+    expires: float  # while the run is in progress, not recomputed before this time
 
 
 class Summaries:
@@ -212,12 +212,12 @@ class Summaries:
         self._tasks: dict[str, asyncio.Task[Summary]] = {}
 
     async def get(self, run: Run) -> Summary | None:
-        """The latest that is known; None while it is computed for the first time, of a large run."""
+        """The latest summary; None while that of a large run is computed for the first time."""
         known, revision = self._known.get(run.id), await asyncio.to_thread(self._store.revision, run)
         if known and known.revision == revision:
             return known
         if known and time.monotonic() < known.expires and await asyncio.to_thread(self._store.is_claimed, run):
-            return known  # whoever asked has to ask again
+            return known  # the caller has to ask again
         if run.id not in self._tasks:
             self._tasks[run.id] = task = asyncio.create_task(self._compute(run.id, revision))
             task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
@@ -242,11 +242,11 @@ class Summaries:
 
 
 class Watcher:
-    """One watcher for all pages. It asks the store for one small row, and only while a page is open."""
+    """One watcher for all pages. It reads one small row of the store, and only while a page is open."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._news: dict[str, tuple[int, bytes]] = {}  # by run: the message in which it was last told
+        self._news: dict[str, tuple[int, bytes]] = {}  # by run: the last message about it
         self._message = 0
         self._changed = asyncio.Condition()
         self._pages = 0
@@ -303,7 +303,7 @@ class Watcher:
                             self._news[row["id"]] = (self._message, json.dumps(row).encode())
                         self._changed.notify_all()
                 self._problem = ""
-            except UpskillError as error:  # the store is busy or gone: the next look may work
+            except UpskillError as error:  # the store is busy or gone: the next query may work
                 if self._problem != str(error):
                     logger.warning("the live page cannot read the store: %s", error)
                 self._problem = str(error)
@@ -311,7 +311,7 @@ class Watcher:
 
     def _begin(self) -> None:
         self._seen = self._store.revision()
-        # Those that are in progress already may end without another result.
+        # Runs already in progress may end without another result.
         self._running = {run.id for run in self._store.latest_runs(MAX_RUNS) if self._store.is_claimed(run)}
 
     def _look(self) -> list[dict[str, Any]]:
@@ -319,9 +319,9 @@ class Watcher:
         names = self._store.changed_runs(self._seen) if revision != self._seen else []
         gone = revision != self._seen and not names
         self._seen = revision
-        ended = [name for name in self._running if not self._is_claimed(name)]  # a process that dies tells nobody
+        ended = [name for name in self._running if not self._is_claimed(name)]  # a process that dies reports nothing
         rows = [row for name in dict.fromkeys([*names[-MAX_RUNS:], *ended]) if (row := self._row(name))]
-        return [*rows, {"id": ""}] if gone else rows  # a run was deleted: there is nothing to be said of it
+        return [*rows, {"id": ""}] if gone else rows  # the run was deleted
 
     def _is_claimed(self, name: str) -> bool:
         with suppress(UpskillError):
@@ -339,7 +339,7 @@ class Watcher:
         return row | {"seconds_left": self.seconds_left(run) if row["state"] == "running" else None}
 
     def seconds_left(self, run: Run) -> float | None:
-        """How long a run will take at the pace since it was first looked at; None until some of it has been seen."""
+        """How long a run will take at the pace seen so far; None until there is one."""
         now, done = time.monotonic(), run.passed + run.failed + run.errored
         since, before = self._first_seen.setdefault(run.id, (now, done))
         return (run.trials - done) * (now - since) / (done - before) if done > before else None
@@ -363,9 +363,9 @@ async def _listen(runner: web.AppRunner, port: int | None) -> int:
         except OSError as error:
             if error.errno == errno.EADDRINUSE and port is None and tried:
                 continue
-            reason = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
+            reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
             raise UsageError(
-                f"port {tried} of this machine {reason}", "Choose another with --port; 0 takes one that is free."
+                f"port {tried} of this machine {reason}", "Choose another with --port; 0 picks a free one."
             ) from error
         break
     return int(runner.addresses[0][1])
@@ -383,7 +383,7 @@ def _json(data: object, status: int = 200) -> web.Response:
 
 
 def _respond(request: web.Request, body: bytes) -> web.Response:
-    """JSON with its tag; nothing but the tag where the page has this answer already."""
+    """JSON with its ETag; only the tag if the page already has this answer."""
     headers = {"ETag": f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'}
     if request.headers.get(hdrs.IF_NONE_MATCH) == headers["ETag"]:
         return web.Response(status=304, headers=headers)
@@ -396,7 +396,7 @@ def _respond(request: web.Request, body: bytes) -> web.Response:
 @cache
 def _script() -> str:
     own = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
-    return f"{script()}\n{{\n{own}\n}}\n"  # in a block: a name of ours hides one of the report's
+    return f"{script()}\n{{\n{own}\n}}\n"  # in a block: our names shadow the report's
 
 
 @cache
@@ -422,7 +422,7 @@ HEADERS = {
 
 
 def make_guard(token: str) -> Middleware:
-    """A middleware that refuses foreign requests and adds headers of a page that trusts nobody."""
+    """A middleware that refuses foreign requests and adds strict security headers."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -430,19 +430,19 @@ def make_guard(token: str) -> Middleware:
         if refusal:
             return web.Response(status=403, text=refusal, headers=HEADERS)
         if not all(map(_is_storable, (*request.query, *request.query.values(), *request.match_info.values()))):
-            return web.Response(status=400, text="The address has characters that no text has.\n", headers=HEADERS)
+            return web.Response(status=400, text="The address contains invalid characters.\n", headers=HEADERS)
         try:
             response = await handler(request)
         except web.HTTPException as error:
             error.headers.update(HEADERS)
             raise
         except UpskillError as error:
-            status = 400 if isinstance(error, UsageError) else 503  # the question is wrong, or the store
+            status = 400 if isinstance(error, UsageError) else 503  # a bad request, or a problem with the store
             message = error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
             return web.Response(status=status, text=f"{message} {error.hint}".strip() + "\n", headers=HEADERS)
         except Exception:
             logger.exception("a bug in the live page: %s", request.path.partition("/api/")[2])
-            return web.Response(status=500, text="This is a bug in upskill; its log has more.\n", headers=HEADERS)
+            return web.Response(status=500, text="This is a bug in upskill. See its log.\n", headers=HEADERS)
         if not response.prepared:  # a stream sends its headers itself
             response.headers.update(HEADERS)
         return response
@@ -452,17 +452,17 @@ def make_guard(token: str) -> Middleware:
 
 def _refusal(request: web.Request, token: str) -> str:
     if not _is_loopback(request.host):
-        return "upskill view answers under 127.0.0.1 and localhost only.\n"
+        return "upskill view only answers at 127.0.0.1 and localhost.\n"
     origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "same-origin")
     own = f"http://{request.host}"
-    # A link from elsewhere may open a page; everything else has to come from our own pages.
+    # A link from elsewhere may open a page; every other request must come from our own pages.
     opens_a_page = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
     if (origin is not None and origin != own) or (site not in ("same-origin", "none") and not opens_a_page):
-        return "This request comes from the page of another site.\n"
+        return "This request comes from another site.\n"
     if request.method not in ("GET", "HEAD") and origin != own:
-        return "What changes anything has to say where it comes from (Origin).\n"
+        return "A request that changes something needs an Origin header.\n"
     if not hmac.compare_digest(request.path.split("/")[1].encode(errors="replace"), token.encode()):
-        return "Open the whole address that `upskill view` printed: it has a token in it.\n"
+        return "Open the full address that `upskill view` printed. It contains a token.\n"
     return ""
 
 
@@ -474,14 +474,14 @@ def _is_storable(text: str) -> bool:
 def _is_loopback(host: str) -> bool:
     try:
         parts = urlsplit(f"//{host}")
-        # Any port: one that is forwarded from another machine has a number of its own.
+        # Any port: a forwarded one has another number.
         return parts.hostname in LOOPBACK and parts.netloc == host and parts.username is None and (parts.port or 80) > 0
     except ValueError:
         return False
 
 
 def read_mark(body: object) -> tuple[Trial, Review | None]:
-    """The trial and what is said of it; None takes that back. ValueError for anything else."""
+    """The trial and its review; None withdraws it. ValueError for anything else."""
     mark = as_mapping(body)
     if mark is None:
         raise ValueError("it is not an object")
@@ -490,7 +490,7 @@ def read_mark(body: object) -> tuple[Trial, Review | None]:
     if not all(isinstance(each, str) for each in (case, model, arm, verdict, note)) or type(seed) is not int:
         raise ValueError("case, model, arm, verdict and feedback are texts, and seed is a number")
     if not all(map(_is_storable, (case, model, arm))):
-        raise ValueError("it has characters that no text has")
+        raise ValueError("it contains invalid characters")
     if verdict not in get_args(FeedbackVerdict):
         raise ValueError("the verdict is right, wrong, odd or empty")
     if abs(seed) > MAX_SEED:

@@ -2,7 +2,7 @@
 
 - `lift_forest`: the lift of each model with its interval; `lift_by_group` for several skills or versions
 - `pass_rates`: bars of the pass rates without and with the skill
-- `pareto`: tokens or cost of a task against the pass rate, with the front that nothing beats
+- `pareto`: tokens or cost per task against the pass rate, with the Pareto front
 - `heat_map`: every case with every model and arm
 - `svg`: a drawing that grows downwards, elements, marks, scales and texts; `themes`: the colors and the style sheet
 - `png`: a picture as PNG, with the extra of that name

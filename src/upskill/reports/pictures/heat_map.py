@@ -1,4 +1,4 @@
-"""`heat_map`: every case with every model and arm. Cases that went alike share a row where there are many."""
+"""`heat_map`: every case with every model and arm. If there are many cases, those with the same results share a row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_ROWS = 60  # of a picture; more cases are folded
 MAX_NAMED = 20  # cases of a row that its tooltip names
 CELL, ROW = 44, 19  # px: the narrowest cell, and how high a row is
 ARMS = {"baseline": "base", "baseline_repeat": "A/A", "placebo": "placebo", "skill": "skill"}  # as columns call them
-FOLDED = "A row of several cases has those that went alike, or nearly."
+FOLDED = "A row with several cases groups those with the same or similar results."
 
 
 Counts = tuple[int, int, int]  # passed, failed, errored
@@ -60,7 +60,7 @@ class _Row:
 def heat_map(
     document: Mapping[str, Any], cells: Cells, options: PictureOptions | None = None, *, cases: Sequence[str] = ()
 ) -> str:
-    """`cases` are all that there are, in their order; a case without a trial is shown as missing."""
+    """`cases` are all cases, in order; one without a trial is shown as missing."""
     ids = list(dict.fromkeys([*cases, *(case for case, _, _ in cells)]))
     models = list(dict.fromkeys([*(str(model["model"]) for model in document["models"]), *(m for _, m, _ in cells)]))
     arms = [arm for arm in ARMS if any(name == arm for _, _, name in cells)] or ["baseline", "skill"]
@@ -168,7 +168,7 @@ def _look(counts: Counts) -> tuple[str, str]:
         return ("heat-error", "err") if errored else ("heat-none", "–")
     rate = passed / scored
     step = 0 if not passed else 4 if not failed else 1 if rate < 0.4 else 2 if rate <= 0.6 else 3
-    # What is neither never nor always is not rounded to it.
+    # Never round to 0 or 100 %.
     percentage = min(99, max(1, round(100 * rate))) if passed and failed else round(100 * rate)
     return f"heat-{step}", f"{percentage}{'!' if errored else ''}"
 

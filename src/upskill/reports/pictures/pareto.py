@@ -21,12 +21,12 @@ class _Point:
     number: int  # of the model, from 1
     model: str
     arm: str
-    price: float  # tokens or dollars of a task
+    price: float  # tokens or dollars per task
     rate: float
 
 
 def pareto(document: Mapping[str, Any], options: PictureOptions | None = None, *, by: Unit | None = None) -> str:
-    """Where `by` is left out, it is cost if every price is known and something was paid."""
+    """`by` defaults to cost if every price is known and something was paid."""
     options = options or PictureOptions()
     models: list[dict[str, Any]] = document["models"]
     passed = [model[arm] for model in models for arm in ("baseline", "skill") if model[arm]["passed"]]
@@ -60,7 +60,7 @@ def _points(models: Sequence[Mapping[str, Any]], by: Unit) -> Iterator[_Point]:
 
 
 def _front_of(points: Sequence[_Point]) -> list[_Point]:
-    """Those that no other beats on both, cheapest first."""
+    """The points that no other beats on both axes, cheapest first."""
     front: list[_Point] = []
     for point in sorted(points, key=lambda point: (point.price, -point.rate, point.model, point.arm)):
         if not front or point.rate > front[-1].rate:
@@ -150,7 +150,7 @@ class _Plot:
         self.drawing.add("path", "axis", d=head, fill="none", stroke_width=1.2)
 
     def _label(self, point: _Point) -> None:
-        """The number beside a point, or as near as there is room, then with a line to it."""
+        """The number beside a point, or as near as possible with a line to it."""
         number, (x, y) = str(point.number), self.at(point)
         width = text_width(number, SMALL) + 2
         for distance in DISTANCES:

@@ -22,9 +22,9 @@ _SAMPLE = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><text 
 def to_png(svg: str) -> bytes:
     """UsageError if the extra or any font is missing."""
     font = find_font()
-    # resvg stretches some texts far beyond the length that they are given.
+    # resvg stretches some texts far beyond their textLength.
     picture = _render(re.sub(r' textLength="[^"]*" lengthAdjust="[^"]*"', "", svg), font, SHARPNESS)
-    header, rest = picture[:33], picture[33:]  # who made it goes after the first chunk
+    header, rest = picture[:33], picture[33:]  # the Software chunk goes after the first chunk
     return header + struct.pack(">I", len(SOFTWARE) - 4) + SOFTWARE + struct.pack(">I", zlib.crc32(SOFTWARE)) + rest
 
 
@@ -33,7 +33,7 @@ def _render(svg: str, font: str | None = None, zoom: int = 1) -> bytes:
         import resvg_py  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise UsageError(
-            f"drawing a PNG needs the package {error.name}, which is not installed",
+            f"PNG needs the package {error.name}, which is not installed",
             f"Run `{add_extra('png')}`, or name a file that ends in .svg.",
         ) from error
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, sans_serif_family=font))
@@ -41,12 +41,12 @@ def _render(svg: str, font: str | None = None, zoom: int = 1) -> bytes:
 
 @cache
 def find_font() -> str:
-    """A font that is installed; without one, resvg would leave out every text and say nothing."""
+    """An installed font; without one, resvg would silently leave out every text."""
     empty = _render(_SAMPLE.format("", ""))
     for name in FONTS:
         if _render(_SAMPLE.format(name, "A")) != empty:
             return name
     raise UsageError(
-        "no font was found to draw a PNG with",
+        "no font found to draw a PNG",
         "Install one, for example DejaVu (fonts-dejavu-core on Debian), or name a file that ends in .svg.",
     )

@@ -50,14 +50,14 @@ DASHED: dict[str, dict[str, object]] = {  # cells without a value
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions:
-    """How a picture is drawn. Draw one again for a narrower place: a shrunken one has text that nobody can read."""
+    """How a picture is drawn. For a narrower place, draw it again: text in a shrunken one is unreadable."""
 
     width: int = 720
-    theme: Theme = "auto"  # auto: as the reader's system has it
-    heading: bool = True  # off where the page around it has one
-    style: bool = True  # off where the page around it has `style()`, as its Content-Security-Policy may want it
-    has_reference: bool = False  # what the skill is compared with, instead of none
-    notes: Sequence[str] = ()  # said below, for example that a run is not finished
+    theme: Theme = "auto"  # auto: follow the reader's system
+    heading: bool = True  # off if the page around it has one
+    style: bool = True  # off if the page around it has `style()`, as its Content-Security-Policy may require
+    has_reference: bool = False  # the skill is compared with a reference skill
+    notes: Sequence[str] = ()  # shown below, for example that a run is not finished
 
     @property
     def baseline(self) -> str:
@@ -111,7 +111,7 @@ class Drawing:
     def label(
         self, names: Iterable[object], room: float, size: float = TEXT, *, bold: bool = False
     ) -> dict[str, Label]:
-        """What is shown of each name where there is so much room. Numbers are explained below."""
+        """Each name, shortened to this width. Numbers are explained below."""
         labels = label_all(names, room, size, bold=bold)
         self.numbered |= {label.shown: label.whole for label in labels.values() if label.numbered}
         return labels
@@ -128,7 +128,7 @@ class Drawing:
         bold: bool = False,
         room: float = math.inf,
     ) -> None:
-        """A text on one line, shortened to its room; the whole of it is in its tooltip then."""
+        """A text on one line, shortened to fit; its tooltip then has the full text."""
         full = clean(text)
         if isinstance(text, Label):
             fitted = text.shown
@@ -143,7 +143,7 @@ class Drawing:
         if is_measured(fitted):
             self.add("text", classes, tooltip + escape(fitted), **attributes)
             return
-        # Nobody knows how wide it is in the reader's font: it is fitted to its room, and never leaves it.
+        # Its width in the reader's font is unknown, so it is forced to fit.
         width = text_width(fitted, size, bold=bold)
         attributes |= {"direction": "ltr", "unicode_bidi": "isolate"}
         attributes |= {"textLength": width, "lengthAdjust": "spacingAndGlyphs"}
@@ -287,7 +287,7 @@ def _is_unfit(character: str) -> bool:
 
 
 def _with_few_marks(cluster: str) -> str:
-    """A character with at most two marks above and below it: more would reach into the next line."""
+    """A character with at most two marks above and below it: more would overlap the next line."""
     marks = [mark for mark in cluster if unicodedata.category(mark) in ("Mn", "Me")]
     return cluster if len(marks) <= 2 else unicodedata.normalize("NFC", cluster[0] + "".join(marks[:2]))
 
@@ -313,7 +313,7 @@ def _width(character: str) -> int:
 
 
 def shorten(text: object, width: float, size: float = TEXT, *, bold: bool = False) -> str:
-    """A text that is at most so wide, with its middle left out: names of models differ at their ends."""
+    """A text of at most this width, cut in the middle: names of models differ at their ends."""
     full = clean(text)
     if text_width(full, size, bold=bold) <= width:
         return full
@@ -331,7 +331,7 @@ def shorten(text: object, width: float, size: float = TEXT, *, bold: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What is shown of a name. `numbered`: only with a number is it another than the rest."""
+    """The label of a name. `numbered`: only its number makes it unique."""
 
     whole: str
     shown: str

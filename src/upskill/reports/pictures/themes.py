@@ -5,7 +5,7 @@ from typing import Literal
 Theme = Literal["auto", "light", "dark"]
 FONTS = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif'
 
-# Okabe and Ito's colours, lighter on dark ground. A second sign (shape, outline, printed value) says the same.
+# Okabe and Ito's colors, lighter on dark. Shape, outline or a printed value always says the same.
 LIGHT = {
     "paper": "#ffffff",
     "ink": "#1c2128",
@@ -42,7 +42,7 @@ DARK = {
     "heat-4": "#1d6493",
     "heat-ink": "#ffffff",
 }
-# class -> what it paints with which colour, and the rest of its rule
+# class -> what it paints in which color, and the rest of its rule
 _RULES: dict[str, tuple[tuple[str, str], ...]] = {
     "paper": (("fill", "paper"),),
     "ink": (("fill", "ink"),),
@@ -74,7 +74,7 @@ def style(theme: Theme = "auto") -> str:
         f".up-picture{{font-family:{FONTS};font-variant-numeric:tabular-nums}}",
         ".up-halo{stroke-width:3px;stroke-linejoin:round;paint-order:stroke}",
     ]
-    if theme == "auto":  # first in plain colours, for programs that do not know var()
+    if theme == "auto":  # plain colors first, for programs without var()
         rules.append(f"@media (prefers-color-scheme:dark){{:root{{{custom_properties('dark')}}}}}")
     for name, paints in _RULES.items():
         plain = ";".join(f"{what}:{fixed[colour]}" for what, colour in paints)
