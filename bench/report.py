@@ -70,7 +70,7 @@ def pauses(page: Any, trials: int) -> list[float]:
     measured()
     page.get_by_role("button", name="Clear").click()
     page.locator("#trials [name=text]").fill("nothing says this")
-    wait_for_text(page, "#trials-status", "No trial fits.")
+    wait_for_text(page, "#trials-status", "No trial matches.")
     measured()
     page.locator(".cell").first.click()
     page.wait_for_selector("dialog .answer")

@@ -141,7 +141,7 @@ def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
     ):
         assert words in seen[0]
     assert "scripted:hostile" in seen[1]
-    assert "price not known" in seen[1]
+    assert "price unknown" in seen[1]
 
 
 def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
@@ -208,7 +208,7 @@ def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(browser: Browser,
         wait_for_text(page, "#trials-status", "192 trials")
         choose("tag", "sea", "64 trials")
         page.locator("#trials [name=text]").fill("CANNOT HELP")
-        wait_for_text(page, "#trials-status", "No trial fits.")
+        wait_for_text(page, "#trials-status", "No trial matches.")
         choose("tag", "", "8 trials")
         return page.locator(".trials").inner_text()
 
@@ -335,7 +335,7 @@ def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report:
         answer.get_by_text("wrong").click()
         answer.locator("textarea").fill("It should name the guest. </script>")
         answer.locator("textarea").blur()
-        answer.get_by_text("Kept.").wait_for()
+        answer.get_by_text("Saved.").wait_for()
         page.reload()
         page.wait_for_selector("dialog[open] .answer")
         again = page.locator("dialog [data-arm=baseline] textarea").input_value()
@@ -346,7 +346,7 @@ def test_answers_are_marked_and_downloaded_as_feedback(browser: Browser, report:
         page.goto(f"{report}#case=greet-5")
         page.wait_for_selector("dialog[open] .answer")
         page.locator("dialog [data-arm=baseline]").get_by_role("button", name="Clear").click()
-        page.locator("dialog [data-arm=baseline]").get_by_text("Taken back.").wait_for()
+        page.locator("dialog [data-arm=baseline]").get_by_text("Removed.").wait_for()
         left = json.loads(page.evaluate("Object.values(localStorage)")[0])
         return again, waiting.value.suggested_filename, json.loads(text), left
 
@@ -380,7 +380,7 @@ def test_what_is_taken_back_is_gone_from_the_page_and_from_the_store_that_reads_
         answer.wait_for()
         shown = answer.locator("input:checked").get_attribute("value"), answer.locator("textarea").input_value()
         answer.get_by_role("button", name="Clear").click()
-        answer.get_by_text("Taken back.").wait_for()
+        answer.get_by_text("Removed.").wait_for()
         page.reload()
         answer.wait_for()
         left = answer.locator("input:checked").count(), answer.locator("textarea").input_value()

@@ -92,7 +92,7 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
     with open_store(tmp_path) as store, served(tmp_path) as live:
 
         def use(page: Any) -> tuple[str, str]:
-            page.locator("h1", has_text="No run is stored yet").wait_for()
+            page.locator("h1", has_text="No runs yet").wait_for()
             run = elsewhere(begin, store)
             claim = store.claim(run)
             claim.__enter__()
@@ -238,12 +238,12 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browse
             form = page.locator("dialog .answer[data-arm=skill] form.feedback")
             form.locator("input[value=wrong]").focus()
             page.keyboard.press("Space")
-            form.locator("text=Kept.").wait_for()
+            form.locator("text=Saved.").wait_for()
             form.locator("textarea").focus()
             page.keyboard.type("<b>no</b> name")
             with page.expect_response("**/api/feedback*"):  # or the page might be closed before it has asked
                 page.keyboard.press("Tab")
-            form.locator("text=Kept.").wait_for()
+            form.locator("text=Saved.").wait_for()
 
         with open_store(tmp_path / "runs") as store:
             run = store.run(ids["second"])
@@ -254,7 +254,7 @@ def test_marks_made_with_the_keyboard_are_stored_and_shown_again(browser: Browse
     with served(tmp_path / "runs") as live:
 
         def again(page: Any) -> tuple[bool, str]:
-            page.locator("#people tbody tr", has_text="one rating is too few").first.wait_for(state="attached")
+            page.locator("#people tbody tr", has_text="too few ratings").first.wait_for(state="attached")
             form = page.locator("dialog .answer[data-arm=skill] form.feedback")
             form.wait_for()
             return form.locator("input[value=wrong]").is_checked(), form.locator("textarea").input_value()

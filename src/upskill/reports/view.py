@@ -372,7 +372,7 @@ def _cost(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         arms = [(arm, name) for arm, name in zip((verdict.baseline, verdict.skill), names, strict=True) if arm.scored]
         costs = [f"{dollars(arm.cost_per_pass)} {name}" for arm, name in arms if arm.passed]
         line = f"A passed task costs {' and '.join(costs)}" if costs else "No task passed"
-        line += "".join(f"; no task passed {name}" for arm, name in arms if costs and not arm.passed)
+        line += "".join(f"; none passed {name}" for arm, name in arms if costs and not arm.passed)
         if verdict.break_even is not None:
             cost, tasks = evaluation.making_cost or 0.0, counted(math.ceil(verdict.break_even), "passed task")
             source = f" ({evaluation.making_source})" if evaluation.making_source else ""

@@ -1,6 +1,6 @@
 /* The matrix of cases, models and arms: how often each passed, and a way into every case. */
 
-const CELLS = 420; // that are shown at a time: whole rows, at least ten and at most fifty
+const CELLS = 420; // shown at a time: whole rows, ten to fifty
 const CHANGES = { better: "▲", worse: "▼", same: "·" };
 
 function share([passed, failed]) {
@@ -30,7 +30,7 @@ function cases(report) {
   };
   const box = h("div", {});
   const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["errored", "with errors"], ["held", "held out"]].map(([value, name]) => h("option", { value }, name)));
-  const order = h("select", { id: "cases-order" }, [["suite", "as in the suite"], ["change", "most changed first"], ["id", "by name"]].map(([value, name]) => h("option", { value }, name)));
+  const order = h("select", { id: "cases-order" }, [["suite", "suite order"], ["change", "most changed first"], ["id", "by name"]].map(([value, name]) => h("option", { value }, name)));
   const most = Math.max(10, Math.min(50, Math.floor(CELLS / (models.length * arms.length))));
   let start = 0;
 

@@ -2,11 +2,11 @@
 
 const REVIEWS = ["right", "wrong", "odd"];
 const reviewed = new Map(); // by key: a review
-const takenBack = new Map(); // by key: that there is none any more, for whoever has stored the one before
+const takenBack = new Map(); // by key: removed reviews, for stores that still have them
 
 function marked(row) {
   const review = reviewed.get(keyText(row));
-  return review ? h("span", { class: `review ${review.verdict || "note"}` }, ` · marked: ${review.verdict || "a note"}`) : null;
+  return review ? h("span", { class: `review ${review.verdict || "note"}` }, ` · marked: ${review.verdict || "note"}`) : null;
 }
 
 async function readReviews(source) {
@@ -15,7 +15,7 @@ async function readReviews(source) {
 
 const saysSomething = (one) => Boolean(one.verdict || one.feedback);
 
-/* skill-creator's shape, with what tells the trial apart beside it. */
+/* skill-creator's format, with the trial's key added. */
 function feedbackDocument(report) {
   return { run: report.run.id, skill: report.run.skill, reviews: [...reviewed.values(), ...takenBack.values()], status: "complete" };
 }
@@ -44,7 +44,7 @@ function feedbackForm(report, trial) {
   const before = reviewed.get(key);
   const name = `verdict-${trial.arm}`;
   const said = h("p", { role: "status", class: "note" });
-  const note = h("textarea", { rows: "2", placeholder: "Why? (a note for whoever improves the skill)", "aria-label": `Note on this answer, ${report.arms[trial.arm] ?? trial.arm}` });
+  const note = h("textarea", { rows: "2", placeholder: "Why? (a note for improving the skill)", "aria-label": `Note on this answer, ${report.arms[trial.arm] ?? trial.arm}` });
   note.value = visible(before?.feedback ?? "");
   const buttons = REVIEWS.map((verdict) =>
     h("label", { class: `choice ${verdict}` }, h("input", { type: "radio", name, value: verdict, checked: before?.verdict === verdict }), h("span", {}, verdict)),
@@ -70,7 +70,7 @@ function feedbackForm(report, trial) {
     report.renameFeedback?.();
     try {
       await report.source.review(one);
-      fill(said, saysSomething(one) ? "Kept." : "Taken back.");
+      fill(said, saysSomething(one) ? "Saved." : "Removed.");
     } catch (error) {
       fill(said, error.message);
     }

@@ -7,7 +7,7 @@ const CAUSES = {
   refusal: "refused",
   empty: "empty",
   unreadable: "unreadable",
-  disputed: "disputed: passes only with files that were put back or removed",
+  disputed: "disputed: passes only with files restored or removed",
   verbose: "right but verbose",
   judge: "not graded by the judge",
 };
@@ -31,7 +31,7 @@ function groups(report) {
   const { cases, held_out } = report.document.suite;
   const tables = [];
   if (held_out && held_out < cases) {
-    tables.push(table("Lift in points on held-out cases and on the others", heads("Split"), [split("held out", "held_out", held_out), split("may have been tuned to", "fit", cases - held_out)]));
+    tables.push(table("Lift in points, held-out cases and others", heads("Split"), [split("held out", "held_out", held_out), split("may have been tuned to", "fit", cases - held_out)]));
   }
   for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
     const rows = report.document.groups[kind].map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
@@ -66,10 +66,10 @@ function failures(report) {
   const errors = report.document.errors.map((one) => h("li", {}, `${one.model}: ${one.message} (${counted(one.trials, "trial")})`));
   return section(
     "failures",
-    "Errors, refusals and cut answers",
-    !rows.length ? h("p", {}, "No trial has been run.") : table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why there was no answer that could pass"], rows),
+    "Errors, refusals and cut-off answers",
+    !rows.length ? h("p", {}, "No trial has run yet.") : table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers could not pass"], rows),
     errors.length ? h("ul", {}, errors) : null,
-    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number of this run means anything: ${counted(report.document.invalid.length, "trial")} saw or reached for a hidden skill.`) : null,
+    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number of this run is valid: ${counted(report.document.invalid.length, "trial")} saw or reached for a hidden skill.`) : null,
   );
 }
 
@@ -94,7 +94,7 @@ function activity(report) {
         funnelStep("opened", found.opened, found.offered, [number(report, path("activated"), grouped), " (", number(report, path("rate"), percent), ")"]),
         funnelStep("opened and passed", found.opened_passed, found.offered, grouped(found.opened_passed)),
       ),
-      h("p", {}, `Lift where it was offered: ${lifts(lift.offered)}; opened: ${lifts(lift.activated)}; not opened: ${lifts(lift.not_activated)}.`),
+      h("p", {}, `Lift where the skill was offered: ${lifts(lift.offered)}; opened: ${lifts(lift.activated)}; not opened: ${lifts(lift.not_activated)}.`),
     ];
   });
   return section(
@@ -120,7 +120,7 @@ function controls(report) {
   return section(
     "controls",
     "Controls",
-    h("p", {}, "A placebo is as long as the skill and says nothing. The baseline run once more shows what chance alone moves."),
+    h("p", {}, "A placebo is as long as the skill but says nothing. Running the baseline twice shows how much chance alone changes."),
     table("What the lift is made of", ["Model", "Content (skill − placebo)", "Length (placebo − baseline)", "Noise (A/A control)"], rows),
   );
 }
@@ -130,7 +130,7 @@ function notes(report) {
   return section(
     "notes",
     "Notes on the suite and the verdicts",
-    said.length ? h("ul", {}, said.map((line) => h("li", {}, prose(line)))) : h("p", {}, "Nothing about the suite was noted."),
+    said.length ? h("ul", {}, said.map((line) => h("li", {}, prose(line)))) : h("p", {}, "No notes."),
     report.findings.length ? h("ul", {}, report.findings.map((line) => h("li", {}, prose(line)))) : null,
     spending(report),
   );
@@ -141,14 +141,14 @@ function people(report) {
   const found = report.document.feedback;
   if (!found) return null;
   const range = (one) => `${fixed(one.kappa, 2)} (${one.interval.map((bound) => fixed(bound, 2)).join(" to ")})`;
-  const kappa = (one) => (one.ratings === 1 ? "one rating is too few" : one.kappa === null || !one.interval ? UNKNOWN : range(one));
+  const kappa = (one) => (one.ratings === 1 ? "too few ratings" : one.kappa === null || !one.interval ? UNKNOWN : range(one));
   const row = (name, one, path) => [name, `${grouped(one.agreed)} of ${grouped(one.ratings)}`, kappa(one), number(report, [...path, "passed_but_wrong"], grouped), number(report, [...path, "failed_but_right"], grouped)];
   const rows = [row("all checks together", found.outcome, ["feedback", "outcome"]), ...found.checks.map((one, place) => row(one.check, one, ["feedback", "checks", place]))];
   const marks = Object.entries(found.marks).map(([name, count]) => `${grouped(count)} ${name}`);
   return section(
     "people",
-    "What people said of the answers",
-    h("p", {}, `Marked: ${marks.join(", ")}. Kappa is 1 where a check always agrees with them, and 0 where it agrees as often as by chance.`),
+    "Feedback on the answers",
+    h("p", {}, `Marked: ${marks.join(", ")}. Kappa is 1 if a check always agrees with people, and 0 if it agrees as often as chance.`),
     table("How well the checks agree with people", ["Check", "Agrees", "Cohen's kappa", "Passed, called wrong", "Failed, called right"], rows),
   );
 }
@@ -169,10 +169,10 @@ function looks(report) {
   if (!rows.length) return null;
   return section(
     "looks",
-    "Looks taken",
-    h("p", {}, "If you look often enough, chance will show you something. So the interval allows for every look before this one."),
+    "Looks",
+    h("p", {}, "If you look often enough, chance will show you something. So the interval corrects for every earlier look."),
     table("Looks at this skill on these cases", ["Model", "This is look", "Version of the skill", "Cases edited", "Added", "Removed", "Looks at other versions"], rows),
-    earlier.length ? table("The looks before this one", ["Model", "When", "Who", "Decision", "Run"], earlier) : null,
+    earlier.length ? table("Earlier looks", ["Model", "When", "Who", "Decision", "Run"], earlier) : null,
     report.looked.length ? h("ul", {}, report.looked.map((line) => h("li", {}, prose(line)))) : null,
   );
 }
@@ -191,9 +191,9 @@ function skillText(report) {
   const rows = Object.entries(evidence).map(([id, row]) => [h("span", { id: `evidence-${id}` }, id), row.kind ?? "", row.from ?? "", row.text ?? ""]);
   return section(
     "skill",
-    "The skill and where its lines come from",
+    "The skill and its sources",
     report.run.description ? h("p", { dir: "auto" }, report.run.description) : null,
-    recorded ? h("p", { class: "note" }, "Each line names the evidence behind it; “own” is what the teacher knew and nothing that was given says.") : h("p", { class: "note" }, "This skill does not record where its lines come from."),
+    recorded ? h("p", { class: "note" }, "Each line names the evidence behind it; “own” is the teacher's own knowledge, which no source supports.") : h("p", { class: "note" }, "This skill does not record where its lines come from."),
     h("ol", { class: "skill" }, body),
     rows.length ? h("details", {}, h("summary", {}, `Evidence (${rows.length})`), table("Evidence", ["Id", "Kind", "From", "Text"], rows, "wrap")) : null,
   );

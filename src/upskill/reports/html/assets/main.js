@@ -36,7 +36,7 @@ async function startReport(source, before = null) {
       update(page, report);
     });
   } catch (error) {
-    fill(page, h("p", { class: "warning" }, `This report cannot be shown: ${error.message}. A recent browser opens it.`));
+    fill(page, h("p", { class: "warning" }, `This report cannot be shown: ${error.message}. Try a recent browser.`));
     throw error;
   }
   document.documentElement.dataset.ready = "true";
@@ -69,7 +69,7 @@ async function draw(page, report, source, before) {
     add(menu, h("a", { href: `#${part.id}` }, part.querySelector("h2").textContent.split(" and ")[0]));
     measure(part.id, begun);
   }
-  add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. ${report.live ? "" : "Everything on this page is in the file; nothing is fetched."}`));
+  add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. ${report.live ? "" : "This file is complete: nothing is fetched."}`));
   const follow = () => {
     const link = readLink(location.hash, report);
     if (link) opened.open(link);

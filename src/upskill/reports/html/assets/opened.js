@@ -5,7 +5,7 @@ function caseDialog(report, source) {
   let drawn = 0;
   let shown = "";
   dialog.addEventListener("close", () => {
-    // The browser goes back to the link that was followed, unless the page was drawn anew behind the dialog.
+    // The browser returns to the followed link, unless the page was redrawn behind the dialog.
     if (document.activeElement === document.body || dialog.contains(document.activeElement)) document.querySelector(`#cases a[href="${CSS.escape(linkTo("case", shown))}"]`)?.focus();
     if (/^#(case|trial)=/.test(location.hash)) history.pushState(null, "", location.pathname + location.search);
     dialog.replaceChildren();
@@ -88,7 +88,7 @@ function about(one) {
     one.more_files ? h("p", { class: "note" }, `and ${counted(one.more_files, "more file")}`) : null,
     h("details", {}, h("summary", {}, `Checks (${one.checks.length})`), h("ul", { class: "checks" }, one.checks.map(([name, said]) => h("li", {}, h("b", {}, name), " ", h("code", { dir: "auto" }, said))))),
     one.reference.text ? h("details", {}, h("summary", {}, "Reference answer"), longText(one.reference)) : null,
-    one.expected.text ? h("details", {}, h("summary", {}, "What a good answer is like"), longText(one.expected)) : null,
+    one.expected.text ? h("details", {}, h("summary", {}, "What a good answer looks like"), longText(one.expected)) : null,
   );
 }
 
@@ -97,7 +97,7 @@ function answers(report, found) {
   const texts = [before?.answer?.text, after?.answer?.text];
   const marks = texts[0] && texts[1] ? differences(visible(texts[0]), visible(texts[1])) : null;
   const same = texts[0] !== undefined && texts[0] === texts[1];
-  const said = same ? "Both answers are the same." : marks ? "Words that only one answer has are marked." : texts[0] && texts[1] ? "The answers have too little in common to mark their differences." : "";
+  const said = same ? "Both answers are the same." : marks ? "Words in only one answer are marked." : texts[0] && texts[1] ? "The answers have too little in common to mark their differences." : "";
   const shown = found.filter(([name, trial]) => trial || name === "baseline" || name === "skill");
   return [
     said ? h("p", { class: "note" }, said) : null,
@@ -112,7 +112,7 @@ function answer(report, arm, trial, pieces) {
   if (!trial) return h("article", { class: "answer", "data-arm": arm }, h("h3", {}, title), h("p", { class: "note" }, "This trial was not run."));
   const tag = arm === "baseline" ? "del" : "ins";
   const text = pieces ? h("pre", { class: "text", dir: "auto" }, pieces.map(([piece, differs]) => (differs ? h(tag, {}, piece) : piece))) : null;
-  const cost = trial.cost_usd === null ? "price not known" : dollars(trial.cost_usd);
+  const cost = trial.cost_usd === null ? "price unknown" : dollars(trial.cost_usd);
   const facts = [
     `${grouped(trial.input_tokens)} + ${grouped(trial.output_tokens)} tokens`,
     cost,

@@ -68,7 +68,7 @@ function costOfAll(models) {
   const found = sides(tokens, (value) => grouped(rounded(value)));
   if (!found) return "Nothing was scored.";
   const costs = models.flatMap((verdict) => [verdict.baseline, verdict.skill]).filter(scored).map((arm) => arm.cost_usd);
-  const price = costs.includes(null) ? "not every price is known" : costs.every((cost) => cost === 0) ? "free" : `${sides((verdict, arm) => verdict.cost_per_pass[arm], dollars) || UNKNOWN} a pass`;
+  const price = costs.includes(null) ? "some prices are unknown" : costs.every((cost) => cost === 0) ? "free" : `${sides((verdict, arm) => verdict.cost_per_pass[arm], dollars) || UNKNOWN} per pass`;
   return `A task takes ${found} tokens, ${price}.`;
 }
 
@@ -131,7 +131,7 @@ function costOf(report, verdict, of) {
   const costs = [verdict.baseline, verdict.skill].filter(scored).map((arm) => arm.cost_usd);
   if (!costs.length) return [h("span", { class: "label" }, "nothing was scored")];
   if (costs.length && costs.every((cost) => cost === 0)) return [...said, ", free"];
-  if (costs.some((cost) => cost === null)) return [...said, ", price not known"];
+  if (costs.some((cost) => cost === null)) return [...said, ", price unknown"];
   const paid = ["baseline", "skill"].filter((arm) => verdict.cost_per_pass[arm] !== null);
   if (!paid.length) return [...said, ", no task passed"];
   return [...said, ", ", paid.map((arm, order) => [order ? " → " : "", number(report, of("cost_per_pass", arm), dollars)]), " per pass"];
@@ -164,7 +164,7 @@ function line(report, verdict, place) {
 
 function problems(report) {
   const said = [...report.problems];
-  if (report.document.halted) said.unshift(`Stopped before its end: ${report.document.halted}.`);
+  if (report.document.halted) said.unshift(`Stopped early: ${report.document.halted}.`);
   if (report.document.bugs.trials) said.unshift(`${counted(report.document.bugs.trials, "trial")} hit a bug in upskill, not in your skill or model.`);
   const required = report.document.requirements.filter((one) => !one.held).map((one) => `Required “${one.requirement}” of ${one.model}, but ${one.reason}.`);
   const all = [...required, ...said];

@@ -1,4 +1,4 @@
-/* A source of data is all that the page asks anything of. A report has its data in the file (`embeddedSource`); the
+/* The page gets everything from a source of data. A report has its data in the file (`embeddedSource`); the
    live page has a source of its own with the same functions, each of which returns a promise:
 
    summary()             the run without its trials: what data.summary() of the Python side returns
@@ -88,7 +88,7 @@ function embeddedSource() {
     return texts.some((text) => text && text.toLowerCase().includes(wanted));
   }
 
-  // What a text was found in so far: going on with the same filter does not start again.
+  // Matches so far: the next page of the same filter continues here.
   let search = { filter: "", matches: [], block: 0 };
 
   async function matches(filter) {
@@ -109,7 +109,7 @@ function embeddedSource() {
       const places = [];
       for (let place = firsts[number]; place < (firsts[number + 1] ?? count); place++) if (fits(place)) places.push(place);
       const trials = places.length ? await block(number) : [];
-      if (mine.block !== number) continue; // somebody else asked the same meanwhile
+      if (mine.block !== number) continue; // another call searched this block meanwhile
       for (const place of places) if (saysIt(trials[place - firsts[number]], place, wanted)) mine.matches.push(place);
       mine.block++;
     }
@@ -142,7 +142,7 @@ function embeddedSource() {
     },
     async reviews() {
       await loaded;
-      // Of two reviews of one answer the later counts, also where it takes the other back.
+      // The later of two reviews of one answer counts, even if it removes the other.
       const latest = new Map();
       for (const one of [...stored, ...kept()]) {
         const before = latest.get(keyText(one));
@@ -156,7 +156,7 @@ function embeddedSource() {
       const known = [...stored, ...kept()].some((each) => keyText(each) === keyText(one));
       const mine = known || saysSomething(one) ? [one] : [];
       if (!remember(store + run, JSON.stringify([...others, ...mine]))) {
-        throw new Error("This browser keeps nothing for files: download the feedback before you close the page.");
+        throw new Error("This browser cannot save feedback for a local file. Download it before you close the page.");
       }
     },
     watch() {},

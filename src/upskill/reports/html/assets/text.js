@@ -39,8 +39,8 @@ function fill(node, ...children) {
 
 const modelNames = (report) => report.document.models.map((verdict) => verdict.model);
 
-/* A name that fits a heading: of a very long one its beginning and its end, with its number where another of `names`
-   has the same ones, and all of it where one points at it and for who listens. */
+/* A name that fits a heading: a very long one is cut in the middle, and numbered if another of `names` would look the
+   same. Its tooltip and screen readers have the full name. */
 function nameOf(name, names) {
   const cut = (one) => {
     const letters = [...visible(one)];

@@ -39,14 +39,14 @@ function trials(report, source) {
       const found = await source.trials(filter, starts.at(-1));
       if (mine !== asked) return;
       const first = (starts.length - 1) * PAGE;
-      fill(status, found.total ? `${found.done && !found.atLeast ? "" : "At least "}${counted(found.total, "trial")}${found.done ? "" : ", still searching …"}` : found.done ? "No trial fits." : "Searching …");
-      fill(printed, found.total > found.rows.length ? `Trials ${grouped(first + 1)} to ${grouped(first + found.rows.length)} of ${grouped(found.total)} are printed here; the page itself has all of them.` : "");
+      fill(status, found.total ? `${found.done && !found.atLeast ? "" : "At least "}${counted(found.total, "trial")}${found.done ? "" : ", still searching …"}` : found.done ? "No trial matches." : "Searching …");
+      fill(printed, found.total > found.rows.length ? `Trials ${grouped(first + 1)} to ${grouped(first + found.rows.length)} of ${grouped(found.total)} are printed here; the page has them all.` : "");
       fill(list, found.rows.map((row) => trialLine(report, row)));
       list.setAttribute("start", String(first + 1));
       fill(pages, pager(starts.length > 1, found.next !== null, (forward) => {
         starts = forward ? [...starts, found.next] : starts.slice(0, -1);
         draw();
-        list.focus(); // at its top, where reading goes on
+        list.focus(); // at its top, where reading continues
       }, "trials"));
       measure("trials", begun);
       if (found.done) return;

@@ -19,7 +19,7 @@ async function comparisonPage(page) {
   const main = h("main", { id: "content", tabindex: "-1" }, form, result);
   fill(page, topBar(), h("header", { class: "top" }, h("h1", {}, "Compare two runs")), main);
   if (!names.length) {
-    fill(result, h("p", { class: "note" }, "There is no run to compare."));
+    fill(result, h("p", { class: "note" }, "No runs to compare yet."));
     return;
   }
   fill(form, choose("before", "Before", names, before), choose("after", "After", names, after));
@@ -50,7 +50,7 @@ async function comparisonPage(page) {
       h("ul", { class: "cards tiles" }, tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", "bad"), tile(`${found.same.length}`, "stayed", "even")),
       section("words", "What differs", found.words.map((line) => h("p", {}, prose(line)))),
       skillDiff(found),
-      section("flipped", "Cases that flipped", found.changed.length ? found.changed.map((one) => flipped(found, one)) : h("p", { class: "note" }, "No case that both runs have changed.")),
+      section("flipped", "Cases that flipped", found.changed.length ? found.changed.map((one) => flipped(found, one)) : h("p", { class: "note" }, "No case in both runs changed.")),
       found.same.length ? section("stayed", "Cases that stayed", table("How often each passed", ["Case", "Before", "After"], found.same.map((one) => [one.id, share(one.before), share(one.after)]))) : null,
     );
   }
@@ -67,8 +67,8 @@ function tile(number, words, kind) {
 }
 
 function skillDiff(found) {
-  if (found.same_skill) return section("diff", "The skill", h("p", { class: "note" }, "Both runs had the same skill."));
-  if (!found.diff.length) return section("diff", "The skill", h("p", { class: "note" }, "The description and the body are the same: another file of the skill differs."));
+  if (found.same_skill) return section("diff", "The skill", h("p", { class: "note" }, "Both runs used the same skill."));
+  if (!found.diff.length) return section("diff", "The skill", h("p", { class: "note" }, "The description and the body are the same; another file of the skill differs."));
   const kinds = { "+": "ins", "-": "del", "=": "span", "…": "span" };
   const words = { "+": "added: ", "-": "removed: " };
   const lines = found.diff.map(([mark, text]) =>

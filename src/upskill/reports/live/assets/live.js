@@ -1,7 +1,7 @@
 /* What all live pages share: asking the server, hearing what has changed, and the bar on top. */
 
 const BASE = document.querySelector('meta[name="upskill-base"]').content; // with the token
-const refreshPause = 1500; // ms between two times that a page asks for everything anew
+const refreshPause = 1500; // ms between two refreshes of a page
 
 async function ask(path, query = {}, options = {}) {
   const url = new URL(`${BASE}api/${path}`, location.href);
@@ -10,7 +10,7 @@ async function ask(path, query = {}, options = {}) {
   try {
     response = await fetch(url, options);
   } catch {
-    throw new Error("The server does not answer: upskill view has ended. Start it again, and open its new address.");
+    throw new Error("The server does not answer: upskill view has stopped. Start it again and open its new address.");
   }
   if (!response.ok && response.status !== 304) throw new Error((await response.text()).trim() || response.statusText);
   return response;
@@ -127,13 +127,13 @@ function duration(seconds) {
 }
 
 function spent(row) {
-  const price = row.cost_usd === null ? "price not known" : dollars(row.cost_usd);
+  const price = row.cost_usd === null ? "price unknown" : dollars(row.cost_usd);
   return row.tokens ? `${grouped(row.tokens)} tokens, ${price}` : "nothing spent";
 }
 
 function progress(row) {
   const done = row.scored + row.errored;
-  const left = row.state !== "running" ? "" : row.seconds_left === null || row.seconds_left === undefined ? "time left not known yet" : `about ${duration(row.seconds_left)} left`;
+  const left = row.state !== "running" ? "" : row.seconds_left === null || row.seconds_left === undefined ? "time left unknown yet" : `about ${duration(row.seconds_left)} left`;
   const facts = [
     `${grouped(done)} of ${counted(row.trials, "trial")}`,
     left,
@@ -162,16 +162,16 @@ function verdictLine(verdict, name = verdict.model) {
   );
 }
 
-/* The source of data of a run's page; source.js says what each function has to do. */
+/* The data source of a run's page; source.js describes each function. */
 function liveSource(run, isGoing) {
   let tag = "";
   let known = null;
-  // What is left of a run in progress is no problem.
+  // Missing trials of a run in progress are not a problem.
   const shown = () => ({ ...known, problems: known.problems.filter((line) => !isGoing() || line !== known.missing) });
   let search = null;
   const changes = new Set();
   const changed = calmly(async () => {
-    if (search && search.rows.length <= 2 * PAGE) search = null; // who reads on further down is left alone
+    if (search && search.rows.length <= 2 * PAGE) search = null; // do not disturb a reader further down
     for (const act of changes) await act();
   });
   listeners.add((rows) => (rows === null || rows.some((row) => row.id === run)) && changed());

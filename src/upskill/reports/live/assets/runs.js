@@ -26,7 +26,7 @@ async function runsPage(page) {
   function draw() {
     const all = [...rows.values()].sort((one, two) => two.number - one.number);
     const running = all.filter((row) => row.state === "running");
-    fill(heading, running.length ? `${counted(running.length, "run")} in progress` : all.length ? "Runs" : "No run is stored yet");
+    fill(heading, running.length ? `${counted(running.length, "run")} in progress` : all.length ? "Runs" : "No runs yet");
     fill(facts, h("span", {}, location_ ?? ""), h("span", {}, counted(skills.length, "skill")));
     going.hidden = !running.length;
     fill(going, h("h2", { id: "going-title" }, "Running"), h("ul", { class: "cards" }, running.map(runCard)));
@@ -36,7 +36,7 @@ async function runsPage(page) {
     fill(
       runBox,
       h("h2", { id: "runs-title" }, "All runs"),
-      all.length ? chooser() : h("p", { class: "note" }, prose("`upskill eval SKILL` starts the first one. It appears here at once.")),
+      all.length ? chooser() : h("p", { class: "note" }, prose("`upskill eval SKILL` starts the first one. It appears here right away.")),
       h("ol", { class: "rows" }, all.map(runLine)),
       more === null ? null : h("p", {}, h("button", { type: "button", id: "older", on: { click: () => read(more) } }, "Show older runs")),
     );
@@ -76,7 +76,7 @@ async function runsPage(page) {
       whenOf(row.created),
       row.state === "running" || row.state === "interrupted" ? `${grouped(done)} of ${counted(row.trials, "trial")}` : counted(done, "trial"),
       row.errored ? `${grouped(row.errored)} errored` : "",
-      `${counted(row.cases, "case")}${row.part ? " (a part of the suite)" : ""}`,
+      `${counted(row.cases, "case")}${row.part ? " (part of the suite)" : ""}`,
       row.against ? "against a reference skill" : "",
       spent(row),
     ].filter(Boolean);
@@ -86,7 +86,7 @@ async function runsPage(page) {
       box,
       h("div", { class: "name" }, h("a", { href: runPage(row.id) }, row.id), row.state === "done" || row.state === "ended" ? null : stateMark(row)),
       h("div", { class: "verdicts" }, verdicts.length ? verdicts : undecided(row)),
-      h("p", { class: "what" }, facts.join(" · "), row.verdicts.length && !row.verdicts_are_current ? " · decided before its latest trials" : ""),
+      h("p", { class: "what" }, facts.join(" · "), row.verdicts.length && !row.verdicts_are_current ? " · decided before the latest trials" : ""),
     );
   }
 
@@ -98,7 +98,7 @@ async function runsPage(page) {
   function chooser() {
     const [one, two] = [...chosen].map((id) => rows.get(id)).sort((a, b) => a.number - b.number);
     if (two) return h("p", { class: "note" }, h("a", { class: "button", href: comparePage(one.id, two.id), id: "compare" }, `Compare ${one.id} with ${two.id}`));
-    return h("p", { class: "note" }, "Tick two runs to compare them.");
+    return h("p", { class: "note" }, "Select two runs to compare them.");
   }
 
   function skillLine(skill) {

@@ -14,11 +14,11 @@ async function skillVersionsPage(page, name) {
   }
 
   function picture(skill) {
-    if (!skill.picture) return h("section", { id: "lift" }, h("p", { class: "note" }, "No verdict of this skill was reported yet."));
+    if (!skill.picture) return h("section", { id: "lift" }, h("p", { class: "note" }, "No verdict on this skill yet."));
     const parsed = new DOMParser().parseFromString(skill.picture, "image/svg+xml").documentElement;
     const figure = h("figure", { class: "picture scroll", tabindex: "0", role: "group", "aria-label": "Lift of each version and model" });
     if (parsed.localName === "svg") figure.append(document.importNode(parsed, true));
-    return section("lift", "Lift over versions and models", figure, h("p", { class: "note" }, "Versions may have been tried on different cases: a lift is against the baseline of its own run. Compare two versions to see the cases that both had."));
+    return section("lift", "Lift over versions and models", figure, h("p", { class: "note" }, "Versions may have run on different cases. Each lift is against the baseline of its own run. Compare two versions to see the cases they share."));
   }
 
   function list(versions) {
@@ -27,11 +27,11 @@ async function skillVersionsPage(page, name) {
         "li",
         { class: "row plain" },
         h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, `version ${place + 1}`), h("span", { class: "what" }, ` ${version.hash}`)),
-        h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? Object.values(version.verdicts).map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "nothing was decided")),
+        h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? Object.values(version.verdicts).map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "no decision")),
         h("p", { class: "what" }, [whenOf(version.created), counted(version.runs.length, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
       ),
     );
-    return section("versions", "Versions, the latest first", h("ol", { class: "rows", reversed: true }, lines.reverse()));
+    return section("versions", "Versions, latest first", h("ol", { class: "rows", reversed: true }, lines.reverse()));
   }
 
   function between(versions) {

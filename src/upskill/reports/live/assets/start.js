@@ -6,15 +6,15 @@ async function startRun(page, run) {
   const before = h("div", { class: "live-top" }, bar, state);
   document.title = `${run} · upskill`;
   const show = (row) => {
-    fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row), row.state === "running" ? h("p", { class: "note" }, "What is shown so far changes until the run ends; only then is it a verdict, unless it was started with --until-decided.") : null]);
+    fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row), row.state === "running" ? h("p", { class: "note" }, "These numbers change until the run ends. They are not a verdict yet, unless the run uses --until-decided.") : null]);
     state.dataset.state = row.state;
     state.dataset.done = String(row.scored + row.errored);
   };
   const row = await askJson("run", { run });
   bar.querySelector("a[href$='compare']").after(h("a", { href: skillPage(row.skill) }, row.skill));
   show(row);
-  // Before everything is computed, what is known at once.
-  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing what ${counted(row.passed + row.failed + row.errored, "trial")} show …`)));
+  // Show what is known before everything is computed.
+  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing results of ${counted(row.passed + row.failed + row.errored, "trial")} …`)));
   listeners.add((rows) => {
     const mine = rows?.find((each) => each.id === run);
     if (mine) show(mine);
