@@ -812,7 +812,7 @@ FILTERED = 'data: {"choices": [{"delta": {}, "finish_reason": "content_filter"}]
         ('data: {"error": {"message": "overloaded"}}\n\n', None, "overloaded"),
         ('{"error": "no room"}', None, "no room"),
         ("<html>Bad gateway</html>", None, "not JSON"),
-        ('data: {"choices": [{"delta": {}, "finish_reason": "error"}]}\n\n', None, "broke off the answer (error)"),
+        ('data: {"choices": [{"delta": {}, "finish_reason": "error"}]}\n\n', None, "cut off the answer (error)"),
         ('{"type": "message", "stop_reason": "refusal"}', None, "refused"),
         ('data: {"type": "message_delta", "delta": {"stop_reason": "refusal"}}\n\n', None, "refused"),
         ('data: {"type": "x", "response": {"incomplete_details": {"reason": "content_filter"}}}\n\n', None, "refused"),

@@ -110,7 +110,7 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"json_schema": SCHEMA}, "[]", False, "the answer's JSON does not fit at $: [] is not of type 'object'"),
     ({"json_schema": SCHEMA}, "sorry", False, "the answer is not JSON: Expecting value: line 1 column 1 (char 0)"),
     ({"json_schema": SCHEMA}, "", False, "the answer is not JSON: Expecting value: line 1 column 1 (char 0)"),
-    ({"json_schema": {"type": "number"}}, "NaN", False, "the answer is not JSON: NaN is not a value that JSON has"),
+    ({"json_schema": {"type": "number"}}, "NaN", False, "the answer is not JSON: NaN is not a JSON value"),
 ]
 
 
@@ -651,7 +651,7 @@ async def test_an_answer_is_compared_with_the_reference_of_the_case() -> None:
 
 def test_a_case_without_a_reference_cannot_be_compared_with_it() -> None:
     case = {"id": "a", "prompt": "Ask.", "checks": [{"judge": {"better_than": "reference"}}]}
-    with pytest.raises(UsageError, match="is compared with its reference and has none"):
+    with pytest.raises(UsageError, match="a check needs a reference, but there is none"):
         Suite.parse([case])
     one, two = (Suite.parse([case | {"reference": text}]).cases[0] for text in ("Please.", "Kindly."))
     assert one.fingerprint != two.fingerprint

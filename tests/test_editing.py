@@ -62,9 +62,9 @@ def test_cases_are_chosen_by_id_pattern_tag_and_number() -> None:
     odd_names = Suite.parse({"cases": [{"id": "a[1]*", "prompt": "Hi.", "checks": [{"contains": "ahoy"}]}]})
     assert CaseFilter(ids=["a[1]*"]).choose(odd_names) is odd_names
     for wanted, said in (
-        ({"ids": ["gret-3"]}, "no case is called 'gret-3'"),
+        ({"ids": ["gret-3"]}, "no case named 'gret-3'"),
         ({"tags": ["evn"]}, "no case has the tag 'evn'"),
-        ({"ids": ["greet-1"], "tags": ["even"]}, "no case fits --case greet-1 --tag even"),
+        ({"ids": ["greet-1"], "tags": ["even"]}, "no case matches --case greet-1 --tag even"),
     ):
         with pytest.raises(UsageError, match=said):
             chosen(**wanted)

@@ -625,7 +625,7 @@ async def test_cases_that_ask_nearly_the_same_are_told_of() -> None:
     other = {"id": "c", "prompt": "What do we say at the door?", "checks": checks}
     evaluation = await evaluate(plan_of(suite=Suite.parse([*cases, other])), models=Told(helpful))
     assert evaluation.warnings == [
-        "'a' and 'b' ask nearly the same and count as one in every interval; keep one of them"
+        "'a' and 'b' are near-duplicates and count as one case in every interval; keep one of them"
     ]
 
 

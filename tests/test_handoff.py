@@ -100,7 +100,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
     few = {"answers": FRESH["answers"][1:]}
     twice = {"answers": [*few["answers"], few["answers"][0]]}
     for answer, why in (
-        (few, "$.answers: has 19 items, and at least 20 are wanted"),
+        (few, "$.answers: has 19 items, but must have at least 20"),
         (twice, "it has no answers to word-1"),
         ({"answers": [FRESH["answers"][0] | {"wrong": ["no"]}, *few["answers"]]}, "$.answers[0].wrong: has 1 item"),
     ):
@@ -116,7 +116,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
         ({**draft(FIRST), "blocks": "none"}, "$.blocks: 'none' is not of type 'array'"),
         (unknown, ".evidence[0]: 'd9' is not one of"),
         ({**draft(FIRST), "description": ""}, "description"),
-        ({**draft(FIRST), "blocks": list[Any]()}, "$.blocks: has 0 items, and at least 1 are wanted"),
+        ({**draft(FIRST), "blocks": list[Any]()}, "$.blocks: has 0 items, but must have at least 1"),
     ):
         write_answer(desk, stem, answer)
         done = go(upskill)

@@ -117,7 +117,7 @@ def test_queries_of_the_example_are_named_once_the_skill_is_about_something_else
     Path("model.json").write_text('[{"answer": "Hello."}]', encoding="utf-8")
     trigger = ("trigger", "shop", "-m", "scripted:model.json", "--no-log-runs")
     for done in (upskill("validate", "shop"), upskill(*trigger)):
-        assert "eval_queries.json: has queries about kiln, the example that `upskill init` wrote" in done.out + done.err
+        assert "eval_queries.json: contains queries about kiln, the example from `upskill init`" in done.out + done.err
     own = (
         '[{"query": "How do we greet?", "should_trigger": true}, {"query": "Fire the kiln.", "should_trigger": false}]'
     )

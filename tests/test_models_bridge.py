@@ -188,7 +188,7 @@ async def test_a_given_price_wins(keys: None, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pydantic-ai:gpt-4.1", "does not say which"),
+        ("pydantic-ai:gpt-4.1", "is missing the pydantic-ai provider"),
         ("pydantic-ai:no-such-provider:x", "no-such-provider"),
         ("pydantic-ai:openai-chat:gpt-4.1", "OPENAI_API_KEY"),
     ],

@@ -50,7 +50,7 @@ def test_rm_removes_all_that_belongs_to_a_model_and_says_what_that_freed(
 def test_rm_of_a_name_that_is_not_in_the_table_suggests_one(upskill: Upskill, cache: Path) -> None:
     done = upskill("models", "rm", "tinny")
     assert done.code == 2
-    assert "no local model is called 'tinny'" in done.err
+    assert "unknown local model 'tinny'" in done.err
     assert "'tiny'" in done.err
     assert upskill("models", "rm", "").code == 2
     assert upskill("models", "rm", "../weights/other.gguf").code == 2

@@ -297,7 +297,7 @@ async def test_a_command_that_takes_too_long_is_killed_with_everything_it_starte
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + 300)
         error = await call
-    assert "had not answered after 300 s" in error.message
+    assert "did not answer within 300 s" in error.message
     while not is_gone(int(pid.read_text(encoding="utf-8"))):
         await asyncio.sleep(0.01)
 

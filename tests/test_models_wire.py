@@ -347,7 +347,7 @@ async def test_a_limit_used_up_by_thinking_is_an_error_that_says_what_to_raise(f
     stop = {"openai": "length", "anthropic": "max_tokens"}[format_]
     async with opened(format_, Say("", thoughts="Hm, hm", stop=stop)) as it:
         error = await it.fail()
-    assert "before it answered" in error.message
+    assert "before answering" in error.message
     assert "max_output_tokens" in error.hint
 
 
@@ -417,7 +417,7 @@ async def test_a_prompt_that_is_too_long_says_so_and_does_not_stop_the_model(for
 
 
 async def test_a_content_filter_and_a_broken_off_answer_are_errors() -> None:
-    for stop, words in (("content_filter", "content filter"), ("error", "broke off")):
+    for stop, words in (("content_filter", "content filter"), ("error", "cut off the answer")):
         async with opened("openai", Say("I was sa", stop=stop)) as it:
             assert words in (await it.fail()).message
 
@@ -456,12 +456,12 @@ async def test_an_empty_answer_of_a_model_that_ended_by_itself_is_an_answer() ->
 async def test_an_answer_that_never_begins_or_never_ends_is_given_up(format_: str) -> None:
     async with opened(format_, Trouble("silence", seconds=600), timeout=0.1, retries=0) as it:
         never_begun = await it.fail()
-    assert "no answer had begun after 0.1 s" in never_begun.message
+    assert "no answer started within 0.1 s" in never_begun.message
     for seconds in (0.5, 5.0, 50.0):  # it has to begin within that, which a busy machine does not always manage
         async with opened(format_, Trouble("slow body", seconds=600), timeout=seconds, retries=0) as it:
             never_ended = await it.fail()
-        if "no answer had begun" not in never_ended.message:
-            assert f"had not ended after {seconds:g} s" in never_ended.message
+        if "no answer started" not in never_ended.message:
+            assert f"was not complete after {seconds:g} s" in never_ended.message
             return
     raise AssertionError(never_ended.message)
 

@@ -327,9 +327,9 @@ def test_a_place_that_cannot_be_used_is_refused_with_words_and_without_its_passw
     monkeypatch.delenv("PGPASSWORD")
     assert "createdb NAME" in refused(f"postgresql://upskill:{QUOTED_PASSWORD}@/none?{here}")
     assert "Is the server running" in refused("postgresql://upskill:hunter2@127.0.0.1:1/postgres")
-    assert "postgresql://…: is not the URL" in refused("postgresql://upskill:hunter2@host:port/postgres")
-    assert "postgresql://…: is not the URL" in refused("postgresql://upskill:hun@ter2:hunter2@host/postgres")
-    assert "is not the URL" in refused("postgresql://host/postgres?colour=hunter2")
+    assert "postgresql://…: not the URL" in refused("postgresql://upskill:hunter2@host:port/postgres")
+    assert "postgresql://…: not the URL" in refused("postgresql://upskill:hun@ter2:hunter2@host/postgres")
+    assert "not the URL" in refused("postgresql://host/postgres?colour=hunter2")
     assert "is not a valid schema name" in refused(f"postgresql://host/postgres?schema={quote('a; DROP')}")
 
 
@@ -339,7 +339,7 @@ def test_a_database_that_does_not_fit_is_refused(postgres: PostgresServer) -> No
         db.execute("CREATE ROLE guest LOGIN PASSWORD 'hunter2'")
         db.execute("REVOKE CREATE ON DATABASE postgres FROM PUBLIC")
     latin = postgres.place("x").replace("/postgres?", "/latin?")
-    assert "holds SQL_ASCII and not UTF8" in refused(latin)
+    assert "the database encoding is SQL_ASCII, not UTF8" in refused(latin)
     guest = postgres.new_place().replace(f"upskill:{QUOTED_PASSWORD}", "guest:hunter2")
     assert "CREATE SCHEMA" in refused(guest)
     assert find_store(guest) is None

@@ -228,7 +228,7 @@ def test_two_replies_to_one_request_are_refused(upskill: Upskill, skill: Path, c
     write_lines(home / "two.gz", [*lines[:-1], again, end])
     done = upskill("eval", skill, "--replay", "two.gz")
     assert done.code == 2
-    where = f"line {len(lines)} cannot be used", f"it and line {number + 1} have different replies to one request"
+    where = f"line {len(lines)} cannot be used", f"line {number + 1} has a different reply to the same request"
     assert all(words in done.err for words in where), done.err
     # The same reply twice is how two cases that ask the same are recorded.
     write_lines(home / "same.gz", [*lines[:-1], lines[number], end])
@@ -296,8 +296,8 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
     )
     for more, words in (
         (("--tests", "other.json"), "recorded with other cases than other.json"),
-        (("-m", "scripted:other.json"), "has no replies of scripted:other.json"),
-        (("--judge", "sonnet", "-m", "scripted:student.json"), "has no replies of sonnet"),
+        (("-m", "scripted:other.json"), "no replies of scripted:other.json"),
+        (("--judge", "sonnet", "-m", "scripted:student.json"), "no replies of sonnet"),
         (("--batch",), "--batch and --replay cannot be used together"),
     ):
         done = play(*more)
@@ -328,7 +328,7 @@ def test_secrets_are_taken_out_and_everybody_is_told(upskill: Upskill, skill: Pa
     assert "in answers to 1 case (greet-2). On replay, these graded answers differ" in done.err
     assert KEY not in gzip.decompress((home / "replies.gz").read_bytes()).decode()
     played = upskill("eval", skill, "--replay", "replies.gz", "--json").json
-    assert [line for line in played["warnings"] if "secrets were taken out" in line and "greet-2" in line]
+    assert [line for line in played["warnings"] if "secrets were removed" in line and "greet-2" in line]
     assert played["models"][0]["skill"]["passed"] == 4
 
 
@@ -359,13 +359,13 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
         assert "Traceback" not in done.err
 
     for data, words in (
-        (b"", "its first line"),
+        (b"", "the first line"),
         (b"no gzip at all", "damaged or cut off"),
         (packed[:-200], "damaged or cut off"),
-        (packed[:300] + b"\x00" + packed[301:], "is no file of replies"),
-        (gzip.compress(b"{}\n"), "its first line"),
-        (gzip.compress(b"\xff\xfe\n"), "is no file of replies"),
-        (gzip.compress(b"[" * 100_000), "is no file of replies"),
+        (packed[:300] + b"\x00" + packed[301:], "not a readable file of replies"),
+        (gzip.compress(b"{}\n"), "the first line"),
+        (gzip.compress(b"\xff\xfe\n"), "not a readable file of replies"),
+        (gzip.compress(b"[" * 100_000), "not a readable file of replies"),
         (gzip.compress(b" " * 70_000_000), "endless line"),
     ):
         bad.write_bytes(data)
@@ -380,27 +380,27 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
     changes: list[tuple[int, dict[str, Any], str]] = [
         (0, {**head, "version": 9}, "is version 9 of the format"),
         (0, {**head, "models": []}, "there is no model 0"),
-        (0, {**head, "judge": 7}, "is no file of replies"),
+        (0, {**head, "judge": 7}, "not a readable file of replies"),
         (0, {**head, "judge": -1}, "there is no model -1"),
         (0, {**head, "students": 9}, "there is no model 8"),
-        (0, {**head, "runs": 10**15}, "out of bounds"),
-        (0, {**head, "max_output_tokens": -1}, "out of bounds"),
-        (0, {**head, "models": [{**head["models"][0], "name": "one\nline"}]}, "is no name of a model"),
-        (0, {**head, "models": [{**head["models"][0], "name": ""}]}, "is no name of a model"),
-        (0, {**head, "bounds": 3}, "is no file of replies"),
-        (0, {**head, "temperature": "hot"}, "is no number"),
-        (number, {"reply": {**reply, "text": 5}}, "is no text"),
+        (0, {**head, "runs": 10**15}, "out of range"),
+        (0, {**head, "max_output_tokens": -1}, "out of range"),
+        (0, {**head, "models": [{**head["models"][0], "name": "one\nline"}]}, "is not a model name"),
+        (0, {**head, "models": [{**head["models"][0], "name": ""}]}, "is not a model name"),
+        (0, {**head, "bounds": 3}, "not a readable file of replies"),
+        (0, {**head, "temperature": "hot"}, "is not a number in range"),
+        (number, {"reply": {**reply, "text": 5}}, "is not a string"),
         (number, {"reply": {**reply, "by": 9}}, "there is no model 9"),
-        (number, {"reply": {**reply, "usage": {"input_tokens": -1}}}, "below 0"),
-        (number, {"reply": {**reply, "usage": {"cost_usd": float("nan")}}}, "is no number"),
-        (number, {"reply": {**reply, "usage": {"cost_usd": 1e300}}}, "is no number"),
-        (number, {"reply": {**reply, "usage": {"output_tokens": 2**62}}}, "beyond all that is real"),
-        (number, {"reply": {**reply, "stop": "never"}}, "no reason to stop"),
-        (number, {"reply": {**reply, "calls": [{"id": 1}]}}, "is no text"),
-        (number, {"reply": {**reply, "seconds": 10**400}}, "is no file of replies"),
+        (number, {"reply": {**reply, "usage": {"input_tokens": -1}}}, "is out of range"),
+        (number, {"reply": {**reply, "usage": {"cost_usd": float("nan")}}}, "is not a number in range"),
+        (number, {"reply": {**reply, "usage": {"cost_usd": 1e300}}}, "is not a number in range"),
+        (number, {"reply": {**reply, "usage": {"output_tokens": 2**62}}}, "is out of range"),
+        (number, {"reply": {**reply, "stop": "never"}}, "not a stop reason"),
+        (number, {"reply": {**reply, "calls": [{"id": 1}]}}, "is not a string"),
+        (number, {"reply": {**reply, "seconds": 10**400}}, "not a readable file of replies"),
         (number, {"what": 1}, "neither a trial nor a reply"),
         (1, lines[4], "cannot be used"),
-        (len(lines) - 1, {"end": {"trials": 3, "replies": 16}}, "it says that it has 3 trials, and has 16"),
+        (len(lines) - 1, {"end": {"trials": 3, "replies": 16}}, "expected 3 trials, found 16"),
     ]
     for place, change, words in changes:
         write_lines(bad, [*lines[:place], change, *lines[place + 1 :]])
@@ -408,7 +408,7 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
     write_lines(bad, lines[:-1])
     refused("its last line is missing")
     write_lines(bad, [*lines, lines[1]])
-    refused("behind its end")
+    refused("data after the last line")
 
 
 def test_commands_of_an_agent_are_run_again_and_its_replies_are_found(upskill: Upskill, home: Path) -> None:

@@ -72,7 +72,7 @@ def test_upstreams_mapping_with_cases_and_a_validator() -> None:
     suite = Suite.parse({"cases": [case | {"context": {"url": "x"}}]}, "tests.json")
     assert checks_of(suite.cases[0]) == [("regex", {"pattern": "^a"})]
     assert suite.cases[0].output_file == "out.txt"
-    assert suite.warnings == ("tests.json: case 1: context.url is not known and not used",)
+    assert suite.warnings == ("tests.json: case 1: unknown field context.url, not used",)
 
 
 @pytest.mark.parametrize("fields", [{"input": "Go."}, {"prompt": "Go."}, {"prompt": "Go.", "files": []}])
@@ -342,12 +342,12 @@ FIELDS_OF_OURS = (
     " prompt, reference, right, tags, wrong"
 )
 WRONG: dict[str, tuple[object, str, str]] = {
-    "an empty list": ([], "s: has no cases", "A suite of nothing proves nothing: add cases."),
-    "empty cases": ({"cases": []}, "s: has no cases", "A suite of nothing proves nothing: add cases."),
+    "an empty list": ([], "s: no cases", "Add at least one case."),
+    "empty cases": ({"cases": []}, "s: no cases", "Add at least one case."),
     "not a suite": (
         {"questions": []},
-        "s: is not a suite",
-        "A suite is a list of cases, or a mapping with `cases:` and a list below it.",
+        "s: not a suite",
+        "A suite is a list of cases, or a mapping with a list under `cases:`.",
     ),
     "cases a mapping": ({"cases": {"one": CASE}}, "s: cases is not a list of cases", ""),
     "checks a mapping": (
@@ -360,7 +360,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: no field is called 'check'",
         "Did you mean 'checks'?",
     ),
-    "a case that is text": (["hello"], "s: case 1: is not a case but 'hello'", "A case has a prompt and checks."),
+    "a case that is text": (["hello"], "s: case 1: expected a case, got 'hello'", "A case has a prompt and checks."),
     "no prompt": ([{"id": "x", "checks": [{"contains": "y"}]}], "s: case 1 ('x'): has no prompt", ""),
     "a blank prompt": ([CASE | {"prompt": " \n"}], "s: case 1 ('one'): the prompt is empty", ""),
     "a prompt that is a number": (
@@ -385,8 +385,8 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "no checks": (
         [{"id": "x", "prompt": "y"}],
-        "s: case 1 ('x'): has no checks",
-        "Say what a right answer has, for example `contains: text`.",
+        "s: case 1 ('x'): no checks",
+        "Say what a right answer contains, for example `contains: text`.",
     ),
     "an unknown check for all": (
         {"cases": [CASE], "checks": [{"regx": "x"}]},
@@ -396,9 +396,9 @@ WRONG: dict[str, tuple[object, str, str]] = {
     "upstream's empty text": (
         [{"input": "x", "expected": {"contains": ""}}],
         "s: case 1: expected.contains is empty",
-        "An empty text is in every answer.",
+        "Every answer contains the empty text.",
     ),
-    "upstream's missing expectation": ([{"input": "x"}], "s: case 1: has no checks", ""),
+    "upstream's missing expectation": ([{"input": "x"}], "s: case 1: no checks", ""),
     "upstream's unknown validator": (
         [{"input": "x", "validator": "jsn_schema"}],
         "s: case 1: no check named 'jsn_schema'",
@@ -411,15 +411,19 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "the same id twice": (
         [CASE, CASE | {"id": "two"}, CASE],
-        "s: case 3 has the id 'one' of case 1",
-        "Give each case an id of its own.",
+        "s: cases 1 and 3 have the same id 'one'",
+        "Give each case its own id.",
     ),
     "the same case without an id twice": (
         [nameless(), nameless()],
-        "-say-hello-friend-mine-today' of case 1",
+        "-say-hello-friend-mine-today'",
         "",
     ),
-    "an empty id": ([CASE | {"id": " "}], "s: case 1 (' '): '' cannot be an id", "Use 1 to 200 printable characters."),
+    "an empty id": (
+        [CASE | {"id": " "}],
+        "s: case 1 (' '): '' is not a valid id",
+        "Use 1 to 200 printable characters.",
+    ),
     "an id that is true": ([CASE | {"id": True}], "s: case 1: id.", ""),
     "held_out as text": (
         [CASE | {"held_out": "yes"}],
@@ -440,8 +444,8 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "a listed file that is not there": (
         [CASE | {"files": ["a.txt"]}],
-        "s: case 1 ('one'): the file 'a.txt' is not there",
-        "Put it beside the suite, or name it from the skill's folder.",
+        "s: case 1 ('one'): file 'a.txt' not found",
+        "Put it next to the suite, or give its path from the skill's folder.",
     ),
     "no room for an answer": (
         {"cases": [CASE], "max_output_tokens": 0},
@@ -450,11 +454,15 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "not a number": (
         [CASE | {"checks": [{"json_schema": {"const": math.nan}}]}],
-        "s: is not plain data: Out of range float values are not JSON compliant",
+        "s: not plain data: Out of range float values are not JSON compliant",
         "",
     ),
-    "half a character": ([CASE | {"prompt": "a\ud800"}], r"s: holds half a character ('\ud800')", "Write it out"),
-    "text": ("hello", "s: is not a suite", ""),
+    "half a character": (
+        [CASE | {"prompt": "a\ud800"}],
+        r"s: contains half a character ('\ud800')",
+        "Write the character itself",
+    ),
+    "text": ("hello", "s: not a suite", ""),
 }
 
 
@@ -469,20 +477,20 @@ def test_what_is_wrong_is_a_usage_error_that_says_so(kind: str) -> None:
 
 
 TEXTS: dict[str, tuple[str, bytes, str]] = {
-    "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a value that JSON has"),
-    "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: is not plain data: Out of range float"),
+    "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a JSON value"),
+    "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: not plain data: Out of range float"),
     "NaN in YAML": ("s.yaml", b"- prompt: x\n  seed: .NaN\n", "s.yaml: line 2: not valid YAML: .NaN is not a number"),
     "broken JSON": (
         "s.json",
         b'[{"prompt": "x"\n "checks"}]',
         "s.json: line 2: not valid JSON: Expecting ',' delimiter",
     ),
-    "a field twice in JSON": ("s.json", b'[{"id": 1, "id": 2}]', "s.json: the field 'id' is there twice in one object"),
+    "a field twice in JSON": ("s.json", b'[{"id": 1, "id": 2}]', "s.json: duplicate field 'id' in one object"),
     "a field twice in YAML": ("s.yaml", b"- id: 1\n  id: 2\n", "s.yaml: line 2: not valid YAML: 'id' appears twice"),
     "tabs": ("s.yaml", b"cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
-    "an empty file": ("s.yaml", b"", "s.yaml: is not a suite"),
+    "an empty file": ("s.yaml", b"", "s.yaml: not a suite"),
     "not UTF-8": ("s.yaml", b"- prompt: caf\xe9\n", "s.yaml: is not UTF-8 text (byte 13)"),
-    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: holds half a character"),
+    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: contains half a character"),
     "an object of Python": ("s.yaml", b"- !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
     "a set": ("s.yaml", b"cases: !!set {a}\n", "s.yaml: line 1: not valid YAML: unknown tag 'set'"),
     "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a field name is not plain"),
@@ -533,9 +541,9 @@ def test_listed_files_are_read_from_inside_the_skill_only(tmp_path: Path) -> Non
     (folder / "out.txt").symlink_to("../secret.txt")
     for name, words in (
         ("../secret.txt", "is not a path inside the workspace"),
-        ("out.txt", "the file 'out.txt' is not there"),
-        ("round", "the file 'round' is not there"),
-        ("x" * 5000, "is not there"),
+        ("out.txt", "file 'out.txt' not found"),
+        ("round", "file 'round' not found"),
+        ("x" * 5000, "not found"),
         ("binary.dat", "the file 'binary.dat' is not UTF-8 text"),
     ):
         with pytest.raises(UsageError, match=words):

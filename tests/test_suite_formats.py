@@ -85,8 +85,8 @@ def test_evals_json_takes_objects_for_assertions_and_keeps_other_fields_with_one
         {},
     ]
     assert [warning.removeprefix(f"{tmp_path}/evals.json: ") for warning in suite.warnings] == [
-        "kept as metadata, and not used: trap (2), owner, category",
-        "left out: script: no check of ours is of this kind (case 3)",
+        "kept as metadata, not used: trap (2), owner, category",
+        "left out: script: upskill has no check of this type (case 3)",
     ]
     assert Suite.parse(suite.to_dict()).cases == suite.cases
 
@@ -112,7 +112,7 @@ def test_a_case_that_asks_for_a_file_that_is_no_text_is_left_out_and_the_others_
     suite = Suite.load(written(tmp_path / "evals" / "evals.json", {"evals": cases}))
     assert [case.files for case in suite.cases] == [{"evals/data/b/c.txt": "text of c"}, {}]
     assert "case 1: the file 'photo.png' is not UTF-8 text" in suite.warnings[1]
-    assert "SKILL.md: a file that both arms have" in suite.warnings[0]
+    assert "SKILL.md: both arms get a case's files" in suite.warnings[0]
     (tmp_path / "my-skill").mkdir()
     written(tmp_path / "my-skill" / "SKILL.md", "---\nname: my-skill\ndescription: d\n---\nBody.\n")
     written(tmp_path / "my-skill" / "evals" / "data" / "c.txt", "text of c")
@@ -140,8 +140,8 @@ def test_verifiers_are_checks_and_scenarios_bring_the_criteria_of_the_judge(tmp_
     suite = Suite.load(written(tmp_path / ".upskill" / "evals.json", said))
     assert checks_of(suite) == [[("contains", ["tern push"]), ("judge", "It is a command.")]]
     assert (suite.cases[0].id, suite.cases[0].tags) == ("tern", ("tern",))
-    assert "the file 'none.json' is not there" in suite.warnings[0]
-    with pytest.raises(UsageError, match="the verifier of the type 'pytest': no check of ours is of this kind"):
+    assert "file 'none.json' not found" in suite.warnings[0]
+    with pytest.raises(UsageError, match="verifier of type 'pytest': upskill has no check of this type"):
         Suite.parse({"cases": [{"input": "x", "verifiers": [{"type": "pytest", "values": ["y"]}]}]})
 
 
@@ -168,17 +168,17 @@ def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_
         ]
     ]
     assert list(notes_of(suite).left_out()) == [
-        "weight of an assertion: every check has to hold, as it is (case 1)",
-        "contains: no check of ours says the opposite (case 1)",
-        "contains: no check of ours has its field 'file' (case 1)",
-        "equals: no check of ours says the opposite (case 1)",
-        "assertion: 'negate' is nothing that a judge is told; say in words what must not be (case 1)",
+        "weight of an assertion: every check must hold (case 1)",
+        "contains: upskill has no check for the opposite (case 1)",
+        "contains: upskill has no check with a field 'file' (case 1)",
+        "equals: upskill has no check for the opposite (case 1)",
+        "assertion: a judge does not see 'negate'; say in words what must not be there (case 1)",
     ]
-    with pytest.raises(UsageError, match="no assertion of it can be carried over: contains: no check of ours has"):
+    with pytest.raises(UsageError, match="none of its assertions can be imported: contains: upskill has no check"):
         Suite.parse({"evals": [{"prompt": "x", "assertions": [said[6]]}]}, "s")
     verified = Suite.parse([{"input": "x", "verifiers": [{"type": "contains", "values": ["y"], "negate": True}]}])
     assert checks_of(verified) == [[("not_contains", ["y"])]]
-    with pytest.raises(UsageError, match="the verifier of the type 'contains': no check of ours has its field 'file'"):
+    with pytest.raises(UsageError, match="verifier of type 'contains': upskill has no check with a field 'file'"):
         Suite.parse([{"input": "x", "verifiers": [said[6]]}])
 
 
@@ -203,9 +203,9 @@ def test_statements_that_only_name_a_text_need_no_judge() -> None:
             ("not_contains", ["TODO"]),
         ]
     ]
-    told = "statements that name a text: it is looked for in the answer, without a judge (3 times: case 1)"
+    told = "statements that quote a text: checked with `contains`, without a judge (3 times: case 1)"
     assert list(notes_of(suite).changed()) == [told]
-    unclear = "must_have: these may be texts or patterns; write `contains` or `regex` (case 1)"
+    unclear = "must_have: ambiguous: write `contains` for text or `regex` for patterns (case 1)"
     assert list(notes_of(suite).left_out()) == [unclear]
 
 
@@ -231,8 +231,8 @@ def test_scenarios_with_assertions_a_rubric_and_a_setup_are_cases(tmp_path: Path
     expected = [("contains", "CS0246"), ("not_regex", "sorry|cannot"), ("judge", "Names the root cause")]
     assert checks_of(suite) == [expected]
     told = "\n".join(notes_of(suite).left_out())
-    assert "exit_success: no check of ours is of this kind (case 1 ('fix it'))" in told
-    assert "case 2 ('build it'): its setup has 'commands', and a case has only files" in told
+    assert "exit_success: upskill has no check of this type (case 1 ('fix it'))" in told
+    assert "case 2 ('build it'): its setup has 'commands', but a case can only have files" in told
 
 
 # promptfoo.
@@ -286,10 +286,10 @@ def test_a_configuration_of_promptfoo_is_read_and_programs_are_refused_by_name(t
     ]
     assert checks_of(suite)[2] == [("judge", "It is polite")]
     told = "\n".join(notes_of(suite).left_out())
-    for words in ("javascript: runs a program", "python: runs a program", "cost: is reported", "similar: no check"):
+    for words in ("javascript: runs its own", "python: runs its own", "cost: reported", "similar: upskill has no"):
         assert words in told
-    assert "its template cannot be filled in: 'missing' is undefined" in told
-    assert "prompt: the file 'other.txt' is not there" in told
+    assert "its template cannot be rendered: 'missing' is undefined" in told
+    assert "prompt: file 'other.txt' not found" in told
 
 
 def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
@@ -310,14 +310,14 @@ def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
     assert [case.prompt for case in suite.cases] == ["a", "c", "e"]
     assert all(checks == [("equals", {"text": "Paris", "exact": True})] for checks in checks_of(suite))
     assert list(notes_of(suite).left_out())[1:6] == [
-        "transform of a provider: checks look at the answer as it is",
-        "equals: looks at what `JSON.parse(output).city` makes of the answer, not at the answer (case 1)",
-        "equals: looks at what `file://t.js` makes of the answer, not at the answer (case 2)",
+        "transform of a provider: checks read the unchanged answer",
+        "equals: checks the output of `JSON.parse(output).city`, not the answer (case 1)",
+        "equals: checks the output of `file://t.js`, not the answer (case 2)",
         "contains: its weight is 0, so it decides nothing (case 3)",
-        "assert-set: only some of its assertions have to hold, and every check has to (case 4)",
+        "assert-set: only some of its assertions must hold, but in upskill every check must (case 4)",
     ]
     assert "a program changes its variables (transformVars)" in "\n".join(notes_of(suite).left_out())
-    assert list(notes_of(suite).changed()) == ["threshold of a case: every check has to hold (case 5)"]
+    assert list(notes_of(suite).changed()) == ["threshold of a case: every check must hold (case 5)"]
 
 
 def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
@@ -349,10 +349,10 @@ def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
 def test_what_is_wrong_with_every_case_is_said_once_and_counted() -> None:
     tests = [{"vars": {"q": str(number)}, "assert": [{"type": "javascript", "value": "1"}]} for number in range(23)]
     with pytest.raises(
-        UsageError, match=r"none of its 24 cases can be carried over: 23 cases \(case 1, case 2, case 3, …\)"
+        UsageError, match=r"none of its 24 cases can be imported: 23 cases \(case 1, case 2, case 3, …\)"
     ):
         Suite.parse({"prompts": ["{{q}}"], "tests": [*tests, {"vars": {"q": "x"}}]})
-    with pytest.raises(UsageError, match="promptfoo makes its cases with a model"):
+    with pytest.raises(UsageError, match="promptfoo generates these cases with a model"):
         Suite.parse({"targets": ["x"], "redteam": {"plugins": ["pii"]}})
 
 
@@ -378,7 +378,7 @@ def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None
     assert "'file://make.py' is a program" in "\n".join(suite.warnings)
     alone = [{"vars": {"question": "Say e"}, "assert": [{"type": "contains", "value": "e"}]}]
     assert Suite.parse(alone).cases[0].prompt == "Say e"
-    with pytest.raises(UsageError, match=r"the prompt that its variables \(a, b\) go into is not in this file"):
+    with pytest.raises(UsageError, match=r"the prompt for its variables \(a, b\) is not in this file"):
         Suite.parse([{"vars": {"a": "1", "b": "2"}, "assert": [{"type": "contains", "value": "e"}]}])
     with pytest.raises(UsageError, match="none of its prompts can be read"):
         Suite.parse({"prompts": ["file://make.py:build"], "tests": alone})
@@ -416,20 +416,20 @@ defaultTest: {assert: [{type: not-contains, value: sorry}]}
         ("json_schema", {"schema": {"const": [1, True]}}),
     ]
     assert list(notes_of(suite).left_out())[1:] == [
-        "assert: reads file://a.yaml; write out what it says (case 2)",
+        "assert: reads file://a.yaml; write out its content (case 2)",
         "assert: is not a list (case 3)",
-        "contains: no check of ours has its field 'negate' (case 4)",
+        "contains: upskill has no check with a field 'negate' (case 4)",
     ]
     head = "q,__expected,__prefix,__suffix,__threshold\n"
     rows = "a,is-refusal,,,\nb,contains: x,PRE , SUF,0.5\nc,not-contains: x,,,\n"
     table = Suite.load(written(tmp_path / "t.csv", head + rows))
     assert [case.prompt for case in table.cases] == ["PRE b SUF", "c"]
-    assert "kept as metadata, and not used: __threshold" in table.warnings[0]
-    assert "left out: is-refusal: no check of ours says the same" in table.warnings[1]
+    assert "kept as metadata, not used: __threshold" in table.warnings[0]
+    assert "left out: is-refusal: upskill has no equivalent check" in table.warnings[1]
     variables = {"q": [f"say {n}" for n in range(40)], "r": list("x" * 30)}
     said = {"prompts": ["{{q}}"], "tests": [{"vars": variables, "assert": [{"type": "contains", "value": "x"}]}]}
     told = list(notes_of(Suite.parse(said)).left_out())
-    assert told[0] == "vars: only 1,000 of 1,200 combinations are taken (case 1)"
+    assert told[0] == "vars: only 1,000 of 1,200 combinations are imported (case 1)"
 
 
 # inspect_ai.
@@ -463,7 +463,7 @@ def test_samples_of_inspect_are_cases_and_choices_become_part_of_the_prompt() ->
         False,
     ]
     assert checks_of(suite)[4][0][0] == "judge"
-    assert "its input has an image" in suite.warnings[1]
+    assert "its input contains an image" in suite.warnings[1]
 
 
 def test_a_log_of_inspect_gives_its_samples_with_what_was_answered(tmp_path: Path) -> None:
@@ -579,7 +579,7 @@ def test_a_suite_of_waza_is_read_with_the_tasks_that_its_pattern_names(tmp_path:
     ]
     assert suite.cases[0].files == {"a.py": "print()", "b.txt": "b"}
     told = "\n".join(suite.warnings)
-    for words in ("code: runs expressions", "file.must_not_exist: make it", "behavior.max_tokens: is reported"):
+    for words in ("code: runs its own expressions", "file.must_not_exist: use a", "behavior.max_tokens: reported"):
         assert words in told
     assert Suite.load(tmp_path / "tasks" / "one.yaml").cases[0].files == suite.cases[0].files
 
@@ -605,12 +605,12 @@ def test_no_grader_of_waza_is_lost_without_a_word() -> None:
         ]
     ]
     assert list(notes_of(suite).left_out()) == [
-        "text.odd: no check of ours says the same (case 1 ('t'))",
-        "weight of a grader: every check has to hold, as it is (case 1 ('t'))",
-        "text: no check of ours has its field 'negate' (case 1 ('t'))",
-        "prompt: does not say what a judge looks for (case 1 ('t'))",
-        "tool_constraint.expect_tools: no check of ours has its field 'command_pattern' (case 1 ('t'))",
-        "task: is not enabled (case 2 ('off'))",
+        "text.odd: upskill has no equivalent check (case 1 ('t'))",
+        "weight of a grader: every check must hold (case 1 ('t'))",
+        "text: upskill has no check with a field 'negate' (case 1 ('t'))",
+        "prompt: does not say what the judge should look for (case 1 ('t'))",
+        "tool_constraint.expect_tools: upskill has no check with a field 'command_pattern' (case 1 ('t'))",
+        "task: disabled (case 2 ('off'))",
     ]
 
 
@@ -639,9 +639,9 @@ def test_a_table_with_prompt_and_expected_is_a_suite_whatever_it_is_called(tmp_p
     mac = Suite.load(written(tmp_path / "mac.csv", "prompt,expected\rSay a,a\rSay b,b\r"))
     assert checks_of(mac) == [[("contains", "a")], [("contains", "b")]]
     for text, words in (
-        ("prompt,expected\n", "has no cases"),
-        ("prompt,level\nSay a,1\n", "has nothing in a column `expected`"),
-        ("a,b\n1,2\n", "has no prompt"),
+        ("prompt,expected\n", "no cases"),
+        ("prompt,level\nSay a,1\n", "needs a value in `expected`"),
+        ("a,b\n1,2\n", "no prompt"),
     ):
         with pytest.raises(UsageError, match=words):
             Suite.load(written(tmp_path / "bad.csv", text))
@@ -660,9 +660,9 @@ def test_a_table_checks_what_is_expected_beside_the_columns_that_are_checks(tmp_
 
 def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_their_line(tmp_path: Path) -> None:
     for text, words in (
-        ("id,prompt,contains,contains\na,Say,four,4\n", "line 1: the column 'contains' is there twice"),
-        ("\nid,Prompt,prompt \na,b,c\n", "line 2: the column 'prompt' is there twice"),
-        ('prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n', "line 5: has 3 cells, and the header 2"),
+        ("id,prompt,contains,contains\na,Say,four,4\n", "line 1: duplicate column 'contains'"),
+        ("\nid,Prompt,prompt \na,b,c\n", "line 2: duplicate column 'prompt'"),
+        ('prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n', "line 5: has 3 cells, but the header has 2"),
         ('prompt,expected\nSay,x\n"Say b,y\nSay c,z\n', "line 3: not valid CSV: unexpected end of data"),
         ("prompt,expected,\nSay,x,y\n", "line 2: 'y' is in a column without a name"),
     ):
@@ -691,7 +691,7 @@ def test_fields_that_mean_nothing_here_are_told_wherever_they_stand() -> None:
             {"evals": [words]},
             [
                 "left out: checks: is not a list",
-                "changed: expected_output: a judge looks for it in place of assertions that are left out",
+                "changed: expected_output: a judge checks it instead of the assertions that are left out",
             ],
         ),
     ):
@@ -737,9 +737,7 @@ def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk:
 
 def test_a_check_that_cannot_be_read_is_left_out_and_says_why() -> None:
     case = {"prompt": "x", "assertions": [{"type": "regex", "value": "("}]}
-    with pytest.raises(
-        UsageError, match=r"s: case 1: none of its checks can be read: regex.*is not a regular expression"
-    ):
+    with pytest.raises(UsageError, match=r"s: case 1: none of its checks is valid: regex.*is not a regular expression"):
         Suite.parse({"evals": [case]}, "s")
     suite = Suite.parse({"evals": [case | {"assertions": [*case["assertions"], "It is short"]}]}, "s")
     assert checks_of(suite) == [[("judge", "It is short")]]
@@ -756,8 +754,8 @@ def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_
     done = upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("wrote out/suite.yaml\npromptfoo.yaml (promptfoo): 3 of 4 cases with 19 checks (")
-    assert "  left out: javascript: runs a program of its own" in done.out
-    assert "  changed: llm-rubric: a judge finds whether it is true" in done.out
+    assert "  left out: javascript: runs its own program" in done.out
+    assert "  changed: llm-rubric: a judge checks it" in done.out
     assert done.out.endswith("Next: upskill eval SKILL -t out/suite.yaml --judge MODEL\n")
     suite = Suite.load("out/suite.yaml")
     assert (suite.notes, suite.warnings) == (None, ())
@@ -804,7 +802,7 @@ def test_import_calls_a_program_and_a_session_what_they_are(home: Path, upskill:
     for name, hint in (("task.py", "inspect eval"), ("31_ELU.py", "KernelBench"), ("cases", "Save its cases")):
         ran = upskill("import", name)
         assert (ran.code, ran.out) == (2, "")
-        assert f"{name}: is a program, and a suite is data" in ran.err
+        assert f"{name}: this is a program, not a suite" in ran.err
         assert hint in ran.err
     written(Path("opencode/storage/session/global/ses_1.json"), {"id": "ses_1", "projectID": "global"})
     for name in ("opencode", "opencode/storage", "opencode/storage/session/global/ses_1.json"):
@@ -821,8 +819,8 @@ def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill:
     written(Path("odd.json"), {"evals": [case]})
     done = upskill("import", "odd.json", "-o", "suite.yaml")
     assert done.code == 0
-    assert r"left out: zz\nchecks:\n  - contains: EVIL\n#: no check of ours is of this kind" in done.out
-    assert r"left out: zz\x1b]0;PWN\x07: no check" in done.out
+    assert r"left out: zz\nchecks:\n  - contains: EVIL\n#: upskill has no check of this type" in done.out
+    assert r"left out: zz\x1b]0;PWN\x07: upskill has no check" in done.out
     assert r"not used: fie\x1bld\r" in done.out
     for text in (done.out, Path("suite.yaml").read_text(encoding="utf-8"), *Suite.load("odd.json").warnings):
         assert text.replace("\n", "").isprintable()
@@ -831,8 +829,8 @@ def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill:
     written(Path("none.json"), {"evals": [case | {"assertions": odd}]})
     failed = upskill("import", "none.json")
     assert failed.code == 2
-    assert failed.err.startswith("upskill: none.json: case 1: no assertion of it can be carried over: zz")
-    assert r"zz\nchecks:\n  - contains: EVIL\n#: no check of ours" in failed.err.splitlines()[0]
+    assert failed.err.startswith("upskill: none.json: case 1: none of its assertions can be imported: zz")
+    assert r"zz\nchecks:\n  - contains: EVIL\n#: upskill has no check" in failed.err.splitlines()[0]
 
 
 def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill: Upskill) -> None:

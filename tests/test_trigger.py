@@ -142,20 +142,20 @@ def test_what_is_written_is_what_the_ecosystem_reads() -> None:
 
 
 WRONG: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"[]", "has no queries"),
+    "nothing": (b"[]", "no queries"),
     "not JSON": (b"[\n{]", "line 2: not valid JSON"),
     "not UTF-8": (b'["\xff"]', "is not UTF-8 text"),
-    "a number": (b"3", "is not a list of queries but 3"),
+    "a number": (b"3", "expected a list of queries, got 3"),
     "no list": (b'{"queries": 1}', "queries: Input should be a valid list, not 1"),
     "a strange key": (b'{"queries": [], "quiries": []}', "no field is called 'quiries'"),
-    "a text": (b'["hello"]', "query 1: is not an object but 'hello'"),
+    "a text": (b'["hello"]', "query 1: expected an object, got 'hello'"),
     "no query": (b'[{"should_trigger": true}]', "query 1: has no query"),
     "no answer": (b'[{"query": "a"}]', "query 1: has no should_trigger"),
     "two texts": (b'[{"query": "a", "prompt": "b", "should_trigger": true}]', "no field is called 'prompt'"),
     "an empty one": (b'[{"query": " ", "should_trigger": true}]', "query: is empty"),
     "yes": (b'[{"query": "a", "should_trigger": "yes"}]', "should_trigger: Input should be a valid boolean, not 'yes'"),
     "misspelt": (b'[{"query": "a", "should_triger": true}]', "no field is called 'should_triger'"),
-    "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "holds half a character"),
+    "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "contains half a character"),
     "twice": (
         b'[{"query": "Say hello", "should_trigger": true}, {"query": "say  HELLO", "should_trigger": false}]',
         "query 2 repeats query 1",
@@ -585,7 +585,7 @@ def test_without_queries_and_without_a_writer_it_says_how_to_get_some(upskill: U
     write_script(house / "student.json", [{"answer": "Done."}])
     done = trigger(upskill, *STUDENT)
     assert done.code == 2
-    assert "has no queries" in done.err
+    assert "no queries" in done.err
     assert "--test-writer" in done.err
 
 

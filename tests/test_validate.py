@@ -107,7 +107,7 @@ def test_every_problem_of_a_suite_is_reported_at_once(upskill: Upskill, home: Pa
         "no field is called 'promt'. Did you mean 'prompt'?",
         "no field is called 'tag'. Did you mean 'tags'?",
         "case 2: has no prompt",
-        "case 4: has no checks",
+        "case 4: no checks",
     ):
         assert said in done.out, said
     (row,) = upskill("validate", "greeter", "--json").json

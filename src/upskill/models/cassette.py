@@ -93,10 +93,10 @@ class Cassette:
         try:
             first = next(lines, None)
             if first is None or first.get("format") != FORMAT:
-                raise ValueError("its first line does not say so")
+                raise ValueError("the first line is not a header")
             if first.get("version") != VERSION:
                 raise UsageError(
-                    f"{path}: is version {first.get('version')!r} of the format, and {VERSION} can be read here",
+                    f"{path}: format version {first.get('version')!r} is not supported; expected {VERSION}",
                     "Update upskill.",
                 )
             self._read_header(first)
@@ -119,8 +119,8 @@ class Cassette:
 
     def _unreadable(self, why: str) -> UsageError:
         return UsageError(
-            f"{self.path}: is no file of replies that can be read: {why}",
-            "`upskill export RUN --replies FILE` writes one; get it again if it was damaged on its way.",
+            f"{self.path}: not a readable file of replies: {why}",
+            "`upskill export RUN --replies FILE` writes one. If this file is damaged, download it again.",
         )
 
     # Reading it.
@@ -134,7 +134,7 @@ class Cassette:
             while text := stream.readline(MAX_LINE + 1):
                 unpacked += len(text)
                 if len(text) > MAX_LINE or unpacked > MAX_UNPACKED:
-                    raise ValueError(f"it unpacks to more than {MAX_UNPACKED // 10**9} GB, or has an endless line")
+                    raise ValueError(f"it unpacks to more than {MAX_UNPACKED // 10**9} GB, or a line is too long")
                 self._content.update(text)
                 line = as_mapping(json.loads(text.decode()))
                 if line is None or is_deep(line):
@@ -148,15 +148,15 @@ class Cassette:
         self.judge = None if judge is None else self.addresses[self._model(judge)]
         self.students = self.addresses[: self._model(line["students"] - 1) + 1]
         if len({address.name for address in self.addresses}) < len(self.addresses):
-            raise ValueError("its models have no names of their own")
+            raise ValueError("two models have the same name")
         self.settings = settings = Settings(**{field.name: line[field.name] for field in fields(Settings)})
         _integer(settings.seed)
         if not 1 <= _integer(settings.runs) <= MAX_RUNS or _integer(settings.max_output_tokens) < 1:
-            raise ValueError("its runs or its output limit are out of bounds")
+            raise ValueError("its repeats or output limit are out of range")
         if settings.temperature is not None:
             _number(settings.temperature)
         if as_mapping(settings.bounds) is None:
-            raise ValueError("its bounds are no object")
+            raise ValueError("its limits are not an object")
         for value in (settings.run, settings.created, settings.skill, settings.visible_hash, settings.agent):
             _text(value)
         for arm in settings.arms:
@@ -172,11 +172,11 @@ class Cassette:
 
     def _read_line(self, line: dict[str, Any], number: int) -> None:
         if self._ended:
-            raise ValueError("something stands behind its end")
+            raise ValueError("data after the last line")
         if trial := as_mapping(line.get("trial")):
             identity = (self._model(trial["model"]), _text(trial["case"]), _text(trial["arm"]), _integer(trial["seed"]))
             if identity in self._trials or len(self._trials) >= MAX_TRIALS:
-                raise ValueError(f"it has a trial twice, or more than {MAX_TRIALS:,}")
+                raise ValueError(f"a duplicate trial, or more than {MAX_TRIALS:,} trials")
             key, error = _text(trial.get("key", "")), _text(trial.get("error", ""))
             redraws = _counts(trial.get("redraws", {}))
             self._trials[identity] = Recorded(key, error, bool(trial.get("redacted", False)), redraws)
@@ -188,13 +188,13 @@ class Cassette:
             if known is None:
                 self._db.execute("INSERT INTO replies VALUES (?, ?, ?, ?)", (*row, number))
             elif known[0] != row[2]:  # the same reply may be there for several cases
-                raise ValueError(f"it and line {known[1]} have different replies to one request")
+                raise ValueError(f"line {known[1]} has a different reply to the same request")
             self.replies += 1
         elif end := as_mapping(line.get("end")):
             self._ended = True
             for kind, count in (("trials", len(self._trials)), ("replies", self.replies)):
                 if count != end[kind]:
-                    raise ValueError(f"it says that it has {end[kind]} {kind}, and has {count}")
+                    raise ValueError(f"expected {end[kind]} {kind}, found {count}")
         else:
             raise ValueError("it is neither a trial nor a reply")
 
@@ -209,9 +209,9 @@ class Cassette:
     def address(self, name: str) -> Address:
         names = [address.name for address in self.addresses]
         if name not in names:
-            has = f"It has {', '.join(names)}."
+            has = f"It contains {', '.join(names)}."
             near = did_you_mean(name, names) if len(names) > 1 else ""
-            raise UsageError(f"{self.path}: has no replies of {name}", near if near.startswith("Did") else has)
+            raise UsageError(f"{self.path}: no replies of {name}", near if near.startswith("Did") else has)
         return self.addresses[names.index(name)]
 
     def reply(self, address: Address, request: str) -> Reply | None:
@@ -242,31 +242,31 @@ class Cassette:
             return []
         named = ", ".join(cases[:MAX_NAMED]) + (", …" if len(cases) > MAX_NAMED else "")
         where = f"{counted(len(cases), 'case')} ({named})"
-        return [f"secrets were taken out of recorded answers to {where}: what is graded is not quite what was said"]
+        return [f"secrets were removed from recorded answers to {where}, so grades may differ"]
 
     def close(self) -> None:
         self._db.close()
 
 
 def read_recorded(row: Mapping[str, Any]) -> Reply:
-    """The reply in a line of a cassette; TypeError or ValueError if it is none."""
+    """The reply in a line of a cassette; TypeError or ValueError if it is invalid."""
     usage = dict(row["usage"])
     for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"):
         if not 0 <= _integer(usage.get(name, 0)) <= MAX_NUMBER:
-            raise ValueError(f"{name} is below 0, or beyond all that is real")
+            raise ValueError(f"{name} is out of range")
     if usage.get("cost_usd") is not None:
         _number(usage["cost_usd"])
     if row.get("stop", "end") not in get_args(Stop):
-        raise ValueError(f"{row.get('stop')!r} is no reason to stop")
+        raise ValueError(f"{row.get('stop')!r} is not a stop reason")
     texts = {name: _text(row.get(name, "")) for name in ("text", "thoughts", "model", "stop_details")}
     calls = as_list(row.get("calls", []))
     thinking = as_list(row.get("thinking", []))
     if calls is None or thinking is None or not all(as_mapping(each) is not None for each in (*calls, *thinking)):
-        raise ValueError("its calls or thoughts are no list of objects")
+        raise ValueError("its calls or thoughts are not a list of objects")
     for call in calls:
         ToolCall(_text(call["id"]), _text(call["name"]), {})
         if as_mapping(call["arguments"]) is None:
-            raise ValueError("the arguments of a call are no object")
+            raise ValueError("the arguments of a call are not an object")
     plain = {"usage": usage, "calls": calls, "thinking": thinking, "stop": row.get("stop", "end"), **texts}
     seconds, attempts = _number(row.get("seconds", 0.0)), _integer(row.get("attempts", 1))
     redraws = _counts(row.get("redraws", {}))
@@ -276,32 +276,32 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
 def _address(row: Mapping[str, Any]) -> Address:
     name = _text(row["name"])
     if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
-        raise ValueError(f"{name!r:.60} is no name of a model")
+        raise ValueError(f"{name!r:.60} is not a model name")
     return Address(**{name: _text(row[name]) for name in ("name", "provider", "model", "endpoint", "effort")})
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.60} is no text")
+        raise TypeError(f"{value!r:.60} is not a string")
     return value
 
 
 def _integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
-        raise TypeError(f"{value!r:.60} is no whole number")
+        raise TypeError(f"{value!r:.60} is not an integer")
     return value
 
 
 def _counts(value: object) -> dict[str, int]:
     counts = as_mapping(value)
     if counts is None or not all(_integer(count) > 0 for count in counts.values()):
-        raise ValueError("failed draws are no counts by reason")
+        raise ValueError("failed draws are not counts by reason")
     return counts
 
 
 def _number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
-        raise TypeError(f"{value!r:.60} is no number of at least 0 that could be real")
+        raise TypeError(f"{value!r:.60} is not a number in range")
     return value
 
 

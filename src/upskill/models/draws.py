@@ -28,30 +28,30 @@ class Failure(NamedTuple):
 
 FAILURES: dict[str, Failure] = {
     # Nothing was drawn: the server did not start on an answer.
-    "no connection": Failure("connection refused, name not found, no TLS, a proxy in between refuses", False, "some"),
+    "no connection": Failure("connection refused, name not found, no TLS, refused by a proxy", False, "some"),
     "status 401": Failure("status 401: the key was not accepted", False),
     "rate limit": Failure("status 429 with `retry-after` or a rate-limit header", False, "many"),
-    "unsupported parameter": Failure("status 400 or 422 about a parameter that is then left out", False),
-    "not asked": Failure("nobody was asked: the model was given up, the batch not accepted, no reply recorded", False),
+    "unsupported parameter": Failure("status 400 or 422 about a parameter; retried without it", False),
+    "not asked": Failure("no call was made: the model was stopped, the batch not accepted, no reply recorded", False),
     "missing tool": Failure("a program that a check needs is not installed; the answer is kept", False),
     # Everything else is a draw.
     "overload": Failure("status 429 without such a header, 503, 529", True, "many"),
-    "server error": Failure("any other status from 500 on; 408, 409, 425", True, "some"),
-    "other status": Failure("any other status but 200: 400, 402, 403, 404, 413, 422, a redirect", True),
+    "server error": Failure("any other 5xx status; 408, 409, 425", True, "some"),
+    "other status": Failure("any other status except 200: 400, 402, 403, 404, 413, 422, a redirect", True),
     "dropped connection": Failure("the connection was cut before or within the answer", True, "some"),
     "timeout": Failure("no answer, or only part of one, within `timeout`", True, "one"),
     "too large": Failure("a body of more than 32 MiB", True),
     "unreadable body": Failure("an empty body, an HTML page, no JSON object, or an encoding we cannot decode", True),
     "error in a 200": Failure("status 200 with an error as its body", True),
-    "no answer": Failure("status 200 without choices or content; a finish reason that is null or says error", True),
+    "no answer": Failure("status 200 without choices or content; a finish reason that is null or `error`", True),
     "model": Failure("any other error of a model: a command, an embedded model, a batch", True),
     "agent": Failure("an agent program that ends without an answer", True),
-    "sandbox": Failure("a sandbox that breaks down", True),
-    "check": Failure("a check or a judge that breaks down", True),
-    "judge reply": Failure("a judge's reply that cannot be used and is asked for once more", True),
+    "sandbox": Failure("a sandbox that fails", True),
+    "check": Failure("a check or a judge that fails", True),
+    "judge reply": Failure("a judge's reply that is unusable and requested once more", True),
     "bug": Failure("a bug in upskill", True),
-    "interrupted": Failure("Ctrl-C while the student was at work", True),
-    "killed": Failure("a command or a worker that was killed while a call was open", True),
+    "interrupted": Failure("Ctrl-C while the student was working", True),
+    "killed": Failure("a command or a worker killed during a call", True),
 }
 
 
@@ -78,9 +78,9 @@ BROKEN_OFF = frozenset(
 def why_no_answer(reason: str | None, *, is_empty: bool) -> str:
     """Why a 200 holds no whole answer ("no answer" in FAILURES), by its finish reason; nothing where it holds one."""
     if reason is None:
-        return "the answer was broken off: it has no finish reason"
+        return "the answer was cut off: it has no finish reason"
     if reason.lower() in BROKEN_OFF:
-        return f"the provider broke off the answer ({reason})"
+        return f"the provider cut off the answer ({reason})"
     return "the answer has no content" if is_empty else ""
 
 

@@ -37,9 +37,7 @@ BLIND = (
 
 class WrongAnswer(UsageError):
     def __init__(self, file: str | Path, why: str) -> None:
-        super().__init__(
-            f"{file}: this answer cannot be used: {why}", "Mend the file, then run the same command again."
-        )
+        super().__init__(f"{file}: this answer cannot be used: {why}", "Fix the file, then run the same command again.")
 
 
 class HandoffModel:
@@ -100,7 +98,7 @@ class HandoffModel:
         for ending in ENDINGS:
             file = self.folder / f"{stem}{ending}"
             if file.is_symlink() or (file.exists() and not file.is_file()):
-                raise WrongAnswer(file, "it is a link or a folder, not a file with the answer in it")
+                raise WrongAnswer(file, "it is a link or a folder, not a file")
         if (file := self._answer(stem)) is None:
             return None
         text = read_input_text(file).strip()
@@ -154,7 +152,7 @@ def _check_form(file: Path, text: str, request: Request) -> None:
         message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
         if limit := SIZE_LIMITS.get(str(wrong.validator)):  # not the whole value
             size = counted(len(cast("Sequence[object]", wrong.instance)), limit[0])
-            message = f"has {size}, and {limit[1]} {wrong.validator_value} are wanted"
+            message = f"has {size}, but must have {limit[1]} {wrong.validator_value}"
         raise WrongAnswer(file, f"{wrong.json_path}: {message}")
 
 

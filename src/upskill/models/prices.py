@@ -88,8 +88,8 @@ def _price_list_entry(address: Address) -> tuple[str, str]:
 def _configured_price(name: str, rates: Mapping[str, float]) -> Price:
     if not {"input", "output"} <= rates.keys() <= {"input", "output", "cached", "written"}:
         raise UsageError(
-            f"prices: {name}: has {', '.join(rates)}",
-            "Give `input` and `output`, and `cached` and `written` where they differ: US dollars per million tokens.",
+            f"prices: {name}: found {', '.join(rates)}",
+            "Set `input` and `output`, and `cached` and `written` if they differ: US dollars per million tokens.",
         )
     cost = float(rates["input"])
     return Price(cost, float(rates["output"]), float(rates.get("cached", cost)), float(rates.get("written", cost)))

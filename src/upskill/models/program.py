@@ -55,7 +55,7 @@ async def run_process(
             )
             code = await process.wait()
     except TimeoutError as error:
-        raise ModelError(f"`{Path(command[0]).name}` had not answered after {seconds:g} s") from error
+        raise ModelError(f"`{Path(command[0]).name}` did not answer within {seconds:g} s") from error
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -85,9 +85,9 @@ class Rule(_Strict):
     @model_validator(mode="after")
     def _has_content(self) -> Rule:
         if self.answer is None and not (self.answers or self.calls or self.turns or self.error or self.stop):
-            raise ValueError("has neither answer, answers, calls, turns, stop nor error")
+            raise ValueError("needs one of answer, answers, calls, turns, stop or error")
         if self.turns and (self.answer is not None or self.answers or self.calls):
-            raise ValueError("has turns, so it cannot have answer, answers or calls too")
+            raise ValueError("with turns, it cannot have answer, answers or calls")
         return self
 
     def matches(self, request: Request) -> bool:
@@ -127,7 +127,7 @@ class ScriptedModel:
     async def reply(self, request: Request) -> Reply:
         rule = next((rule for rule in self.rules if rule.matches(request)), None)
         if rule is None:
-            raise ModelError(f"{self.name}: no rule of the script matches this request")
+            raise ModelError(f"{self.name}: no rule in the script matches this request")
         if rule.seconds:
             await asyncio.sleep(rule.seconds)
         if rule.error:
@@ -143,7 +143,7 @@ class ScriptedModel:
             output_tokens = len(turn.text.split())
         usage = Usage(input_tokens, output_tokens, cost_usd=rule.usage.cost)
         if rule.stop in ("context", "refusal"):
-            unanswered = Unanswered(f"the script says so: {rule.stop}", stop=rule.stop, text=turn.text)
+            unanswered = Unanswered(f"from the script: {rule.stop}", stop=rule.stop, text=turn.text)
             unanswered.usage = usage
             raise unanswered
         return Reply(turn.text, usage, rule.stop or ("tools" if calls else "end"), calls, model=self.name)
@@ -166,7 +166,7 @@ def _read_rules(address: Address) -> list[Rule]:
     mapping = as_mapping(document)
     rules = as_list(mapping.get("rules") if mapping is not None else document)
     if not rules:
-        raise UsageError(f"{address.name}: is not a list of rules", "For example: - answer: hello")
+        raise UsageError(f"{address.name}: not a list of rules", "For example: - answer: hello")
     return [_rule(rule, f"{address.name}: rule {number}") for number, rule in enumerate(rules, start=1)]
 
 

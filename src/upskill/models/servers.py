@@ -45,12 +45,12 @@ def _probe(name: str, url: str) -> Server:
             answer = dict_or_empty(json.loads(response.read(MAX_BYTES)))
     except urllib.error.HTTPError as error:
         wants_key = error.code in (401, 403)
-        problem = "it wants a key" if wants_key else f"it answers {error.code}, so it is something else"
+        problem = "it needs an API key" if wants_key else f"it answers {error.code}, so it is not a model server"
         return Server(name, url, wants_key, problem=problem)
     except (OSError, HTTPException):
         return Server(name, url, is_running=False)
     except ValueError:
-        return Server(name, url, is_running=False, problem="what answers there is something else")
+        return Server(name, url, is_running=False, problem="it is not a model server")
     names = [dict_or_empty(row).get("id") for row in list_or_empty(answer.get("data"))]
     models = tuple(name for name in names if isinstance(name, str) and name)
-    return Server(name, url, is_running=True, models=models, problem="" if models else "it has no model yet")
+    return Server(name, url, is_running=True, models=models, problem="" if models else "no model loaded yet")

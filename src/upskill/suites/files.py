@@ -23,10 +23,10 @@ from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
 
 MAX_FILES = 1_000  # that a folder beside a suite is searched for
 PROGRAMS = (".py", ".js", ".cjs", ".mjs", ".ts", ".rb", ".sh", ".go")
-SAVE_CASES = "Save its cases as JSON, YAML or CSV with `prompt,expected`, and give that file."
+SAVE_CASES = "Save its cases as JSON, YAML or CSV with `prompt,expected`, and pass that file."
 PROGRAM_HINTS = {  # by what is in the program
-    "inspect_ai": "Run it with `inspect eval`, and give the log that this writes.",
-    "get_init_inputs": "A problem of KernelBench becomes a task of a `kernel` check: docs/how-to/kernels.md shows one.",
+    "inspect_ai": "Run it with `inspect eval`, and pass the log it writes.",
+    "get_init_inputs": "Turn the KernelBench problem into a `kernel` check: see docs/how-to/kernels.md.",
 }
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
@@ -45,7 +45,7 @@ def decode(data: bytes, where: str) -> object:
         raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
     if where.endswith(PROGRAMS) or text.startswith("#!"):
         hint = next((hint for marker, hint in PROGRAM_HINTS.items() if marker in text), SAVE_CASES)
-        raise UsageError(f"{where}: is a program, and a suite is data", hint)
+        raise UsageError(f"{where}: this is a program, not a suite", hint)
     try:
         if text.lstrip()[:1] in ("{", "["):
             try:
@@ -77,10 +77,10 @@ def check_sound(data: object, where: str) -> None:
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise UsageError(
-            f"{where}: holds half a character ({half!r})", "Write it out, or as its two halves."
+            f"{where}: contains half a character ({half!r})", "Write the character itself, or both halves."
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise UsageError(f"{where}: is not plain data: {error}") from error
+        raise UsageError(f"{where}: not plain data: {error}") from error
 
 
 class Rows(list[dict[str, str]]):
@@ -154,14 +154,14 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
     try:
         columns = [_column(name) for cells in islice(reader, 1) for name in cells]
         if twice := next((name for name in columns if name and columns.count(name) > 1), ""):
-            raise ValueError(f"line {above + 1}: the column {twice!r} is there twice")
+            raise ValueError(f"line {above + 1}: duplicate column {twice!r}")
         before = reader.line_num
         for cells in reader:
             line, before = above + before + 1, reader.line_num
             if any(cell.strip() for cell in cells[len(columns) :]):
                 raise ValueError(
-                    f"line {line}: has {len(cells)} cells, and the header {len(columns)}: put quotes around a text with"
-                    f" {mark!r} in it"
+                    f"line {line}: has {len(cells)} cells, but the header has {len(columns)}: quote cells that contain"
+                    f" {mark!r}"
                 )
             unnamed = [cell for name, cell in zip(columns, cells, strict=False) if not name and cell.strip()]
             if nameless := next((cell for cell in unnamed if not cell.isdecimal()), ""):  # numbers of rows say nothing
@@ -172,7 +172,7 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
     except csv.Error as error:
         problem = str(error)
         if "new-line character" in problem:
-            problem = "a carriage return is not in quotes; end lines with a line feed, and quote texts of several lines"
+            problem = "a carriage return is not in quotes; end lines with a line feed, and quote cells with line breaks"
         raise ValueError(f"line {above + before + 1}: not valid CSV: {problem}") from error
     return rows
 
@@ -186,10 +186,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise ValueError(f"the field {key!r} is there twice in one object")
+            raise ValueError(f"duplicate field {key!r} in one object")
         mapping[key] = value
     return mapping
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a value that JSON has")
+    raise ValueError(f"{name} is not a JSON value")

@@ -76,7 +76,7 @@ def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[s
         for group in list(members.values())[:most]
     ]
     more = f"; and {len(members) - most} more groups" if len(members) > most else ""
-    return [f"{'; '.join(named)}{more} ask nearly the same and count as one in every interval; keep one of them"]
+    return [f"{'; '.join(named)}{more} are near-duplicates and count as one case in every interval; keep one of them"]
 
 
 def plain_text(text: str) -> str:

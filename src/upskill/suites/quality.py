@@ -187,7 +187,7 @@ WORDS = {
     "json": "an empty JSON object passes",
     "fence": "an empty code block passes",
     "prompt": "the prompt repeated as the answer passes",
-    "format": "the prompt's own words in the asked format pass",
+    "format": "the prompt's own words in the requested format pass",
     "skill": "the skill recited in full passes",
     "refusal": "a refusal that names the keywords passes",
     "yes": 'the answer "Yes." passes',
@@ -197,29 +197,29 @@ WORDS = {
     "reference": "its own reference answer fails",
     "right": "one of its right answers fails",
     "wrong": "one of its wrong answers passes",
-    "untouched": "its checks of what was done hold where nothing was",
-    "breaks": "its python check breaks where nothing was done, so that a student can choose an error",
-    "untried": "whether knowing nothing passes could not be tried",
+    "untouched": "its checks of the work pass when nothing was done",
+    "breaks": "its python check crashes when nothing was done, so a student can cause an error",
+    "untried": "could not test whether an empty answer passes",
 }
 ADVICE = {
     "empty": "add a check that an empty answer fails, such as contains or min_length",
     "unknown": "look for what only a right answer says",
-    "json": "name the fields that are required, and check what is in them",
+    "json": "list the required fields, and check their values",
     "fence": "check what the code does, with command or python",
     "prompt": "ask without naming the answer, or look for something the prompt does not say",
-    "format": "check what is in it, and not only its form",
-    "skill": "say with max_length how long an answer should be: a longer one that recites the skill fails",
+    "format": "check its content, not only its form",
+    "skill": "set max_length, so that an answer that recites the skill fails",
     "refusal": "add `asserted: true` to contains and regex, or look for the words in their place",
-    "yes": "ask so that a guess is not right half of the time: for the reason, or the thing itself",
-    "no": "ask so that a guess is not right half of the time: for the reason, or the thing itself",
-    "denied": "add `asserted: true` to contains and regex: what an answer denies does not count then",
+    "yes": "ask for the reason or the thing itself, so that a guess is not right half the time",
+    "no": "ask for the reason or the thing itself, so that a guess is not right half the time",
+    "denied": "add `asserted: true` to contains and regex, so that denied text does not count",
     "other": "look for what only this case's answer has",
     "reference": "fix the reference or the check",
-    "right": "let the checks take it, or fix the answer",
-    "wrong": "let a check tell it apart from a right one",
+    "right": "make the checks accept it, or fix the answer",
+    "wrong": "add a check that rejects it",
     "untouched": "look for something that has to be done",
-    "breaks": "return False there, or give a reference on which it runs",
-    "untried": "its checks run something, and no sandbox works here: `upskill doctor` says what to install",
+    "breaks": "return False in that case, or add a reference on which it runs",
+    "untried": "its checks run commands, and no sandbox works here: `upskill doctor` says what to install",
 }
 
 
@@ -369,19 +369,19 @@ def only_by_acting(suite: Suite) -> str:
         if named not in _within_reach(case) and (named.check.needs_sandbox or isinstance(named.check, ToolCalled))
     ]
     return _warn_of(
-        dict.fromkeys(ids), "checks of what was done", "--agent chat only answers: --agent tools lets students act"
+        dict.fromkeys(ids), "checks of what the student did", "--agent chat only answers: use --agent tools"
     )
 
 
 def unwritten(suite: Suite) -> str:
     """A warning of cases whose output is a file, for students that only answer; empty where there are none."""
     ids = [case.id for case in suite.cases if case.output_file]
-    return _warn_of(ids, "an output_file", "--agent chat writes none: the checks look at the answer")
+    return _warn_of(ids, "an output_file", "--agent chat writes no files: the checks read the answer instead")
 
 
 def _warn_of(ids: Iterable[str], what: str, but: str) -> str:
     names = list(ids)
-    return f"{what} in {counted(len(names), 'case')} ({_first_few(names)}), and {but}" if names else ""
+    return f"{what} in {counted(len(names), 'case')} ({_first_few(names)}), but {but}" if names else ""
 
 
 def _first_few(names: Sequence[str], most: int = 3) -> str:

@@ -25,7 +25,7 @@ PARTS: tuple[Part, ...] = ("train", "validation", "test")
 PATHS_IN_SKILL = ("evals/eval_queries.json", "eval_queries.json")
 MAX_FILE_BYTES = 5_000_000
 
-_HINT = 'Write [{"query": "…", "should_trigger": true}, …].'
+_HINT = 'Use [{"query": "…", "should_trigger": true}, …].'
 
 
 LIST_KEYS = ("queries", "eval_queries", "evals")
@@ -73,7 +73,7 @@ class Queries:
 
     @classmethod
     def load(cls, path: str | Path) -> Queries:
-        return cls.read(read_input(path, most=MAX_FILE_BYTES, hint=f"Give a file of queries. {_HINT}"), str(path))
+        return cls.read(read_input(path, most=MAX_FILE_BYTES, hint=f"Pass a file of queries. {_HINT}"), str(path))
 
     @classmethod
     def of(cls, skill: Skill) -> Queries | None:
@@ -96,12 +96,13 @@ class Queries:
             _read_query(item, f"{where}: query {number}") for number, item in enumerate(_items(value, where), start=1)
         ]
         if not queries:
-            raise UsageError(f"{where}: has no queries", _HINT)
+            raise UsageError(f"{where}: no queries", _HINT)
         numbers: dict[str, int] = {}
         for number, query in enumerate(queries, start=1):
             if (first := numbers.setdefault(_normalize(query.text), number)) != number:
                 raise UsageError(
-                    f"{where}: query {number} repeats query {first}", "Keep one of them; --repeats repeats all."
+                    f"{where}: query {number} repeats query {first}",
+                    "Keep one of them; use --repeats to repeat queries.",
                 )
         return cls(tuple(queries), where)
 
@@ -135,8 +136,8 @@ def starter_warning(skill: Skill, queries: Queries) -> str:
     example = Queries.read(skill_files("skill", "skill")["evals/eval_queries.json"].encode(), "init")
     if EXAMPLE in skill.body.casefold() or not any(query in example.all for query in queries):
         return ""
-    written = f"{queries.source}: has queries about {EXAMPLE}, the example that `upskill init` wrote"
-    return f"{written}; replace them with what people would say when they need this skill, and when they do not"
+    written = f"{queries.source}: contains queries about {EXAMPLE}, the example from `upskill init`"
+    return f"{written}; replace them with what people say when they need this skill, and when they do not"
 
 
 def _split(queries: Sequence[Query]) -> dict[str, Part]:
@@ -163,7 +164,7 @@ def _items(value: object, where: str) -> list[Any]:
         return items
     mapping = as_mapping(value)
     if mapping is None:
-        raise UsageError(f"{where}: is not a list of queries but {short(value)}", _HINT)
+        raise UsageError(f"{where}: expected a list of queries, got {short(value)}", _HINT)
     if isinstance(mapping.get("should_trigger"), list):
         lists = _fit(_ListsShape, mapping, where)
         return [
@@ -184,6 +185,6 @@ def _fit(kind: type[Shape], fields: dict[str, Any], where: str) -> Shape:
 def _read_query(value: Any, where: str) -> Query:
     fields = as_mapping(value)
     if fields is None:
-        raise UsageError(f"{where}: is not an object but {short(value)}", _HINT)
+        raise UsageError(f"{where}: expected an object, got {short(value)}", _HINT)
     query = _fit(_QueryShape, {key: item for key, item in fields.items() if key not in NOTE_KEYS}, where)
     return Query(query.query.strip(), query.should_trigger)

@@ -131,10 +131,10 @@ def typed_checks(assertion: dict[str, Any]) -> TypedChecks:
         return _typed(ours, assertion, used)
     used = _statement_field(assertion)
     if kind not in _JUDGED or not used:
-        return TypedChecks(refused="no check of ours is of this kind")
+        return TypedChecks(refused="upskill has no check of this type")
     unused = [key for key in assertion if key not in {used, *_LABELS} and assertion[key] not in (None, False, "")]
     if denied := _DENIED & set(unused):
-        return TypedChecks(refused=f"{min(denied)!r} is nothing that a judge is told; say in words what must not be")
+        return TypedChecks(refused=f"a judge does not see {min(denied)!r}; say in words what must not be there")
     return TypedChecks([{"judge": statement_of(assertion)}], unused=tuple(unused))
 
 
@@ -157,14 +157,14 @@ def _typed(ours: str, assertion: dict[str, Any], used: str) -> TypedChecks:
         elif name == "flags" and is_regex and isinstance(setting, str) and set(setting) <= set("gimsu"):
             flags = "".join(flag for flag in "ims" if flag in setting)
         else:
-            return TypedChecks(refused=f"no check of ours has its field {key!r}")
+            return TypedChecks(refused=f"upskill has no check with a field {key!r}")
     takes_list = ours in ("contains", "contains_any", "not_contains", "equals", "file_exists", "tool_called")
     values: list[Any] = [value] if takes_list else as_list(value) or [value]
     several = len(as_list(value) or [value]) > 1
     if denied and ours == "not_contains" and several:
         ours = "contains_any"
     elif denied and (ours not in _OPPOSITES or (several and ours != "contains_any")):
-        return TypedChecks(refused="no check of ours says the opposite")
+        return TypedChecks(refused="upskill has no check for the opposite")
     elif denied:
         ours = _OPPOSITES[ours]
     if flags:
@@ -214,34 +214,34 @@ Answer = Annotated[str | Script, BeforeValidator(_is_answer)]
 class OurCase(Strict):
     """A task, and how a program knows that it was done."""
 
-    id: str | int | None = Field(default=None, description="Its name in reports, unique; it also decides the split.")
-    prompt: str = Field(description="What the student is asked, as a person would put it.")
+    id: str | int | None = Field(default=None, description="Unique name in reports; it also decides the split.")
+    prompt: str = Field(description="The question or task, as a person would put it.")
     files: dict[str, str] = Field(
-        default={}, description="Files by name: shown before the prompt, or put into the workspace."
+        default={}, description="Files by name: shown before the prompt, or placed in the workspace."
     )
-    checks: list[Any] = Field(default=[], description="What a right answer has; all of them must hold.")
-    tags: list[str] = Field(default=[], description="Words to choose cases by.")
+    checks: list[Any] = Field(default=[], description="What a right answer must have; all must hold.")
+    tags: list[str] = Field(default=[], description="Labels to select cases by.")
     held_out: bool | None = Field(
-        default=None, description="Whether it is kept from the search; drawn where it is not said."
+        default=None, description="Whether to hold it out from the search; drawn by its id if not set."
     )
-    reference: str = Field(default="", description="An answer that must pass; it is tried before anything is run.")
-    expected_output: str = Field(default="", description="What a good answer is like, in words, for people.")
-    evidence: list[str] = Field(default=[], description="The material that it was made from.")
+    reference: str = Field(default="", description="An answer that must pass; it is checked before any run.")
+    expected_output: str = Field(default="", description="A good answer described in words, for people.")
+    evidence: list[str] = Field(default=[], description="The material it was made from.")
     output_file: str = Field(
-        default="", description="What an agent leaves in this file is looked at in place of its answer."
+        default="", description="A file that the agent writes; checks read it instead of the answer."
     )
-    right: list[Answer] = Field(default=[], description="More answers that must pass, put differently, or scripts.")
+    right: list[Answer] = Field(default=[], description="More answers, in other words, or scripts that must pass.")
     wrong: list[Answer] = Field(default=[], description="Plausible answers, or scripts, that must fail.")
     max_output_tokens: int | None = Field(
-        default=None, ge=1, description="How long an answer may be; one cut off has failed."
+        default=None, ge=1, description="Token limit of an answer; an answer that is cut off fails."
     )
     max_words: int | None = Field(
         default=None,
         ge=1,
-        description="How long the prompt asks an answer to be; embedded models get room for twice as much.",
+        description="Length that the prompt asks for, in words; embedded models get twice the room.",
     )
-    gpu: bool = Field(default=False, description="Whether its sandbox shows the NVIDIA GPU; such trials take turns.")
-    metadata: dict[str, Any] = Field(default={}, description="What others say about the case; it decides nothing.")
+    gpu: bool = Field(default=False, description="Whether its sandbox sees the NVIDIA GPU; these trials take turns.")
+    metadata: dict[str, Any] = Field(default={}, description="Any other data about the case; it has no effect.")
 
 
 class OurSuite(Strict):
@@ -281,13 +281,13 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
     checks: list[Any] = []
     for key, value in expected.items() if case.expected is not None else ():
         if key == "contains" and value in (None, "", []):
-            raise UsageError(f"{where}: expected.contains is empty", "An empty text is in every answer.")
+            raise UsageError(f"{where}: expected.contains is empty", "Every answer contains the empty text.")
         checks.append({key: value})
     for verifier in case.verifiers:
         typed = typed_checks(verifier)
         if typed.refused:
             raise UsageError(
-                f"{where}: the verifier of the type {short(verifier.get('type'))}: {typed.refused}",
+                f"{where}: verifier of type {short(verifier.get('type'))}: {typed.refused}",
                 "Write it as a check: contains, regex, command, judge.",
             )
         checks += typed.checks
@@ -300,7 +300,7 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
     if files is None or not all(isinstance(text, str) for text in files.values()):
         raise UsageError(f"{where}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
     if unknown := set(context) - {"files"}:
-        warnings.append(f"{where}: context.{sorted(unknown)[0]} is not known and not used")
+        warnings.append(f"{where}: unknown field context.{sorted(unknown)[0]}, not used")
     fields: dict[str, Any] = {name: value for name, value in case if name in OurCase.model_fields}
     fields |= {"prompt": case.input, "files": files, "checks": checks, "output_file": case.output_file or ""}
     return OurCase(**fields)
@@ -314,8 +314,8 @@ def text_reader(read_file: ReadFile | None, where: str) -> ReadText:
         data = read_file(name) if read_file else None
         if data is None:
             raise UsageError(
-                f"{where}: the file {name!r} is not there",
-                "Put it beside the suite, or name it from the skill's folder.",
+                f"{where}: file {name!r} not found",
+                "Put it next to the suite, or give its path from the skill's folder.",
             )
         try:
             return data.decode()

@@ -108,15 +108,15 @@ class CaseFilter:
         """The cases that fit, with the split that they have in the whole suite; UsageError where none does."""
         for pattern in self.ids:
             if not any(fnmatchcase(case.id, pattern) or case.id == pattern for case in suite.cases):
-                hint = did_you_mean(pattern, list(suite.by_id), otherwise="Patterns such as 'build-*' fit several.")
-                raise UsageError(f"{suite.source}: no case is called {pattern!r}", hint)
+                hint = did_you_mean(pattern, list(suite.by_id), otherwise="Patterns such as 'build-*' match several.")
+                raise UsageError(f"{suite.source}: no case named {pattern!r}", hint)
         tags = sorted({tag for case in suite.cases for tag in case.tags})
         if unknown := next((tag for tag in self.tags if tag not in tags), None):
             hint = did_you_mean(unknown, tags) if tags else "None of its cases has a tag."
             raise UsageError(f"{suite.source}: no case has the tag {unknown!r}", hint)
         chosen = [case for case in suite.cases if self._fits(case)][: self.limit]
         if not chosen:
-            raise UsageError(f"{suite.source}: no case fits {self.words}", "Leave some of it out.")
+            raise UsageError(f"{suite.source}: no case matches {self.words}", "Drop a condition.")
         if len(chosen) == len(suite.cases):
             return suite
         part = Part(len(suite.cases), self.words, by_outcome=self.failing is not None)
@@ -281,7 +281,7 @@ class Suite:
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:
-        data = read_input(path, most=MAX_SUITE_BYTES, hint="Give a suite file: YAML or JSON.")
+        data = read_input(path, most=MAX_SUITE_BYTES, hint="Pass a suite file: YAML or JSON.")
         folder = Path(path).absolute().parent
         inside = folder.name in ("evals", ".upskill", "tasks")
         return cls.read(data, str(path), FilesOfFolders((folder.parent if inside else folder, folder)))
@@ -329,14 +329,14 @@ class Suite:
                 read.append(_read_case(item, f"{where}: case {number}", shared, read_file, warnings))
         problems.raise_any()
         if not read:
-            raise UsageError(f"{where}: has no cases", "A suite of nothing proves nothing: add cases.")
+            raise UsageError(f"{where}: no cases", "Add at least one case.")
         sides = split((case.id, side) for case, side in read)
         cases = tuple(replace(case, held_out=side) for (case, _), side in zip(read, sides, strict=True))
         numbers: dict[str, int] = {}
         for number, case in enumerate(cases, start=1):
             if (first := numbers.setdefault(case.id, number)) != number:
                 raise UsageError(
-                    f"{where}: case {number} has the id {case.id!r} of case {first}", "Give each case an id of its own."
+                    f"{where}: cases {first} and {number} have the same id {case.id!r}", "Give each case its own id."
                 )
         warnings += _risks(cases)
         return cls(cases, where, file.max_output_tokens, tuple(warnings), notes)
@@ -382,7 +382,7 @@ def _read_case(
 ) -> tuple[Case, bool | None]:
     fields = as_mapping(item)
     if fields is None:
-        raise UsageError(f"{where}: is not a case but {short(item)}", "A case has a prompt and checks.")
+        raise UsageError(f"{where}: expected a case, got {short(item)}", "A case has a prompt and checks.")
     if isinstance(fields.get("id"), str):
         where += f" ({short(fields['id'])})"
     if "input" in fields:
@@ -399,14 +399,14 @@ def _read_case(
     checks = (*own, *shared)
     if any(named.check.needs_reference for named in checks) and not ours.reference.strip():
         raise UsageError(
-            f"{where}: is compared with its reference and has none", "Add `reference:`, an answer to measure against."
+            f"{where}: a check needs a reference, but there is none", "Add `reference:`, an answer to compare with."
         )
     if not checks:
-        raise UsageError(f"{where}: has no checks", "Say what a right answer has, for example `contains: text`.")
+        raise UsageError(f"{where}: no checks", "Say what a right answer contains, for example `contains: text`.")
     if not any(named.check.decides for named in checks):
         raise UsageError(
-            f"{where}: {checks[0].name} alone decides nothing: only an arm with a skill can open one",
-            "Add a check of the answer or of what was done. To test when a skill is opened, use `upskill trigger`.",
+            f"{where}: {checks[0].name} alone decides nothing: only the skill arm can open a skill",
+            "Add a check of the answer or of the work. To test when a skill is opened, use `upskill trigger`.",
         )
     if not ours.prompt.strip():
         raise UsageError(f"{where}: the prompt is empty")
@@ -415,7 +415,7 @@ def _read_case(
     made = ours.id if ours.id is not None else make_id(ours.prompt, digest([ours.prompt, ours.files, ours.checks]))
     id = str(made).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
-        raise UsageError(f"{where}: {short(id)} cannot be an id", "Use 1 to 200 printable characters.")
+        raise UsageError(f"{where}: {short(id)} is not a valid id", "Use 1 to 200 printable characters.")
     values: dict[str, Any] = {
         name: value if (items := as_list(value)) is None else tuple(items) for name, value in ours
     }
@@ -429,9 +429,9 @@ def _read_file(data: object, where: str) -> OurSuite:
     keys = [key for key in LISTS if key in mapping]
     if len(keys) != 1:
         raise UsageError(
-            f"{where}: is not a suite",
-            "A suite is a list of cases, or a mapping with `cases:` and a list below it. Also read: files of promptfoo,"
-            " inspect_ai, waza and skill-creator, and CSV with `prompt,expected`.",
+            f"{where}: not a suite",
+            "A suite is a list of cases, or a mapping with a list under `cases:`. upskill also reads promptfoo,"
+            " inspect_ai, waza and skill-creator files, and CSV with `prompt,expected`.",
         )
     cases = mapping.pop(keys[0])
     if as_list(cases) is None:

@@ -64,7 +64,7 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     specs = {spec.name: spec for spec in AGENT_SPECS.values() if spec.model}
     spec = specs.get(address.endpoint)
     if spec is None:
-        raise UsageError(f"no command-line agent is called {address.endpoint!r}", did_you_mean(address.endpoint, specs))
+        raise UsageError(f"unknown command-line agent {address.endpoint!r}", did_you_mean(address.endpoint, specs))
     program = shutil.which(spec.program)
     if program is None:
         raise UsageError(
@@ -72,7 +72,7 @@ async def open_model(address: Address, context: ModelContext) -> Model:
             f"Install it with `{spec.install}`, then {spec.log_in}.",
         )
     if spec.memory_file and (memory := spec.folder_in() / spec.memory_file).is_file():
-        context.tell(f"{address.name}: `{spec.program}` reads {memory} in every call, with and without the skill")
+        context.tell(f"{address.name}: `{spec.program}` reads {memory} in every call, in both arms")
     return CommandModel(address, spec, program, context)
 
 

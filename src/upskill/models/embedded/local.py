@@ -35,7 +35,7 @@ STATES_PREFIX = "upskill-states-"
 DEFAULT_CONTEXT_SIZE = 8_192  # tokens, for a file that is not in the table
 DEFAULT_TOKEN_BYTES = 64 << 10  # of context, for a file that is not in the table
 OVERFLOW = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)")
-TOO_LONG_HINT = "Shorten the skill or the case, or take a model with a longer context (`upskill models`)."
+TOO_LONG_HINT = "Shorten the skill or the case, or use a model with a longer context (`upskill models`)."
 
 
 async def open_model(address: Address, context: ModelContext) -> Model:
@@ -55,7 +55,7 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     room = capacity_for(path.stat().st_size, token_bytes, context_size, context.servers)
     if room.context < context_size or room.servers < (context.servers or usable_cores()):
         size = f"{counted(room.servers, 'server')} with a context of {room.context:,} tokens"
-        context.tell(f"{address.name}: memory is short, so there is room for {size}")
+        context.tell(f"{address.name}: memory is low, so it runs {size}")
     model = EmbeddedModel(replace(address, model=name), path, room, context)
     try:
         context.progress(f"loading {address.name}", 0, 1)
@@ -99,13 +99,13 @@ class EmbeddedModel:
                 raise self._prompt_too_long(error) from error
             except ModelError as error:
                 if self._closed:
-                    raise ModelError(f"{self.address.name} was closed before it answered") from error
+                    raise ModelError(f"{self.address.name} was closed before answering") from error
                 raise
             self._note_speed(server)
         if reply.stop == "length" and reply.usage.output_tokens < request.max_output_tokens:
             unanswered = Unanswered(
                 f"the context was full after {reply.usage.output_tokens} tokens of the answer: the prompt takes "
-                f"{reply.usage.input_tokens} tokens, and {reply.usage.total_tokens} fit into {self.address.name}",
+                f"{reply.usage.input_tokens} of the {reply.usage.total_tokens} tokens that {self.address.name} holds",
                 TOO_LONG_HINT,
                 stop="context",
                 text=reply.text,
@@ -180,7 +180,7 @@ class EmbeddedModel:
             return error
         needs, fits = map(int, match.groups())
         return Unanswered(
-            f"the prompt needs {needs} tokens, and {fits} fit into {self.address.name}",
+            f"the prompt has {needs} tokens, but {self.address.name} holds only {fits}",
             TOO_LONG_HINT,
             stop="context",
             status=error.status,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
 
-NO_FORECAST = "It does not forecast the lift of a larger model: measure the one that you will use."
+NO_FORECAST = "It does not predict the lift of a larger model: measure the one you will use."
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             can="Finds facts that a skill states plainly, and writes a short command or a few lines from them.",
             cannot="It mixes facts up on a long page of prose, and rarely finishes a job with tools.",
             caveat="a lift here means that a small model (0.5B) finds in the skill what the cases ask for. It gains "
-            f"most where facts are stated plainly, and less from long prose. {NO_FORECAST}",
+            f"most from facts stated plainly, and less from long prose. {NO_FORECAST}",
         ),
         LocalModel(
             name="qwen2.5-coder-1.5b",
@@ -141,8 +141,8 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context_bytes=28_672,
             tools=True,
             advice="prose; slow on a CPU",
-            can="Answers questions from a page of ordinary prose, and combines a few facts of it.",
-            cannot="It is slow on a CPU, and writes no skill or test cases that hold up.",
+            can="Answers questions from a page of ordinary prose, and combines a few facts from it.",
+            cannot="It is slow on a CPU, and cannot write good skills or test cases.",
             caveat=f"a lift here means that a small model (1.5B) can work with the skill. {NO_FORECAST}",
             record="with skills of a frontier teacher it went from 2 to 28 of 44 tasks, the 0.5B from 0 to 12",
         ),
@@ -157,10 +157,10 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context=8_192,
             context_bytes=23_040,
             advice="looks facts up in a skill",
-            can="Finds a fact that its prompt states and gives it back.",
+            can="Finds a fact in its prompt and repeats it.",
             cannot="It knows next to nothing itself, and writes no code that runs.",
-            caveat="a lift here means that the skill states facts so plainly that a tiny model (135M), which can do "
-            f"little more than look them up, finds them. {NO_FORECAST}",
+            caveat="a lift here means that the skill states facts so plainly that even a tiny model (135M), which can "
+            f"only look them up, finds them. {NO_FORECAST}",
         ),
         LocalModel(
             name="smollm2-360m",
@@ -174,7 +174,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context_bytes=40_960,
             advice="follows short instructions",
             can="Follows instructions better than the 135M model, and is still quick.",
-            cannot="It knows little, and writes no code to speak of.",
+            cannot="It knows little, and cannot write code.",
         ),
         LocalModel(
             name="qwen3-0.6b",
@@ -200,7 +200,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             card="https://huggingface.co/HuggingFaceTB/SmolLM2-1.7B-Instruct",
             context=8_192,
             context_bytes=196_608,
-            advice="wants four cores or more",
+            advice="needs four cores or more",
             can="Answers questions and rewrites text.",
             cannot="It is slow on fewer than four cores, and code is not its strength.",
         ),
@@ -214,7 +214,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             card="https://huggingface.co/Qwen/Qwen3-1.7B",
             context=16_384,
             context_bytes=114_688,
-            advice="wants eight cores or a GPU",
+            advice="needs eight cores or a GPU",
             can="Answers questions, writes code and follows several instructions at once.",
             cannot="It is slow on fewer than eight cores.",
         ),
@@ -238,7 +238,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context=8_192,
             context_bytes=18_432,
             advice=ONLY_COMPARES,
-            can="Continues a text; a second name in a comparison.",
+            can="Continues a text; a second model to compare with.",
             cannot="It was not tuned to follow instructions.",
         ),
         LocalModel(
@@ -260,7 +260,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context=2_048,
             context_bytes=22_528,
             advice=ONLY_COMPARES,
-            can="Chats in short answers; a third name in a comparison.",
+            can="Chats in short answers; a third model to compare with.",
             cannot="It is slow and weak, and its context is short.",
         ),
     )
@@ -272,7 +272,7 @@ def find_local_model(name: str) -> LocalModel:
     row = LOCAL_MODELS.get(name or DEFAULT_LOCAL_MODEL)
     if row is None:
         hint = did_you_mean(name, LOCAL_MODELS) + " Any other GGUF file: local:/path/to/model.gguf."
-        raise UsageError(f"no local model is called {name!r}", hint)
+        raise UsageError(f"unknown local model {name!r}", hint)
     return row
 
 

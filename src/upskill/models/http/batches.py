@@ -224,7 +224,7 @@ class AnthropicBatches(Batches):
             inner = dict_or_empty(error.get("error")) or error
             status = ERROR_STATUS.get(str(inner.get("type")), 500)
             return BatchResult(key, Response(status, {}, json.dumps(error).encode()))
-        return BatchResult(key, None, UNANSWERED.get(kind, f"the result is of an unknown kind: {kind}"))
+        return BatchResult(key, None, UNANSWERED.get(kind, f"unknown kind of result: {kind}"))
 
     def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
         counts = {name: count_or_zero(count) for name, count in dict_or_empty(batch.get("request_counts")).items()}

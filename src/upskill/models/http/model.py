@@ -52,7 +52,7 @@ DOWNLOAD_TIMEOUT = 3600.0  # seconds
 logger = logging.getLogger(__name__)
 STATUS_HINTS = {
     401: "The key was not accepted: check {key}.",
-    403: "The key may not use this model: check {key} and what its account may use.",
+    403: "The key has no access to this model: check {key} and the account's permissions.",
     404: "Check the model's name, and the base URL if one was given.",
 }
 
@@ -266,7 +266,7 @@ class HttpModel(ABC):
         may_retry = response.headers.get("x-should-retry") != "false" and not is_final
         if is_long or not may_retry or tries > max_retries(error.failure, self.context.retries):
             if is_long:
-                error.hint = f"The server asks to wait {wait:.0f} s; run the same command again then."
+                error.hint = f"The server asks to wait {wait:.0f} s; then run the same command again."
             raise error
         delay = max(wait, 0.001) if wait is not None else backoff(tries + 1)
         return self._log_retry(f"the server answered {response.status}", delay, error.failure, response.status)
@@ -300,7 +300,7 @@ class HttpModel(ABC):
         except (ValueError, RecursionError):
             excerpt = self.excerpt(_error_text(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
-            hint = "Is the base URL that of the API?" if kind == "an HTML page" else ""
+            hint = "Is the base URL right?" if kind == "an HTML page" else ""
             message = f"the server answered 200 with {kind}: {excerpt}"
             raise ModelError(message, hint, status=200, failure="unreadable body") from None
         answer = dict_or_empty(answer)
@@ -316,7 +316,7 @@ class HttpModel(ABC):
     def output_limit_error(self, reason: str, stop: Stop = "length") -> Unanswered:
         """For a model that reached its limit before the first word of the answer."""
         return Unanswered(
-            f"the model used up its output tokens before it answered (stop reason {reason!r})",
+            f"the model used up its output tokens before answering (stop reason {reason!r})",
             "Allow more with --set max_output_tokens=N.",
             stop=stop,
         )
@@ -333,14 +333,13 @@ class HttpModel(ABC):
 def missing_key(provider: str, variable: str) -> UsageError:
     return UsageError(
         f"no API key for {provider}: {variable} is not set",
-        f"Set it with `export {variable}=...`, or write {variable}=... into .env; "
-        "without any key, the model `local` works.",
+        f"Set it with `export {variable}=...`, or add {variable}=... to .env. The model `local` needs no key.",
     )
 
 
 def check_base_url(address: Address, url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{address.name!r}: the base URL {url!r} does not begin with http:// or https://")
+        raise UsageError(f"{address.name!r}: the base URL {url!r} does not start with http:// or https://")
     return url
 
 

@@ -104,8 +104,8 @@ class Transport:
             raise TransportError(f"no connection within {connect:g} s", "no connection") from error
         except TimeoutError as error:
             if began:
-                raise TransportError(f"the answer had not ended after {timeouts.total:g} s", "timeout") from error
-            raise TransportError(f"no answer had begun after {wait:g} s", "timeout") from error
+                raise TransportError(f"the answer was not complete after {timeouts.total:g} s", "timeout") from error
+            raise TransportError(f"no answer started within {wait:g} s", "timeout") from error
         except (aiohttp.ClientError, ConnectionError, ValueError) as error:
             raise _transport_error(error, began=began) from error
 
@@ -120,15 +120,15 @@ def _transport_error(error: Exception, *, began: bool) -> TransportError:
     """The error in our words: those of aiohttp can hold the password of a proxy."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            cause = "the server's certificate is not trusted (SSL_CERT_FILE can name a file of others)"
+            cause = "the server's certificate is not trusted (SSL_CERT_FILE can point to other certificates)"
         case aiohttp.ClientConnectorError():
             cause = error.os_error.strerror or str(error.os_error)
         case aiohttp.ClientHttpProxyError(status=407):
-            cause = "the proxy wants a name and a password"
+            cause = "the proxy requires a username and password"
         case aiohttp.ClientHttpProxyError():
             cause = f"the proxy answered {error.status}"
         case aiohttp.InvalidURL():
-            cause = "not a URL that can be asked"
+            cause = "not a valid URL"
         case ValueError() if not began:  # of a URL or a header, which is not quoted
             cause = str(error)
         case _ if is_unreadable(error):

@@ -89,7 +89,7 @@ class Notes:
         if not self.fields:
             return ""
         names = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in self.fields.most_common())
-        return printable(f"kept as metadata, and not used: {names}")
+        return printable(f"kept as metadata, not used: {names}")
 
     def warnings(self, where: str) -> Iterator[str]:
         """What somebody who only reads the file has to know."""
@@ -99,7 +99,7 @@ class Notes:
             for line in lines[:MAX_LINES]:
                 yield f"{where}: {title}: {line}"
             if len(lines) > MAX_LINES:
-                yield f"{where}: {title}: {len(lines) - MAX_LINES} things more; `upskill import {where}` lists them"
+                yield f"{where}: {title}: {len(lines) - MAX_LINES} more; `upskill import {where}` lists them"
 
 
 def grouped(cases: Mapping[str, list[str]]) -> Iterator[str]:
@@ -158,7 +158,7 @@ class Draft:
     more: dict[str, Any] = field(default_factory=dict[str, Any])  # other fields of ours
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])  # what has no place in a suite of ours
     problem: UsageError | None = None  # why it cannot be carried over
-    nothing: str = "says nothing that can be checked"
+    nothing: str = "nothing to check"
     refused: list[str] = field(default_factory=list[str])  # assertions that no check of ours stands for
 
     def leave_out(self, what: str, why: str) -> None:
@@ -217,12 +217,12 @@ def convert(name: str, source: Source) -> dict[str, Any]:
             continue
         hashed = digest([case.get(field) for field in ("id", "prompt", "files", "checks")])
         if hashed in hashes:
-            notes.leave_out_case("is there twice", draft.place)
+            notes.leave_out_case("duplicate", draft.place)
             continue
         hashes.add(hashed)
         if draft.id is not None and draft.id in ids:
             case["id"] = next(name for number in count(2) if (name := f"{draft.id}-{number}") not in ids)
-            notes.change(f"id {draft.id!r} is there more than once: numbered")
+            notes.change(f"duplicate id {draft.id!r}: numbered")
         ids.add(str(case.get("id")))
         cases.append(case)
         notes.keep(draft.metadata)
@@ -232,13 +232,13 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     if not cases and problems:
         reasons = list(grouped(notes.cases_left_out))
         several = "; ".join(reasons[:MAX_NAMES]) + ("; …" if len(reasons) > MAX_NAMES else "")
-        message = f"{source.where}: none of its {len(problems)} cases can be carried over: {printable(several)}"
+        message = f"{source.where}: none of its {len(problems)} cases can be imported: {printable(several)}"
         raise UsageError(message, problems[0].hint)
     if not cases:
         reasons = "; ".join(notes.left_out())
         raise UsageError(
-            f"{source.where}: has no cases" + (f" that can be carried over: {reasons}" if reasons else ""),
-            "A suite of nothing proves nothing: add cases.",
+            f"{source.where}: no cases" + (f" that can be imported: {reasons}" if reasons else ""),
+            "Add at least one case.",
         )
     notes.cases_kept = len(cases)
     return {"cases": cases}
@@ -250,22 +250,24 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
         raise draft.problem
     where = f"{source.where}: {draft.place}"
     if not draft.prompt.strip():
-        raise UsageError(f"{where}: has no prompt", "Give it a text to send to the student.")
-    nothing = f"no assertion of it can be carried over: {draft.refused[0]}" if draft.refused else draft.nothing
+        raise UsageError(f"{where}: no prompt", "Add a prompt to send to the student.")
+    nothing = f"none of its assertions can be imported: {draft.refused[0]}" if draft.refused else draft.nothing
     checks: list[dict[str, Any]] = []
     for check in draft.checks:
         try:
             read_checks(check, where, text_reader(source.read_file, where))
         except UsageError as error:
             why = error.message.removeprefix(f"{where}: ")
-            nothing = f"none of its checks can be read: {why}"
+            nothing = f"none of its checks is valid: {why}"
             name = next(iter(as_mapping(check) or {"check": ""}))
             draft.leave_out(name, why.removeprefix(f"{name}: "))
             continue
         if check not in checks:
             checks.append(check)
     if not checks:
-        raise UsageError(f"{where}: {printable(nothing)}", "Say what a right answer has, for example `contains: text`.")
+        raise UsageError(
+            f"{where}: {printable(nothing)}", "Say what a right answer contains, for example `contains: text`."
+        )
     case: dict[str, Any] = {"id": draft.id, "prompt": draft.prompt, "checks": checks, **draft.more}
     case["metadata"] = {**mapping_or_empty(draft.more.get("metadata")), **draft.metadata}
     case = {key: value for key, value in case.items() if value not in (None, "", [], {})}

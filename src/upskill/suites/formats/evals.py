@@ -79,7 +79,7 @@ def cases(source: Source) -> Iterator[Draft]:
 def _read(item: object, number: int, source: Source) -> Draft:
     case = as_mapping(item)
     if case is None:
-        problem = UsageError(f"{source.where}: case {number}: is not a case but {short(item)}")
+        problem = UsageError(f"{source.where}: case {number}: expected a case, got {short(item)}")
         return Draft(f"case {number}", source.notes, problem=problem)
     draft = Draft(place_of(number, case), source.notes)
     prompt = next((key for key in PROMPTS if isinstance(case.get(key), str)), "")
@@ -91,12 +91,12 @@ def _read(item: object, number: int, source: Source) -> Draft:
     if as_mapping(draft.metadata.get("metadata")) is not None:  # a field of our own cases too
         draft.more["metadata"] = draft.metadata.pop("metadata")
     if not draft.checks and set(TRIGGERS) & set(case):
-        draft.nothing = "says when a skill is activated, not what is answered; `upskill trigger` measures that"
+        draft.nothing = "only says when the skill should activate; `upskill trigger` measures that"
     try:
         setup = mapping_or_empty(case.get("setup"))
         if commands := sorted(set(setup) - {"files"}):
-            problem = f"{source.where}: {draft.place}: its setup has {commands[0]!r}, and a case has only files"
-            raise UsageError(problem, "Write out the files that the setup makes.")
+            problem = f"{source.where}: {draft.place}: its setup has {commands[0]!r}, but a case can only have files"
+            raise UsageError(problem, "Add the files that the setup creates.")
         draft.more["files"] = _files(case.get("files", setup.get("files")), f"{source.where}: {draft.place}", source)
     except UsageError as error:
         draft.problem = error
@@ -116,7 +116,7 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
         _add_statements(case.get(key), draft)
     draft.checks += [{check: texts} for key, check in TEXTS.items() if (texts := texts_of(case.get(key)))]
     for key in UNCLEAR & set(case):
-        draft.leave_out(key, "these may be texts or patterns; write `contains` or `regex`")
+        draft.leave_out(key, "ambiguous: write `contains` for text or `regex` for patterns")
     used = {*ASSERTED, *TEXTS, *UNCLEAR, "expected_output"}
     if draft.checks:
         return used
@@ -131,7 +131,7 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
         used.add(output)
     if draft.checks and any(case.get(key) for key in ASSERTED):
         instead = behavior if behavior in used else output
-        draft.change(f"{instead}: a judge looks for it in place of assertions that are left out")
+        draft.change(f"{instead}: a judge checks it instead of the assertions that are left out")
     return used
 
 
@@ -150,14 +150,14 @@ def _add_statements(value: object, draft: Draft) -> None:
         if typed.refused:
             draft.leave_out(str(fields.get("type", "assertion")), typed.refused)
         for field in typed.unused:
-            draft.leave_out(f"{field} of an assertion", "every check has to hold, as it is")
+            draft.leave_out(f"{field} of an assertion", "every check must hold")
 
 
 def _stated(statement: str, draft: Draft) -> dict[str, Any]:
     """The check for a statement in words: a judge's, but for one that only names a text."""
     if (named := NAMED_TEXT.fullmatch(statement)) is None:
         return {"judge": statement}
-    draft.change("statements that name a text: it is looked for in the answer, without a judge")
+    draft.change("statements that quote a text: checked with `contains`, without a judge")
     return {"not_contains" if named[1] else "contains": next(filter(None, named.groups()[1:]))}
 
 
@@ -170,7 +170,7 @@ def _files(value: object, where: str, source: Source) -> dict[str, str]:
         fields = as_mapping(item) or {"path": item}
         path = fields.get("path", fields.get("name"))
         if not isinstance(path, str):
-            raise UsageError(f"{where}: {short(item)} is not the name of a file")
+            raise UsageError(f"{where}: {short(item)} is not a file name")
         if isinstance(fields.get("content"), str):
             files[path] = fields["content"]
             continue
@@ -179,7 +179,7 @@ def _files(value: object, where: str, source: Source) -> dict[str, str]:
             files[path] = source.read(fields["source"], where)
             continue
         if PurePosixPath(path).name == "SKILL.md":
-            source.notes.leave_out("SKILL.md", "a file that both arms have cannot be the skill that only one gets")
+            source.notes.leave_out("SKILL.md", "both arms get a case's files, but only one arm gets the skill")
             continue
         for name in source.below(path)[:MAX_FILES] or [path]:
             files[str(PurePosixPath(name))] = source.read(name, where)

@@ -30,12 +30,14 @@ def cases(source: Source) -> Iterator[Draft]:
     seen: set[str] = set()
     logged = samples_of(source.data)
     if logged:
-        source.notes.change(f"a log: `upskill trace show {source.where}/ID` shows what was done; answers are metadata")
+        source.notes.change(
+            f"this is a log: its answers become metadata, and `upskill trace show {source.where}/ID` shows them"
+        )
     for number, item in enumerate(logged or as_list(source.data) or [source.data], start=1):
         sample = mapping_or_empty(item)
         name = text_of(sample.get("id"))
         if name and name in seen and text_of(sample.get("epoch")) not in ("", "1"):
-            source.notes.change("epochs: a sample that was run several times is one case")
+            source.notes.change("epochs: a sample that ran several times becomes one case")
             continue
         seen.add(name)
         yield _read(sample, number, source, logged=bool(logged))
@@ -47,20 +49,20 @@ def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) 
     draft.prompt, only_text = (question, True) if isinstance(question, str) else messages_text(question)
     if not only_text:
         where = f"{source.where}: {draft.place}"
-        draft.problem = UsageError(f"{where}: its input has an image or another file in it", "Put it into words.")
+        draft.problem = UsageError(f"{where}: its input contains an image or another file", "Describe it in words.")
     choices = texts_of(sample.get("choices") or [])
     if isinstance(source.data, Rows) and choices:
         choices = [choice.strip() for choice in choices[0].split(",")]
-    draft.nothing = "has an empty target"
+    draft.nothing = "the target is empty"
     if logged:
-        draft.nothing += f"; `upskill trace show {source.where}/{sample.get('id')}` shows what was done"
+        draft.nothing += f"; `upskill trace show {source.where}/{sample.get('id')}` shows the trace"
     if choices:
         source.notes.change("choices: the prompt lists them and asks for a line `ANSWER: A`")
         _choose(draft, choices, texts_of(sample.get("target")))
     else:
         draft.checks = check_expected(sample.get("target"))
         if draft.checks and "judge" in draft.checks[0]:
-            draft.change("target of more than a few words: a judge compares (--judge)")
+            draft.change("long targets: a judge compares them (--judge)")
     draft.more["files"] = _texts(sample.get("files"), draft, source)
     others = {} if logged else {key: value for key, value in sample.items() if key not in _USED and value}
     draft.metadata = others | dict(as_mapping(_decoded(sample.get("metadata"))) or {}) | _answered(sample)

@@ -60,18 +60,18 @@ def cases(source: Source) -> Iterator[Draft]:
     mapping = mapping_or_empty(source.data)
     if "redteam" in mapping and not {"tests", "scenarios", "defaultTest"} & set(mapping):
         raise UsageError(
-            f"{source.where}: promptfoo makes its cases with a model (`redteam`)",
+            f"{source.where}: promptfoo generates these cases with a model (`redteam`)",
             "Run `promptfoo redteam generate -o cases.yaml`, and import that file.",
         )
     bare = not ({"prompts", "tests", "scenarios"} & set(mapping))
     prompts = [] if bare else list(_prompts(mapping.get("prompts"), source))
     if len(prompts) > 1:
-        source.notes.leave_out("prompts", f"only the first of {len(prompts)} is taken; each makes a suite of its own")
+        source.notes.leave_out("prompts", f"only the first of {len(prompts)} is imported; make one suite per prompt")
     providers = [fields for key in ("providers", "targets") for fields in list_or_empty(mapping.get(key))]
     if providers or {"providers", "targets"} & set(mapping):
-        source.notes.leave_out("providers", "students are named with -m")
+        source.notes.leave_out("providers", "choose students with -m")
     if any(map(_transform, map(mapping_or_empty, providers))):
-        source.notes.leave_out("transform of a provider", "checks look at the answer as it is")
+        source.notes.leave_out("transform of a provider", "checks read the unchanged answer")
     if not bare:
         source.notes.keep(key for key in mapping if key not in _CONFIG_FIELDS)
     default = mapping_or_empty(_loaded(mapping.get("defaultTest"), source))
@@ -109,7 +109,7 @@ def _prompts(value: object, source: Source) -> Iterator[str]:
             yield _as_text(text)
             continue
         if _is_program(name) or text.startswith("exec:"):
-            source.notes.leave_out("prompt", f"{name} is a program; write its prompt out")
+            source.notes.leave_out("prompt", f"{name} is a program; write out its prompt")
             continue
         for path in source.matching(name):
             try:
@@ -136,7 +136,7 @@ def _loaded(value: object, source: Source) -> object:
         return value
     name = value.removeprefix("file://")
     if _is_program(name):
-        raise UsageError(f"{name} is a program; write out what it makes")
+        raise UsageError(f"{name} is a program; write out its result")
     return source.load(name.removeprefix("./"))
 
 
@@ -149,7 +149,7 @@ def _tests(value: object, source: Source) -> Iterator[dict[str, Any]]:
             continue
         name = item.removeprefix("file://")
         if item.startswith(("huggingface://", "http://", "https://")) or _is_program(name):
-            source.notes.leave_out("tests", f"{short(item)} is a program or a place on the network; save what it gives")
+            source.notes.leave_out("tests", f"{short(item)} is a program or a URL; save its output to a file")
             continue
         for path in source.matching(name) or [name]:
             try:
@@ -171,7 +171,7 @@ def _read(test: dict[str, Any], number: int, config: _Config) -> Iterator[Draft]
         return
     lists = [as_list(value) or [value] for value in variables.values()]
     if (count := prod(map(len, lists))) > MAX_COMBINATIONS:
-        notes.leave_out("vars", f"only {MAX_COMBINATIONS:,} of {count:,} combinations are taken", location)
+        notes.leave_out("vars", f"only {MAX_COMBINATIONS:,} of {count:,} combinations are imported", location)
     for turn, chosen in enumerate(islice(product(*lists), MAX_COMBINATIONS), start=1):
         draft = Draft(location if count == 1 else f"{location}, combination {turn}", notes)
         try:
@@ -198,7 +198,7 @@ def _variables(value: object, source: Source) -> dict[str, Any]:
         if isinstance(content, str) and content.startswith("file://"):
             path = content.removeprefix("file://")
             if _is_program(path):
-                raise UsageError(f"the variable {name!r} comes from the program {path}", "Write its value out.")
+                raise UsageError(f"the variable {name!r} comes from the program {path}", "Write out its value.")
             variables[name] = source.read(path.removeprefix("./"))
     return variables
 
@@ -210,7 +210,7 @@ def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config:
     options = mapping_or_empty(config.default.get("options")) | mapping_or_empty(test.get("options"))
     prefix, suffix = (fill(text_of(options.get(name)), values) for name in ("prefix", "suffix"))
     if "transformVars" in options:
-        raise UsageError("a program changes its variables (transformVars)", "Write out what it makes of them.")
+        raise UsageError("a program changes its variables (transformVars)", "Write out the result.")
     prompt = _as_text(fill(config.prompts[0], values)) if config.prompts else _only_text(values)
     draft.prompt = f"{prefix}{prompt}{suffix}"
     transform = _transform(options)
@@ -220,7 +220,7 @@ def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config:
         template = text_of(mapping_or_empty(item).get("$ref")).rpartition("/")[2]
         draft.checks += _checks_of(_with_values(config.templates.get(template, item), values), draft, transform)
     if test.get("threshold", config.default.get("threshold")) not in (None, 1):
-        draft.change("threshold of a case: every check has to hold")
+        draft.change("threshold of a case: every check must hold")
     if description := text_of(test.get("description")).strip():
         draft.id = " ".join(description.split())[:80]
     used = {"vars", "assert", "description", "options", "threshold"}
@@ -233,8 +233,8 @@ def _only_text(values: dict[str, Any]) -> str:
     if named or len(values) == 1:
         return text_of(values[named[0] if named else next(iter(values))])
     raise UsageError(
-        f"the prompt that its variables ({', '.join(values) or 'none'}) go into is not in this file",
-        "Import the configuration that names the prompts and these tests.",
+        f"the prompt for its variables ({', '.join(values) or 'none'}) is not in this file",
+        "Import the configuration that contains the prompts and these tests.",
     )
 
 
@@ -245,7 +245,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     try:
         return _template(template).render(values)
     except Exception as error:  # whatever a template runs into
-        raise UsageError(f"its template cannot be filled in: {error}", "Write the prompt out.") from error
+        raise UsageError(f"its template cannot be rendered: {error}", "Write out the prompt.") from error
 
 
 @lru_cache(maxsize=256)
@@ -288,13 +288,13 @@ def _with_values(assertion: object, values: dict[str, Any]) -> object:
 
 
 _REFUSED = {
-    "javascript": "runs a program of its own; say it with `contains`, `regex` or a `python` check",
-    "python": "runs a program of its own; make it a `python` check: `def check(answer, workspace, trace)`",
-    "ruby": "runs a program of its own; make it a `python` or `command` check",
-    "webhook": "asks a server; make it a `python` or `command` check",
-    "cost": "is reported for every run; `--require` can ask for it",
-    "latency": "is reported for every run",
-    "perplexity": "cannot be told of most models",
+    "javascript": "runs its own program; use `contains`, `regex` or a `python` check",
+    "python": "runs its own program; use a `python` check: `def check(answer, workspace, trace)`",
+    "ruby": "runs its own program; use a `python` or `command` check",
+    "webhook": "calls a server; use a `python` or `command` check",
+    "cost": "reported for every run; set a limit with `--require`",
+    "latency": "reported for every run",
+    "perplexity": "most models do not report it",
 }
 _GRADED = {"llm-rubric", "model-graded-closedqa", "g-eval", "agent-rubric", "search-rubric"}
 _BESIDE = {"weight", "threshold", "metric", "provider", "rubricPrompt", "config", "contextTransform"}
@@ -314,7 +314,7 @@ _LIKE_A_TYPE = ("is-", "contains-", "icontains-", "context-", "trace-", "traject
 def _asserted(value: object, draft: Draft) -> list[Any]:
     items = as_list(value)
     if items is None and value:
-        why = f"reads {value}; write out what it says" if isinstance(value, str) else "is not a list"
+        why = f"reads {value}; write out its content" if isinstance(value, str) else "is not a list"
         draft.leave_out("assert", why)
     return items or []
 
@@ -329,7 +329,7 @@ def _checks_of(item: object, draft: Draft, transform: str) -> Iterator[dict[str,
     """The checks of one assertion; what has no counterpart is left out with a note."""
     assertion = as_mapping(item)
     if assertion is None:
-        draft.leave_out("assertion", f"{text_of(item)[:60]!r} is not one")
+        draft.leave_out("assertion", f"{text_of(item)[:60]!r} is not an assertion")
         return
     kind = text_of(assertion.get("type")).strip()
     name = kind or "an assertion without a type"
@@ -337,20 +337,20 @@ def _checks_of(item: object, draft: Draft, transform: str) -> Iterator[dict[str,
     inside = "assert" if kind == "assert-set" else "value"
     more = sorted(set(assertion) - {"type", "description", inside, *_BESIDE, *_TRANSFORMS})
     if more:
-        draft.leave_out(name, f"no check of ours has its field {more[0]!r}")
+        draft.leave_out(name, f"upskill has no check with a field {more[0]!r}")
     elif assertion.get("weight") == 0:
         draft.leave_out(name, "its weight is 0, so it decides nothing")
     elif kind == "assert-set" and assertion.get("threshold") not in (None, 1):
-        draft.leave_out(name, "only some of its assertions have to hold, and every check has to")
+        draft.leave_out(name, "only some of its assertions must hold, but in upskill every check must")
     elif kind == "assert-set":
         for inner in _asserted(assertion.get("assert"), draft):
             yield from _checks_of(inner, draft, transform)
     elif transform and kind not in _REFUSED:
-        draft.leave_out(name, f"looks at what `{transform[:60]}` makes of the answer, not at the answer")
+        draft.leave_out(name, f"checks the output of `{transform[:60]}`, not the answer")
     else:
         for key in sorted(_BESIDE & set(assertion)):
             if key != "metric" and assertion[key] not in (None, 1):
-                draft.change(f"{key} of an assertion: every check has to hold, as it is")
+                draft.change(f"{key} of an assertion: every check must hold")
         yield from _typed_checks(kind, assertion.get("value"), draft)
 
 
@@ -359,19 +359,19 @@ def _typed_checks(kind: str, value: object, draft: Draft) -> Iterator[dict[str, 
     name = kind.removeprefix("not-")
     why = _REFUSED.get(name, "")
     if not why and isinstance(value, str) and value.startswith("file://"):
-        why = f"reads {value.removeprefix('file://')}; write out what it says"
+        why = f"reads {value.removeprefix('file://')}; write out its content"
     if not why and name in _GRADED and not denied:
-        draft.change(f"{kind}: a judge finds whether it is true (--judge)")
+        draft.change(f"{kind}: a judge checks it (--judge)")
         yield from ({"judge": text} for text in texts_of(value))
     elif not why and name == "factuality" and not denied:
-        draft.change(f"{kind}: a judge finds whether the answer agrees with it (--judge)")
+        draft.change(f"{kind}: a judge checks whether the answer agrees with it (--judge)")
         yield {"judge": factuality(text_of(value))}
     elif not why and (check := _search(name, value, denied=denied) or _form(name, value, denied=denied)):
         if "json_schema" in check:
-            draft.change(f"{kind}: JSON in the one fenced block of an answer will do, too")
+            draft.change(f"{kind}: also accepts JSON in the answer's only fenced block")
         yield check
     else:
-        draft.leave_out(kind or "an assertion without a type", why or "no check of ours says the same")
+        draft.leave_out(kind or "an assertion without a type", why or "upskill has no equivalent check")
 
 
 def _search(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
@@ -425,7 +425,7 @@ def _schema(value: object) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"is-json: its schema is not JSON: {error}", "Write it as YAML.") from error
+            raise UsageError(f"is-json: its schema is not JSON: {error}", "Write it in YAML.") from error
     return as_mapping(value) or {"type": ["object", "array", "string", "number", "boolean", "null"]}
 
 

@@ -22,7 +22,7 @@ def cases(source: Source) -> Iterator[Draft]:
     scenarios = [mapping_or_empty(item) for item in listed]
     skills = {PurePosixPath(skill).name for scenario in scenarios for skill in texts_of(scenario.get("skills"))}
     if len(skills) > 1:
-        source.notes.change(f"cases for {len(skills)} skills are in one suite, tagged with the skill they are for")
+        source.notes.change(f"cases for {len(skills)} skills share one suite, tagged by skill")
     for number, scenario in enumerate(scenarios, start=1):
         name = text_of(scenario.get("id")) or f"scenario-{number}"
         yield from _read(name, scenario, source)
@@ -58,7 +58,7 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
             draft.prompt, draft.checks = ours.prompt, [*ours.checks, *({"judge": text} for text in criteria)]
             draft.more = {"files": ours.files, "tags": list(dict.fromkeys([*tags, *ours.tags]))}
             for warning in unused:
-                draft.leave_out(warning.removeprefix(f"{where}: "), "decides nothing here")
+                draft.leave_out(warning.removeprefix(f"{where}: "), "has no effect here")
             draft.more |= {"output_file": ours.output_file, "reference": ours.reference, "held_out": ours.held_out}
         yield draft
 

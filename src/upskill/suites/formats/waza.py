@@ -10,14 +10,14 @@ from upskill.plain import as_list, as_mapping, list_or_empty
 from upskill.suites.formats import Draft, Format, Source, place_of
 from upskill.suites.shapes import check_expected, mapping_or_empty, text_of, texts_of
 
-_EXPRESSIONS = "runs expressions of its own; make them a `python` check: `def check(answer, workspace, trace)`"
+_EXPRESSIONS = "runs its own expressions; use a `python` check: `def check(answer, workspace, trace)`"
 _REFUSED = {
     "code": _EXPRESSIONS,
     "inline_script": _EXPRESSIONS,
-    "program": "runs a program of its own; make it a `command` check",
-    **dict.fromkeys(("prompt", "llm", "rubric"), "does not say what a judge looks for"),
+    "program": "runs its own program; use a `command` check",
+    **dict.fromkeys(("prompt", "llm", "rubric"), "does not say what the judge should look for"),
 }
-_NO_CHECK = "no check of ours says the same"
+_NO_CHECK = "upskill has no equivalent check"
 _QUALIFIERS = {"negate", "negated", "not", "invert", "case_sensitive", "ignore_case", "flags"}
 _STATEMENTS = ("rubric", "prompt", "criteria")
 _TEXT_FIELDS = {  # the check, and whether upper and lower case are the same to it
@@ -65,14 +65,14 @@ def cases(source: Source) -> Iterator[Draft]:
     shared = as_list(mapping.get("graders")) if is_suite else []
     for key in ("hooks", "mcp_servers"):
         if mapping.get(key):
-            source.notes.leave_out(key, "nothing is run before or after a case")
+            source.notes.leave_out(key, "nothing runs before or after a case")
     if is_suite and mapping.get("graders") and shared is None:
         source.notes.leave_out("graders", "is not a list")
     if is_suite and mapping.get("metrics"):
-        source.notes.leave_out("metrics", "`--require` asks for what has to be reached")
+        source.notes.leave_out("metrics", "set targets with `--require`")
     for number, task in enumerate(tasks, start=1):
         if task.get("enabled") is False:
-            source.notes.leave_out("task", "is not enabled", place_of(number, task))
+            source.notes.leave_out("task", "disabled", place_of(number, task))
             continue
         yield _read(task, number, shared or [], source)
 
@@ -90,7 +90,7 @@ def _tasks(value: object, source: Source) -> Iterator[dict[str, Any]]:
         pattern = text_of(item).removeprefix("./")
         paths = source.matching(pattern)
         if not paths:
-            source.notes.leave_out("tasks", f"no file is called {pattern}")
+            source.notes.leave_out("tasks", f"no file matches {pattern}")
         for path in paths:
             try:
                 yield from _listed(source.load(path))
@@ -112,7 +112,7 @@ def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) 
     if expected is None:
         draft.checks += check_expected(task.get("expected"))
     if task.get("context_dir"):
-        draft.leave_out("context_dir", "name the files of a case in its `inputs`")
+        draft.leave_out("context_dir", "list the files of a case in its `inputs`")
     for file in list_or_empty(inputs.get("files")):
         _add_file(as_mapping(file) or {"path": file}, draft, source)
     unused = {key: value for key, value in inputs.items() if key not in ("prompt", "files", "message")}
@@ -138,7 +138,7 @@ def _expected(expected: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]
         elif key == "status" or any(
             mapping_or_empty(outcome).get("type") != "task_completed" for outcome in list_or_empty(value)
         ):
-            draft.leave_out(f"expected.{key}", "a trial has passed when its checks have")
+            draft.leave_out(f"expected.{key}", "a trial passes when its checks pass")
 
 
 def _behavior(behavior: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
@@ -150,7 +150,7 @@ def _behavior(behavior: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]
         elif key in ("max_iterations", "max_turns") and isinstance(value, int):
             yield {"max_turns": value}
         else:
-            draft.leave_out(f"behavior.{key}", "is reported for every run")
+            draft.leave_out(f"behavior.{key}", "reported for every run")
 
 
 def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
@@ -162,7 +162,7 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     statement = next((key for key in _STATEMENTS if text_of(config.get(key)).strip()), "")
     used: set[str] = set(config)
     if qualifiers:
-        draft.leave_out(kind, f"no check of ours has its field {qualifiers[0]!r}")
+        draft.leave_out(kind, f"upskill has no check with a field {qualifiers[0]!r}")
     elif kind in ("text", "regex", "keyword"):
         yield from _texts(config)
         used = {*_TEXT_FIELDS, *_PATTERN_FIELDS}
@@ -185,7 +185,7 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     for key in sorted(set(config) - used):
         draft.leave_out(f"{kind}.{key}", _NO_CHECK)
     for key in sorted(set(grader) - {"type", "name", "identifier", "config", "rubric", "prompt", *_QUALIFIERS}):
-        draft.leave_out(f"{key} of a grader", "every check has to hold, as it is")
+        draft.leave_out(f"{key} of a grader", "every check must hold")
 
 
 def _texts(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -200,14 +200,14 @@ def _file(config: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     if paths := texts_of(config.get("must_exist")):
         yield {"file_exists": paths}
     if config.get("must_not_exist"):
-        draft.leave_out("file.must_not_exist", "make it a `command` check: `test ! -e NAME`")
+        draft.leave_out("file.must_not_exist", "use a `command` check: `test ! -e NAME`")
     for item in list_or_empty(config.get("content_patterns")):
         fields = mapping_or_empty(item)
         path = text_of(fields.get("path"))
         for pattern in texts_of(fields.get("must_match")):
             yield {"file_matches": {"path": path, "pattern": pattern}}
         if fields.get("must_not_match"):
-            draft.leave_out("file.must_not_match", "make it a `command` check: `! grep PATTERN NAME`")
+            draft.leave_out("file.must_not_match", "use a `command` check: `! grep PATTERN NAME`")
         for key in sorted(set(fields) - {"path", "must_match", "must_not_match"}):
             draft.leave_out(f"file.content_patterns.{key}", _NO_CHECK)
 
@@ -217,7 +217,7 @@ def _constraint(config: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]
         for item in list_or_empty(config.get(key)):
             fields = as_mapping(item) or {"tool": item}
             if more := sorted(set(fields) - {"tool"}):
-                draft.leave_out(f"tool_constraint.{key}", f"no check of ours has its field {more[0]!r}")
+                draft.leave_out(f"tool_constraint.{key}", f"upskill has no check with a field {more[0]!r}")
             else:
                 yield {ours: text_of(fields.get("tool"))}
 
