@@ -164,7 +164,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
         "- {id: a, prompt: x, checks: [{max_length: .nan}]}",
         "line 1: not valid YAML: .nan is not",
     ),
-    "infinite": ("s.json", '[{"id": "a", "prompt": "x", "checks": [{"max_length": 1e999}]}]', "is not plain data"),
+    "infinite": ("s.json", '[{"id": "a", "prompt": "x", "checks": [{"max_length": 1e999}]}]', "not plain data"),
     "no JSON": ("s.json", "{hello}", "s.json: line 1: not valid JSON: "),
     "JSON cut off": ("s.json", json.dumps(SUITE)[:-10], "s.json: line 1: not valid JSON: "),
     "broken YAML": ("s.yaml", "cases:\n  - prompt: 'x\n", "s.yaml: line 3: not valid YAML: "),
@@ -200,7 +200,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "no prompt": ("s.json", [{"id": "a", "checks": [{"contains": "x"}]}], "s.json: case 1 ('a'): has no prompt"),
     "an unknown field": ("s.json", [CASE | {"promt": "x"}], "case 1 ('one'): no field is called 'promt'"),
     "a path out": ("s.json", [CASE | {"files": {"../../x": "y"}}], "'../../x' is not a path inside the workspace"),
-    "a listed file that is missing": ("s.json", [CASE | {"files": ["no.txt"]}], "the file 'no.txt' is not there"),
+    "a listed file that is missing": ("s.json", [CASE | {"files": ["no.txt"]}], "file 'no.txt' not found"),
     "no checks": ("s.json", [{"id": "a", "prompt": "x"}], "s.json: case 1 ('a'): no checks"),
     "an empty contains": ("s.json", [CASE | {"checks": [{"contains": ""}]}], "contains.text: is empty"),
     "an empty expectation": ("s.json", [{"input": "x", "expected": {"contains": []}}], "expected.contains is empty"),
@@ -212,7 +212,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
         "not a JSON schema: 5 is not valid",
     ),
     "a negative length": ("s.json", [CASE | {"checks": [{"max_length": -5}]}], "greater than or equal to 1, not -5"),
-    "the same id twice": ("s.json", [CASE, CASE], "s.json: case 2 has the id 'one' of case 1"),
+    "the same id twice": ("s.json", [CASE, CASE], "s.json: cases 1 and 2 have the same id 'one'"),
     "held_out is text": ("s.json", [CASE | {"held_out": "no"}], "held_out: Input should be a valid boolean, not 'no'"),
     "binary": ("s.json", b"\x89PNG\r\n\x1a\n\xff", "s.json: is not UTF-8 text (byte 0)"),
     "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: is not UTF-8 text (byte 0)"),
@@ -275,8 +275,8 @@ def test_a_model_that_is_none_is_one_message(upskill: Upskill, skill: Path, name
 
 
 SCRIPTS = {
-    "nothing": ("", "is not a list of rules"),
-    "text": ("hello", "is not a list of rules"),
+    "nothing": ("", "not a list of rules"),
+    "text": ("hello", "not a list of rules"),
     "broken": ("- answer: 'x", "not valid YAML: found unexpected end of stream"),
     "binary": (b"\xff\xfe", "is not UTF-8 text"),
     "unknown field": ("- anser: x", "rule 1: anser: Extra inputs are not permitted"),

@@ -366,7 +366,7 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
         (gzip.compress(b"{}\n"), "the first line"),
         (gzip.compress(b"\xff\xfe\n"), "not a readable file of replies"),
         (gzip.compress(b"[" * 100_000), "not a readable file of replies"),
-        (gzip.compress(b" " * 70_000_000), "endless line"),
+        (gzip.compress(b" " * 70_000_000), "a line is too long"),
     ):
         bad.write_bytes(data)
         refused(words)

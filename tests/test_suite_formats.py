@@ -764,7 +764,7 @@ def test_import_writes_a_suite_that_loads_as_it_is_and_tells_what_became_of_the_
     assert any("javascript" in line for line in head)
     assert any("'missing' is undefined" in line for line in head)
     again = upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml")
-    assert (again.code, "is there already" in again.err, "--force" in again.err) == (2, True, True)
+    assert (again.code, "already exists" in again.err, "--force" in again.err) == (2, True, True)
     assert upskill("import", "promptfoo.yaml", "-o", "out/suite.yaml", "--force").code == 0
     known = upskill("import", "out/suite.yaml")
     assert (known.code, known.out) == (0, "")
