@@ -1,8 +1,8 @@
 """The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
 `options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark;
-`last_verdicts` reads the last verdicts of a skill; `help` lays out help pages; `console` prints;
-`progress` shows slow work; `watch` waits for saved files; `log` sets up logging for `-v`.
+`library` is what ci and recheck share; `last_verdicts` reads the last verdicts of a skill; `help` lays out help pages;
+`console` prints; `progress` shows slow work; `watch` waits for saved files; `log` sets up logging for `-v`.
 
 Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
@@ -37,6 +37,7 @@ COMMANDS = {
     "eval": "Run a student with and without a skill and compare the two.",
     "benchmark": "Evaluate a skill on several models, three repeats each.",
     "ci": "Check the skills that a branch changed, for CI.",
+    "recheck": "Check which skills of a library a model still needs.",
     "trigger": "Measure whether a skill activates when it should, and only then.",
     "plan": "Estimate how many cases and repeats you need, and the cost.",
     "show": "Show a run: every trial with its prompt, answer and findings.",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from upskill.errors import UsageError
 from upskill.plain import dict_or_empty
-from upskill.reports.live.pages import skill_verdicts
-from upskill.reports.numbers import points
+from upskill.reports.live.pages import skill_verdicts, verdict_row
+from upskill.runs.replay.receipt import read_receipt
 from upskill.runs.stores import Store
 from upskill.skills import Skill
-from upskill.verdicts.advice import decision_in_words
 
 CHANGED = "before it was changed"
 
@@ -23,13 +23,18 @@ def last_verdicts(store: Store | None, skill: Skill) -> list[dict[str, Any]]:
     return rows
 
 
+def verdicts_on_record(store: Store, skill: Skill) -> list[dict[str, Any]]:
+    """The last verdicts, or those in the skill's receipt where the store has none."""
+    if rows := last_verdicts(store, skill):
+        return rows
+    try:
+        receipt = read_receipt(skill)
+    except UsageError:
+        return []
+    of = "" if dict_or_empty(receipt.get("skill")).get("visible_hash") == skill.visible_hash else CHANGED
+    more = {"run": receipt.get("run"), "of": of, "replayed": ""}
+    return [verdict_row(verdict) | more for verdict in receipt.get("verdicts", ())]
+
+
 def is_proven(row: dict[str, Any]) -> bool:
     return row["decision"] in ("helps", "saves") and not row["of"]
-
-
-def in_words(row: dict[str, Any]) -> str:
-    these = str(dict_or_empty(row["these_cases"]).get("decision", ""))
-    decision = decision_in_words(row["decision"], row["reason"] or "", row["replayed"], these)
-    lift = f", {points(row['lift'])}" if row["lift"] is not None else ""
-    of = f" ({row['of']})" if row["of"] and row["of"] != row["replayed"] else ""
-    return f"{row['model']}: {decision}{lift}{of}"

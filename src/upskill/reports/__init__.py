@@ -23,6 +23,7 @@ Shared parts, and what other commands print:
 - `live`: stored runs as pages in a browser (`upskill view`)
 - `pictures`: lift, pass rates, Pareto front and heat map as SVG
 - `gate`: the result of `upskill ci`, as Markdown and JUnit
+- `recheck`: the result of `upskill recheck`, as Markdown and a page
 - `proof`: a verified receipt as a badge and a skill card (`upskill verify`)
 - `trigger`: how a skill triggers, and whether a better description was found
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from upskill.plain import counted, printable
 from upskill.reports.numbers import UNKNOWN, before_after, interval_in_points, pass_rate, points
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.gate import Checked, Gate
+from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Verdict
 
 MARKS = {"ok": "✅", "undecided": "❔", "not run": "⚠️"}
@@ -39,8 +40,15 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
         mark = "❌" if gate.blocks(each) else MARKS.get(each.status, "")
         skill = f"`{each.change.path}`" + (" (new)" if each.change.kind == "new" else "")
         result = each.reason or ("as good as before the edit" if each.against_base else "it helps")
-        cells = [mark, skill, each.model, _change(each.against_base), _change(each.against_none), result]
-        yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        cells = [
+            mark,
+            skill,
+            each.model,
+            change_in_words(each.against_base),
+            change_in_words(each.against_none),
+            result,
+        ]
+        yield table_row(cells)
     for evaluation in gate.evaluations:
         if worse := _worse_cases(evaluation):
             other = "the previous skill" if evaluation.plan.reference_skill else "no skill"
@@ -54,7 +62,7 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
         yield f"{counted(unchanged, 'other skill')} unchanged since `{commit[:10]}`; not run."
 
 
-def _change(verdict: Verdict | None) -> str:
+def change_in_words(verdict: Verdict | None) -> str:
     if verdict is None or verdict.lift is None:
         return UNKNOWN
     rates = before_after(pass_rate(verdict.baseline), pass_rate(verdict.skill))
@@ -62,14 +70,21 @@ def _change(verdict: Verdict | None) -> str:
 
 
 def _worse_cases(evaluation: Evaluation) -> list[str]:
-    """The cases that lost most, if the run found a loss."""
-    if not any(verdict.decision == "hurts" for verdict in evaluation.verdicts):
-        return []
+    found_loss = any(verdict.decision == "hurts" for verdict in evaluation.verdicts)
+    return losing_cases(evaluation.outcomes) if found_loss else []
+
+
+def losing_cases(outcomes: Iterable[Outcome]) -> list[str]:
+    """The cases that lost most with the skill, as code."""
     lost: Counter[str] = Counter()
-    for row in evaluation.outcomes:
+    for row in outcomes:
         if row.passed is not None:
             lost[row.case] += (1 if row.arm == "baseline" else -1) * row.passed
     return [f"`{case}`" for case, number in lost.most_common(MAX_CASES) if number > 0]
+
+
+def table_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def render_junit(gate: Gate, checked: Sequence[Checked]) -> str:
@@ -82,8 +97,8 @@ def render_junit(gate: Gate, checked: Sequence[Checked]) -> str:
         )
         lines = [
             each.reason,
-            f"against base: {_change(each.against_base)}",
-            f"against none: {_change(each.against_none)}",
+            f"against base: {change_in_words(each.against_base)}",
+            f"against none: {change_in_words(each.against_none)}",
         ]
         if gate.blocks(each):
             ET.SubElement(test, "failure", message=printable(each.reason)).text = "\n".join(map(printable, lines))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from upskill.plain import counted
+from upskill.plain import counted, dict_or_empty
 from upskill.reports.numbers import (
     UNKNOWN,
     before_after,
@@ -17,6 +18,7 @@ from upskill.reports.numbers import (
     mean_tokens,
     pass_rate,
     percent,
+    points,
 )
 from upskill.runs.planning.plan import Trial
 from upskill.runs.results.evaluation import Evaluation
@@ -456,3 +458,12 @@ def _splits(evaluation: Evaluation) -> Iterator[str]:
             for part in (verdict, tuned_to[model])
         )
         yield f"{name}Held-out cases: {unseen}. Cases the skill may have been tuned to: {seen}."
+
+
+def row_in_words(row: Mapping[str, Any]) -> str:
+    """A line of `skill_verdicts`: what was last reported of a model."""
+    these = str(dict_or_empty(row["these_cases"]).get("decision", ""))
+    decision = decision_in_words(row["decision"], row["reason"] or "", row["replayed"], these)
+    lift = f", {points(row['lift'])}" if row["lift"] is not None else ""
+    of = f" ({row['of']})" if row["of"] and row["of"] != row["replayed"] else ""
+    return f"{row['model']}: {decision}{lift}{of}"

@@ -6,6 +6,7 @@
 - `arms`: outcomes summed up by arm, paired between two arms, and what missing trials may hide
 - `verdict`: Verdict, its options and its JSON form; `compute`: from outcomes to a verdict; `advice`: it in words
 - `several_models`: which decisions stand where several models were tried
+- `library`: which decisions stand for many skills and models
 - `diagnosis`: what each case can still show; `choices`: which model is worth its price
 - `requirements`: conditions that CI holds a skill to
 - `agreement`: how well checks agree with people

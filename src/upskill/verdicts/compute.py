@@ -253,7 +253,7 @@ def _weigh_these_cases(pairs: Pairs, options: VerdictOptions, level: float) -> t
     if options.anytime is None:
         return lift_on_these_cases(*results, draws, pairs.units, level=level), None
     value = float(np.mean(statistics.CaseGroups.of(pairs.units).means(pairs.differences)))
-    low, high = _replay_rounds(pairs, pairs.differences, "suite").interval(level)
+    low, high = replay_rounds(pairs, pairs.differences, "suite").interval(level)
     return Estimate(value, min(low, value), max(high, value), level), None
 
 
@@ -261,7 +261,7 @@ def _sequential_bounds(
     pairs: Pairs, differences: statistics.Floats, scope: Scope, options: VerdictOptions, level: float
 ) -> tuple[Interval, float]:
     """Before a planned end, all looks together keep to the error."""
-    running = _replay_rounds(pairs, differences, scope)
+    running = replay_rounds(pairs, differences, scope)
     if options.stopping_point == "open":
         return running.interval(level), running.p_value
     alpha, early = 1.0 - level, EARLY_ALPHA_SHARE
@@ -274,7 +274,7 @@ def _sequential_bounds(
     return (low, high), p_value
 
 
-def _replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
+def replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
     """Over the suite, a case in which an arm repeats an answer has one pair."""
     running = Sequential(scope)
     by_round: dict[int, dict[str, list[float]]] = {}

@@ -525,6 +525,16 @@ class Sequential:
         """One over the largest wealth of any look: a p-value that may be looked at as often as one likes."""
         return math.exp(-max([0.0, *(log_wealth(*look) for look in self.looks)]))
 
+    def log_e_value(self, mean: float, *, above: bool) -> float:
+        """The logarithm of the wealth so far from betting that the true mean is above this one, or below it.
+
+        Where it is not, the wealth is expected to be at most 1 whenever one stops: an e-value.
+        """
+        if not self.looks:
+            return 0.0
+        values, counts = self.looks[-1]
+        return _wealth(values, counts, mean) if above else _wealth(-values, counts, -mean)
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The means that no look so far has ruled out. Over all looks together it is wrong with chance 1 - level."""
         limit = math.log(2.0 / (1.0 - level))

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,39 +13,31 @@ import click
 from upskill.cli.commands.validate import check_all, to_sarif
 from upskill.cli.console import note, show_document, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.library import LibraryOptions, write_pages
+from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
-from upskill.models.ledger import Ledger
-from upskill.models.pool import Models
 from upskill.options import option
-from upskill.reports import ReportContext
 from upskill.reports.gate import headline, render_junit, render_markdown
-from upskill.reports.html.page import render
 from upskill.runs.planning.estimate import estimate
-from upskill.runs.planning.options import MeasureOptions, choose_students, model_option
-from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
-from upskill.runs.results.evaluation import Evaluation, first_results
-from upskill.runs.running.evaluate import RunOptions, evaluate
-from upskill.runs.running.events import Events
-from upskill.runs.running.gate import ROUNDS, Checked, Gate, Measure
+from upskill.runs.planning.options import choose_students
+from upskill.runs.planning.plan import Plan, Trial
+from upskill.runs.running.gate import ROUNDS, Checked, Gate
 from upskill.runs.stores import Run, Store
-from upskill.skills import Skill, load_skills
-from upskill.skills.changes import changed_skills
+from upskill.skills import Skill
+from upskill.skills.changes import SkillChange, changed_skills
 from upskill.suites import Suite
 
 
 @dataclass(kw_only=True)
-class CiOptions(MeasureOptions, CommandOptions):
+class CiOptions(LibraryOptions):
     default_repeats: ClassVar[int] = ROUNDS
 
-    folders: tuple[str, ...] = ()
     base_ref: str | None = option(
         "--base-ref",
         default=None,
         help="The branch or commit to compare with (default: the one the CI system names, else the main branch).",
         metavar="REF",
     )
-    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     tolerance: float = option(
         "--tolerance",
         default=20.0,
@@ -87,67 +80,31 @@ def command(**values: Any) -> None:
     with changed_skills(options.folders or (".",), options.base_ref) as (commit, changes):
         options.tell(f"Comparing {len(changes)} skills with {commit[:10]}.")
         with options.open_store() as store:
-            ledger = Ledger(options.ceilings)
-            gate = Gate(_planner(options), _measurer(options, store, ledger), options.tolerance / 100, options.strict)
-            checked = [each for change in changes for each in asyncio.run(gate.check(change))]
+            checked, gate = asyncio.run(_check(options, store, changes))
             _write_reports(options, store, gate, checked, commit)
     if any(map(gate.blocks, checked)):
         raise click.exceptions.Exit(1)
 
 
-def _planner(options: CiOptions) -> Callable[[Skill, Suite, Skill | None], Plan]:
+async def _check(options: CiOptions, store: Store, changes: Sequence[SkillChange]) -> tuple[list[Checked], Gate]:
+    progress = RunProgress(quiet=options.silent)
+    models = options.open_models(store, progress)
+    students = cache(lambda: choose_students(options.students, options.settings, options.tell))
+
     def plan(skill: Skill, suite: Suite, base: Skill | None) -> Plan:
-        students = choose_students(options.students, options.settings, options.tell)
-        settings = options.settings
-        return make_plan(
-            skill,
-            suite,
-            students,
-            PlanOptions(
-                base_url=options.base_url,
-                runs=options.repeat_count,
-                seed=options.seed,
-                temperature=settings.temperature,
-                max_output_tokens=settings.max_output_tokens,
-                judge=options.judge or settings.judge or "",
-                reference_skill=base,
-                agent=options.agent,
-                distractors=load_skills(options.with_skills, beside=skill),
-                bounds=options.bounds,
-                sandbox=options.sandbox,
-                gpu=settings.gpu,
-            ),
-        )
+        return options.plan(skill, suite, students(), base)
 
-    return plan
+    def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
+        other = "as it was" if plan.reference_skill else "without it"
+        options.tell(f"{plan.skill.name}, as it is and {other}:")
+        expected = estimate(plan, missing, models.context.prices)
+        confirm_cost(options, expected, f"at most {expected.words}; less if fewer rounds decide")
+        progress.started(plan, run, missing)
 
-
-def _measurer(options: CiOptions, store: Store, ledger: Ledger) -> Measure:
-    async def measure(plan: Plan, run_options: RunOptions) -> Evaluation:
-        progress = RunProgress(quiet=options.silent)
-        context = options.model_context(Events(message=options.tell, reading=progress.reading))
-        models = Models(context, replies=store, cache=options.cache_mode, ledger=ledger)
-
-        def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
-            other = "as it was" if plan.reference_skill else "without it"
-            options.tell(f"{plan.skill.name}, as it is and {other}:")
-            expected = estimate(plan, missing, context.prices)
-            confirm_cost(options, expected, f"at most {expected.words}; less if fewer rounds decide")
-            progress.started(plan, run, missing)
-
-        events = Events(started=started, result=progress.result, message=options.tell)
-        with progress:
-            options_here = replace(
-                run_options,
-                partial=True,
-                executor=options.open_executor(),
-                fresh=options.fresh,
-                margin=options.settings.margin / 100,
-                strict_suite=options.settings.strict_suite,
-            )
-            return await evaluate(plan, store=store, models=models, options=options_here, events=events)
-
-    return measure
+    measure = options.measurer(store, models, progress, started)
+    gate = Gate(plan, measure, options.tolerance / 100, options.strict)
+    async with models:
+        return [each for change in changes for each in await gate.check(change)], gate
 
 
 def _write_reports(options: CiOptions, store: Store, gate: Gate, checked: Sequence[Checked], commit: str) -> None:
@@ -171,13 +128,7 @@ def _write_reports(options: CiOptions, store: Store, gate: Gate, checked: Sequen
         write_file(str(folder / "junit.xml"), render_junit(gate, checked))
         found = [each for path in options.folders or (".",) for each in check_all(path, "clients", strict=False)]
         write_file(str(folder / "validate.sarif"), to_sarif(found))
-        for evaluation in gate.evaluations:
-            run = evaluation.run
-            context = ReportContext(
-                results=lambda run=run: store.results(run),
-                first_results=lambda seeds, run=run: first_results(store, run, seeds),
-            )
-            write_file(str(folder / f"{run.id}.html"), render(evaluation, context))
+        write_pages(folder, store, gate.evaluations)
         note(f"Wrote {folder}/ ({headline(gate, checked)}).")
 
 

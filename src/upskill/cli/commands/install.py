@@ -8,8 +8,9 @@ import click
 from upskill.cli.commands.completion import complete_targets
 from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
-from upskill.cli.last_verdicts import in_words, is_proven, last_verdicts
+from upskill.cli.last_verdicts import is_proven, last_verdicts
 from upskill.cli.options import find_project_store, json_option
+from upskill.reports.view import row_in_words
 from upskill.skills import Skill
 from upskill.skills.install import TARGETS, find_target, install
 
@@ -54,5 +55,5 @@ def command(
     if done.kept:
         note(f"The previous folder is now {done.kept}")
     if not proven:
-        said = "; ".join(map(in_words, verdicts)) or "it was never evaluated"
+        said = "; ".join(map(row_in_words, verdicts)) or "it was never evaluated"
         note(f"Unproven: no stored run shows that this skill helps ({said}). `upskill eval {skill}` measures it.")

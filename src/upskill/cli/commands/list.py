@@ -10,9 +10,10 @@ from rich.tree import Tree
 from upskill.authoring.saving.provenance import Provenance
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.last_verdicts import in_words, last_verdicts
+from upskill.cli.last_verdicts import last_verdicts
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
+from upskill.reports.view import row_in_words
 from upskill.settings import Settings
 from upskill.skills import Skill, find_skills
 
@@ -59,7 +60,7 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
             state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill)) else ""
             branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{state}")
             branch.add(escape(" ".join(skill.description.split())))
-            branch.add(escape("; ".join(map(in_words, rows)) or "not evaluated yet"))
+            branch.add(escape("; ".join(map(row_in_words, rows)) or "not evaluated yet"))
             for file in skill.files if verbose else ():
                 branch.add(escape(file.path))
         if skills:

@@ -12,12 +12,13 @@ from rich.text import Text
 from upskill.cli.console import show, show_json
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
-from upskill.cli.last_verdicts import CHANGED, in_words, last_verdicts
+from upskill.cli.last_verdicts import CHANGED, last_verdicts
 from upskill.cli.options import FiniteRange, OutputOptions, click_options
 from upskill.models import ModelContext
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.plain import counted
+from upskill.reports.view import row_in_words
 from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import PlanOptions, make_plan
 from upskill.runs.planning.sample_size import LiftToDetect, SampleSizes, sample_sizes, sample_sizes_without_suite
@@ -87,7 +88,7 @@ def command(
         return
     for sizes in results:
         if row := seen.get(sizes.model):
-            show(Text(f"Last verdict: {in_words(row)}.{_cases_for(row, sizes, target)}"))
+            show(Text(f"Last verdict: {row_in_words(row)}.{_cases_for(row, sizes, target)}"))
         show(*_render(sizes, f"a lift of {detect:g} points with a chance of {chance:g}%"), *map(Text, notes))
 
 

@@ -134,7 +134,7 @@ class StudentOptions(CommonOptions):
     repeats: int | None = option(
         "--repeats",
         default=None,
-        help="How many times to run each case (default 1; trigger and benchmark 3; ci up to 12).",
+        help="How many times to run each case (default 1; trigger and benchmark 3; ci and recheck up to 12).",
         metavar="N",
         minimum=1,
         maximum=MAX_REPEATS,

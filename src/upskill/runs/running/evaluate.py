@@ -54,6 +54,9 @@ class RunOptions:
     # The seeds are rounds, by a test that allows looking. A model gets no further round once its verdict stands; where
     # something is required of it, once that holds, or can no longer hold.
     until_decided: Scope | None = None
+    rounds: int | None = (
+        None  # of these, run this many whatever is decided; somebody else decides who gets further ones
+    )
     margin: float = 0.05  # a lift within it counts as none
     making_cost: float | None = None  # dollars that the skill cost to make
     making_source: str = ""  # who says so
@@ -81,7 +84,7 @@ async def evaluate(
     options = options or RunOptions()
     with nullcontext(store) if store else open_store(None) as run_store:
         evaluation = await _Run(plan, run_store, models or Models(), options, events or Events()).evaluate()
-    if evaluation.has_failed and not options.partial:
+    if not options.partial and evaluation.has_failed:
         raise RunFailed(f"{evaluation.run.id}: {evaluation.why_failed}", evaluation)
     return evaluation
 
@@ -165,7 +168,7 @@ class _Run:
 
     @property
     def _draws_anew(self) -> bool:
-        return self.models.cache == "off" or (self.options.fresh and self.models.cache != "replay")
+        return self.models.cache in ("off", "refresh") or (self.options.fresh and self.models.cache != "replay")
 
     def _stays_anew(self, run: Run) -> bool:
         """Trials of it that were not run yet would be taken from stored replies."""
@@ -269,7 +272,7 @@ class _Run:
         no round may be there in part."""
         self.outcomes = self._stored_outcomes(run)
         undecided = list(self.plan.addresses)
-        for seed in self.plan.seeds:
+        for seed in self.plan.seeds[: self.options.rounds]:
             trials = [trial for trial in missing if trial.seed == seed and trial.model in undecided]
             keys = {self.plan.key(trial): trial for trial in trials}
             if known := {key: reused[key] for key in keys if key in reused}:
@@ -290,6 +293,8 @@ class _Run:
 
     def _settled(self, run: Run) -> set[str]:
         """The models whose verdict stands, among all of them, or that only repeat themselves."""
+        if self.options.rounds is not None:
+            return {model for model in self.plan.addresses if self.halted or model in self.stopped}
         from upskill.runs.results.evaluation import verdict_so_far  # noqa: PLC0415 - arithmetic, only with rounds
         from upskill.runs.results.looks import looks_of, make_look  # noqa: PLC0415
         from upskill.verdicts.requirements import are_settled  # noqa: PLC0415

@@ -1,0 +1,87 @@
+"""What `ci` and `recheck` share: many plans, measured with the same models under one ceiling, and their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from upskill.cli.console import write_file
+from upskill.cli.options import CommandOptions
+from upskill.cli.progress import RunProgress
+from upskill.models.ledger import Ledger
+from upskill.models.pool import Models
+from upskill.reports import ReportContext
+from upskill.reports.html.page import render
+from upskill.runs.planning.options import MeasureOptions, model_option
+from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
+from upskill.runs.results.evaluation import Evaluation, first_results
+from upskill.runs.running.evaluate import RunOptions, evaluate
+from upskill.runs.running.events import Events
+from upskill.runs.running.gate import Measure
+from upskill.runs.stores import Run, Store
+from upskill.skills import Skill, load_skills
+from upskill.suites import Suite
+
+
+@dataclass(kw_only=True)
+class LibraryOptions(MeasureOptions, CommandOptions):
+    folders: tuple[str, ...] = ()
+    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
+
+    def plan(self, skill: Skill, suite: Suite, students: Iterable[str], base: Skill | None = None) -> Plan:
+        settings = self.settings
+        options = PlanOptions(
+            base_url=self.base_url,
+            runs=self.repeat_count,
+            seed=self.seed,
+            temperature=settings.temperature,
+            max_output_tokens=settings.max_output_tokens,
+            judge=self.judge or settings.judge or "",
+            reference_skill=base,
+            agent=self.agent,
+            distractors=load_skills(self.with_skills, beside=skill),
+            bounds=self.bounds,
+            sandbox=self.sandbox,
+            gpu=settings.gpu,
+        )
+        return make_plan(skill, suite, students, options)
+
+    def open_models(self, store: Store, progress: RunProgress) -> Models:
+        context = self.model_context(Events(message=self.tell, reading=progress.reading))
+        return Models(context, replies=store, cache=self.cache_mode, ledger=Ledger(self.ceilings))
+
+    def measurer(
+        self,
+        store: Store,
+        models: Models,
+        progress: RunProgress,
+        started: Callable[[Plan, Run, Collection[Trial]], None],
+    ) -> Measure:
+        events = Events(started=started, result=progress.result, message=self.tell)
+        fresh: set[str] = set()  # plans that were started over; what they have since is theirs
+
+        async def measure(plan: Plan, run_options: RunOptions) -> Evaluation:
+            here = replace(
+                run_options,
+                partial=True,
+                executor=self.open_executor(),
+                fresh=self.fresh and plan.fingerprint not in fresh,
+                margin=self.settings.margin / 100,
+                strict_suite=self.settings.strict_suite,
+            )
+            fresh.add(plan.fingerprint)
+            with progress:
+                return await evaluate(plan, store=store, models=models, options=here, events=events)
+
+        return measure
+
+
+def write_pages(folder: Path, store: Store, evaluations: Iterable[Evaluation]) -> None:
+    for evaluation in evaluations:
+        run = evaluation.run
+        context = ReportContext(
+            results=lambda run=run: store.results(run),
+            first_results=lambda seeds, run=run: first_results(store, run, seeds),
+        )
+        write_file(str(folder / f"{run.id}.html"), render(evaluation, context))

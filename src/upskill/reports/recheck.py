@@ -1,0 +1,95 @@
+"""What `upskill recheck` found: a table as Markdown and as a page, with a line for each skill and model."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from upskill.plain import counted, printable
+from upskill.reports.gate import change_in_words, losing_cases, table_row
+from upskill.reports.numbers import UNKNOWN
+from upskill.reports.view import row_in_words
+from upskill.runs.running.recheck import Recheck, Rechecked
+from upskill.verdicts.library import FALSE_DISCOVERY_RATE
+
+MARKS = {"keep": "✅", "retire": "➖", "repair": "❌", "undecided": "❔"}
+HEAD = ("", "Skill", "Model", "Before", "Without → with", "Result")
+
+
+def headline(library: Sequence[Rechecked]) -> str:
+    counts = Counter(each.status for each in library if each.status != "no suite")
+    return ", ".join(f"{counts[status]} {status}" for status in MARKS if counts[status]) or "no skill has test cases"
+
+
+def render_markdown(recheck: Recheck, library: Sequence[Rechecked]) -> str:
+    lines = [f"### upskill recheck: {headline(library)}", ""]
+    if rows := [_cells(each) for each in library if each.status != "no suite"]:
+        lines += [table_row(HEAD), "|" + "---|" * len(HEAD), *map(table_row, rows), ""]
+    return "\n".join([*lines, *_notes(recheck, library)]) + "\n"
+
+
+def render_page(recheck: Recheck, library: Sequence[Rechecked]) -> str:
+    from upskill.reports.html.page import document  # noqa: PLC0415 - its assets, only where a page is written
+
+    def cells(each: Rechecked) -> Iterator[str]:
+        for name, text in zip(HEAD, _cells(each), strict=True):
+            plain = html.escape(printable(text.replace("`", "")))
+            link = name == "Skill" and each.evaluation
+            yield f'<td><a href="{each.evaluation.run.id}.html">{plain}</a></td>' if link else f"<td>{plain}</td>"
+
+    head = "".join(f"<th>{name}</th>" for name in HEAD)
+    rows = "".join(f"<tr>{''.join(cells(each))}</tr>" for each in library if each.status != "no suite")
+    notes = "".join(f"<p>{html.escape(printable(line.replace('`', '')))}</p>" for line in _notes(recheck, library))
+    table = f'<table id="verdicts" class="wrap"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    title = f"upskill recheck: {headline(library)}"
+    return document(title, f"<main><h1>{html.escape(title)}</h1>{table}{notes}</main>", "")
+
+
+def _cells(each: Rechecked) -> list[str]:
+    return [
+        MARKS[each.status],
+        f"`{each.skill.name}`",
+        each.model or UNKNOWN,
+        old_in_words(each),
+        change_in_words(each.verdict),
+        f"**{each.status}**: {reason_in_words(each)}",
+    ]
+
+
+def old_in_words(each: Rechecked) -> str:
+    """What was known of this model, else what is known of others."""
+    same = [row for row in each.old if row["model"] == each.model]
+    return "; ".join(map(row_in_words, same or each.old)) or UNKNOWN
+
+
+def reason_in_words(each: Rechecked) -> str:
+    verdict = each.verdict
+    if each.reason or verdict is None or verdict.lift is None:
+        return each.reason or "it was not run"
+    if each.decision == "helps":
+        return "it helps"
+    tokens = verdict.total_tokens.mean if verdict.total_tokens else 0.0
+    if each.decision == "saves":
+        return f"the model does about as well and uses {-tokens:,.0f} tokens fewer per task"
+    if each.decision == "no effect":
+        return f"the model does about as well without it, and it costs {tokens:+,.0f} tokens per task"
+    if each.decision == "hurts":
+        return f"it hurts. Cases that pass without it and fail with it: {', '.join(losing_cases(each.outcomes))}"
+    if not each.evidence:
+        return verdict.recommendation
+    so_far = f"open after {counted(each.rounds, 'round')}"
+    needed = verdict.evidence_needed
+    if needed is None or needed.runs is None:
+        return f"{so_far}. {verdict.advice}".strip()
+    trials = 2 * needed.runs * verdict.cases
+    return f"{so_far}. About {counted(needed.runs, 'more round')} ({counted(trials, 'trial')}) would tell"
+
+
+def _notes(recheck: Recheck, library: Sequence[Rechecked]) -> Iterator[str]:
+    if recheck.halted:
+        yield f"Not all rounds were run: {recheck.halted}."
+    if any(each.decision != "undecided" for each in library):
+        yield f"Of these decisions together, at most {FALSE_DISCOVERY_RATE:.0%} are expected to be wrong."
+    if without := [f"`{each.skill.name}`" for each in library if each.status == "no suite"]:
+        yield f"Not run, because they have no test cases: {', '.join(without)}. `upskill tests SKILL` writes some."

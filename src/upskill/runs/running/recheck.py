@@ -1,0 +1,141 @@
+"""Recheck: which skills of a library are worth their tokens with these models?
+
+Each skill is run with and without it, round after round on exactly these cases. Every skill gets a few rounds first.
+Then the next round goes wherever a decision is nearest, until everything is decided or the ceiling is reached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from upskill.errors import Paused, UpskillError
+from upskill.runs.planning.plan import Plan
+from upskill.runs.results.evaluation import Evaluation, evaluation_of, verdict_so_far
+from upskill.runs.results.looks import Looks, looks_of, make_look
+from upskill.runs.running.evaluate import RunOptions
+from upskill.runs.running.gate import Measure
+from upskill.runs.stores import Store
+from upskill.skills import Skill
+from upskill.verdicts.library import decide_all, log_e_values, needed_for
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, UNTESTED, Decision, Verdict
+
+FIRST_ROUNDS, ROUNDS = 2, 12
+TOLERANCE = 0.15  # with a lift nearer to zero than this, a model does about as well without the skill
+Status = Literal["keep", "retire", "repair", "undecided", "no suite"]
+STATUSES: dict[Decision, Status] = {"helps": "keep", "saves": "keep", "no effect": "retire", "hurts": "repair"}
+CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, UNTESTED, LOOK_UP)  # reasons that no further round would remove
+
+
+@dataclass
+class Rechecked:
+    """What is known of one skill with one model. Without a plan it was not run."""
+
+    skill: Skill
+    plan: Plan | None = None
+    reason: str = ""  # why it was not run, or not to its end
+    old: Sequence[Mapping[str, Any]] = ()  # earlier verdicts
+    decision: Decision = "undecided"
+    rounds: int = 0
+    outcomes: Sequence[Outcome] = ()  # of these rounds
+    evidence: Mapping[Decision, float] = field(default_factory=dict[Decision, float])
+    verdict: Verdict | None = None
+    evaluation: Evaluation | None = None
+    looks: Looks | None = None
+    is_open: bool = True  # a further round may tell more
+
+    @property
+    def model(self) -> str:
+        return self.plan.models[0].name if self.plan else ""
+
+    @property
+    def status(self) -> Status:
+        return STATUSES.get(self.decision, "undecided") if self.plan or self.reason else "no suite"
+
+    def trials_left(self, needed: float) -> float:
+        """Until there is as much evidence as needed, at the pace so far."""
+        strongest = max(self.evidence.values(), default=0.0)
+        return (needed / strongest - 1.0) * len(self.outcomes) if strongest > 0 else math.inf
+
+
+@dataclass
+class Recheck:
+    """`measure` runs a plan. Every plan has one model; one ledger keeps the ceiling of all."""
+
+    store: Store
+    measure: Measure
+    tolerance: float = TOLERANCE
+    tell: Callable[[str], None] = lambda _: None
+    halted: str = ""  # the ceiling that was reached
+
+    async def run(self, library: Sequence[Rechecked]) -> None:
+        planned = [each for each in library if each.plan]
+        for each in planned:
+            if not self.halted:
+                self.tell(f"{each.skill.name}, {each.model}")
+                await self._advance(each, FIRST_ROUNDS)
+        self._decide(planned)
+        self.tell("Further rounds, where a decision is nearest")
+        while not self.halted:
+            waiting = [each for each in planned if each.is_open and each.decision == "undecided"]
+            if not waiting:
+                break
+            needed = needed_for(len(planned) - len(waiting) + 1, len(planned))
+            nearest = min(waiting, key=lambda each: (each.trials_left(needed), each.rounds))
+            await self._advance(nearest, nearest.rounds + 1)
+            self._decide(planned)
+        for each in planned:
+            self._report(each)
+
+    async def _advance(self, each: Rechecked, rounds: int) -> None:
+        assert each.plan
+        try:
+            options = RunOptions(until_decided="suite", rounds=rounds, keep_look=False)
+            evaluation = await self.measure(each.plan, options)
+        except Paused:
+            raise
+        except UpskillError as error:
+            each.reason, each.is_open = f"{error.message}. {error.hint}".strip(), False
+            return
+        before, plan, run = each.rounds, each.plan, evaluation.run
+        each.evaluation, self.halted = evaluation, evaluation.halted
+        each.rounds, each.outcomes = _complete_rounds(plan, evaluation.outcomes)
+        if each.looks is None:
+            look = make_look(plan, run, each.outcomes, each.model)
+            each.looks = looks_of(self.store, run, look, carried_out=True)
+        verdict = verdict_so_far(run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks)
+        each.verdict = replace(verdict, model=each.model)
+        each.evidence = {}
+        if verdict.reason not in CANNOT_TELL:
+            # As in `level_of_look`: a look that nobody had planned has less to say.
+            less = math.log(max(1, verdict.look * (verdict.look - 1)))
+            values = log_e_values(each.outcomes, self.tolerance, run.plan.twins)
+            each.evidence = {claim: value - less for claim, value in values.items()}
+        these = verdict.these_cases
+        repeats_itself = these is not None and these.copies == verdict.cases
+        each.is_open = before < each.rounds < plan.runs and bool(each.evidence) and not repeats_itself
+
+    def _decide(self, planned: Sequence[Rechecked]) -> None:
+        for each, decision in zip(planned, decide_all([each.evidence for each in planned]), strict=True):
+            each.decision = decision
+
+    def _report(self, each: Rechecked) -> None:
+        """What was run is a look that somebody takes now."""
+        if not each.rounds:
+            each.reason = each.reason or (each.evaluation.why_failed if each.evaluation else "") or self.halted
+        if each.evaluation is None:
+            return
+        run = each.evaluation.run
+        run = self.store.annotate(run, analysis=replace(run.plan.analysis, reported=True))
+        each.evaluation = evaluation_of(self.store, run, each.plan)
+
+
+def _complete_rounds(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[int, list[Outcome]]:
+    """How many rounds there are, and their outcomes: the test knows no round in part."""
+    trials = len(plan.suite.cases) * len(plan.arms)
+    done = [len({(row.case, row.arm) for row in outcomes if row.seed == seed}) for seed in plan.seeds]
+    rounds = next((number for number, count in enumerate(done) if count < trials), plan.runs)
+    return rounds, [row for row in outcomes if row.seed in plan.seeds[:rounds]]
