@@ -91,7 +91,7 @@ def main() -> None:
     fixed = 2 * CASES * ROUNDS * len(LIBRARY)
     seen: Counter[tuple[str, str]] = Counter()
     calls = 0
-    for seed in range(arguments.libraries):
+    for seed in range(100, 100 + arguments.libraries):  # not those on which the constants of the recheck were chosen
         statuses, spent = asyncio.run(recheck(seed, arguments.ceiling))
         calls += spent
         seen.update((truth, status) for (truth, *_), status in zip(LIBRARY, statuses, strict=True))

@@ -70,12 +70,10 @@ def test_each_skill_is_kept_retired_repaired_or_left_open(
         "untested": "no suite",
     }
     assert asked == 2 * CASES * sum(row["rounds"] for row in rows.values())
-    assert rows["helpful"]["rounds"] < rows["learned"]["rounds"] < 12 == rows["noisy"]["rounds"]
-    assert re.search(r"about as well without it, and it costs \+\d+ tokens per task", rows["learned"]["reason"])
+    assert rows["helpful"]["rounds"] < rows["learned"]["rounds"] < 12
+    assert re.search(r"about as well without it, and it costs \d+ tokens per task", rows["learned"]["reason"])
     assert "`harmful-" in rows["harmful"]["reason"]
-    assert re.search(
-        r"open after 12 rounds. About \d+ more rounds \([\d,]+ trials\) would tell", rows["noisy"]["reason"]
-    )
+    assert re.search(r"open after \d+ rounds. About \d+ more \([\d,]+ trials\) would tell", rows["noisy"]["reason"])
     summary = (library / "report" / "summary.md").read_text()
     assert summary.startswith("### upskill recheck: 1 keep, 1 retire, 1 repair, 1 undecided\n")
     assert "Not run, because they have no test cases: `untested`." in summary

@@ -35,7 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Statistics": (
         *("--repeats", "--seed", "--until-decided", "--preregister", "--no-baseline", "--controls", "--against"),
-        "--require",
+        *("--require", "--tolerance", "--strict"),
     ),
     "Running": ("--max-cost", "--yes", "--fresh", "--resume", "--replay", "--concurrency", "--executor", "--set"),
     "Output": ("--output", "--force", "--report", "--receipt", "--json", "--quiet", "--verbose", "--store", "--help"),

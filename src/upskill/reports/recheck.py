@@ -14,7 +14,7 @@ from upskill.runs.running.recheck import Recheck, Rechecked
 from upskill.verdicts.library import FALSE_DISCOVERY_RATE
 
 MARKS = {"keep": "✅", "retire": "➖", "repair": "❌", "undecided": "❔"}
-HEAD = ("", "Skill", "Model", "Before", "Without → with", "Result")
+HEAD = ("Result", "Skill", "Model", "Before", "Without → with", "Why")
 
 
 def headline(library: Sequence[Rechecked]) -> str:
@@ -35,25 +35,26 @@ def render_page(recheck: Recheck, library: Sequence[Rechecked]) -> str:
     def cells(each: Rechecked) -> Iterator[str]:
         for name, text in zip(HEAD, _cells(each), strict=True):
             plain = html.escape(printable(text.replace("`", "")))
-            link = name == "Skill" and each.evaluation
-            yield f'<td><a href="{each.evaluation.run.id}.html">{plain}</a></td>' if link else f"<td>{plain}</td>"
+            if name == "Skill" and each.evaluation:
+                plain = f'<a href="{each.evaluation.run.id}.html">{plain}</a>'
+            yield f"<th>{plain}</th>" if name in HEAD[:2] else f"<td>{plain}</td>"
 
     head = "".join(f"<th>{name}</th>" for name in HEAD)
     rows = "".join(f"<tr>{''.join(cells(each))}</tr>" for each in library if each.status != "no suite")
     notes = "".join(f"<p>{html.escape(printable(line.replace('`', '')))}</p>" for line in _notes(recheck, library))
     table = f'<table id="verdicts" class="wrap"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     title = f"upskill recheck: {headline(library)}"
-    return document(title, f"<main><h1>{html.escape(title)}</h1>{table}{notes}</main>", "")
+    return document(title, f"<main class=alone><h1>{html.escape(title)}</h1>{table}{notes}</main>", "")
 
 
 def _cells(each: Rechecked) -> list[str]:
     return [
-        MARKS[each.status],
+        f"{MARKS[each.status]} {each.status}",
         f"`{each.skill.name}`",
         each.model or UNKNOWN,
         old_in_words(each),
         change_in_words(each.verdict),
-        f"**{each.status}**: {reason_in_words(each)}",
+        reason_in_words(each),
     ]
 
 
@@ -73,17 +74,17 @@ def reason_in_words(each: Rechecked) -> str:
     if each.decision == "saves":
         return f"the model does about as well and uses {-tokens:,.0f} tokens fewer per task"
     if each.decision == "no effect":
-        return f"the model does about as well without it, and it costs {tokens:+,.0f} tokens per task"
+        cost = f", and it costs {tokens:,.0f} tokens per task" if tokens > 0 else ""
+        return f"the model does about as well without it{cost}"
     if each.decision == "hurts":
         return f"it hurts. Cases that pass without it and fail with it: {', '.join(losing_cases(each.outcomes))}"
     if not each.evidence:
         return verdict.recommendation
-    so_far = f"open after {counted(each.rounds, 'round')}"
-    needed = verdict.evidence_needed
-    if needed is None or needed.runs is None:
-        return f"{so_far}. {verdict.advice}".strip()
-    trials = 2 * needed.runs * verdict.cases
-    return f"{so_far}. About {counted(needed.runs, 'more round')} ({counted(trials, 'trial')}) would tell"
+    if each.rounds_needed is None:
+        return f"open after {counted(each.rounds, 'round')}, and more rounds like these would not tell. Add cases"
+    more = max(1, each.rounds_needed - each.rounds)
+    trials = counted(more * len(each.outcomes) // each.rounds, "trial")
+    return f"open after {counted(each.rounds, 'round')}. About {more:,} more ({trials}) would tell"
 
 
 def _notes(recheck: Recheck, library: Sequence[Rechecked]) -> Iterator[str]:

@@ -27,11 +27,12 @@ CLAIMS: tuple[Decision, ...] = ("hurts", "helps", "saves", "no effect")
 
 
 def log_e_values(
-    outcomes: Iterable[Outcome], tolerance: float, twins: Mapping[str, str] | None = None
+    outcomes: Iterable[Outcome], tolerance: float, twins: Mapping[str, str] | None = None, times: float = 1.0
 ) -> dict[Decision, float]:
     """For each claim about exactly these cases, the logarithm of its e-value: how much speaks for it.
 
-    Assumes complete rounds. What errored, was drawn again or is disputed counts against each claim.
+    Assumes complete rounds. What errored, was drawn again or is disputed counts against each claim. `times`: what it
+    would be with so many times the rounds, all like those so far.
     """
     by_name = by_arm(outcomes)
     baseline, skill = (by_name.get(name, ArmOutcomes(name, {})) for name in ("baseline", "skill"))
@@ -40,22 +41,22 @@ def log_e_values(
         possible = [fill_in(baseline, skill, twins, against_skill=against) for against in (True, False)]
     else:
         possible = [pair_arms(baseline, skill, twins)]
-    weighed = [_weigh(pairs, tolerance) for pairs in possible]
+    weighed = [_weigh(pairs, tolerance, times) for pairs in possible]
     return {claim: min(each[claim] for each in weighed) for claim in CLAIMS}
 
 
-def _weigh(pairs: Pairs, tolerance: float) -> dict[Decision, float]:
+def _weigh(pairs: Pairs, tolerance: float, times: float) -> dict[Decision, float]:
     """A claim with two parts has the smaller of both e-values."""
     before, after = (pairs.column(arms.total_tokens, after=each) for each in (False, True))
     longer = [max(1.0, *each) for each in zip(before.tolist(), after.tolist(), strict=True)]
     lift = replay_rounds(pairs, pairs.differences, "suite")
     saving = replay_rounds(pairs, (before - after) / longer, "suite")
-    not_worse = lift.log_e_value(-tolerance, above=True)
+    not_worse = lift.log_e_value(-tolerance, above=True, times=times)
     return {
-        "hurts": lift.log_e_value(0.0, above=False),
-        "helps": lift.log_e_value(0.0, above=True),
-        "saves": min(not_worse, saving.log_e_value(0.0, above=True)),
-        "no effect": min(not_worse, lift.log_e_value(tolerance, above=False)),
+        "hurts": lift.log_e_value(0.0, above=False, times=times),
+        "helps": lift.log_e_value(0.0, above=True, times=times),
+        "saves": min(not_worse, saving.log_e_value(0.0, above=True, times=times)),
+        "no effect": min(not_worse, lift.log_e_value(tolerance, above=False, times=times)),
     }
 
 

@@ -125,9 +125,7 @@ def cases_needed(
     """None: a million would not do."""
     if lift == 0.0:
         return None
-    return _smallest(
-        lambda cases: power(lift, cases, runs, variance, level=level, anytime=anytime) >= chance, MAX_CASES
-    )
+    return smallest(lambda cases: power(lift, cases, runs, variance, level=level, anytime=anytime) >= chance, MAX_CASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +159,12 @@ def evidence_needed(
         return power(distance, count, runs + more_runs, variance, level=level, anytime=anytime) >= POWER
 
     in_all = cases_needed(distance, runs, variance, level=level, anytime=anytime) or MAX_CASES
-    more_cases, more_runs = max(1, in_all - count), _smallest(enough, MAX_RUNS)
+    more_cases, more_runs = max(1, in_all - count), smallest(enough, MAX_RUNS)
     pairs = more_cases * math.ceil(runs - 1e-9)
     return EvidenceNeeded(pairs if more_runs is None else min(pairs, more_runs * count), more_runs, more_cases)
 
 
-def _smallest(holds: Callable[[int], bool], most: int) -> int | None:
+def smallest(holds: Callable[[int], bool], most: int) -> int | None:
     """The smallest n from 1 on for which something that stays true has become true."""
     if not holds(most):
         return None

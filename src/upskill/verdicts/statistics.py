@@ -525,14 +525,15 @@ class Sequential:
         """One over the largest wealth of any look: a p-value that may be looked at as often as one likes."""
         return math.exp(-max([0.0, *(log_wealth(*look) for look in self.looks)]))
 
-    def log_e_value(self, mean: float, *, above: bool) -> float:
+    def log_e_value(self, mean: float, *, above: bool, times: float = 1.0) -> float:
         """The logarithm of the wealth so far from betting that the true mean is above this one, or below it.
 
-        Where it is not, the wealth is expected to be at most 1 whenever one stops: an e-value.
+        Where it is not, the wealth is expected to be at most 1 whenever one stops: an e-value. `times`: what it would
+        be with so many times the rounds, all like those so far.
         """
         if not self.looks:
             return 0.0
-        values, counts = self.looks[-1]
+        values, counts = self.looks[-1][0], self.looks[-1][1] * times
         return _wealth(values, counts, mean) if above else _wealth(-values, counts, -mean)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:

@@ -21,9 +21,13 @@ from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.verdicts.library import decide_all, log_e_values, needed_for
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.planning import MAX_RUNS, smallest
 from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, UNTESTED, Decision, Verdict
 
 FIRST_ROUNDS, ROUNDS = 2, 12
+# After a third of the rounds, a skill gets no further one if even so many times all rounds would decide nothing, were
+# they like those so far.
+PATIENCE = 4
 TOLERANCE = 0.15  # with a lift nearer to zero than this, a model does about as well without the skill
 Status = Literal["keep", "retire", "repair", "undecided", "no suite"]
 STATUSES: dict[Decision, Status] = {"helps": "keep", "saves": "keep", "no effect": "retire", "hurts": "repair"}
@@ -45,6 +49,7 @@ class Rechecked:
     verdict: Verdict | None = None
     evaluation: Evaluation | None = None
     looks: Looks | None = None
+    rounds_needed: int | None = None  # for a decision, if all are like those so far; None: no number would do
     is_open: bool = True  # a further round may tell more
 
     @property
@@ -87,8 +92,9 @@ class Recheck:
             nearest = min(waiting, key=lambda each: (each.trials_left(needed), each.rounds))
             await self._advance(nearest, nearest.rounds + 1)
             self._decide(planned)
+        decided = sum(each.decision != "undecided" for each in planned)
         for each in planned:
-            self._report(each)
+            self._report(each, needed_for(min(decided + 1, len(planned)), len(planned)))
 
     async def _advance(self, each: Rechecked, rounds: int) -> None:
         assert each.plan
@@ -108,22 +114,30 @@ class Recheck:
             each.looks = looks_of(self.store, run, look, carried_out=True)
         verdict = verdict_so_far(run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks)
         each.verdict = replace(verdict, model=each.model)
-        each.evidence = {}
-        if verdict.reason not in CANNOT_TELL:
-            # As in `level_of_look`: a look that nobody had planned has less to say.
-            less = math.log(max(1, verdict.look * (verdict.look - 1)))
-            values = log_e_values(each.outcomes, self.tolerance, run.plan.twins)
-            each.evidence = {claim: value - less for claim, value in values.items()}
+        each.evidence = self._evidence(each, each.rounds)
+        is_hopeful = max(self._evidence(each, PATIENCE * plan.runs).values(), default=0.0) >= needed_for(1, of=1)
         these = verdict.these_cases
         repeats_itself = these is not None and these.copies == verdict.cases
-        each.is_open = before < each.rounds < plan.runs and bool(each.evidence) and not repeats_itself
+        can_go_on = bool(each.evidence) and not repeats_itself and (is_hopeful or 3 * each.rounds < plan.runs)
+        each.is_open = can_go_on and before < each.rounds < plan.runs
+
+    def _evidence(self, each: Rechecked, rounds: int) -> dict[Decision, float]:
+        """Logarithms of e-values; with more rounds than there are, what they would be if all were like those so far."""
+        if not each.rounds or each.verdict is None or each.plan is None or each.verdict.reason in CANNOT_TELL:
+            return {}
+        # As in `level_of_look`: a look that nobody had planned has less to say.
+        less = math.log(max(1, each.verdict.look * (each.verdict.look - 1)))
+        values = log_e_values(each.outcomes, self.tolerance, each.plan.twins, times=rounds / each.rounds)
+        return {claim: value - less for claim, value in values.items()}
 
     def _decide(self, planned: Sequence[Rechecked]) -> None:
         for each, decision in zip(planned, decide_all([each.evidence for each in planned]), strict=True):
             each.decision = decision
 
-    def _report(self, each: Rechecked) -> None:
+    def _report(self, each: Rechecked, needed: float) -> None:
         """What was run is a look that somebody takes now."""
+        if each.decision == "undecided" and each.evidence:
+            each.rounds_needed = smallest(lambda rounds: max(self._evidence(each, rounds).values()) >= needed, MAX_RUNS)
         if not each.rounds:
             each.reason = each.reason or (each.evaluation.why_failed if each.evaluation else "") or self.halted
         if each.evaluation is None:
