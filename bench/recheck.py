@@ -94,8 +94,10 @@ def main() -> None:
     for seed in range(100, 100 + arguments.libraries):  # not those on which the constants of the recheck were chosen
         statuses, spent = asyncio.run(recheck(seed, arguments.ceiling))
         calls += spent
-        seen.update((truth, status) for (truth, *_), status in zip(LIBRARY, statuses, strict=True))
-        print(f"library {seed}: {dict(Counter(statuses))}, {spent:,} calls", flush=True)
+        truths = [truth for truth, *_ in LIBRARY]
+        seen.update(zip(truths, statuses, strict=True))
+        wrong = sum(status not in (truth, "undecided") for truth, status in zip(truths, statuses, strict=True))
+        print(f"library {seed}: {dict(Counter(statuses))}, {wrong} false, {spent:,} calls", flush=True)
     columns = ("keep", "retire", "repair", "undecided")
     print(f"\n{'truth':12}" + "".join(f"{status:>11}" for status in columns))
     for truth in columns:

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Upskill, serving, spawn, start, write_script
 from loopback import Call, Gate
-from upskill.verdicts.library import CLAIMS, decide_all, log_e_values, needed_for
+from upskill.verdicts.library import decide_all, log_e_values, needed_for
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Decision
 
@@ -180,7 +180,7 @@ def test_many_decisions_need_less_evidence_each() -> None:
     assert needed_for(1, of=40) > strength
 
     def helpful(number: int) -> list[dict[Decision, float]]:
-        return [dict.fromkeys(CLAIMS, 0.0) | {"helps": strength} for _ in range(number)]
+        return [{"hurts": 0.0, "helps": strength} for _ in range(number)]
 
     nothing: list[dict[Decision, float]] = [{} for _ in range(30)]
     assert decide_all([*helpful(10), *nothing]).count("helps") == 10

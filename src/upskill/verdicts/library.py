@@ -70,4 +70,5 @@ def decide_all(evidence: Sequence[Mapping[Decision, float]]) -> list[Decision]:
     strongest = sorted((max(each.values(), default=-math.inf) for each in evidence), reverse=True)
     counts = [count for count, value in enumerate(strongest, 1) if value >= needed_for(count, len(evidence))]
     needed = needed_for(counts[-1], len(evidence)) if counts else math.inf
-    return [next((claim for claim in CLAIMS if each.get(claim, -math.inf) >= needed), "undecided") for each in evidence]
+    undecided: Decision = "undecided"
+    return [next((claim for claim in CLAIMS if each.get(claim, -math.inf) >= needed), undecided) for each in evidence]

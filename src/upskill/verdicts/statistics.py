@@ -566,7 +566,13 @@ def _wealth(values: Floats, counts: Floats, mean: float) -> float:
 
 
 def _lower_bound(values: Floats, counts: Floats, limit: float) -> float:
+    return _bound_of(tuple(values.tolist()), tuple(counts.tolist()), limit)
+
+
+@lru_cache(maxsize=4096)  # every look asks for those of all looks before it
+def _bound_of(support: tuple[float, ...], tally: tuple[float, ...], limit: float) -> float:
     """The smallest mean that the wealth does not rule out: the wealth falls as the mean rises, so halve and halve."""
+    values, counts = np.array(support), np.array(tally)
     low, high = -1.0, float((values * counts).sum() / counts.sum())
     if high <= -1.0:
         return -1.0

@@ -85,10 +85,10 @@ def _plan(options: RecheckOptions, store: Store) -> Iterator[Rechecked]:
             continue
         old = verdicts_on_record(store, skill)
         try:
-            suite = Suite.of(skill)
-            for student in students if suite else ():
-                yield Rechecked(skill, options.plan(skill, suite, [student]), old=old)
-            if suite is None:
+            if suite := Suite.of(skill):
+                for student in students:
+                    yield Rechecked(skill, options.plan(skill, suite, [student]), old=old)
+            else:
                 yield Rechecked(skill)
         except UsageError as error:
             yield Rechecked(skill, reason=f"{error.message}. {error.hint}".strip(), old=old)
