@@ -19,8 +19,8 @@ from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Decision
 
 FALSE_DISCOVERY_RATE = 0.05
-# One test for each claim that may be false at once: that a skill helps, that it saves, and that it hurts. "No effect"
-# is false together with "hurts" or with "helps" only, and never has the larger e-value.
+# At most so many claims are false at once: that a skill helps, that it saves, and that it hurts. Where "no effect" is
+# false, one e-value bounds its own and that of the claim in the wrong direction.
 WAYS_TO_ERR = 3
 # What is said first where several hold.
 CLAIMS: tuple[Decision, ...] = ("hurts", "helps", "saves", "no effect")
@@ -70,5 +70,7 @@ def decide_all(evidence: Sequence[Mapping[Decision, float]]) -> list[Decision]:
     strongest = sorted((max(each.values(), default=-math.inf) for each in evidence), reverse=True)
     counts = [count for count, value in enumerate(strongest, 1) if value >= needed_for(count, len(evidence))]
     needed = needed_for(counts[-1], len(evidence)) if counts else math.inf
-    undecided: Decision = "undecided"
-    return [next((claim for claim in CLAIMS if each.get(claim, -math.inf) >= needed), undecided) for each in evidence]
+    first: list[Decision | None] = [
+        next((claim for claim in CLAIMS if each.get(claim, -math.inf) >= needed), None) for each in evidence
+    ]
+    return [claim or "undecided" for claim in first]
