@@ -758,7 +758,7 @@ def test_validate_catches_a_command_that_doing_nothing_passes(upskill: Upskill, 
     skill = write_skill(home / "greeter", suite={"cases": [case_with({"command": "true"})]})
     done = upskill("validate", skill)
     assert done.code == 2
-    assert "error: case 'a': an empty answer passes (command holds)" in done.out
+    assert "error: case 'a': an empty answer passes (command passes)" in done.out
 
 
 # A whole evaluation.

@@ -269,6 +269,7 @@ def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upski
     assert Provenance.of(Skill.load(house / "skills" / "house-words")).metadata["evaluated_cases"] == "all"
     assert "all cases: 0% → 10% (+10 points)" in done.out
     assert "No search was run, so no case influenced the skill and none is held out." in " ".join(done.out.split())
+    assert "the search ended" not in done.out
     assert "[20 cases]" in done.err
     # It is the run and the look of `eval` on the saved suite.
     again = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json

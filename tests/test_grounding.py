@@ -120,6 +120,16 @@ def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill
     assert [row["own"] for row in rows] == [True, False]
 
 
+def test_a_line_that_stands_twice_has_the_evidence_of_both(upskill: Upskill, tern: Path) -> None:
+    (tern / "more.md").write_text(GUIDE)
+    line = "- Exit code 17: `tern unlock`."
+    twice = blocks((line, "d1"), ("- Push with `tern push --ring gold`.", "d1"), (line, "d2"))
+    teacher(tern, twice, twice)
+    given = ("--from", "guide.md", "--from", "more.md", "-m", "scripted:teacher.json", "--no-eval")
+    assert upskill("generate", "push", *given).code == 0
+    assert Provenance.of(Skill.load(tern / "skills" / "tern")).sources[line] == ("d1", "d2")
+
+
 def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(upskill: Upskill, tern: Path) -> None:
     memory = blocks(("- Push with `tern push`.", "own"))
     teacher(tern, memory, memory)

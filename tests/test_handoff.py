@@ -169,10 +169,14 @@ def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Up
     _, _, second, third = prompts(desk)
     # With another skill the edits are asked for anew.
     write_answer(desk, second, draft(FIRST[:1]))
-    assert go(upskill).code == 0
+    done = go(upskill)
+    assert (done.code, "no longer asked" in done.err) == (0, False)
     assert second in prompts(desk)
     assert (len(prompts(desk)), third in prompts(desk)) == (4, False)
-    assert go(upskill, task="something else").code == 0
+    done = go(upskill, task="something else")
+    assert done.code == 0
+    unused = f"desk/{first}.prompt.md and 2 other prompts are no longer asked; their answers are not used."
+    assert unused in " ".join(done.err.split())
     assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (4, True)
 
 
@@ -183,6 +187,7 @@ def test_what_is_wrong_with_a_case_is_told_before_the_next_prompt(upskill: Upski
     done = go(upskill)
     assert (done.code, "waiting for 1 answer: desk/02-" in done.err) == (0, True), done.err
     assert f"Sent back 1 case:\n  - case '{weak['id']}': " in done.err
+    assert json.dumps(weak["prompt"]) in (desk / f"{prompts(desk)[1]}.prompt.md").read_text(encoding="utf-8")
     # Once it is fixed, it is no longer said.
     write_answer(desk, prompts(desk)[1], {"cases": CASES["cases"][:1]})
     assert "Sent back 1 case:" not in go(upskill).err

@@ -27,6 +27,9 @@ class _Search(Check):
     def absent(self, evidence: Evidence) -> list[str]:
         return lacking(self.text, evidence.answer, ignore_case=self.ignore_case, asserted=self.asserted)
 
+    def _unmentioned(self, evidence: Evidence) -> list[str]:
+        return lacking(self.text, evidence.answer, ignore_case=self.ignore_case)
+
     def present(self, evidence: Evidence) -> list[str]:
         absent = self.absent(evidence)
         return [text for text in self.text if text not in absent]
@@ -38,7 +41,10 @@ class Contains(_Search):
 
     async def run(self, evidence: Evidence) -> Finding:
         if absent := self.absent(evidence):
-            return Finding(False, f"the answer lacks {enumerate_texts(absent)}")
+            denied = [text for text in absent if text not in self._unmentioned(evidence)]
+            lacks = f"lacks {enumerate_texts([text for text in absent if text not in denied])}"
+            denies = f"mentions {enumerate_texts(denied)} only to deny it"
+            return Finding(False, f"the answer {' and '.join([lacks] * (denied != absent) + [denies] * bool(denied))}")
         return Finding(True, f"the answer has {enumerate_texts(self.text)}")
 
 
@@ -48,7 +54,8 @@ class ContainsAny(_Search):
     async def run(self, evidence: Evidence) -> Finding:
         if present := self.present(evidence):
             return Finding(True, f"the answer has {enumerate_texts(present)}")
-        return Finding(False, f"the answer has none of {enumerate_texts(self.text)}")
+        denies = "denies every mention" if self._unmentioned(evidence) != self.text else "has none"
+        return Finding(False, f"the answer {denies} of {enumerate_texts(self.text)}")
 
 
 class NotContains(_Search):
@@ -71,8 +78,11 @@ class Regex(Check):
     asserted: bool = False
 
     async def run(self, evidence: Evidence) -> Finding:
-        options = {"ignore_case": self.ignore_case, "multiline": self.multiline, "asserted": self.asserted}
-        return describe_match("the answer", self.pattern, await find(self.pattern, evidence.answer, **options))
+        options = {"ignore_case": self.ignore_case, "multiline": self.multiline}
+        match = await find(self.pattern, evidence.answer, **options, asserted=self.asserted)
+        if match is None and self.asserted and await find(self.pattern, evidence.answer, **options):
+            return Finding(False, f"the answer matches {quoted(self.pattern)} only where it denies it")
+        return describe_match("the answer", self.pattern, match)
 
 
 class NotRegex(Regex):

@@ -10,7 +10,7 @@ written at the end, in the order of their names.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -43,11 +43,14 @@ class WrongAnswer(UsageError):
 class HandoffModel:
     """A folder of prompts and answers: a teacher's, or a blind one."""
 
-    def __init__(self, name: str, folder: Path, price: Price, *, blind: bool = False) -> None:
+    def __init__(
+        self, name: str, folder: Path, price: Price, *, blind: bool = False, tell: Callable[[str], None] | None = None
+    ) -> None:
         self.name = name
         self.folder = folder
         self.price = price  # of a blind one, whose tokens are estimated
         self.blind = blind
+        self.tell = tell
         self._own_stems: set[str] = set()  # stems of this process
         self._waiting: dict[str, Request] = {}  # blind ones, which are written at the end
         self._blinded = None if blind else HandoffModel(name, folder, price, blind=True)
@@ -74,14 +77,28 @@ class HandoffModel:
 
     async def close(self) -> None:
         if self._own_stems:
-            for file in self._unanswered():
+            unanswered = self._unanswered()
+            for file in unanswered:
                 if _stem_of(file) not in self._own_stems:
                     file.unlink(missing_ok=True)
+            if not self.blind:
+                self._tell_unused([file for file in unanswered if _stem_of(file) in self._own_stems])
         for stem in sorted(self._waiting):
             self._write(stem, self._waiting[stem])
         self._waiting.clear()
         if self._blinded:
             await self._blinded.close()
+
+    def _tell_unused(self, waiting: list[Path]) -> None:
+        """Say which prompts before those that wait are no longer asked: upskill, the task or the material changed."""
+        first = min(map(_number, waiting), default=0)
+        known = [file for file in sorted(self.folder.glob(f"*-*{PROMPT}")) if _number(file) < first]
+        unused = [str(file) for file in known if _stem_of(file) not in self._own_stems]
+        if self.tell and len(unused) == 1:
+            self.tell(f"{unused[0]} is no longer asked; its answer is not used.")
+        elif self.tell and unused:
+            others = counted(len(unused) - 1, "other prompt")
+            self.tell(f"{unused[0]} and {others} are no longer asked; their answers are not used.")
 
     def _next_stem(self, request: Request) -> str:
         """The stem of a request's files: the one it has, or the next number."""
@@ -91,8 +108,7 @@ class HandoffModel:
             if file.name == f"{file.name.partition('-')[0]}-{key}{PROMPT}":
                 return _stem_of(file)
         used = [file for file in known if _stem_of(file) in self._own_stems or self._answer(_stem_of(file))]
-        numbers = [int(head) for file in used if (head := file.name.partition("-")[0]).isdigit()]
-        return f"{max(numbers, default=0) + 1:02d}-{key}"
+        return f"{max(map(_number, used), default=0) + 1:02d}-{key}"
 
     def _read(self, stem: str, request: Request) -> Reply | None:
         for ending in ENDINGS:
@@ -139,6 +155,11 @@ def _stem_of(file: Path) -> str:
     return file.name.removesuffix(PROMPT)
 
 
+def _number(file: Path) -> int:
+    head = file.name.partition("-")[0]
+    return int(head) if head.isdigit() else 0
+
+
 def _check_form(file: Path, text: str, request: Request) -> None:
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - heavy, and only needed here
 
@@ -168,4 +189,4 @@ def _nearest(error: ValidationError) -> ValidationError:
 
 
 async def open_model(address: Address, context: ModelContext) -> HandoffModel:
-    return HandoffModel(address.name, Path(address.model), price_for(address, context.prices))
+    return HandoffModel(address.name, Path(address.model), price_for(address, context.prices), tell=context.tell)

@@ -49,11 +49,10 @@ def render(generated: Generated) -> list[RenderableType]:
         cases = cases if refinement.selected else f"all {count}"
         view = view_of(evaluation)
         blocks += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
-        blocks += [Text(f"  {line}") for line in _findings(refinement)]
-        blocks += [Text(f"  {line}") for line in generated.student_notes]
-        blocks += [Text(f"  Note: {warning}", style="dim") for warning in evaluation.warnings]
+        blocks += [indented(Text(line)) for line in (*_findings(refinement), *generated.student_notes)]
+        blocks += [indented(Text(f"Note: {warning}", style="dim")) for warning in evaluation.warnings]
     if generated.suite and (authors := describe_authors(case.metadata for case in generated.suite.cases)):
-        blocks.append(Text(f"  {authors}"))
+        blocks.append(indented(Text(authors)))
     if generated.spent:
         spent = [
             f"{role} {usage.total_tokens:,} tokens"
@@ -103,8 +102,8 @@ def _findings(refinement: Refinement) -> list[str]:
         for verdict in evaluation.verdicts
     ]
     if not refinement.selected:
-        lines.append("No search was run, so no case influenced the skill and none is held out.")
-    elif refinement.held_out is None:
+        return [*lines, "No search was run, so no case influenced the skill and none is held out."]
+    if refinement.held_out is None:
         lines.append("No case is held out. These cases also chose the skill, so expect less elsewhere.")
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors

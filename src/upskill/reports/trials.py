@@ -80,9 +80,10 @@ def _sandbox(record: Mapping[str, Any]) -> str:
     return f"{held}; reduced: {record['reduced']}" if record.get("reduced") else held
 
 
-def render_case(case: StoredCase, results: list[Result], baseline: str, *, detailed: bool) -> Iterator[RenderableType]:
-    held_out = "held-out" if case.held_out else "train"
-    yield Text.from_markup(f"[bold]{escape(case.id)}[/bold]  [dim]{held_out}[/dim]")
+def render_case(
+    case: StoredCase, results: list[Result], baseline: str, *, label: str, detailed: bool
+) -> Iterator[RenderableType]:
+    yield Text.assemble((case.id, "bold"), (f"  {label}" if label else "", "dim"))
     yield indented(Text(case.prompt.strip()))
     for name, text in case.files.items():
         yield indented(Text(f"{name}:\n{text}", style="dim"))

@@ -287,11 +287,13 @@ async def probe_case(
     def add(probe: str, reason: str, answer: str = "") -> None:
         weak.setdefault((probe, answer), WeakCase(case.id, probe, reason, answer))
 
-    held = ", ".join(named.name for named in case.checks) + (" holds" if len(case.checks) == 1 else " hold")
+    # A limit on the length holds for any guess.
+    held = list(dict.fromkeys(named.name for named in case.checks if named.name != "max_length")) or ["max_length"]
+    why = f"{', '.join(held)} {'pass' if held[1:] else 'passes'}"
     for probe, answer in guesses(case, skill, others):
         try:
             if (probe, "") not in weak and await case_probe.failure(answer) is None:
-                add(probe, held)
+                add(probe, why)
                 if probe == "empty":  # whatever else passes tells no more
                     break
         except SandboxError as missing:

@@ -142,12 +142,13 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
         raise InvalidAnswer("it holds half a character, which cannot be saved") from error
     if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
         raise InvalidAnswer("; ".join(errors))
-    sources = {
-        line: material.resolve_citations(ids) or (OWN_KNOWLEDGE,)
-        for text, ids in blocks
-        for line in text.splitlines()
-        if is_fact(line)
-    }
+    sources: dict[str, tuple[str, ...]] = {}
+    for text, ids in blocks:
+        for line in filter(is_fact, text.splitlines()):  # one that is there twice has the evidence of both
+            sources[line.strip()] = (
+                *sources.get(line.strip(), ()),
+                *(material.resolve_citations(ids) or (OWN_KNOWLEDGE,)),
+            )
     provenance = Provenance().with_sources(sources, material.excerpts())
     return provenance.add_to(skill), _advice(skill, blocks, material, tokens)
 

@@ -47,7 +47,7 @@ PLAIN_CHECKS = frozenset(["contains", "max_length"])  # an answer that just list
 # A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
 VARIETY_FROM, OTHER_KINDS = 10, 2
 # What a writer can do about a leak: it cannot set every field that a person can.
-_ELSEWHERE = "what is denied counts as absent already: look for more of the right answer, or where it stands in it"
+_ELSEWHERE = "a text that the answer denies does not count; check for more of the right answer, or for where it appears"
 WRITER_ADVICE = {
     "empty": "add a check that an empty answer fails, such as contains",
     "refusal": _ELSEWHERE,
@@ -95,7 +95,7 @@ async def write_suite(
             "Name a stronger model with --test-writer, or write the cases yourself and give them with --tests.",
         )
     if refused:
-        tell(f"Sent back {len(refused)} generated cases whose checks did not tell right from wrong or broke a rule.")
+        tell(f"Sent back {counted(len(refused), 'case')} whose checks did not tell right from wrong or broke a rule.")
     if missing_variety(cases, len(cases)):
         kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
         tell(f"The generated cases have few kinds of checks beside contains: {', '.join(kinds) or 'none'}.")
@@ -176,8 +176,7 @@ class _SuiteWriter:
             case, why = await self._read_case(item)
             left = self.count - len(self.accepted)
             if case is None:
-                # The prompt is left out, as it may yet be held out.
-                fields = {key: value for key, value in dict_or_empty(item).items() if key != "prompt"}
+                fields = dict_or_empty(item)
                 written = f"\n  {json.dumps(fields, ensure_ascii=False)}" if fields else ""
                 self.refused.append(why)
                 self.sent_back.append(f"- {why}{written}")
@@ -243,7 +242,7 @@ class _SuiteWriter:
 
     async def _ask(self, pieces: Sequence[Piece], wanted: str) -> list[Any]:
         count, text = self.count - len(self.accepted), self._about(pieces)
-        # No prompt contains a held-out case, not even this one.
+        # Of held-out cases even this prompt has only those that were sent back, whose checks are to be fixed.
         if prompts := [case.prompt for case in self.known if not case.held_out]:
             text += f"\n\nSome prompts that are there already, as JSON:\n{json.dumps(prompts[:40], ensure_ascii=False)}"
         if self.sent_back:
@@ -251,7 +250,7 @@ class _SuiteWriter:
             text += "\n".join(self.sent_back[:20])
         if wanted:
             text += f"\n\n{wanted}"
-        system = read_prompt("write_suite", count=count, kinds=self._kinds_prompt)
+        system = read_prompt("write_suite", cases=counted(count, "case"), kinds=self._kinds_prompt)
         request = StructuredRequest(
             "writing test cases",
             system + (read_prompt("write_acting_cases") if self.acts else ""),

@@ -95,6 +95,10 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
             click.echo(f"The teacher asks: {question}\nAnswer (empty: skip): ", nl=False, err=True)
             return sys.stdin.readline()  # empty at the end of a pipe
 
+    def attempt_started(number: int, plan: Plan) -> None:
+        attempt = "" if plan.suite.held_out else f" (attempt {number})"  # without a search all cases are run at once
+        tell(f"Evaluating on {plan.models[0].name}...{attempt}")
+
     def held_out_started(plan: Plan) -> None:
         tell(f"Evaluating on {plan.models[0].name}... ({len(plan.suite.cases)} held-out cases, once)")
 
@@ -108,7 +112,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
         message=tell,
         reading=bar.reading,
         estimate=lambda expected: confirm_cost(options, expected, f"up to {expected.words}{further_cost}"),
-        attempt_started=lambda number, plan: tell(f"Evaluating on {plan.models[0].name}... (attempt {number})"),
+        attempt_started=attempt_started,
         attempt_ended=lambda attempt: tell(report.attempt_line(attempt)),
         duel_started=duel_started,
         confirmation_ended=lambda confirmation: tell(report.confirmation_line(confirmation)),

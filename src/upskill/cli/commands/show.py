@@ -115,9 +115,11 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
     if not (options.case or options.model or options.failed or options.arm or options.page):
         show(*details(evaluation_of(store, run)), Text(""))
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
+    sides = {case.held_out for case in run.plan.suite.cases}
+    label = "" if len(sides) > 1 else "held-out" if sides == {True} else "train"  # of both: none was held out
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]
-        show(*trials.render_case(stored, list(group), baseline, detailed=options.case is not None))
+        show(*trials.render_case(stored, list(group), baseline, label=label, detailed=options.case is not None))
     if options.failed and not results:
         which = (
             "of the baseline" if options.arm == "baseline" else f"of {options.arm}" if options.arm else "with the skill"
