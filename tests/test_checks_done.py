@@ -676,7 +676,7 @@ async def test_answers_that_know_nothing_in_the_asked_form_are_caught() -> None:
         "min_length": await probes({"min_length": 1}),
         "not_empty": await probes({"regex": r"know|\{"}),
         "object": await probes({"json_schema": {"type": "object"}}),
-        "texts": await probes({"json_schema": texts}),
+        "texts": await probes({"json_schema": texts}, prompt="Write an object with a and n."),
         "closed": await probes({"json_schema": closed}),
         "beginning": await probes({"starts_with": "feat:"}, {"min_length": 10}),
         "block": await probes({"extract": {"to": "a.py", "language": "python"}}),
@@ -692,6 +692,16 @@ async def test_answers_that_know_nothing_in_the_asked_form_are_caught() -> None:
         "block": ["fence", "format"],
         "code": ["format"],
     }
+
+
+@pytest.mark.usefixtures("no_sandbox")
+async def test_names_and_values_that_only_the_schema_has_are_no_words_of_the_prompt() -> None:
+    fields = {"stamp": {"const": "17.4"}, "reaction": {"enum": ["eyes"]}}
+    schema = {"type": "object", "required": [*fields], "properties": fields}
+    unnamed = 'Fix this call: {"ts": "17.4", "emoji": ":eyes:"} of add_reaction.'
+    assert await probes({"json_schema": schema}, prompt=unnamed) == []
+    assert await probes({"json_schema": schema}, prompt=f"{unnamed} Use stamp and reaction.") == ["format"]
+    assert await probes({"json_schema": schema}, prompt="Use stamp and reaction: 117.4, black-eyes-2x.") == []
 
 
 @pytest.mark.usefixtures("no_sandbox")

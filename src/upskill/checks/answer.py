@@ -12,7 +12,7 @@ from upskill.checks import Check, Evidence, Finding
 from upskill.checks.texts import Pattern, Texts, WrittenText, describe_match, enumerate_texts, find, lacking
 from upskill.plain import quoted
 
-_FENCE = re.compile(r"^```[^\n`]*\n(.*?)\n?```$", re.DOTALL)
+_FENCE = re.compile(r"^(```|~~~)[^\n`]*\n(.*?)\n?\1$", re.DOTALL)
 _QUOTES = str.maketrans("‘’‚‛“”„‟«»", '\'\'\'\'""""""')
 _AROUND = "\"'*_ \n\t"  # emphasis and quotes
 WORDS_IN_A_ROW = 6  # that an answer and a skill have in common by recital, not by chance
@@ -97,7 +97,7 @@ def normalize(text: str, *, ignore_case: bool = True) -> str:
     """Drops white space, code marks, emphasis, surrounding quotes and a final period."""
     plain = unicodedata.normalize("NFKC", text).strip()
     if fenced := _FENCE.match(plain):
-        plain = fenced[1]
+        plain = fenced[2]
     plain = " ".join(plain.translate(_QUOTES).replace("`", "").replace("**", "").split())
     plain = re.sub(r"^(?:[-*>•+] )+", "", plain)  # marks of a list or a quotation
     while True:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
@@ -28,7 +28,8 @@ from upskill.checks.texts import TooLong, compiles, search
 from upskill.checks.workspace import FileCheck
 from upskill.plain import as_list, as_mapping, list_or_empty, quoted
 
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"(```|~~~)([\w+-]{0,20})[ \t]*\n(.*?)\1", re.DOTALL)
+_SPAN = re.compile(r"(?<!`)(`+)(json\s)?\s*([\[{][^`]*[\]}])\s*\1(?!`)", re.IGNORECASE)
 
 
 def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -75,14 +76,17 @@ Schema = Annotated[dict[str, Any], AfterValidator(_is_a_schema)]
 
 
 class JsonSchema(Check):
-    """Passes when the answer, or the one fenced block in it, is JSON that fits this JSON schema."""
+    """Passes when the answer, or the only JSON in it in a fenced block or backticks, fits this JSON schema."""
 
     wanted: Schema = Field(alias="schema")
+    revision: ClassVar[int] = 1  # JSON in ~~~ or in single backticks was none once
 
     async def run(self, evidence: Evidence) -> Finding:
         answer = evidence.answer.strip()
-        fenced = _FENCED.findall(answer)
-        return await _compare("the answer", fenced[0] if len(fenced) == 1 else answer, self.wanted)
+        codes = [match[3] for match in _FENCED.finditer(answer) if match[2].casefold() in ("", "json")]
+        if not codes and not answer.startswith(("{", "[", '"')):  # a text in JSON may have backticks, too
+            codes = [match[3] for match in _SPAN.finditer(answer)]
+        return await _compare("the answer", codes[0] if len(codes) == 1 else answer, self.wanted)
 
 
 class FileJsonSchema(FileCheck):

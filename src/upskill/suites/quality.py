@@ -437,13 +437,13 @@ MAX_DEPTH = 12  # of a schema that refers to itself
 
 
 def fill_schema(schema: object, text: str, depth: int = 0) -> Any:
-    """A value of this schema whose texts are all these words; of allowed values, only one that the words name."""
+    """A value of this schema whose texts are all these words; of names and allowed values, only those in the words."""
     rules = dict_or_empty(schema)
     if depth > MAX_DEPTH:
         return None
     options = [rules["const"]] if "const" in rules else as_list(rules.get("enum"))
     if options:
-        return next((option for option in options if str(option) in text), text)
+        return next((option for option in options if _is_word(option, text)), text)
     for word in ("anyOf", "oneOf", "allOf"):
         if parts := as_list(rules.get(word)):
             values = [fill_schema(part, text, depth + 1) for part in (parts if word == "allOf" else parts[:1])]
@@ -453,8 +453,8 @@ def fill_schema(schema: object, text: str, depth: int = 0) -> Any:
     match kinds[0] if kinds[0] is not None else "object" if "properties" in rules else "string":
         case "object":
             fields = dict_or_empty(rules.get("properties"))
-            names = dict.fromkeys([*fields, *(as_list(rules.get("required")) or [])])
-            return {str(name): fill_schema(fields.get(str(name), {}), text, depth + 1) for name in names}
+            names = dict.fromkeys(map(str, [*fields, *(as_list(rules.get("required")) or [])]))
+            return {name: fill_schema(fields.get(name, {}), text, depth + 1) for name in names if _is_word(name, text)}
         case "array":
             count = rules.get("minItems") if isinstance(rules.get("minItems"), int) else 1
             return [fill_schema(rules.get("items"), text, depth + 1) for _ in range(min(int(count or 1), 100))]
@@ -468,3 +468,8 @@ def fill_schema(schema: object, text: str, depth: int = 0) -> Any:
         case _:
             most = rules.get("maxLength")
             return text[:most] if isinstance(most, int) else text
+
+
+def _is_word(value: object, text: str) -> bool:
+    """Whether a text has this as a word of its own, and not as a part of one."""
+    return re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", text) is not None
