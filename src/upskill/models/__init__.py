@@ -1,10 +1,10 @@
-"""A Model answers messages and says what that used up.
+"""A Model answers messages and reports what it used.
 
 Kinds: `openai` (chat completions: OpenAI itself and every row of `endpoints`), `anthropic` (messages), `local` (the
 embedded model), `command` (a subscription agent as a plain model), `bridge` (whatever pydantic-ai reaches),
 `scripted` (a file of answers, for tests and demonstrations) and `handoff` (files that anyone answers).
 
-A name as a person types it becomes an `Address`, a plain value; `open_model` turns an address into a Model.
+The name that a person types becomes an `Address`, a plain value; `open_model` turns an address into a Model.
 
 - `addresses`: names a person may type, and what stands behind them; `keys`: API keys
 - `endpoints`: OpenAI-compatible servers, a row each; `servers`: which of them run on this machine

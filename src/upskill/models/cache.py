@@ -1,4 +1,4 @@
-"""The cache answers an identical request, with the same seed, with the stored reply, at no cost."""
+"""The cache answers a repeated request (same seed included) with the stored reply, at no cost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A cassette: a file of recorded replies, from which a run is played again on any machine.
+"""A cassette: a file of recorded replies, to replay a run on any machine.
 
 Gzipped JSON lines: what was run, then every trial followed by its replies, then how many there were. Requests are
-hashes only. It comes from somebody else, so everything in it is checked.
+hashes only. It may come from anyone, so everything in it is checked.
 """
 
 from __future__ import annotations

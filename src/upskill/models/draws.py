@@ -1,7 +1,7 @@
-"""Draws: a reply is a sample, and an answer that fails on the way and is asked for again is another draw of it.
+"""Draws: a reply is a sample. If an answer fails on the way and is requested again, that is another draw.
 
 A server can cause such failures by what the model wrote, so a trial keeps how many of its draws failed, and why, over
-retries and over commands. `FAILURES` is the one table of what counts; `docs/how-to/models.md` has it too.
+retries and over commands. `FAILURES` lists what counts; `docs/how-to/models.md` shows the same table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`handoff:FOLDER`: requests are written to files, which a person or any agent answers.
 
 Each request of a teacher becomes `N-HASH.prompt.md`; its answer goes beside it as `N-HASH.answer.json` or `.md`. While
-one is missing the command pauses; run again, it continues.
+an answer is missing, the command pauses; run it again to continue.
 
 Students and judges must not learn from a file which arm it belongs to. Theirs are called `HASH.prompt.md` and are
 written at the end, in the order of their names.

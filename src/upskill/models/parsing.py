@@ -1,4 +1,4 @@
-"""Reads JSON of other programs, in which anything may be wrong, and quotes their errors."""
+"""Reads JSON from other programs, which may be malformed in any way, and quotes their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tokens cost in US dollars: the user's own prices, nothing on this machine, otherwise genai-prices, offline.
+"""What tokens cost in US dollars: the user's own prices, zero on this machine, otherwise genai-prices, offline.
 
 A cost of None means that the price is unknown, which is not the same as free.
 """

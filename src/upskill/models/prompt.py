@@ -1,4 +1,4 @@
-"""Reads the prompt texts that lie as Markdown files beside the code that sends them."""
+"""Reads prompt texts from Markdown files next to the code that sends them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model servers on this machine: which of them run, and which models they have."""
+"""Model servers on this machine: which ones are running, and with which models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What was found where a server should be."""
+    """What answers at a server's usual address."""
 
     name: str
     url: str

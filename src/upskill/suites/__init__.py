@@ -3,8 +3,8 @@
 - `suite`: Case, Suite, the split, ids; Part and CaseFilter: a chosen part of the cases
 - `shapes`: the forms a case may be written in; `files`: reads suite files as plain data
 - `formats`: files of other tools, one module each
-- `quality`: probes that a suite has to fail before money is spent on it
-- `near_duplicates`: cases that ask nearly the same
+- `quality`: probes that must fail before you spend money on a suite
+- `near_duplicates`: cases that ask nearly the same thing
 - `queries`: Query, Queries: what should and should not activate a skill
 """
 

@@ -1,4 +1,4 @@
-"""Reads the files of a suite as plain data, and refuses what no store or model could be sent."""
+"""Reads suite files as plain data, and rejects what a store or a model could not take."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def decode(data: bytes, where: str) -> object:
 
 
 def check_sound(data: object, where: str) -> None:
-    """Refuse what neither a store nor a model could be sent: NaN, half a character, a value that JSON has not."""
+    """Reject what a store or a model could not take: NaN, half a character, a value that is not JSON."""
     try:
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
@@ -89,7 +89,7 @@ class Rows(list[dict[str, str]]):
 
 @dataclass(frozen=True, slots=True)
 class FilesOfSkill:
-    """What a suite in a skill may name: from the skill's folder, or from `evals/`. Calling it reads a file."""
+    """Files that a suite in a skill may use: from the skill's folder or `evals/`. Call it to read one."""
 
     skill: Skill
 
@@ -106,7 +106,7 @@ class FilesOfSkill:
 
 @dataclass(frozen=True, slots=True)
 class FilesOfFolders:
-    """What a suite may name that lies on its own: from any of these folders."""
+    """Files that a suite outside a skill may use: from any of these folders."""
 
     roots: tuple[Path, ...]
 

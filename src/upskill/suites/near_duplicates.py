@@ -1,4 +1,4 @@
-"""Near-duplicate cases, however many, say as much about other tasks as one of them."""
+"""Near-duplicate cases, however many, tell as much about other tasks as one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate judges a suite before money is spent on it: answers that know nothing (`guesses`) must not pass.
+"""Checks a suite before you spend money on it: answers that know nothing (`guesses`) must not pass.
 
 They are tried on the case's own files, with no tool called. A case's reference and right answers must pass, its wrong
 ones must fail. Scripts run in a sandbox, and what they print is the answer.
@@ -51,7 +51,7 @@ class SandboxOpener:
 
 @dataclass
 class CaseProbe:
-    """The checks of one case, held against answers of which nothing came but themselves."""
+    """The checks of one case, tried on answers that come without any work."""
 
     case: Case
     opener: SandboxOpener
@@ -320,13 +320,13 @@ def _text(answer: str | Script) -> str:
 
 
 async def passes_untouched(case: Case, opener: SandboxOpener | None = None) -> bool:
-    """Whether all checks of what was done hold where nothing was done, so that they show nothing."""
+    """Whether all checks of the work pass when nothing was done, so that they prove nothing."""
     done = [named for named in case.checks if named.check.needs_sandbox]
     return bool(done) and await CaseProbe(case, opener or SandboxOpener()).failure("", done) is None
 
 
 def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ()) -> Iterator[tuple[str, str]]:
-    """Answers to a case that know nothing of what it asks, or say that it is otherwise."""
+    """Answers to a case that know nothing about it, or deny what is right."""
     yield "empty", ""
     yield "unknown", "I do not know."
     yield "yes", "Yes."
@@ -363,7 +363,7 @@ def _deniable(case: Case) -> str:
 
 
 def only_by_acting(suite: Suite) -> str:
-    """A warning of cases that look at what was done, for students that only answer; empty where there are none."""
+    """A warning about cases that check the work, for students that only answer; empty without any."""
     ids = [
         case.id
         for case in suite.cases
@@ -376,7 +376,7 @@ def only_by_acting(suite: Suite) -> str:
 
 
 def unwritten(suite: Suite) -> str:
-    """A warning of cases whose output is a file, for students that only answer; empty where there are none."""
+    """A warning about cases whose output is a file, for students that only answer; empty without any."""
     ids = [case.id for case in suite.cases if case.output_file]
     return _warn_of(ids, "an output_file", "--agent chat writes no files: the checks read the answer instead")
 

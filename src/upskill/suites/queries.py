@@ -1,4 +1,4 @@
-"""Queries of a skill, each in a part: train, validation or test. One that is added at the end moves no other."""
+"""Queries of a skill, split into train, validation and test. Adding one at the end does not move the others."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Queries:
 
 
 def starter_warning(skill: Skill, queries: Queries) -> str:
-    """Of queries that are still the example's of `init`, though the skill is not; otherwise empty."""
+    """A warning if queries are still the example from `init` but the skill is not; otherwise empty."""
     example = Queries.read(skill_files("skill", "skill")["evals/eval_queries.json"].encode(), "init")
     if EXAMPLE in skill.body.casefold() or not any(query in example.all for query in queries):
         return ""

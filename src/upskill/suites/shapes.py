@@ -123,7 +123,7 @@ class TypedChecks:
 
 
 def typed_checks(assertion: dict[str, Any]) -> TypedChecks:
-    """The checks that `{type: contains, values: […]}` means. One that says more than a check of ours is refused."""
+    """The checks that `{type: contains, values: […]}` means. One that says more than our checks can is rejected."""
     kind = str(assertion.get("type", "")).lower().replace("-", "_").replace(" ", "_")
     ours = _KINDS.get(kind)
     used = next((key for key in _VALUES if assertion.get(key) is not None), "")
@@ -212,7 +212,7 @@ Answer = Annotated[str | Script, BeforeValidator(_is_answer)]
 
 
 class OurCase(Strict):
-    """A task, and how a program knows that it was done."""
+    """A task, and how a program can tell that it was done."""
 
     id: str | int | None = Field(default=None, description="Unique name in reports; it also decides the split.")
     prompt: str = Field(description="The question or task, as a person would put it.")
@@ -307,7 +307,7 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
 
 
 def text_reader(read_file: ReadFile | None, where: str) -> ReadText:
-    """Reads text files beside the suite; what cannot be read is blamed on this place."""
+    """Reads text files next to the suite; errors name this place."""
 
     def read(name: str) -> str:
         check_path(name, where)

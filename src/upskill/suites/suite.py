@@ -58,7 +58,7 @@ def split(cases: Iterable[tuple[str, bool | None]]) -> Iterator[bool]:
 
 
 def hash_to_unit(text: str) -> float:
-    """A number from 0 to 1 that only the text decides."""
+    """A number from 0 to 1 that depends only on the text."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
 
 
@@ -97,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFilter:
-    """Which cases somebody wants: those that fit every condition, and of these the first few."""
+    """Which cases to select: those that match every condition, and the first few of them."""
 
     ids: Sequence[str] = ()  # or patterns: `build-*`
     tags: Sequence[str] = ()  # any of them
@@ -182,7 +182,7 @@ class Case:
 
     @property
     def text(self) -> str:
-        """All that the case says, for looking up whether it names something."""
+        """All text of the case, to look up whether it mentions something."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     @cached_property
@@ -197,7 +197,7 @@ class Case:
 
     @cached_property
     def graded_files(self) -> tuple[str, ...]:
-        """The files that are the student's beyond doubt: where its answer goes, and what a check looks at by name."""
+        """The files that clearly belong to the student: its output file, and those that a check reads by name."""
         filled = [self.output_file, *(named.check.to for named in self.checks if isinstance(named.check, Extract))]
         runs = ("command", "python")
         looks = [_as_text(each.config) for each in self.checks if each.check.needs_sandbox and each.name not in runs]
@@ -288,7 +288,7 @@ class Suite:
 
     @classmethod
     def of(cls, skill: Skill) -> Suite | None:
-        """The suite that lies in a skill's folder, None when there is none."""
+        """The suite in a skill's folder; None without one."""
 
         for path in PATHS_IN_SKILL:
             if (data := skill.read(path)) is None:
@@ -367,7 +367,7 @@ def _as_text(config: object) -> str:
 
 
 def _risks(cases: Iterable[Case]) -> Iterator[str]:
-    """What students could do about checks, each risk once, with the cases that have it."""
+    """How students could cheat the checks: each risk once, with its cases."""
     by_risk: dict[str, list[str]] = {}
     for case in cases:
         for risk in dict.fromkeys(risk for named in case.checks for risk in named.check.risks(case.words)):
@@ -461,7 +461,7 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(suite: Suite) -> str:
-    """The suite file; what was left out and changed stands at its top."""
+    """The suite file, with what was left out or changed at the top."""
     body = yaml.dump(suite.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return "".join(f"# {line}\n" for line in _remarks(suite)) + body
 

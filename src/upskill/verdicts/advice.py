@@ -33,13 +33,13 @@ INVALID = f"INVALID: the{NOT_ISOLATED.removeprefix('The')}"
 
 
 def signed_points(share: float) -> str:
-    """A share as signed percentage points: +55. What is not zero does not read as zero: +0.3."""
+    """A share as signed percentage points: +55. A small change keeps its decimals: +0.3."""
     written = (f"{100 * share:+.{digits}f}" for digits in range(3))
     return next((text for text in written if float(text)), "0")
 
 
 def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
-    """For tables and pictures: with what prevents a decision, what is decided about these cases alone, and a replay."""
+    """For tables and pictures: the decision, what prevents it, the one on these cases, and whether it is replayed."""
     if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH):
         return f"{reason}{' (replayed)' if replayed else ''}"
     more = next((f" ({word})" for word in ("errors", "disputed") if decision == "undecided" and word in reason), "")
@@ -49,7 +49,7 @@ def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_
 
 
 def lift_in_words(verdict: Verdict) -> str:
-    """With its interval and the number of pairs; empty where there is none."""
+    """With its interval and the number of pairs; empty without a lift."""
     if verdict.lift is None or verdict.interval is None:
         return ""
     low, high = map(signed_points, verdict.interval)
@@ -90,7 +90,7 @@ def conclude(verdict: Verdict, skill: str = "it", model: str = "this model", *, 
 
 
 def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_reference: bool) -> str:
-    """Both answers where they differ: on exactly these cases, and on tasks like these."""
+    """Both answers if they differ: on exactly these cases, and on tasks like these."""
     these = verdict.these_cases
     assert these is not None
     low, high = map(signed_points, these.lift.interval)
@@ -153,7 +153,7 @@ def is_too_weak(verdict: Verdict) -> bool:
 
 
 def advise(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_reference: bool = False) -> str:
-    """Empty where there is nothing to do."""
+    """Empty if there is nothing to do."""
     failing = f"Cases tagged {', '.join(failing_tags)} still fail." if failing_tags else ""
     reject = "Keep the reference skill" if has_reference else "Do not use it with this model"
     if verdict.decision == "helps":
@@ -190,7 +190,7 @@ def with_advice(verdict: Verdict, failing_tags: Sequence[str] = (), *, has_refer
 
 
 def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
-    """Cases that somebody picked decide nothing about the skill."""
+    """Withhold the decision: hand-picked cases prove nothing about the skill."""
     why = (
         "cases that failed once tend to pass next time, edited or not (regression to the mean)"
         if part.by_outcome
@@ -202,7 +202,7 @@ def as_part(verdict: Verdict, part: Part, cases: int) -> Verdict:
 
 
 def failing_tags(skill: ArmOutcomes, tags: Mapping[str, Sequence[str]], limit: int = 3) -> list[str]:
-    """The tags whose cases pass less than half of the time with the skill, worst first."""
+    """The tags whose cases pass less than half the time with the skill, worst first."""
     passed, tried = Counter[str](), Counter[str]()
     for trial in skill.scored:
         for tag in tags.get(trial.case, ()):

@@ -1,4 +1,4 @@
-"""Whether people agree with a check or a judge, beyond what chance would bring: Cohen's kappa with an interval.
+"""How well people agree with a check or a judge, beyond chance: Cohen's kappa with an interval.
 
 The interval is a Bayesian bootstrap over cases (ratings of one case are one draw), with Jeffreys' prior: two made-up
 ratings that keep a few marks which all agree from looking like certainty.

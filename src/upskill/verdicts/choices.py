@@ -1,4 +1,4 @@
-"""A Choice is one model in one arm; which are worth their price, and which is the cheapest that is good enough."""
+"""A Choice is one model in one arm: which ones are worth their price, and the cheapest that is good enough."""
 
 from __future__ import annotations
 

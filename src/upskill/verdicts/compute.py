@@ -159,14 +159,14 @@ def level_of_look(level: float, look: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What a decision rests on: the lift with its interval, and what is saved beyond doubt."""
+    """What a decision rests on: the lift with its interval, and proven savings."""
 
     lift: Estimate | None
     saving: str
     margin: float
 
     def support(self, decision: Decision) -> bool:
-        """Whether they bear the decision out. What is undecided needs nothing."""
+        """Whether they support the decision. Undecided needs no support."""
         low, high = self.lift.interval if self.lift else (-1.0, 1.0)
         return {
             "helps": low > 0,

@@ -50,7 +50,7 @@ _HINT = 'For example: "lift>=0.1", "decision=helps", "these:decision=helps", "to
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A condition on a verdict. Unless `point`, it has to hold at the less favourable end of the interval, whatever
+    """A condition on a verdict. Unless `point`, it has to hold at the less favorable end of the interval, whatever
     missing and redrawn trials would have shown.
 
     It is about tasks like these cases; with `these`, about exactly these.
@@ -136,14 +136,14 @@ def check_requirement(requirement: Requirement, verdict: Verdict) -> Ruling:
 
 
 def are_settled(requirements: Sequence[Requirement], verdict: Verdict) -> bool:
-    """Whether further rounds are needless: the decision stands, or whether each requirement holds is known."""
+    """Whether more rounds are unnecessary: a decision stands, or every requirement is known to hold or fail."""
     if not requirements or verdict.decision == "hurts":
         return verdict.decision != "undecided"
     return all(_is_settled(requirement, verdict) for requirement in requirements)
 
 
 def _is_settled(requirement: Requirement, verdict: Verdict) -> bool:
-    """Whether the whole interval meets it, or nothing in the interval does."""
+    """Whether all of the interval meets it, or none of it."""
     these = verdict.these_cases if requirement.these else None
     if requirement.decision or requirement.point:
         return (these or verdict).decision != "undecided"

@@ -1,4 +1,4 @@
-"""Decisions about several models together: of eight models one is the luckiest, and alone it would look helped."""
+"""Decisions about several models together: the luckiest of eight would look helped if it were tested alone."""
 
 from __future__ import annotations
 

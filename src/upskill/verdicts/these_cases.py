@@ -1,7 +1,7 @@
 """The lift on exactly these cases: repeats are the sample, and nothing is claimed about other cases.
 
 Each arm's number of passes is taken for one binomial. Cases of different difficulty make it vary less than that, never
-more, so the interval holds for them as well. It inverts Farrington and Manning's score test exactly: a lift is ruled
+more, so the interval is valid for them too. It inverts Farrington and Manning's score test exactly: a lift is ruled
 out when, whatever the pass rate of the baseline, so high a score has at most the chance of the tail (Chan and Zhang).
 """
 

@@ -1,7 +1,7 @@
 """Trigger metrics: how readily a model opens a skill, query by query and as precision and recall.
 
 A query's trigger rate is the share of its scored runs in which the skill was opened. Every query weighs the same.
-Queries of a kind are taken for an independent random sample of what people ask; runs of one query may be dependent. So
+Queries of a kind count as an independent random sample of what people ask; runs of one query may be dependent. So
 intervals are about queries, whose rates may lie anywhere between 0 and 1: see `statistics.mean_share`.
 """
 

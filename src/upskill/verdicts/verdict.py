@@ -203,17 +203,17 @@ class Verdict:
 
     @property
     def redrawn(self) -> int:
-        """Trials that were asked again after a failed draw."""
+        """Trials that were repeated after a failed draw."""
         return self.baseline.redrawn + self.skill.redrawn
 
     @property
     def disputed(self) -> int:
-        """Trials that failed, although nobody can tell their work from right work."""
+        """Failed trials whose work cannot be told from correct work."""
         return self.baseline.disputed + self.skill.disputed
 
     @property
     def unsure(self) -> str:
-        """What the trials are called that might have shown something else."""
+        """What to call the trials that could have gone either way."""
         arms = (self.baseline, self.skill)
         counts = {"errored": sum(arm.errored for arm in arms), "repeated": self.redrawn, "disputed": self.disputed}
         return " or ".join(name for name, count in counts.items() if count) or "missing"

@@ -4,5 +4,5 @@
 - `server`: the program of a server; `client`: starts it and talks to it
 - `capacity`: how many servers this machine has room for, and how fast they are
 - `local_models`: the table of local models, a row each
-- `weights`: downloads and removes weights; `weight_files`: where they lie, and whether they are intact
+- `weights`: downloads and removes weights; `weight_files`: where they are, and whether they are intact
 """

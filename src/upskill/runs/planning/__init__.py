@@ -1,8 +1,8 @@
-"""Planning: which trials a run has and what they will cost, before anything is run.
+"""Planning: which trials a run has and what they will cost, before it starts.
 
 - `plan`: Plan, Trial, Result; `make_plan` makes a plan from `PlanOptions`
 - `stored_plan`: StoredPlan, what a store keeps of a plan
-- `options`: options that every verb which calls models shares
+- `options`: options of all verbs that call models
 - `estimate`: what trials will cost; `sample_size`: how many cases and runs it takes to see a lift
-- `preregistration`: a plan that was written down before anything was run
+- `preregistration`: a plan that was written down before the run
 """

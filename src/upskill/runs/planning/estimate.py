@@ -1,4 +1,4 @@
-"""An Estimate says what trials will cost before the first of them is paid for."""
+"""An Estimate says what trials will cost, before you pay for the first one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KnownPrices = Prices | Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """A range in dollars: answers as short as the references, to answers as long as they may be."""
+    """A range in dollars: from answers as short as the references to answers as long as allowed."""
 
     calls: int
     tokens: tuple[int, int]

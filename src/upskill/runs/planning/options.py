@@ -1,4 +1,4 @@
-"""Options that every verb which calls models shares: what it may spend, how it calls, and where runs are kept."""
+"""Options of all verbs that call models: what they may spend, how they call, and where they keep runs."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """The file of replies that a run is played from. Anybody can write one: what it says of itself is its claim."""
+    """The file of replies that a run is replayed from. Anyone can write one, so what it says is only a claim."""
 
     file: str  # its name
     sha256: str
@@ -91,7 +91,7 @@ class Plan:
         return f"Plan({self.skill.name!r}, {[*self.addresses]}, {counted(len(self), 'trial')})"
 
     def skill_of(self, arm: Arm) -> Skill | None:
-        """What an arm is shown: the only thing in which two arms differ."""
+        """What an arm sees: the only difference between two arms."""
         if arm == "skill":
             return self.skill
         return self._placebo if arm == "placebo" else self.reference_skill
@@ -135,7 +135,7 @@ class Plan:
             yield from (*first, *(trial for trial in by_arm if trial not in first))
 
     def key(self, trial: Trial) -> str:
-        """A hash of all that defines a trial: equal keys mean that the result can be used again."""
+        """A hash of everything that defines a trial: with equal keys, a result can be reused."""
         before, after = self._questions[trial.model, trial.case]
         return digest_text(f"[{self._settings},{self._arms[trial.arm]},{before},{trial.seed}{after}]")
 
@@ -271,7 +271,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """What one check said, under the name the suite calls it by."""
+    """The finding of one check, under its name in the suite."""
 
     check: str
     passed: bool
@@ -386,7 +386,7 @@ def make_plan(
     models: Iterable[str | Address] = ("local",),
     options: PlanOptions | None = None,
 ) -> Plan:
-    """UsageError for anything that could not be carried out."""
+    """UsageError for a plan that cannot run."""
     options = options or PlanOptions()
     keys = find_keys() if options.keys is None else options.keys
     suite = suite or Suite.of(skill)

@@ -1,7 +1,7 @@
-"""A Registration is a plan written down before anything was run.
+"""A Registration is a plan written down before the run.
 
-Whoever sees results before choosing how to weigh them finds something in the end. A run that follows its registration
-counts as a planned look, whatever was looked at after it was written.
+If you see results before you choose how to weigh them, you always find something. A run that follows its registration
+counts as a planned look, whatever you looked at after writing it.
 """
 
 from __future__ import annotations

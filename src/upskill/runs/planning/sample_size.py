@@ -43,7 +43,7 @@ class SampleSize:
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """Every way to see the lift with one model, and what they are computed from."""
+    """Every way to see the lift with one model, and the assumptions behind it."""
 
     model: str
     variance: VarianceComponents

@@ -1,5 +1,5 @@
 """Replay: a run graded again from recorded replies.
 
-- `replies`: a file of the replies of a run; `replay`: a plan that is played from one
-- `receipt`: what a run says of a skill, kept with its answers, and computed again
+- `replies`: exports a run's replies to a file; `replay`: runs a plan from such a file
+- `receipt`: the verdicts on a skill, kept with the answers so that anyone can compute them again
 """

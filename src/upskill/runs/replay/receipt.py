@@ -1,7 +1,7 @@
-"""A receipt: what a run says of a skill, kept in the skill's folder with the answers that it was computed from.
+"""A receipt: the verdicts on a skill, kept in its folder with the answers they were computed from.
 
-`verify` needs no model: it compares every file, grades the recorded answers again and computes the verdicts anew. It
-shows that the numbers follow from the answers, the checks and the skill; not that a model really gave these answers.
+`verify` needs no model. It compares every file, grades the recorded answers again and recomputes the verdicts. This
+proves that the numbers follow from the answers, the checks and the skill, not that a model really gave these answers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ARM_FOLLOWS = ("passed", "failed", "errored", "redrawn", "input_tokens", "output
 
 @dataclass(frozen=True)
 class Verified:
-    """What became of a receipt."""
+    """The result of verifying a receipt."""
 
     receipt: Mapping[str, Any]
     changes: list[str] = field(default_factory=list[str])  # what is not as it was, in words
@@ -163,7 +163,7 @@ def read_receipt(skill: Skill) -> dict[str, Any]:
 
 
 async def verify(skill: Skill) -> Verified:
-    """Compare, grade and compute again whatever a receipt says."""
+    """Check everything a receipt says: files, grades and verdicts."""
     receipt = read_receipt(skill)
     is_as_written = receipt.get("digest") == _digest(receipt) and skill.read(RECEIPT) == _render(receipt)
     changes = [] if is_as_written else [f"{RECEIPT}: was edited"]

@@ -1,4 +1,4 @@
-"""A plan that is played from a cassette, and why a request is not in it."""
+"""Replays a plan from a cassette, and explains why a request is not in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from upskill.suites import Suite
 
 
 def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -> PlanOptions:
-    """Fills in whatever nobody gave with what it was when the replies were recorded."""
+    """Fills in options that were not given with their recorded values."""
     was = cassette.settings
     # A limit that is not the suite's own was given on the command line.
     own_limit = suite.max_output_tokens if suite else None

@@ -1,4 +1,4 @@
-"""Replies that travel: a cassette made from a stored run (`upskill export --replies`)."""
+"""Writes a cassette from a stored run, to replay it elsewhere (`upskill export --replies`)."""
 
 from __future__ import annotations
 

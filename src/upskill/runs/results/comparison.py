@@ -1,4 +1,4 @@
-"""A Comparison sets two runs side by side, case by case.
+"""A Comparison puts two runs side by side, case by case.
 
 A case that was edited, or that only one of the runs has, says nothing about the skill and is counted separately.
 """
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def compare(store: Store, before: Side, after: Side) -> Comparison:
-    """UsageError where they share no case, or trials of a side have not run."""
+    """UsageError if they share no case, or if a side is unfinished."""
     for side in (before, after):
         if so_far := unfinished_models(store, side.run).get(side.model):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""An Evaluation is a run with all that can be computed from what it has stored: what reports show."""
+"""An Evaluation is a run with everything that reports show, computed from its stored trials."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MAX_RUNS_SEARCHED = 50  # for the cases that failed last time
 
 @dataclass
 class Evaluation:
-    """A run and all that can be computed from what it has stored."""
+    """A run and everything computed from its stored trials."""
 
     plan: Plan
     run: Run
@@ -259,7 +259,7 @@ class Evaluation:
 
     @property
     def why_failed(self) -> str:
-        """Empty where it has not."""
+        """Empty if it has not."""
         if self.leaked:
             return "a trial saw a skill that should have been hidden"
         if self.bugs:

@@ -1,4 +1,4 @@
-"""Feedback: what people say of answers, and how well checks agree with them.
+"""Feedback: what people say about answers, and how well checks agree with them.
 
 `feedback.json` has skill-creator's shape plus what identifies a trial; skill-creator's own file is read too.
 """

@@ -1,6 +1,6 @@
-"""Left out: results that somebody has seen and that are gone from a later look, while it has others of the same run.
+"""Left out: results that someone has seen and that a later look lacks, although it has others of the same run.
 
-They count in what is decided: leaving out what did not fit would choose the result.
+They still count: leaving out what did not fit would choose the result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Looks: how often somebody has been told what a skill does on these cases, and what was edited meanwhile.
+"""Looks: how often someone has seen what a skill does on these cases, and what was edited in between.
 
 Other flags, other seeds, other versions of the skill, more cases or more results make another look; the same results
-shown again the same way do not. What a search compares on its train cases is no look.
+shown again the same way do not. Comparisons of a search on its train cases do not count as looks.
 """
 
 from __future__ import annotations

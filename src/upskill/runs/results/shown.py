@@ -1,4 +1,4 @@
-"""Shown: what may be shown of a stored run before and after its trials have all run, and what a verdict covers."""
+"""Shown: what reports may show of a stored run, finished or not, and what a verdict covers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upskill.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """How far the trials of a model are. What they show so far is no evidence: someone may stop where it looks good."""
+    """How far the trials of a model are. Results so far are no evidence: someone may stop when it looks good."""
 
     done: int
     trials: int
@@ -26,7 +26,7 @@ class Unfinished:
 
 
 def unfinished_models(store: Store, run: Run) -> dict[str, Unfinished]:
-    """The models of which no lift may be shown yet.
+    """The models whose lift may not be shown yet.
 
     With rounds that is a model in the middle of one: the looks between them are planned.
     """
@@ -44,7 +44,7 @@ def unfinished_models(store: Store, run: Run) -> dict[str, Unfinished]:
 
 
 def reported_verdicts(store: Store, run: Run) -> list[Mapping[str, Any]] | None:
-    """None where the verdicts would differ today, or no longer be shown."""
+    """None if the verdicts would be different or hidden today."""
     verdicts = {} if unfinished_models(store, run) else current_verdicts(store, run)
     return [verdicts[model] for model in run.models] if verdicts.keys() >= set(run.models) else None
 
@@ -63,7 +63,7 @@ def current_verdicts(store: Store, run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def limits_of(run: Run, decision: str) -> str:
-    """What a verdict covers, in words, where that is not a whole suite with and without the skill."""
+    """What a verdict covers, in words, unless it is a whole suite with and without the skill."""
     plan, suite = run.plan, run.plan.suite
     limits = [plan.replayed] if plan.replayed else []
     if plan.analysis.reported is False and "baseline" in plan.arms:

@@ -1,4 +1,4 @@
-"""Running: what is missing of a plan is run, and every result is stored.
+"""Running: runs the missing trials of a plan, and stores every result.
 
 - `evaluate`: runs a plan and returns an Evaluation
 - `trial`: one trial and its checks; `events`: progress for the caller

@@ -1,8 +1,8 @@
 """Batch: fetch missing replies through the providers' batch APIs, at half the price.
 
-A batch only stores replies where the cache looks for them; trials then run as always. A request that the batch has not
-answered is an errored trial, never a live call. What is submitted is on disk before anyone waits for it, so after any
-interruption the same command waits for the same batch.
+A batch only stores replies where the cache looks for them; trials then run as always. If the batch does not answer a
+request, the trial errors; it never becomes a live call. Submitted batches are on disk before the wait begins, so after
+any interruption the same command waits for the same batch.
 """
 
 from __future__ import annotations

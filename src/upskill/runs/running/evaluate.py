@@ -1,4 +1,4 @@
-"""Evaluate: run what is missing of a plan, store every result as it arrives, and compute the verdicts."""
+"""Evaluate: run the missing trials of a plan, store every result as it arrives, and compute the verdicts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def evaluate(
     options: RunOptions | None = None,
     events: Events | None = None,
 ) -> Evaluation:
-    """Run what is missing of a plan. Stored results are used again, errored ones are tried again.
+    """Run the missing trials of a plan. Stored results are reused, errored trials run again.
 
     Whatever is missing (a key, weights, a check's tool) is reported before the first call, so it costs nothing.
     RunFailed where `upskill eval` would end with exit code 3, unless the options say `partial`.
@@ -344,7 +344,7 @@ def restore_spend(store: Store, run: Run, ledger: Ledger | None) -> dict[str, An
 
 
 async def _choose_sandbox(plan: Plan) -> SandboxChoice | None:
-    """Tried out before the first call; None when no trial needs a sandbox."""
+    """Tested before the first call; None if no trial needs a sandbox."""
     if not plan.acts and not any(case.needs_sandbox for case in plan.suite.cases):
         return None
     from upskill.sandboxes import choose_sandbox  # noqa: PLC0415 - only where something acts

@@ -1,4 +1,4 @@
-"""Events are what a caller hears while a verb works: the command line draws them, a library user may ignore them."""
+"""Events tell a caller what a verb is doing: the command line shows them, a library user may ignore them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
-    """Functions to be called; each may be left out. One that raises stops the work, which can be resumed."""
+    """Callbacks, all optional. If one raises, the work stops and can be resumed."""
 
     started: Callable[[Plan, Run, Collection[Trial]], None] = _ignore  # a run, and its trials that are still missing
     result: Callable[[Result], None] = _ignore  # after it was stored

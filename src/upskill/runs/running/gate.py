@@ -1,8 +1,8 @@
 """Gate: does an edit leave a skill as good as it was, and does the skill still help?
 
 Each changed skill has up to three arms: no skill, the skill as it was, the skill as it is. Two plans share the trials
-of the last: against the skill as it was, and against none. Both run round after round on exactly these cases, by a test
-that allows looking, and stop once they know.
+of the last: against the skill as it was, and against none. Both run in rounds on exactly these cases, with a test that
+stays valid after every look, and stop as soon as they know.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs one trial: asks the student, looks at what it left behind, and lets every check of the case decide.
+"""Runs one trial: asks the student, inspects its workspace, and runs every check of the case.
 
 A student must not be able to choose an error. So a check that breaks is run again on the reference answer and on an
 untouched workspace: if it works there, the student broke it and the trial has failed; otherwise the trial is errored.
@@ -226,7 +226,7 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
 
 
 async def _check_so_far(case: Case, evidence: Evidence) -> str:
-    """What the checks make of an answer that was cut off: whether knowledge or room was missing."""
+    """What the checks say about an answer that was cut off: did it lack knowledge or room?"""
     tried = [named.check for named in case.checks if named.check.decides and not named.check.needs_judge]
     passed = 0
     for check in tried:
@@ -312,7 +312,7 @@ class Grading:
     disputed: set[bool] = field(default_factory=set[bool], init=False)  # whether each failure is
 
     async def grade(self, evidence: Evidence) -> None:
-        """TrialError where a check breaks and the student is not to blame."""
+        """TrialError if a check breaks and the student is not to blame."""
         for number, named in enumerate(self.case.checks):
             finding = await self._look(number, evidence)
             read = named.check.reads_answer and evidence.output is not None

@@ -1,6 +1,6 @@
-"""What the SQL of a store runs on: how a kind of database reads, writes and commits (`sqlite`, `postgres`).
+"""What a store's SQL runs on: how a kind of database reads, writes and commits (`sqlite`, `postgres`).
 
-Queries have `?` for values, and are written in the SQL that all kinds understand.
+Queries use `?` for values, and only SQL that all kinds understand.
 """
 
 from __future__ import annotations

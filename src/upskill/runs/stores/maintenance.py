@@ -1,7 +1,7 @@
-"""Maintenance of stores: copying one into another, checking it, and pruning what is no longer wanted.
+"""Maintenance of stores: copying one into another, checking it, and pruning what is no longer needed.
 
-Copying can be repeated. Runs are told apart by what was planned and when, so those of several people fit into one
-store. What the target has is never overwritten by anything worse.
+Copying can be repeated. A run is identified by its plan and its date, so one store can hold the runs of several
+people. A copy never replaces data in the target with anything worse.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class PostgresDatabase(Database):
         self._put(db)
 
     def _prepare(self, db: Connection, *, create: bool) -> bool:
-        """False where there is no store, and it was not to be made."""
+        """False if there is no store and `create` is false."""
         if db.info.server_version < MIN_SERVER:
             raise UsageError(
                 f"{self.location}: the server is older than PostgreSQL {MIN_SERVER // 10000}", "Upgrade the server."

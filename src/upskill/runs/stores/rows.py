@@ -1,4 +1,4 @@
-"""What a store holds: runs, results, reviews, looks, batches and candidates, and the rows they are stored in."""
+"""What a store contains: runs, results, reviews, looks, batches and candidates, and the rows they are stored in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from upskill.traces import NO_USAGE, Step, Trace, Usage
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stored plan and how far it has come."""
+    """A stored plan and its progress."""
 
     number: int
     id: str

@@ -1,7 +1,7 @@
 """The Store: runs with results, looks and feedback, replies of models, batches, and candidates for better skills.
 
-What was added is durable when the call returns. Long answers are iterators: writing while iterating is fine. A trial's
-key is unique within a run, so a result is stored once, whoever else writes it.
+A write is durable when its call returns. Long results are iterators; you may write while iterating. A trial's key is
+unique within a run, so its result is stored once, no matter who writes it.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Store:
 
     @contextmanager
     def claim(self, run: Run) -> Generator[None]:
-        """Have a run to ourselves: UsageError where another process has it. A process that dies gives it up."""
+        """Lock a run: UsageError if another process has it. A process that dies releases it."""
         with self.database.claim(run.number) as is_ours:
             if not is_ours:
                 raise UsageError(

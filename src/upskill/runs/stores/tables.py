@@ -1,6 +1,6 @@
-"""The tables of a store, described once: both schemas follow from it.
+"""The tables of a store, described once for both schemas.
 
-To add a column, a table or an index, add it here and raise `VERSION`: an older store gets what it lacks.
+To add a column, a table or an index, add it here and raise `VERSION`: upskill adds it to older stores.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A Format is a file of test cases that another tool reads, recognized by its content and turned into a suite of ours.
+"""A Format reads another tool's test cases: it recognizes the file by its content and turns it into a suite.
 
-Kinds, asked in this order:
+Kinds, tried in this order:
 
 - `inspect`: datasets and logs of inspect_ai (`input` and `target`)
 - `promptfoo`: configurations and test files (`prompts`, `vars`, `assert`)
@@ -85,14 +85,14 @@ class Notes:
 
     @property
     def metadata(self) -> str:
-        """The one note about fields that mean nothing here; empty where there are none."""
+        """One note about all fields that upskill ignores; empty without any."""
         if not self.fields:
             return ""
         names = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in self.fields.most_common())
         return printable(f"kept as metadata, not used: {names}")
 
     def warnings(self, where: str) -> Iterator[str]:
-        """What somebody who only reads the file has to know."""
+        """What to tell a person who uses the file without importing it."""
         if self.metadata:
             yield f"{where}: {self.metadata}"
         for title, lines in (("left out", list(self.left_out())), ("changed", list(self.changed()))):
@@ -103,7 +103,7 @@ class Notes:
 
 
 def grouped(cases: Mapping[str, list[str]]) -> Iterator[str]:
-    """What is said of cases, once: by whatever it is, the names of the cases."""
+    """One line per message, with the cases that it is about."""
     for what, names in cases.items():
         yield f"{names[0]}: {what}" if len(names) == 1 else f"{len(names)} cases ({_first_few(names)}): {what}"
 
@@ -121,7 +121,7 @@ def _in_cases(cases: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of another tool: its plain data, where it is, and what lies beside it."""
+    """A file of another tool: its plain data, its path, and the files next to it."""
 
     data: object
     where: str
@@ -185,7 +185,7 @@ def recognize(data: object) -> str | None:
 
 
 def is_ours(data: object) -> bool:
-    """Whether it is written as our own documentation says."""
+    """Whether it has upskill's own format."""
     mapping = as_mapping(data)
     keys = [key for key in LISTS if key in mapping] if mapping else []
     items = as_list(mapping[keys[0]]) if mapping and len(keys) == 1 else as_list(data)
@@ -245,7 +245,7 @@ def convert(name: str, source: Source) -> dict[str, Any]:
 
 
 def _finish(draft: Draft, source: Source) -> dict[str, Any]:
-    """The case as a suite says it, with the checks that can be read."""
+    """The case in our format, with the checks that are valid."""
     if draft.problem:
         raise draft.problem
     where = f"{source.where}: {draft.place}"
@@ -277,7 +277,7 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
 
 
 def _usable_id(value: object) -> str | None:
-    """What others call a case, as an id of ours; None where it cannot be one."""
+    """Another tool's name of a case as an id; None if it is not a valid id."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     text = " ".join(str(value).split())[:MAX_ID]
@@ -285,7 +285,7 @@ def _usable_id(value: object) -> str | None:
 
 
 def place_of(number: int, case: dict[str, Any]) -> str:
-    """How a message names a case: by its number, and what it is called."""
+    """How messages refer to a case: by number and name."""
     name = next((case[key] for key in ("id", "name", "case_id", "description") if case.get(key)), None)
     return f"case {number} ({str(name)[:60]!r})" if isinstance(name, str) else f"case {number}"
 

@@ -96,7 +96,7 @@ def _is_program(name: str) -> bool:
 
 
 def _prompts(value: object, source: Source) -> Iterator[str]:
-    """The prompts as text. A program that makes them cannot be carried over."""
+    """The prompts as text. Programs that generate prompts cannot be imported."""
     items = as_list(value)
     mapping = as_mapping(value)
     for item in items if items is not None else list(mapping) if mapping else [value] if value else []:
@@ -228,7 +228,7 @@ def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config:
 
 
 def _only_text(values: dict[str, Any]) -> str:
-    """The prompt of a test file on its own: its one variable, or the one that is called like a prompt."""
+    """The prompt of a test file on its own: its only variable, or the one named like a prompt."""
     named = [name for name in PROMPT_FIELDS if name in values]
     if named or len(values) == 1:
         return text_of(values[named[0] if named else next(iter(values))])
@@ -239,7 +239,7 @@ def _only_text(values: dict[str, Any]) -> str:
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """The text that a template makes of these values; UsageError for what it cannot make."""
+    """Render a template with these values; UsageError if that fails."""
     if not _TEMPLATE.search(template):
         return template
     try:
@@ -320,7 +320,7 @@ def _asserted(value: object, draft: Draft) -> list[Any]:
 
 
 def _transform(fields: dict[str, Any]) -> str:
-    """The program that changes an answer before anything is asserted of it, on one line; empty where there is none."""
+    """The program that transforms an answer before the assertions, on one line; empty without one."""
     program = next((text_of(fields[name]) for name in _TRANSFORMS if fields.get(name)), "")
     return " ".join(program.split())
 

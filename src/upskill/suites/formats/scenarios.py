@@ -1,4 +1,4 @@
-"""`.upskill/evals.json` of a repository of skills: scenarios, each a suite for some skills and criteria of a judge."""
+"""`.upskill/evals.json` of a skill repository: scenarios, each with a suite for some skills and judge criteria."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows with a prompt and what is expected, or with columns that are called like checks: of a CSV file, or JSON."""
+"""Rows with a prompt and the expected answer, or with columns named after checks, from CSV or JSON."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 every call. A chunk ends early when there is news for the others: its lease is spent, the server is overloaded, the
 model fails.
 
-What a worker that dies had drawn is counted where it writes to the store itself. Without one, as under
-`--no-log-runs`, nobody knows which trials of its chunk had begun, and none is counted.
+If a worker that writes to the store dies, its draws are counted. Without a store (`--no-log-runs`), nobody knows which
+trials of its chunk had started, and none is counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`ray`: chunks of trials as Ray tasks, on all cores of this machine or on a cluster.
 
-This process sends a chunk again whose worker died; only it knows what is still to be done.
+If a worker dies, this process sends its chunk again; only this process knows what is left to do.
 
 Keys, and the location of the store with its password, travel as an object that workers fetch by reference. In a task's
 arguments or environment they would show up in Ray's state and dashboard.
@@ -235,7 +235,7 @@ def start_ray(ray: Any, address: str = "", **options: Any) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """UsageError where nobody listens: Ray itself tries for minutes."""
+    """UsageError if nothing is listening: Ray itself would try for minutes."""
     if address == "auto":
         note = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
         if not note.is_file():
