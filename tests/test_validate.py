@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,14 @@ def test_a_skill_whose_suite_an_empty_answer_passes_is_invalid(upskill: Upskill,
     done = upskill("validate", "greeter")
     assert (done.code, done.out.splitlines()[0]) == (2, "greeter: invalid")
     assert done.out.count("an empty answer passes") == 1
-    assert "suite error: 5 cases ('c1', 'c2', 'c3', …): an empty answer passes" in done.out
-    (row,) = upskill("validate", "greeter", "--json").json
+    assert "suite error: 5 cases: an empty answer passes; add a check" in done.out
+    assert "\n    'c1', 'c2', 'c3', 'c4', 'c5'\n    For example, 'c1': max_length passes (--json gives" in done.out
+    (row,) = upskill("validate", "greeter", "--json", "--sarif", "found.sarif").json
+    assert [problem["message"].split(" (")[0] for problem in row["suite_problems"] if problem["level"] == "error"] == [
+        f"case 'c{number}': an empty answer passes" for number in range(1, 6)
+    ]
+    (sarif,) = json.loads((home / "found.sarif").read_text())["runs"]
+    assert len(sarif["results"]) == len(row["suite_problems"])
     assert (row["valid"], row["suite_valid"], row["problems"]) == (False, False, [])
     write_skill(home / "greeter")
     for flags in ((), ("--suite",)):  # an older flag, for what is now always done
@@ -214,6 +221,6 @@ def test_what_is_wrong_with_many_cases_is_said_once(upskill: Upskill, tmp_path: 
     done = upskill("validate", str(folder))
     assert done.code == 2
     assert done.out.count("suite error") == 1
-    assert (
-        "23 cases (case 1 ('c0'), case 2 ('c1'), case 3 ('c2'), …): min_length.characters: Input should be" in done.out
-    )
+    assert "23 cases: min_length.characters: Input should be" in done.out
+    assert "    1 ('c0'), 2 ('c1'), 3 ('c2')," in done.out
+    assert "23 ('c22')\n" in done.out

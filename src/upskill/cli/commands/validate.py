@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +14,23 @@ import click
 from upskill.cli.help import Command
 from upskill.errors import SeveralErrors, UsageError
 from upskill.skills import Profile, Skill, find_skills
-from upskill.skills.frontmatter import Problem
+from upskill.skills.frontmatter import Level, Problem
 from upskill.version import __version__
 
 if TYPE_CHECKING:
     from upskill.suites import Suite
 
-MAX_LISTED = 3  # more cases with the same weakness share one line
-CASE = re.compile(r"\bcase \d+(?: \('[^']*'\))?(?=: )")
+MAX_LISTED = 3  # more cases with the same problem share one line
+_CASE = re.compile(r"\bcase (\d+(?: \('[^']*'\))?)(?=: )")
+
+
+@dataclass(frozen=True)
+class CaseProblem(Problem):
+    """One that other cases may have, too."""
+
+    case: str = ""
+    shared: tuple[str, ...] = ()  # what is said of all of them, before and after "5 cases"
+    reason: str = ""  # of this case alone
 
 
 @dataclass
@@ -122,8 +133,26 @@ def _show(checked: Checked) -> None:
     click.echo(f"{path}: {'valid' if checked.is_valid else 'invalid'}")
     for problem in checked.problems:
         click.echo(f"  {problem.level}: {problem.message}")
+    groups: dict[tuple[str, ...], list[Problem]] = {}
     for problem in checked.suite:
-        click.echo(f"  suite {problem.level}: {problem.message}")
+        shared = problem.shared if isinstance(problem, CaseProblem) else (problem.message,)
+        groups.setdefault((problem.level, *shared), []).append(problem)
+    for (level, *shared), problems in groups.items():
+        of_cases = {each.case: each for each in reversed(problems) if isinstance(each, CaseProblem)}
+        if len(of_cases) <= MAX_LISTED:
+            for problem in problems:
+                click.echo(f"  suite {level}: {problem.message}")
+            continue
+        click.echo(f"  suite {level}: {f'{len(of_cases)} cases'.join(shared)}")
+        _show_wrapped(", ".join(reversed(of_cases)))
+        *_, first = of_cases.values()
+        if first.reason:
+            _show_wrapped(f"For example, {first.case}: {first.reason} (--json gives every reason)")
+
+
+def _show_wrapped(text: str) -> None:
+    width = min(shutil.get_terminal_size((120, 24)).columns, 120)
+    click.echo(textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    ", break_long_words=False))
 
 
 def check_all(path: str, profile: Profile, *, strict: bool) -> Iterator[Checked]:
@@ -140,25 +169,7 @@ def check_all(path: str, profile: Profile, *, strict: bool) -> Iterator[Checked]
         except UsageError as error:
             yield Checked(name, [_as_problem(error)])
         else:
-            yield Checked(name, skill.problems(profile), _grouped(_suite_problems(skill, strict=strict)))
-
-
-def _grouped(problems: Iterator[Problem]) -> list[Problem]:
-    """Problems that many cases share, as one problem."""
-    groups: dict[tuple[str, ...], list[Problem]] = {}
-    for problem in problems:
-        groups.setdefault((problem.level, *CASE.split(problem.message, maxsplit=1)), []).append(problem)
-    grouped: list[Problem] = []
-    for (_, *parts), same in groups.items():
-        several = len(same) > MAX_LISTED and len(parts) > 1
-        message = f"{len(same)} cases ({', '.join(_case_of(each) for each in same[:MAX_LISTED])}, …)".join(parts)
-        grouped += [Problem(same[0].level, message)] if several else same
-    return grouped
-
-
-def _case_of(problem: Problem) -> str:
-    case = CASE.search(problem.message)
-    return case[0] if case else ""
+            yield Checked(name, skill.problems(profile), [*_suite_problems(skill, strict=strict)])
 
 
 def _suite_problems(skill: Skill, *, strict: bool) -> Iterator[Problem]:
@@ -174,28 +185,32 @@ def _suite_problems(skill: Skill, *, strict: bool) -> Iterator[Problem]:
         yield from map(_as_problem, error.errors if isinstance(error, SeveralErrors) else [error])
         return
     if suite:
-        yield from (Problem("warning", warning) for warning in suite.warnings)
+        yield from (_read_case("warning", warning) for warning in suite.warnings)
         yield from _weak_cases(skill, suite, strict=strict)
     if queries and (warning := starter_warning(skill, queries)):
         yield Problem("warning", warning)
 
 
 def _as_problem(error: UsageError) -> Problem:
-    return Problem("error", f"{error.message}. {error.hint}".rstrip())
+    return _read_case("error", f"{error.message}. {error.hint}".rstrip())
+
+
+def _read_case(level: Level, message: str) -> Problem:
+    if case := _CASE.search(message):
+        return CaseProblem(level, message, case=case[1], shared=(message[: case.start()], message[case.end() :]))
+    return Problem(level, message)
 
 
 def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem]:
     import asyncio  # noqa: PLC0415
 
     from upskill.suites.near_duplicates import near_duplicates  # noqa: PLC0415
-    from upskill.suites.quality import probe_suite, summarize_weak  # noqa: PLC0415
+    from upskill.suites.quality import ADVICE, WORDS, probe_suite  # noqa: PLC0415
 
-    weak = asyncio.run(probe_suite(suite, skill))
-    by_probe = {each.probe: [case for case in weak if case.probe == each.probe] for each in weak}
-    for probe, cases in by_probe.items():
-        is_error = probe in ("empty", "reference", "right", "wrong") or (strict and probe != "untried")
-        group = probe == "untried" or len(cases) > MAX_LISTED
-        for line in summarize_weak(cases) if group else map(str, cases):
-            yield Problem("error" if is_error else "warning", line)
+    for leak in asyncio.run(probe_suite(suite, skill)):
+        is_error = leak.probe in ("empty", "reference", "right", "wrong") or (strict and leak.probe != "untried")
+        shared = ("", f": {WORDS[leak.probe]}; {ADVICE[leak.probe]}")
+        level: Level = "error" if is_error else "warning"
+        yield CaseProblem(level, str(leak), case=repr(leak.case), shared=shared, reason=leak.reason)
     for first, second in near_duplicates(suite.cases):
         yield Problem("warning", f"cases {first!r} and {second!r} are near-duplicates; keep one")
