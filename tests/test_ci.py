@@ -104,7 +104,7 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     summary = (library / "report" / "summary.md").read_text()
     assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
     assert "| ❌ | `skills/worse` | generic:student |" in summary
-    assert "`worse` passes less often than with the skill as it was on: " in summary
+    assert "`worse` passes less often than with the previous skill on: " in summary
     assert "`skills/elsewhere` renamed from skills/moved; nothing that students read has changed." in summary
     assert again.out == summary
     assert (library / "page.md").read_text() == 2 * summary, "the page of a run shows every step"
