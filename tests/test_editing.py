@@ -233,7 +233,7 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--repeats", "2")
     done = upskill("compare")
     assert (
-        "The skill is the same; this differs: the temperature (0.0 → 0.7); the number of repeats (1 → 2)." in done.out
+        "The skill is the same. Other differences: the temperature (0.0 → 0.7); the number of repeats (1 → 2)." in done.out
     )
     assert "0 got better, 0 got worse, 8 stayed" in done.out
     # Of the bounds of an agent only what differs, and no name of a field.
@@ -288,11 +288,11 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     (skill / "evals" / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
     upskill("eval", skill, "-m", model)
     out = upskill("compare").out
-    assert "The skill is the same; this differs: the suite (1 case edited); the suite (1 case removed); " in out
+    assert "The skill is the same. Other differences: the suite (1 case edited); the suite (1 case removed); " in out
     assert "0 got better, 0 got worse, 2 stayed" in out
     assert "No test: the runs do not score the same cases." in out
     assert "1 case edited, so not compared: greet-2." in out
-    assert "1 case only in the run before: greet-3." in out
+    assert "1 case only in the first run: greet-3." in out
     # A part that somebody chose is compared and not tested.
     upskill("eval", skill, "-m", model, "--failed")
     upskill("eval", skill, "-m", model, "--failed", "--seed", "1")
@@ -306,7 +306,7 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     write_script(home / "other.yaml", rules_for({4, 5}, 9))
     upskill("eval", skill, "-m", model, "-m", other)
     done = upskill("compare", "last", "-m", model, "-m", other)
-    assert "this differs: the model (scripted:model.yaml → scripted:other.yaml)." in done.out
+    assert "Other differences: the model (scripted:model.yaml → scripted:other.yaml)." in done.out
     assert "2 got better, 1 got worse, 1 stayed" in done.out
     upskill("eval", skill, "-m", other, "--seed", "7")
     assert "the model (scripted:model.yaml → scripted:other.yaml)" in upskill("compare", "last~3", "last").out
