@@ -233,7 +233,8 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--repeats", "2")
     done = upskill("compare")
     assert (
-        "The skill is the same. Other differences: the temperature (0.0 → 0.7); the number of repeats (1 → 2)." in done.out
+        "The skill is the same. Other differences: the temperature (0.0 → 0.7); the number of repeats (1 → 2)."
+        in done.out
     )
     assert "0 got better, 0 got worse, 8 stayed" in done.out
     # Of the bounds of an agent only what differs, and no name of a field.
