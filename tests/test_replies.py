@@ -378,7 +378,7 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
     reply: Mapping[str, Any] = lines[number]["reply"]
     head = lines[0]
     changes: list[tuple[int, dict[str, Any], str]] = [
-        (0, {**head, "version": 9}, "is version 9 of the format"),
+        (0, {**head, "version": 9}, "format version 9 is not supported"),
         (0, {**head, "models": []}, "there is no model 0"),
         (0, {**head, "judge": 7}, "not a readable file of replies"),
         (0, {**head, "judge": -1}, "there is no model -1"),

@@ -117,7 +117,7 @@ class Plan:
         return len(self.models) * len(self.arms) * self.runs * len(self.suite.cases)
 
     def trials(self) -> Iterator[Trial]:
-        """Every trial, in the order in which they are run.
+        """Every trial, in the order they run.
 
         The arms of a case go together, so a run that is cut short still has pairs. An embedded model runs arm by arm,
         so its servers share a beginning; a trial of each skill comes first, to be read while others do the baseline.
