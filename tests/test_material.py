@@ -54,7 +54,7 @@ def test_every_piece_has_an_id_of_its_kind(home: Path) -> None:
     material = gather(
         "send words",
         examples=["a -> b", "c -> d -> e"],
-        tools=read_tools("tools.json#send_word"),
+        tools=[read_tools("tools.json#send_word")],
         sources=["guide.md", Trace((Step("user", "go"), Step("assistant", "done")))],
     )
     assert ids(material) == ["e1", "e2", "t1", "d1", "d2", "s1", "s2"]
@@ -68,16 +68,33 @@ def test_every_piece_has_an_id_of_its_kind(home: Path) -> None:
 def test_a_tool_is_read_however_its_file_is_written(home: Path) -> None:
     """Defect 16: a tool that is named reaches the teacher."""
     for number, said in enumerate(
-        (TOOL, [TOOL], {"tools": [TOOL]}, {"result": {"tools": [TOOL]}}, {"function": TOOL}), start=1
+        (TOOL, [TOOL], {"tools": [TOOL]}, {"result": {"tools": [TOOL]}}, {"function": TOOL}, [{"function": TOOL}]),
+        start=1,
     ):
         (home / f"{number}.json").write_text(json.dumps(said))
-        assert read_tools(f"{number}.json") == [(TOOL, f"{number}.json#send_word")]
+        assert read_tools(f"{number}.json").schemas == ((TOOL, f"{number}.json#send_word"),)
     with pytest.raises(UsageError, match="no tool is called 'send'") as wrong:
         read_tools("2.json#send")
     assert "send_word" in wrong.value.hint
     (home / "none.json").write_text("{}")
     with pytest.raises(UsageError, match="has no tool in it"):
         read_tools("none.json")
+
+
+def test_it_is_said_how_many_tools_and_examples_were_read_and_what_is_missing(home: Path) -> None:
+    page = {"tools": [TOOL, {"name": "other"}, {"title": "no name"}, "send"], "nextCursor": "p2"}
+    (home / "page.json").write_text(json.dumps(page))
+    (home / "reply.json").write_text(json.dumps({"result": page}))
+    (home / "tools.json").write_text(json.dumps({"tools": [TOOL, {"name": "other"}], "nextCursor": ""}))
+    tools = [read_tools(name) for name in ("tools.json#send_word", "tools.json", "page.json", "reply.json")]
+    material = gather("send words", examples=["a -> b"], tools=tools)
+    missing = "2 of 4 tools; left out: 2 without a name; the list is incomplete, for it has a nextCursor"
+    assert material.sources[:3] == ("-e: 1 example", "tools.json: 1 of 2 tools", "tools.json: 2 of 2 tools")
+    assert [about.split(": add")[0] for about in material.sources[3:]] == [
+        f"page.json: {missing}",
+        f"reply.json: {missing}",
+    ]
+    assert ids(material) == ["e1", "t1", "t2"]  # each tool once
 
 
 def test_a_name_leads_to_a_skill_a_trace_or_a_document(home: Path) -> None:
@@ -322,13 +339,14 @@ asyncio.run(main())
 
 def test_a_running_server_is_asked_for_its_tools_and_none_is_called(home: Path) -> None:
     (home / "server.py").write_text(SERVER)
-    (first, source), (second, _) = tools = read_tools(f"mcp:{sys.executable} server.py chatty")
+    tools = read_tools(f"mcp:{sys.executable} server.py chatty")
+    (first, source), (second, _) = tools.schemas
     assert (first["name"], first["description"], second["name"]) == ("send_word", "Sends a word.", "second")
     assert set(first["inputSchema"]["properties"]) == {"word", "loud"}
     assert first["inputSchema"]["required"] == ["word"]
     assert source.endswith("chatty#send_word")
     assert not (home / "called").exists()
-    assert json.loads(gather("send words", tools=tools).by_id["t1"].text) == first
+    assert json.loads(gather("send words", tools=[tools]).by_id["t1"].text) == first
 
 
 def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(
@@ -336,7 +354,7 @@ def test_a_server_tells_all_its_pages_and_has_the_environment_of_the_person(
 ) -> None:
     (home / "pages.py").write_text(PAGES)
     monkeypatch.setenv("HARBOUR", "south")
-    tools = [(tool["name"], tool["description"]) for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3")]
+    tools = [(tool["name"], tool["description"]) for tool, _ in read_tools(f"mcp:{sys.executable} pages.py 3").schemas]
     assert tools == [(f"tool-{page}", "south") for page in (1, 2, 3)]
     with pytest.raises(UsageError, match="lists tools endlessly"):
         read_tools(f"mcp:{sys.executable} pages.py 0")
@@ -364,7 +382,7 @@ async def test_a_server_is_asked_while_the_event_loop_goes_on(home: Path) -> Non
         (home / "go").touch()
 
     tools, _ = await asyncio.gather(check_start(options, None), go())
-    assert [tool["name"] for tool, _ in tools] == ["send_word", "second"]
+    assert [tool["name"] for each in tools for tool, _ in each.schemas] == ["send_word", "second"]
 
 
 @contextmanager
@@ -392,7 +410,7 @@ def harbour() -> Generator[str]:
 
 def test_a_server_on_the_web_is_asked_the_same_way() -> None:
     with harbour() as url:
-        assert [(tool["name"], tool["description"]) for tool, _ in read_tools(url)] == [("send_word", "Sends a word.")]
+        assert [(tool["name"], tool["description"]) for tool, _ in read_tools(url).schemas] == [("send_word", "Sends a word.")]
         with pytest.raises(UsageError, match="no tool is called 'send'") as wrong:
             read_tools(f"{url}#send")
         assert "send_word" in wrong.value.hint

@@ -11,7 +11,7 @@ from pathlib import Path
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.evidence.extract import extract
 from upskill.authoring.evidence.sessions import Sessions
-from upskill.authoring.material.material import Material, Piece, ToolSchema, gather, no_task
+from upskill.authoring.material.material import Material, Piece, Tools, gather, no_task
 from upskill.authoring.options import GenerateOptions
 from upskill.authoring.saving.output import Destination, as_name, named_after
 from upskill.authoring.saving.provenance import (
@@ -180,7 +180,7 @@ class Generation:
         options: GenerateOptions,
         models: Models | None,
         events: AuthoringEvents,
-        tools: Sequence[ToolSchema] = (),
+        tools: Sequence[Tools] = (),
         store: Store | None = None,
     ) -> None:
         self.options = options

@@ -16,7 +16,7 @@ from upskill.authoring.lesson.lesson import (
     read_files,
     record_lesson,
 )
-from upskill.authoring.material.material import ToolSchema
+from upskill.authoring.material.material import Tools
 from upskill.authoring.options import TeachOptions
 from upskill.authoring.writing.teachers import EXTRACT, check_start
 from upskill.errors import UpskillError, UsageError
@@ -71,7 +71,7 @@ async def teach(
 
 class _Teaching(Generation):
     def __init__(
-        self, options: TeachOptions, models: Models | None, events: AuthoringEvents, tools: Sequence[ToolSchema]
+        self, options: TeachOptions, models: Models | None, events: AuthoringEvents, tools: Sequence[Tools]
     ) -> None:
         super().__init__(options, models, events, tools)
         self.recording: Recording | None = None

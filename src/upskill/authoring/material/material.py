@@ -38,7 +38,12 @@ MAX_EXCERPT = 400  # characters of a piece that are stored with a skill that cit
 MAX_FILES = 1_000  # of a folder
 MANIFESTS = ("SKILL.md", "skill.md")
 _REMINDER = re.compile(r"\s*<system-reminder>.*?</system-reminder>", re.S)
-ToolSchema = tuple[dict[str, Any], str]  # and where it is from
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    schemas: tuple[tuple[dict[str, Any], str], ...]  # and where each is from
+    about: str  # how they were read
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def gather(
     task: str,
     *,
     examples: Sequence[str] = (),
-    tools: Sequence[ToolSchema] = (),
+    tools: Sequence[Tools] = (),
     sources: Sequence[str | Path | Skill | Trace] = (),
 ) -> Material:
     """Read everything that a person gave; UsageError, before anything is paid for, if something cannot be used."""
@@ -144,8 +149,10 @@ def gather(
             raise UsageError(f"{example!r} is not an example", 'Write -e "input -> output".')
         text = json.dumps({"input": before, "output": after}, ensure_ascii=False)
         pieces.append(Piece(f"e{number}", "example", text, "-e"))
-    for number, (tool, source) in enumerate(tools, start=1):
-        pieces.append(Piece(f"t{number}", "tool", json.dumps(tool, ensure_ascii=False), source))
+    told += [f"-e: {counted(len(examples), 'example')}"] if examples else []
+    told += [each.about for each in tools]
+    schemas = {json.dumps(tool, ensure_ascii=False): source for each in tools for tool, source in each.schemas}
+    pieces += [Piece(f"t{number}", "tool", *schema) for number, schema in enumerate(schemas.items(), start=1)]
     parts = 0
     for source in sources:
         if isinstance(source, (str, Path)) and (folder := _folder_of(source)):
@@ -331,8 +338,8 @@ def _as_document(path: Path) -> Document:
     return Document(shown, len(text), "; left out: comments, which no reader sees" if shown != text else "")
 
 
-def read_tools(name: str) -> list[ToolSchema]:
-    """The tools in a file of MCP schemas or of a running server, or the one named after `#`, and where each is from."""
+def read_tools(name: str) -> Tools:
+    """The tools in a file of MCP schemas or of a running server, or the one named after `#`."""
     file, _, tool_name = name.partition("#")
     try:
         live = file.startswith(("mcp:", "http://", "https://"))
@@ -341,25 +348,32 @@ def read_tools(name: str) -> list[ToolSchema]:
         raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file}: is not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
-    tools = [tool for tool in _tools_in(value) if isinstance(tool.get("name"), str)]
+    entries = [as_mapping(entry) or {} for entry in _entries(value)]
+    tools = [tool for tool in entries if tool.get("name") and isinstance(tool["name"], str)]
     if not tools:
         raise UsageError(f"{file}: has no tool in it", "A tool has a name, a description and an inputSchema.")
     names = [str(tool["name"]) for tool in tools]
     if tool_name and tool_name not in names:
         raise UsageError(f"{file}: no tool is called {tool_name!r}", did_you_mean(tool_name, names))
-    return [(tool, f"{Path(file).name}#{tool['name']}") for tool in tools if tool_name in ("", tool["name"])]
+    chosen = tuple((tool, f"{Path(file).name}#{tool['name']}") for tool in tools if tool_name in ("", tool["name"]))
+    about = f"{file}: {len(chosen)} of {counted(len(entries), 'tool')}"
+    if nameless := len(entries) - len(tools):
+        about += f"; left out: {nameless} without a name"
+    page = dict_or_empty(value)
+    if dict_or_empty(page.get("result", page)).get("nextCursor"):
+        about += "; the list is incomplete, for it has a nextCursor: add the tools of the next page"
+    return Tools(chosen, about)
 
 
-def _tools_in(value: object) -> list[dict[str, Any]]:
+def _entries(value: object) -> list[Any]:
+    """The entries of a list of tools, whether it is bare or in a reply of a server; also a tool alone."""
     if (items := as_list(value)) is not None:
-        return [tool for item in items if (tool := as_mapping(item)) is not None]
+        return [dict_or_empty(item).get("function", item) for item in items]  # as chat completions write a tool
     fields = dict_or_empty(value)
     for key in ("result", "tools"):
         if key in fields:
-            return _tools_in(fields[key])
-    if "function" in fields:  # as chat completions write a tool
-        return _tools_in([fields["function"]])
-    return [fields] if "name" in fields else []
+            return _entries(fields[key])
+    return _entries([fields]) if {"name", "function"} & fields.keys() else []
 
 
 def _parts(text: str) -> Iterator[str]:

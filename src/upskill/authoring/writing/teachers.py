@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from upskill.authoring.material.material import ToolSchema, gather, read_tools
+from upskill.authoring.material.material import Tools, gather, read_tools
 from upskill.authoring.options import GenerateOptions
 from upskill.errors import UsageError
 from upskill.models import Address
@@ -84,7 +84,7 @@ def choose_attempts(
     return settings.max_refine_attempts if options.attempts is None else options.attempts
 
 
-async def check_start(options: GenerateOptions, models: Models | None) -> list[ToolSchema]:
+async def check_start(options: GenerateOptions, models: Models | None) -> list[Tools]:
     """The tools that were given, each server asked once; NoTeacher or UsageError before anything is run."""
     if options.no_eval and (options.student or options.base_url):
         raise UsageError(
@@ -97,4 +97,4 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
         is_new = gather("", sources=options.sources).skill is None
         extract = [EXTRACT_TRACE] if options.can_extract and is_new else []
         raise await asyncio.to_thread(NoTeacher, keys, [*extract, HANDOFF])
-    return [tool for name in options.tools for tool in await asyncio.to_thread(read_tools, name)]
+    return [await asyncio.to_thread(read_tools, name) for name in options.tools]
