@@ -410,7 +410,9 @@ def harbour() -> Generator[str]:
 
 def test_a_server_on_the_web_is_asked_the_same_way() -> None:
     with harbour() as url:
-        assert [(tool["name"], tool["description"]) for tool, _ in read_tools(url).schemas] == [("send_word", "Sends a word.")]
+        assert [(tool["name"], tool["description"]) for tool, _ in read_tools(url).schemas] == [
+            ("send_word", "Sends a word.")
+        ]
         with pytest.raises(UsageError, match="no tool is called 'send'") as wrong:
             read_tools(f"{url}#send")
         assert "send_word" in wrong.value.hint
