@@ -164,7 +164,7 @@ def test_a_trial_is_not_run_again_where_another_run_has_its_result(upskill: Upsk
             return server.calls.total() - before
 
         assert calls() == 8
-        assert calls("--case", "greet-1", stored=": 2 of 2 trials are stored, nothing is left to run") == 0
+        assert calls("--case", "greet-1", stored=": 2 of 2 trials are stored, nothing left to run") == 0
         (skill / "SKILL.md").write_text((skill / "SKILL.md").read_text() + "\nAnd smile.\n", encoding="utf-8")
         assert calls(stored=": 4 of 8 trials are stored, running the remaining 4.") == 4  # the baseline is as it was
         suite = greetings(5)

@@ -411,7 +411,7 @@ def test_every_command_prints_the_same_from_either_kind_of_store(
         assert theirs == ours, command
         assert _written(home) == written, command
         _holds_no_password(theirs)
-    assert "8 of 8 trials are stored, nothing is left to run" in upskill("eval", skill, "-m", model).err
+    assert "8 of 8 trials are stored, nothing left to run" in upskill("eval", skill, "-m", model).err
     for command in (
         ("doctor",),
         ("doctor", "--json"),
