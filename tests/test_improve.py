@@ -343,3 +343,10 @@ def test_stored_evidence_keeps_apart_from_new_material_of_the_same_name(house: P
     assert {piece.id: piece.text[:12] for piece in both.pieces} == {"d1-2": "Another docu", "d1": "From the log"}
     assert (both.skill, both.stored) == (older, {"d1"})
     assert add_stored_evidence(replace(material, skill=None)) == replace(material, skill=None)
+
+
+def test_a_request_without_an_attempt_is_refused_before_anybody_is_paid(upskill: Upskill, house: Path) -> None:
+    done = improve(upskill, "--attempts", 0)
+    assert done.code == 2
+    assert "--attempts 0 makes no change to the older skill, and a change was asked for" in done.err
+    assert not (house / "runs").exists()

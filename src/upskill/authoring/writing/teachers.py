@@ -79,9 +79,15 @@ def choose_attempts(
     settings = options.settings
     is_chosen = options.attempts is not None or "max_refine_attempts" in settings.model_fields_set
     if student and student.provider == "local" and not is_chosen and not older:
-        tell(f"{student.name} is a small embedded model, so the skill is not refined against it; --attempts N does.")
+        tell(f"{student.name} is a small embedded model, so the skill is not refined on it. Use --attempts N to do so.")
         return 0
-    return settings.max_refine_attempts if options.attempts is None else options.attempts
+    attempts = settings.max_refine_attempts if options.attempts is None else options.attempts
+    if older and options.task and attempts == 0:
+        raise UsageError(
+            "--attempts 0 makes no change to the older skill, and a change was asked for",
+            "Use --attempts 1 or more; `upskill eval` measures the skill as it is.",
+        )
+    return attempts
 
 
 async def check_start(options: GenerateOptions, models: Models | None) -> list[Tools]:
