@@ -80,6 +80,7 @@ def test_a_planted_secret_is_replaced_and_counted(name: str) -> None:
         ("open /Users/ada/Documents", "open ~/Documents"),
         (r"type C:\Users\ada\notes.txt", r"type ~\notes.txt"),
         ("ls /root/.ssh", "ls ~/.ssh"),
+        ("ls /tmp/claude/-Users-ada-src-island/x", "ls /tmp/claude/~-src-island/x"),
         ('npm --cache "/home/ada/.npm"', 'npm --cache "$HOME/.npm"'),
         ("{'cwd':'/home/ada'}", "{'cwd':'~'}"),
         ("PATH=/home/ada/bin:/home/ada/.local/bin", "PATH=~/bin:~/.local/bin"),

@@ -577,7 +577,8 @@ RULES: tuple[Rule, ...] = (*SHAPES, *URLS_AND_HEADERS, *COMMAND_LINES, *FILES, *
 HOME_FOLDER = re.compile(
     r"(?<![\w~.$}])(?:/(?:home|Users|var/home|export/home)/(?!\*|\$|<|\{|user\b|username\b|you\b|runner\b)[^\s/\\:;,\"'`()<>|&?*]+"
     r"|/root(?=[/\s\"'`:;,)]|$)|[A-Za-z]:\\{1,2}Users\\{1,2}(?!Public\b)[^\s\\/:;,\"'`()<>|&?*]+"
-    r"|/(?:mnt/)?[a-z]/Users/[^\s/\\:;,\"'`()<>|&?*]+)"
+    r"|/(?:mnt/)?[a-z]/Users/[^\s/\\:;,\"'`()<>|&?*]+"
+    r"|(?<=/)-(?:home|Users)-[^\s/-]+(?=-))"  # as Claude Code names the folder of a project
 )
 # Values that are also everyday words of a session; such a password gives nothing away elsewhere.
 EVERYDAY = re.compile(
