@@ -112,7 +112,7 @@ async def test_look_ups_beyond_half_of_a_suite_go_back_once() -> None:
     suite = await write_suite(material, teacher, count=4)
     assert [one.id for one in suite.cases] == ["word-1", "word-2", "word-5", "word-6"]
     assert "More than half" not in user(teacher.asked[0])
-    assert "2 of these were set aside. Write tasks in their place" in user(teacher.asked[1])
+    assert "2 of these were set aside. Write tasks instead" in user(teacher.asked[1])
     half = says({"cases": [look_up(1), look_up(2), case(3), case(4)]})
     assert len((await write_suite(material, half, count=4)).cases) == 4
     assert len(half.asked) == 1
@@ -192,7 +192,7 @@ async def test_a_writer_can_dispute_an_answer_and_a_case_without_enough_of_them_
     teacher, suite, lines = await fixing(unsure, fixed(unsure["checks"], "r2", "r3", "r4", "r5"))
     assert "word-1" not in suite.by_id
     assert len(teacher.asked) == 2
-    assert lines[-1] == "Left out 1 case on which checks and answers disagree: word-1."
+    assert lines[-1] == "Left out 1 case whose checks and answers disagree: word-1."
 
 
 async def test_a_case_that_is_never_fixed_is_left_out_after_two_requests() -> None:
@@ -293,7 +293,7 @@ async def test_commands_are_offered_and_taken_only_where_students_act() -> None:
     await write_suite(SKILL, teacher, count=3)
     assert "command" not in json.dumps(teacher.asked[0].schema)
     assert "shell script" not in teacher.asked[0].messages[0].text
-    assert "'command' is not a kind of check that was offered" in await told(acting(1))
+    assert "'command' is not one of the kinds of checks above" in await told(acting(1))
     teacher = says({"cases": [case(n) for n in range(1, 4)]})
     await write_suite(SKILL, teacher, count=3, acts=True)
     assert "command" in json.dumps(teacher.asked[0].schema)

@@ -328,7 +328,7 @@ def test_a_teacher_whose_tests_cannot_be_used_ends_with_3(upskill: Upskill, skil
     write_script(home / "teacher.yaml", [{"answer": "I had rather not."}])
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--test-writer", "scripted:teacher.yaml")
     assert (done.code, done.out) == (3, "")
-    assert "only 0 of 12 generated test cases can be used" in done.err
+    assert "only 0 of 12 generated test cases are usable" in done.err
     assert not (skill / "evals" / "suite.json").exists()
 
 

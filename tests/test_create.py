@@ -59,7 +59,7 @@ async def test_what_is_invalid_is_asked_for_again_with_the_validators_words() ->
 async def test_three_answers_that_do_not_hold_up_are_an_error() -> None:
     empty: dict[str, Any] = {"blocks": []}
     teacher = says(draft([]) | empty)
-    with pytest.raises(UpskillError, match=r"no answer could be used after 3 attempts.*nothing to learn"):
+    with pytest.raises(UpskillError, match=r"no usable answer after 3 attempts.*contain no text"):
         await write_skill(Material("words"), teacher)
     assert len(teacher.asked) == 3
 
@@ -68,9 +68,9 @@ async def test_evidence_that_nobody_gave_is_asked_about_and_never_kept() -> None
     told: list[str] = []
     teacher = says(draft([1], ["s99", "task"]))
     skill, _ = await write_skill(Material("words"), teacher, tell=told.append)
-    assert "there is no evidence called s99" in teacher.asked[1].messages[-1].text
+    assert "no evidence has the id s99" in teacher.asked[1].messages[-1].text
     assert Provenance.of(skill).sources == {fact(1): ("task",)}
-    assert told == ["Kept a draft although there is no evidence called s99."]
+    assert told == ["Kept a draft with problems: no evidence has the id s99."]
 
 
 async def test_a_colon_in_the_description_is_no_trouble() -> None:
@@ -93,7 +93,7 @@ async def test_files_go_below_references_and_scripts_only() -> None:
     good["blocks"] = [{"text": "Run scripts/run.sh, then read references/a.md.", "evidence": ["own"]}]
     teacher = says(bad, good)
     skill, _ = await write_skill(Material("words"), teacher)
-    assert "'../evil.sh' is neither below references/" in teacher.asked[1].messages[-1].text
+    assert "'../evil.sh' is not in references/" in teacher.asked[1].messages[-1].text
     script = skill.file("scripts/run.sh")
     assert script is not None
     assert script.executable
@@ -232,7 +232,7 @@ async def test_a_case_goes_back_with_its_own_evidence_and_advice_that_its_writer
     assert '\\"third\\"' not in second
     assert '\\"second\\"' in second
     assert "asserted" not in second
-    assert "what is denied counts as absent already" in second
+    assert "a text that the answer denies does not count" in second
     # A case that cites nothing may need anything.
     teacher = says({"cases": [bad[0] | {"evidence": []}, case(2), case(3)]}, {"cases": [case(1)]})
     await write_suite(material, teacher, count=3)
@@ -240,7 +240,7 @@ async def test_a_case_goes_back_with_its_own_evidence_and_advice_that_its_writer
 
 
 async def test_a_writer_without_a_usable_case_is_an_error() -> None:
-    with pytest.raises(UpskillError, match="only 0 of 10 generated test cases can be used"):
+    with pytest.raises(UpskillError, match="only 0 of 10 generated test cases are usable"):
         await write_suite(skill_of(1), says("nonsense", {"cases": ["x"]}, {}), count=10)
 
 
@@ -276,8 +276,8 @@ async def test_many_cases_that_contains_alone_decides_are_replaced() -> None:
     others = [case(number) for number in range(13, 17)]  # with regex and not_contains
     teacher = says({"cases": [plain(number) for number in range(1, 13)]}, {"cases": others})
     suite = await write_suite(skill_of(1), teacher, count=12, tell=told.append)
-    assert "must have a check of another kind" not in user(teacher.asked[0])
-    assert "At least 3 of them must have a check of another kind than contains and max_length" in user(teacher.asked[1])
+    assert "must have a check other than" not in user(teacher.asked[0])
+    assert "At least 3 of them must have a check other than contains and max_length" in user(teacher.asked[1])
     assert len(teacher.asked) == 2
     assert len(suite.cases) == 12
     assert sum(bool(kinds(Suite((one,))) - PLAIN_CHECKS) for one in suite.cases) == 3
@@ -302,7 +302,7 @@ async def test_kinds_that_cannot_be_had_are_said_and_the_cases_are_kept() -> Non
     suite = await write_suite(skill_of(1), teacher, count=12, tell=told.append)
     assert len(teacher.asked) == 3
     assert len(suite.cases) == 12
-    assert "The generated cases have few kinds of checks beside contains: none." in told
+    assert "Apart from contains, the generated cases use few kinds of checks: none." in told
     few = says({"cases": [plain(number) for number in range(1, 10)]})
     assert len((await write_suite(skill_of(1), few, count=9)).cases) == 9
     assert len(few.asked) == 1
@@ -314,7 +314,7 @@ async def test_a_small_model_is_not_asked_for_kinds_that_it_cannot_write() -> No
     suite = await write_suite(skill_of(1), teacher, count=12, budget=2000, tell=told.append)
     assert (len(teacher.asked), len(suite.cases)) == (1, 12)
     assert '"right"' not in json.dumps(teacher.asked[0].schema)
-    assert "The generated cases have few kinds of checks beside contains: none." in told
+    assert "Apart from contains, the generated cases use few kinds of checks: none." in told
 
 
 def test_a_suite_with_files_keeps_their_names() -> None:

@@ -65,12 +65,12 @@ def test_each_kind_of_document_is_read_as_markdown(home: Path) -> None:
 
 def test_what_cannot_be_read_is_said_by_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, data, why in (
-        ("broken.pdf", b"%PDF-1.4 and nothing", "cannot be read as .pdf"),
-        ("scan.pdf", (FILES / "blank.pdf").read_bytes(), "has no text in it"),
-        ("broken.docx", b"PK nothing", "cannot be read as .docx"),
+        ("broken.pdf", b"%PDF-1.4 and nothing", "could not be read as .pdf"),
+        ("scan.pdf", (FILES / "blank.pdf").read_bytes(), "contains no text"),
+        ("broken.docx", b"PK nothing", "could not be read as .docx"),
         ("broken.ipynb", b"[]", "it has no cells"),
-        ("empty.html", b"<script>only()</script>", "has no text in it"),
-        ("deep.html", b"<div>" * 5000 + b"x", "cannot be read as .html"),
+        ("empty.html", b"<script>only()</script>", "contains no text"),
+        ("deep.html", b"<div>" * 5000 + b"x", "could not be read as .html"),
     ):
         (home / name).write_bytes(data)
         with pytest.raises(UsageError, match=f"{name}.*{why}") as wrong:
@@ -107,7 +107,7 @@ def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(home: Path, capfd: 
     writer.write(home / "locked.pdf")
     for name, said in (
         ("page.pdf", "page.pdf: is not a PDF file, whatever its name says"),
-        ("cut.pdf", "cut.pdf: cannot be read as .pdf: it is damaged, not whole, or something else"),
+        ("cut.pdf", "cut.pdf: could not be read as .pdf: it is damaged, incomplete, or another kind of file"),
         ("locked.pdf", "locked.pdf: is a PDF file that only a password opens"),
     ):
         with pytest.raises(UsageError) as error:

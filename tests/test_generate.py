@@ -232,7 +232,7 @@ def test_no_skill_is_paid_for_when_the_test_writer_fails(upskill: Upskill, house
     write_rules(house / "teacher.json", [*rules, {"answer": '{"cases": []}'}])
     done = generate(upskill)
     assert done.code == 3
-    assert "only 0 of 20 generated test cases can be used" in done.err
+    assert "only 0 of 20 generated test cases are usable" in done.err
     with open_store(house / "runs") as store:  # what was of no use is asked for again
         assert list(store.requests()) == []
 
@@ -512,7 +512,7 @@ def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_litt
     done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json")
     assert done.code == 0, done.err
     assert "so the skill is not refined on it. Use --attempts N to do so." in done.err
-    assert "The student passed nothing, so this says nothing about the skill: it may be too small." in done.out
+    assert "The student passed no case, so this says nothing about the skill. The student may be too small." in done.out
     assert "Try a larger student: --student local:" in done.out
 
 
@@ -582,7 +582,7 @@ def test_what_cannot_be_saved_is_not_called_saved_and_is_not_lost(house: Path) -
     options = GenerateOptions(task=TASK, teacher="scripted:teacher.json", no_eval=True, tokens=1000)
     with pytest.raises(UsageError, match="cannot be written") as error:
         generate_now(options, events=AuthoringEvents(message=tell))
-    assert "what the models answered is stored" in error.value.hint
+    assert "the models' answers are stored" in error.value.hint
     assert not any("Saved" in message for message in told)
     made = generate_now(replace(options, output="elsewhere/house-words"))
     assert made.skill.body.strip()
@@ -593,7 +593,7 @@ def test_an_output_folder_of_someone_else_is_not_replaced(upskill: Upskill, hous
     (house / "out").mkdir()
     (house / "out" / "file.txt").write_text("mine")
     done = generate(upskill, "-o", "out")
-    assert (done.code, "out: exists already" in done.err) == (2, True)
+    assert (done.code, "out: already exists" in done.err) == (2, True)
     assert "Generating" not in done.err  # said before anything was paid for
     assert generate(upskill, "-o", "Not A Name").code == 2
     Skill.new("house-words", "Someone else's.", "Mine.").save(house / "skills" / "house-words")
@@ -912,8 +912,8 @@ def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(upskill: 
     assert again.code == 0, again.err
     assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == files
     place = folder.relative_to(house)
-    assert f"{place} holds the same skill with its results, and is left as it is." in again.err
-    assert f"The draft in {place}-2 is removed: the skill is in {place}." in again.err
+    assert f"{place} already contains this skill with its results. It is unchanged." in again.err
+    assert f"Removed the draft in {place}-2. The skill is in {place}." in again.err
     assert "unproven: nothing was run" not in again.out
     suite = json.loads((folder / "evals" / "evals.json").read_text())
     (house / "fewer.json").write_text(json.dumps(suite | {"evals": suite["evals"][:9]}))

@@ -86,13 +86,13 @@ def test_a_script_that_never_works_is_left_out_with_the_line_that_names_it(upski
 
 def test_references_say_what_the_material_says_and_files_have_a_budget(upskill: Upskill, tern: Path) -> None:
     asked = make(upskill, tern, written(HELPFUL, "- 17: locked\n- 99: burnt\n"), written(HELPFUL))
-    assert "references/codes.md: it says '99', and nothing in the material does" in asked[1]
+    assert "references/codes.md: it says '99', which is not in the material" in asked[1]
     asked = make(upskill, tern, written(HELPFUL, "locked or lost\n" * 200), written(HELPFUL), "--file-tokens", 100)
     assert any("the files have " in one and ", 100 are allowed" in one for one in asked)
     unnamed = written(HELPFUL)
     unnamed["blocks"] = [{"text": "- See references/other.md.", "evidence": ["d1"]}]
     asked = make(upskill, tern, unnamed, written(HELPFUL), "--tokens", 700)
-    (told,) = (one for one in asked if "references/other.md: a block names it, and there is no such file" in one)
+    (told,) = (one for one in asked if "references/other.md: a block names it, but the file does not exist" in one)
     assert "scripts/push.sh: no block says when to read or run it" in told
 
 

@@ -117,7 +117,7 @@ def test_the_work_is_shown_call_by_call_and_the_recording_named(upskill: Upskill
     assert lines[first + 7] == "   7  write_file: found.txt"
     assert lines[first + 8] == "   8  verify: test -s found.txt"
     assert lines[first + 9].startswith("8 tool calls, of which 1 failed, recorded in runs/lessons/find-out-all")
-    assert "The check holds: test -s found.txt" in lines
+    assert "The check passes: test -s found.txt" in lines
     assert lines.index("Generating skill with scripted:teacher.json...") > first
     (path,) = (harbour / "runs" / "lessons").iterdir()
     trace = read_trace(path)
@@ -278,7 +278,7 @@ def test_an_interrupted_lesson_keeps_what_was_done(harbour: Path) -> None:
 
 def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbour: Path) -> None:
     for given, said in (
-        (("-m", "extract"), "extract does nothing by itself"),
+        (("-m", "extract"), "extract only quotes recordings"),
         (("--teacher-agent", "chat"), "the agent 'chat' does nothing"),
         (("--teacher-agent", "tool"), "no agent named 'tool'"),
         (("--files", "nowhere"), "nowhere: no such file"),

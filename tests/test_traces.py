@@ -359,11 +359,11 @@ def test_a_file_that_is_mostly_not_understood_is_refused_by_name(
     rows: list[dict[str, Any]], looks_like: str, lost: str, tmp_path: Path, upskill: Upskill
 ) -> None:
     path = write_lines(tmp_path / "session.jsonl", rows)
-    with pytest.raises(UsageError, match="most of it is not understood") as refused:
+    with pytest.raises(UsageError, match="most of it could not be read") as refused:
         read_trace(path)
     assert lost.partition(" ")[2] in refused.value.message
     assert looks_like in refused.value.message
-    name = refused.value.message.partition("taken for ")[2].partition(" ")[0]
+    name = refused.value.message.partition("detected as ")[2].partition(" ")[0]
     shown = upskill("trace", "show", path, "--format", name)  # a person who names the format is shown what there is
     assert shown.code == 0
     assert lost.partition(" ")[2] in " ".join(shown.err.split()).partition("Skipped: ")[2]
@@ -426,7 +426,7 @@ def test_a_transcript_is_known_by_its_speakers(user: str, agent: str, title: str
 def test_a_page_with_commands_or_a_dialog_in_it_is_no_trace(page: str, tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(page, encoding="utf-8")
-    with pytest.raises(UsageError, match="is not a trace in any known format"):
+    with pytest.raises(UsageError, match="is not in any known trace format"):
         detect_format(path)
 
 
@@ -686,11 +686,11 @@ def test_broken_lines_are_counted_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"just words\n", "is not a trace in any known format"),
-        (b'{"a": 1}', "is not a trace in any known format"),
+        (b"just words\n", "is not in any known trace format"),
+        (b'{"a": 1}', "is not in any known trace format"),
         (b'[{"role": "user", "content"', "line 1: not valid JSON"),
         (b'{"info": {},\n "messages": [', "line 2: not valid JSON"),
-        (b"\x00\x01\x02", "is not a trace in any known format"),
+        (b"\x00\x01\x02", "is not in any known trace format"),
         (b" \n", "is empty"),
         (b"[" * 100_000, "nested too deeply"),
     ],
@@ -776,10 +776,10 @@ def test_one_of_many_tasks_in_a_file_is_named_like_a_file_in_a_folder(tmp_path: 
     path = write_lines(tmp_path / "output.jsonl", [task, other])
     first = read_trace(path)
     assert (first.session, len(first.calls)) == ("post-1", 3)
-    assert first.warnings == ("it has 2 tasks, and the first was read; the others are output.jsonl/parcels-2",)
+    assert first.warnings == ("it contains 2 tasks; only the first was read. The others are output.jsonl/parcels-2",)
     second = read_trace(path / "parcels-2")
     assert (second.session, len(second.calls), second.warnings) == ("parcels-2", 1, ())
-    with pytest.raises(UsageError, match="none of its tasks is called 'parcels-3'"):
+    with pytest.raises(UsageError, match="contains no task named 'parcels-3'"):
         read_trace(path / "parcels-3")
 
 
@@ -788,7 +788,7 @@ def test_turns_that_were_taken_back_are_left_out_and_told(tmp_path: Path) -> Non
     other = rows[-1] | {"id": "m9", "parentId": "m2", "message": rows[-1]["message"] | {"content": "Or does it?"}}
     trace = read_trace(write_lines(tmp_path / "t", [*rows, other]))
     assert kinds(trace) == ["user"]
-    assert trace.warnings == ("6 lines belong to turns that were taken back, and were left out",)
+    assert trace.warnings == ("6 lines belong to turns that were undone, and were left out",)
     broken = read_trace(write_lines(tmp_path / "t", rows[:2] + rows[3:]))  # a line on the way is lost
     assert (len(broken.calls), broken.warnings) == (3, ())
 
@@ -811,7 +811,9 @@ def test_the_latest_of_several_chats_or_conversations_is_read_and_others_can_be_
     )
     trace = read_trace(path)
     assert (trace.goal, len(trace.calls)) == ("hello", 0)
-    assert trace.warnings == ("it has 2 chats, and the latest was read; the others are history.md/2025-01-31T10:20:30",)
+    assert trace.warnings == (
+        "it contains 2 chats; only the latest was read. The others are history.md/2025-01-31T10:20:30",
+    )
     assert len(read_trace(path / "2025-01-31T10:20:30").calls) == 4
     export = load("claude_ai/conversations.json")
     newer = export[0] | {
@@ -823,7 +825,7 @@ def test_the_latest_of_several_chats_or_conversations_is_read_and_others_can_be_
     path.write_text(json.dumps([newer, *export]), encoding="utf-8")
     assert read_trace(path).goal == "And the milk?"
     assert read_trace(path / "c-1").answer == "You are welcome."
-    with pytest.raises(UsageError, match="none of its conversations is called 'c-3'"):
+    with pytest.raises(UsageError, match="contains no conversation named 'c-3'"):
         read_trace(path / "c-3")
 
 
@@ -956,7 +958,7 @@ def test_spans_in_the_older_ways_of_telling_messages_are_read(tmp_path: Path) ->
     other = span(5, trace="t2", attributes=numbered | {"gen_ai.prompt.0.content": "Stay."})
     path = write_lines(tmp_path / "spans.jsonl", [span(1, attributes=numbered), other])
     assert (read_trace(path).goal, read_trace(path / "t1").goal) == ("Stay.", "Go.")
-    assert "it has 2 traces, and the latest was read" in read_trace(path).warnings[0]
+    assert "it contains 2 traces; only the latest was read" in read_trace(path).warnings[0]
 
 
 def test_a_single_command_that_was_recorded_is_known_by_the_head_of_its_file(tmp_path: Path) -> None:
@@ -1023,12 +1025,12 @@ def test_generate_says_why_a_file_is_no_trace(tmp_path: Path, upskill: Upskill) 
     done = upskill("generate", "--from", path, "-m", "extract")
     told = " ".join(done.err.split())
     assert done.code == 2
-    assert "there is no task, and no trace that one could be taken from" in told
-    assert "is not a trace in any known format" in told
+    assert "no task was given, and no trace to take one from" in told
+    assert "is not in any known trace format" in told
     assert "swe-agent" in told
     path.write_text('{"type": "summary", "sessionId": "s"}\n', encoding="utf-8")
     told = " ".join(upskill("generate", "Do it.", "--from", path, "-m", "extract").err.split())
-    assert "taken for claude-code (Claude Code session)" in told
+    assert "detected as claude-code (Claude Code session)" in told
     assert "If it is a document, write --from doc:" in told
 
 
@@ -1101,7 +1103,7 @@ def test_a_compressed_session_of_codex_is_read_like_any_other(
         read_trace(packed)
     packed.write_bytes(whole)
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(UsageError, match="compressed with Zstandard, and the package zstandard") as refused:
+    with pytest.raises(UsageError, match="compressed with Zstandard; reading it needs the package") as refused:
         read_trace(packed)
     assert "[zstd]" in refused.value.hint
 
@@ -1111,15 +1113,15 @@ def test_a_compressed_session_of_codex_is_read_like_any_other(
     [
         (
             '{"type": "summary", "sessionId": "s"}\n',
-            "taken for claude-code (Claude Code session): it consists of an object",
+            "detected as claude-code (Claude Code session): it contains an object",
         ),
         (
             '{"info": {}, "messages": []}',
-            "taken for opencode (opencode session): it consists of an object with info, messages",
+            "detected as opencode (opencode session): it contains an object with info, messages",
         ),
         (
             '{"type": "thread.started"}\n{"type": "turn.started"}\n',
-            "of JSON (thread.started, turn.started), and tells nothing",
+            "of JSON (thread.started, turn.started), but nothing",
         ),
         (
             '{"type": "session_meta", "payload": 1}\nno\n',
@@ -1127,7 +1129,7 @@ def test_a_compressed_session_of_codex_is_read_like_any_other(
         ),
         (
             '[{"role": "user", "content": ""}]',
-            "taken for messages (OpenAI or Anthropic messages): it consists of a list of 1",
+            "detected as messages (OpenAI or Anthropic messages): it contains a list of 1",
         ),
     ],
 )
@@ -1141,7 +1143,7 @@ def test_a_file_without_a_step_is_an_error_that_says_what_it_was_taken_for(
     assert told in refused.value.message
     shown = upskill("trace", "show", path)
     assert shown.code == 2
-    assert "has no step in it" in " ".join(shown.err.split())
+    assert "contains no steps" in " ".join(shown.err.split())
 
 
 # Sessions on this machine.
@@ -1229,10 +1231,10 @@ def test_the_database_and_the_export_of_opencode_tell_the_same(agents: Path) -> 
     inside, exported = read_trace(database), read_trace(FIXTURES / "opencode/orchard.json")
     assert inside.steps == exported.steps
     assert inside.usage == exported.usage
-    with pytest.raises(UsageError, match="there is no such session"):
+    with pytest.raises(UsageError, match="session not found"):
         read_trace(database / "ses_nothing")
     database.write_bytes(database.read_bytes()[:100])
-    with pytest.raises(UsageError, match="cannot be read as a database"):
+    with pytest.raises(UsageError, match="could not be read as an opencode database"):
         read_trace(database)
     assert [session.agent for session in find_sessions("opencode", {"HOME": str(agents)})] == []
 
@@ -1274,7 +1276,7 @@ def test_the_older_storage_of_opencode_is_read(tmp_path: Path) -> None:
     folders = ("", "session", "session/global", f"message/{info['id']}")
     for folder in (storage.parent, *(storage / name for name in folders)):
         assert read_trace(find_trace(str(folder))).steps == trace.steps
-    with pytest.raises(UsageError, match="is a folder without a session"):
+    with pytest.raises(UsageError, match="the folder contains no session"):
         find_trace(str(FIXTURES.parent))
     material = gather("task", sources=[str(storage)])
     assert [len(each.steps) for each in material.traces] == [len(trace.steps)]
@@ -1284,9 +1286,9 @@ def test_the_older_storage_of_opencode_is_read(tmp_path: Path) -> None:
 def test_a_session_that_is_not_here_is_a_usage_error(agents: Path, tmp_path: Path) -> None:
     here = {"HOME": str(agents)}
     for name, said in (
-        ("codex:zzz", "Codex has no session called 'zzz'"),
-        ("codex:01a1dd", "2 sessions of Codex fit"),
-        ("codexx:last", "no agent whose sessions we know is called 'codexx'"),
+        ("codex:zzz", "Codex has no session named 'zzz'"),
+        ("codex:01a1dd", "2 sessions of Codex match"),
+        ("codexx:last", "'codexx' is not an agent whose sessions upskill can find"),
         ("nothing.jsonl", "no such file"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -480,13 +480,13 @@ def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "an agent without a catalog": (("--agent", "chat"), "the agent 'chat' has no catalog"),
     "no such agent": (("--agent", "tool"), "no agent named 'tool'"),
-    "no teacher": (("--improve",), "no teacher is named to rewrite the description"),
+    "no teacher": (("--improve",), "--improve needs a teacher"),
     "no search": (("--write",), "--write needs --improve"),
     "two places": (("--improve", "--teacher", "x", "--write", "-o", "y"), "contradict each other"),
     "two students": (("--improve", "--teacher", "x", "-m", "local"), "one student at a time"),
     "a requirement": (("--improve", "--teacher", "x", "--require", "recall>=1"), "contradict each other"),
-    "a bad name": (("--improve", "--teacher", "x", "-o", "out/My Skill"), "cannot be a skill's name"),
-    "a folder that is there": (("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"), "exists already"),
+    "a bad name": (("--improve", "--teacher", "x", "-o", "out/My Skill"), "is not a valid one"),
+    "a folder that is there": (("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"), "already exists"),
     "no such file": (("--queries", "none.json"), "none.json: No such file"),
     "no such skill": (("--with-skills", "none"), "none: cannot be read"),
     "a price": (("--max-cost", "1", "--base-url", "http://models.example/v1"), "is unknown"),
@@ -563,7 +563,7 @@ def test_a_skill_without_queries_gets_them_written_and_they_are_kept(upskill: Up
     with open_store(house / "runs") as store:
         asked = [request for role, request, _ in store.requests() if role == "test writer"]
     assert len(asked) == 2
-    for words in ("is there twice", "has an empty request", "names the skill", "has 1 requests that can be used"):
+    for words in ("appears twice", "has an empty request", "names the skill", "has 1 usable requests"):
         assert words in max(asked, key=len)
     assert all(SAILOR in request for request in asked)
     again = trigger(upskill, *STUDENT, "--repeats", 1, "--json")
@@ -575,7 +575,7 @@ def test_queries_that_never_hold_up_are_an_error_and_nothing_is_kept(upskill: Up
     write_script(house / "student.json", [{"answer": "Done."}])
     done = trigger(upskill, *STUDENT, "--test-writer", writer, "--count", 6)
     assert done.code == 3
-    assert "no answer could be used after 3 attempts" in done.err
+    assert "no usable answer after 3 attempts" in done.err
     assert not (house / "skills" / GREETER / "evals").exists()
     with open_store(house / "runs") as store:
         assert not list(store.requests())  # the next attempt asks again

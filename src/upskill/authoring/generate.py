@@ -126,7 +126,9 @@ class Generated:
         verdicts = [each.verdicts[0] for each in (self.fit, self.held_out) if each is not None]
         notes: list[str] = []
         if not any(arm.passed for verdict in verdicts for arm in (verdict.baseline, verdict.skill)):
-            notes.append("The student passed nothing, so this says nothing about the skill: it may be too small.")
+            notes.append(
+                "The student passed no case, so this says nothing about the skill. The student may be too small."
+            )
         if is_too_weak(evaluation.verdicts[0]):
             notes.append(next_student(self.student.model, "--student"))
         return [*filter(None, notes)]
@@ -158,11 +160,11 @@ def _check_extract(options: GenerateOptions, material: Material) -> None:
     unused = {"--feedback": options.feedback, "--tests": options.tests, "--student": options.student}
     if flag := next((flag for flag, value in unused.items() if value), ""):
         raise UsageError(
-            f"-m extract quotes traces, and has no use for {flag}: it writes no tests and runs nothing",
+            f"-m extract does not take {flag}: it only quotes traces, and writes and runs no tests",
             "Name a teacher with -m.",
         )
     if material.skill is not None:
-        raise UsageError("-m extract quotes traces, and changes no skill", "Name a teacher with -m.")
+        raise UsageError("-m extract only quotes traces; it cannot change a skill", "Name a teacher with -m.")
     if not material.traces:
         document = next((file.path for file in material.files if file.kind == "doc"), "")
         what = f"{document} was read as a document" if document else "none was given"
@@ -242,9 +244,9 @@ class Generation:
         skill, previous = self.destination.save(skill, folder)
         self.destination.remove_draft(self.draft, folder)
         if self.requested and not is_improved:
-            self.events.message("The change that was asked for was not made; the skill is as it was.")
+            self.events.message("The requested change was not made. The skill is unchanged.")
         if previous:
-            self.events.message(f"The version before is kept in {previous}.")
+            self.events.message(f"The previous version is in {previous}.")
         ledger = models.ledger or Ledger()
         return Generated(
             skill=skill,
@@ -299,9 +301,7 @@ class Generation:
         if not options.feedback:
             return
         if older is None:
-            raise UsageError(
-                "feedback is about the answers of a skill, and none was given", "Name its folder with --from."
-            )
+            raise UsageError("--feedback needs the skill that it is about", "Name its folder with --from.")
         judged = bool(options.judge or options.settings.judge)
         location = options.store_location
         self.feedback = read_marks(options.feedback, older, self.suite, store, location, judged=judged)
@@ -318,7 +318,7 @@ class Generation:
         self.destination.save(add_suite(skill, suite) if suite else skill, draft)
         if self.draft is None:
             self.draft = draft
-            self.events.message(f"Saved the draft, unproven so far, to {self.draft}.")
+            self.events.message(f"Saved the untested draft to {self.draft}.")
 
     def _plan(self, skill: Skill, suite: Suite) -> Plan:
         assert self.student is not None
@@ -466,7 +466,7 @@ class Generation:
         except UpskillError as error:
             if older is None or type(error) is not UpskillError:
                 raise
-            tell(f"No new cases for the request, so the older ones decide alone: {error.message}.")
+            tell(f"No new cases for the request, so only the existing ones decide: {error.message}.")
             return older
         return replace(older, cases=(*older.cases, *written.cases)) if older else written
 
@@ -477,7 +477,7 @@ class Generation:
         extraction = extract(self.material.traces, name, tokens=tokens)
         if extraction.left_out:
             left_out = counted(extraction.left_out, "quotation")
-            tell(f"Left out: {left_out}, for which {tokens} tokens have no room (--tokens).")
+            tell(f"Left out: {left_out}, which did not fit in {tokens} tokens (--tokens).")
         provenance = Provenance().with_sources(extraction.sources, self.material.excerpts())
         return provenance.add_to(extraction.skill)
 

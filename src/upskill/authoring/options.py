@@ -37,7 +37,7 @@ class GenerateOptions(StudentOptions):
     feedback: tuple[str, ...] = option(
         "--feedback",
         default=(),
-        help="What people said of the skill's answers: feedback.json of a report or `upskill feedback`; repeatable.",
+        help="People's feedback on the skill's answers: feedback.json from a report or `upskill feedback`; repeatable.",
         metavar="FILE",
     )
     teacher: str | None = model_option(
@@ -62,9 +62,7 @@ class GenerateOptions(StudentOptions):
         help="The skill's folder, named like the skill (default ./skills/NAME).",
         metavar="DIR",
     )
-    force: bool = option(
-        "--force", default=False, help="Replace the output folder, whatever is in it, also what was edited by hand."
-    )
+    force: bool = option("--force", default=False, help="Replace the output folder even if it was edited by hand.")
     tokens: int = option(
         "--tokens", default=800, help="How long the skill should be.", metavar="N", minimum=50, show_default=True
     )
@@ -88,7 +86,7 @@ class GenerateOptions(StudentOptions):
         maximum=60,
         show_default=True,
     )
-    no_eval: bool = option("--no-eval", default=False, help="Write the skill and its tests, and run nothing.")
+    no_eval: bool = option("--no-eval", default=False, help="Write the skill and its tests without running anything.")
     student: str | None = model_option("--student", help="The model to test (default: settings, or local).")
     judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     attempts: int | None = option(
@@ -146,17 +144,19 @@ class TeachOptions(GenerateOptions):
     files: tuple[str, ...] = option(
         "--files",
         default=(),
-        help="A file, or a folder with everything in it, to put into the workspace; repeatable.",
+        help="A file or folder to copy into the workspace; repeatable.",
         metavar="PATH",
     )
     check: str = option(
         "--check",
         default="",
-        help="A command that is run in the workspace afterwards: it succeeds if the task was done.",
+        help="A command to run in the workspace afterwards; it must succeed if the task was done.",
         metavar="COMMAND",
     )
     fresh: bool = option("--fresh", default=False, help="Do the task again, even if this lesson was recorded before.")
-    only_record: bool = option("--only-record", default=False, help="Make no skill; print where the recording is.")
+    only_record: bool = option(
+        "--only-record", default=False, help="Only record: print the path of the recording, and make no skill."
+    )
 
     @property
     def eval_bounds(self) -> Bounds:

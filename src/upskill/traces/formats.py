@@ -42,7 +42,7 @@ ROLES: dict[str, StepKind] = {
     **dict.fromkeys(("user", "human"), "user"),
     **dict.fromkeys(("assistant", "model", "ai", "gemini", "agent"), "assistant"),
 }
-HINT = "`upskill trace list` shows the sessions that are here."
+HINT = "`upskill trace list` lists the sessions on this machine."
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 # Programs whose files we cannot read yet, by a kind of record that only they write, or by a field of a document.
@@ -210,13 +210,13 @@ def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
             data = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(MAX_DOCUMENT_BYTES)
         except ImportError as error:
             raise UsageError(
-                f"{path}: is compressed with Zstandard, and the package zstandard, which reads that, is not installed",
+                f"{path}: is compressed with Zstandard; reading it needs the package zstandard, which is not installed",
                 f"Run `{add_extra('zstd')}`, or unpack it first: zstd -d '{path}'.",
             ) from error
         except Exception as error:  # the library's own, which is loaded here alone
             raise UsageError(f"{path}: cannot be unpacked: {error}", "Was it copied whole?") from error
     if len(data) == MAX_DOCUMENT_BYTES:
-        raise UsageError(f"{path}: unpacks to more than can be read at once", f"Unpack it first: zstd -d '{path}'.")
+        raise UsageError(f"{path}: is too large once unpacked", f"Unpack it first: zstd -d '{path}'.")
     return BytesIO(data)
 
 
@@ -247,19 +247,19 @@ def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
     builder = chosen.open(sample.path)
     trace = builder.build()
     if not trace.steps:
-        nothing = f"it consists of {sample.outline}, and tells nothing that was said or done{sample.foreign_note}"
+        nothing = f"it contains {sample.outline}, but nothing that was said or done{sample.foreign_note}"
         why = "; ".join(dict.fromkeys(trace.warnings)) or nothing
-        how = "read as" if format else "taken for"
+        how = "read as" if format else "detected as"
         raise UsageError(
-            f"{path}: has no step in it. It was {how} {name} ({chosen.title}): {why}",
-            "`--format NAME` of `upskill trace show` reads it as another format: " + ", ".join(FORMATS.names()) + ".",
+            f"{path}: contains no steps. It was {how} {name} ({chosen.title}): {why}",
+            "To read it as another format, use `upskill trace show --format NAME`: " + ", ".join(FORMATS.names()) + ".",
         )
     if not format and 2 * chosen.count_unknown(trace.skipped) > builder.records > 0:  # a text has no records
         raise UsageError(
-            f"{path}: most of it is not understood{sample.foreign_note}. It was taken for {name} ({chosen.title}), and"
-            f" of {builder.records} records these would be lost: {describe_skipped(trace.skipped)}",
+            f"{path}: most of it could not be read{sample.foreign_note}. It was detected as {name} ({chosen.title}),"
+            f" and these of its {builder.records} records would be skipped: {describe_skipped(trace.skipped)}",
             "Export it as messages (lines of JSON with `role` and `content`) or as text with lines such as `User:` and"
-            f" `Assistant:`. `upskill trace show --format {name}` shows the part that is understood.",
+            f" `Assistant:`. `upskill trace show --format {name}` shows the part that could be read.",
         )
     return trace
 
@@ -287,7 +287,7 @@ def _detect_format(sample: Sample) -> str:
         except UsageError as error:
             why = error.message.removeprefix(f"{sample.path}")
     raise UsageError(
-        f"{sample.path}: is not a trace in any known format{why}",
+        f"{sample.path}: is not in any known trace format{why}",
         f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:` and `Assistant:`.",
     )
 
@@ -360,7 +360,7 @@ class TraceBuilder:
             return rows
         chosen = [row for row in rows if row.text(name) not in above or row.text(name) in branch]
         if len(chosen) < len(rows):
-            self.warn(f"{len(rows) - len(chosen)} lines belong to turns that were taken back, and were left out")
+            self.warn(f"{len(rows) - len(chosen)} lines belong to turns that were undone, and were left out")
         return chosen
 
     def choose_session(self, names: list[str], kind: str, *, latest: bool = False) -> str:
@@ -370,13 +370,13 @@ class TraceBuilder:
             return name
         if name:
             hint = f"The latest are: {', '.join(names[-5:])}."
-            raise UsageError(f"{file}: none of its {kind} is called {name!r}", hint)
+            raise UsageError(f"{file}: contains no {kind[:-1]} named {name!r}", hint)
         chosen = names[-1 if latest else 0]
         if others := [name for name in names if name != chosen]:
             which = ", ".join(f"{file.name}/{name}" for name in others[-3:])
             self.warn(
-                f"it has {len(names)} {kind}, and the {'latest' if latest else 'first'} was read; "
-                f"the others are {'… ' * (len(others) > 3)}{which}"
+                f"it contains {len(names)} {kind}; only the {'latest' if latest else 'first'} was read. "
+                f"The others are {'… ' * (len(others) > 3)}{which}"
             )
         return chosen
 

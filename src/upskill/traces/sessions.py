@@ -45,7 +45,7 @@ def find_sessions(agent: str = "", environment: Mapping[str, str] = os.environ) 
 def _find_agent(name: str, otherwise: str = "") -> AgentSpec:
     if name not in _BY_NAME:
         raise UsageError(
-            f"no agent whose sessions we know is called {name!r}",
+            f"{name!r} is not an agent whose sessions upskill can find",
             did_you_mean(name, SESSION_AGENTS, otherwise=otherwise),
         )
     return _BY_NAME[name]
@@ -74,12 +74,12 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
         )
     if not fitting:
         raise UsageError(
-            f"{spec.title} has no session called {session_name!r}",
+            f"{spec.title} has no session named {session_name!r}",
             f"The latest is {spec.trace_format}:{LAST} ({sessions[0].name}); `upskill trace list` shows more.",
         )
     exact = [session for session in fitting if session.name == session_name]
     if not latest and not exact and len(fitting) > 1:
-        raise UsageError(f"{len(fitting)} sessions of {spec.title} fit {session_name!r}", "Write more of its name.")
+        raise UsageError(f"{len(fitting)} sessions of {spec.title} match {session_name!r}", "Write more of its name.")
     known: Format = FORMATS.load(spec.trace_format)
     by_people = (session for session in fitting if latest and known.is_main and known.is_main(session.path))
     return next(by_people, (exact or fitting)[0]).path
@@ -101,7 +101,7 @@ def _latest_in(folder: Path) -> Path:
                 if path.is_file() and known.detects(Sample.open(path)):
                     sessions.append((path.stat().st_mtime, path))
     if not sessions:
-        raise UsageError(f"{folder}: is a folder without a session", "`upskill trace list` shows where sessions are.")
+        raise UsageError(f"{folder}: the folder contains no session", "`upskill trace list` shows where sessions are.")
     return max(sessions)[1]
 
 

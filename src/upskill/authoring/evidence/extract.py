@@ -79,7 +79,7 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
     if not entries:
         calls = counted(sum(len(trace.calls) for trace in traces), "tool call")
         raise UsageError(
-            f"nothing to quote ({calls}): no command but such as look around, and no message after the first",
+            f"nothing to quote ({calls}): it only has commands that look around, and no message after the first",
             "Give another trace with --from, or let a model read it: -m MODEL or --handoff DIR.",
         )
     fitting: list[_Entry] = []

@@ -97,7 +97,7 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
                 size += path.stat().st_size
                 if size > MAX_WORKSPACE_BYTES:
                     raise UsageError(
-                        f"{source}: has more than {MAX_WORKSPACE_BYTES // 10**6} MB in it", "Give only what is needed."
+                        f"{source}: is larger than {MAX_WORKSPACE_BYTES // 10**6} MB", "Give only what is needed."
                     )
                 files[name.as_posix()] = read_input(path)
                 if path.stat().st_mode & stat.S_IXUSR:
@@ -109,7 +109,7 @@ def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     kind = AGENTS.load(lesson.agent)
     if not kind.needs_sandbox:
         raise UsageError(
-            f"the agent {lesson.agent!r} does nothing, so there would be nothing to learn from",
+            f"the agent {lesson.agent!r} only answers, so there would be nothing to learn from",
             "Name one that acts, for example --agent tools.",
         )
     # Our own loop gets another system prompt than students do; a program brings its own.
@@ -271,7 +271,7 @@ class Journal:
                 self.done = [Step(**row) for row in rows]
             except (ValueError, RecursionError, TypeError) as error:
                 raise UsageError(
-                    f"{self.file}: cannot be read: {error}", "Remove it, and the lesson starts over."
+                    f"{self.file}: cannot be read: {error}", "Delete it to start the lesson over."
                 ) from error
         self._left = list(self.done)
 

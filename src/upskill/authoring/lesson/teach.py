@@ -54,10 +54,10 @@ async def teach(
     if options.only_record and not options.keeps_runs:
         raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be left.")
     if not options.task.strip():
-        raise UsageError("there is no task", 'Say what is to be done: upskill teach "…".')
+        raise UsageError("there is no task", 'Say what to do: upskill teach "…".')
     if options.teacher == EXTRACT:
         raise UsageError(
-            "extract does nothing by itself, so it cannot be a teacher",
+            "extract only quotes recordings, so it cannot be a teacher",
             "Name a model; `upskill generate -m extract --from TRACE` quotes a recording.",
         )
     tools = await check_start(options, models)
@@ -79,7 +79,7 @@ class _Teaching(Generation):
         self.fresh = options.fresh
         files, executable, left_out = read_files(options.files)
         if left_out:
-            events.message(f"Not put into the workspace: {', '.join(left_out)}.")
+            events.message(f"Not copied into the workspace: {', '.join(left_out)}.")
         self.lesson = Lesson(
             options.task, self.teacher, options.teacher_agent, options.bounds, files, executable, options.check
         )
@@ -89,7 +89,7 @@ class _Teaching(Generation):
         path = self.folder / f"{self.lesson.name}.json" if self.folder and not self.fresh else None
         if path and path.is_file():
             recording = Recording(read_trace(path, "atif"), {}, path)
-            self.events.message(f"This lesson was recorded before, in {path}; --fresh does it again.")
+            self.events.message(f"This lesson was recorded before, in {path}; --fresh records it again.")
         else:
             recording = await self._record(models)
         self.recording, self.recorded = recording, recording.trace.usage
@@ -124,7 +124,7 @@ class _Teaching(Generation):
     def _require_success(self, recording: Recording) -> None:
         check, acted = self.lesson.check, bool(recording.trace.calls)
         if recording.checked:
-            self.events.message(f"The check holds: {check}")
+            self.events.message(f"The check passes: {check}")
         elif recording.checked is False:
             output = next(step.output for step in reversed(recording.trace.steps) if step.kind == "tool")
             reason = f": {line}" if (line := error_line(output)) else ""

@@ -38,11 +38,11 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
     except (Exception, RecursionError) as error:  # a broken file can fail in any way
         _log.debug("%s: %s", name, error)
         raise UsageError(
-            f"{name}: cannot be read as {suffix}: it is damaged, not whole, or something else",
+            f"{name}: could not be read as {suffix}: it is damaged, incomplete, or another kind of file",
             "Open it in the program it was made with, and save its text as a .md or .txt file.",
         ) from error
     if not text.strip():
-        raise UsageError(f"{name}: has no text in it", "A scan has only pictures of text; run it through OCR first.")
+        raise UsageError(f"{name}: contains no text", "A scan has only pictures of text; run it through OCR first.")
     return text
 
 

@@ -163,7 +163,7 @@ def gather(
         for name, read in opened:
             if isinstance(read, Skill):
                 if skill is not None:
-                    raise UsageError(f"{name}: only one skill can be improved at a time, and {skill.name} is the first")
+                    raise UsageError(f"{name}: only one skill can be improved at a time; {skill.name} was given first")
                 skill = read
                 told.append(f"{skill.name}: skill to improve")
             elif isinstance(read, Trace):
@@ -218,7 +218,7 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
     why = ""
     for path in sorted(_walk(folder, left_out)):
         if len(opened) >= MAX_FILES:
-            raise UsageError(f"{folder}: has more than {MAX_FILES:,} files to read", "Name a smaller folder, or files.")
+            raise UsageError(f"{folder}: contains more than {MAX_FILES:,} files", "Name a smaller folder, or files.")
         try:
             # A skill in a folder of other things is one of the things, not the one to improve.
             read = read_source(f"doc:{path}" if path.name in MANIFESTS else f"{kind}:{path}" if kind else path)
@@ -231,7 +231,7 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
             opened.append((str(path), read))
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) + why
     if not opened:
-        raise UsageError(f"{folder}: has no SKILL.md, and no file that could be read{counts and ': '}{counts}")
+        raise UsageError(f"{folder}: contains no SKILL.md and no readable file{counts and ': '}{counts}")
     sessions = sum(isinstance(read, Trace) for _, read in opened)
     about = f"{folder}: folder, {counted(len(opened) - sessions, 'document')} and {counted(sessions, 'session')}"
     return opened, about + (f"; left out: {counts}" if counts else "")
@@ -273,8 +273,8 @@ def read_source(name: str | Path) -> Skill | Trace | Document:
     address = after if kind in ("doc", "trace", "skill") and after else str(name)
     if address.startswith(("http://", "https://")):
         raise UsageError(
-            f"{address}: upskill reads files, and fetches no page",
-            f"Save the page first, then give the file: curl -L -o page.html '{address}', and --from page.html.",
+            f"{address}: upskill reads files, not web pages",
+            f"Save the page first: curl -L -o page.html '{address}'. Then use --from page.html.",
         )
     path = Path(address)
     try:
@@ -311,14 +311,14 @@ def no_task(material: Material, sources: Sequence[str]) -> UsageError:
     """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
     why = ""
     if sources and not material.traces and not _folder_of(sources[0]):
-        why = f": {sources[0]}: has commands, but nothing that somebody said"
+        why = f": {sources[0]}: contains commands, but no message from a person"
         try:
             read_trace(Path(sources[0].removeprefix("doc:")))
         except UsageError as error:
             why = f": {error.message}"
     return UsageError(
-        f"there is no task, and no trace that one could be taken from{why}",
-        'Say what the skill is for: upskill generate "…" --from TRACE. Traces are known in these formats:'
+        f"no task was given, and no trace to take one from{why}",
+        'Say what the skill is for: upskill generate "…" --from TRACE. Known trace formats:'
         f" {', '.join(FORMATS.names())}.",
     )
 
@@ -334,7 +334,7 @@ def _as_document(path: Path) -> Document:
         raise UsageError(f"{path}: is neither a trace nor UTF-8 text", "Save it as plain text first.") from error
     shown = without_comments(text) if path.suffix.lower() in (".md", ".markdown") else text
     if not shown.strip() or "\0" in text:
-        raise UsageError(f"{path}: has no text in it")
+        raise UsageError(f"{path}: contains no text")
     return Document(shown, len(text), "; left out: comments, which no reader sees" if shown != text else "")
 
 
@@ -351,17 +351,17 @@ def read_tools(name: str) -> Tools:
     entries = [as_mapping(entry) or {} for entry in _entries(value)]
     tools = [tool for tool in entries if tool.get("name") and isinstance(tool["name"], str)]
     if not tools:
-        raise UsageError(f"{file}: has no tool in it", "A tool has a name, a description and an inputSchema.")
+        raise UsageError(f"{file}: contains no tool", "A tool has a name, a description and an inputSchema.")
     names = [str(tool["name"]) for tool in tools]
     if tool_name and tool_name not in names:
-        raise UsageError(f"{file}: no tool is called {tool_name!r}", did_you_mean(tool_name, names))
+        raise UsageError(f"{file}: contains no tool named {tool_name!r}", did_you_mean(tool_name, names))
     chosen = tuple((tool, f"{Path(file).name}#{tool['name']}") for tool in tools if tool_name in ("", tool["name"]))
     about = f"{file}: {len(chosen)} of {counted(len(entries), 'tool')}"
     if nameless := len(entries) - len(tools):
         about += f"; left out: {nameless} without a name"
     page = dict_or_empty(value)
     if dict_or_empty(page.get("result", page)).get("nextCursor"):
-        about += "; the list is incomplete, for it has a nextCursor: add the tools of the next page"
+        about += "; the list is incomplete (it has a nextCursor): add the tools of the next page"
     return Tools(chosen, about)
 
 

@@ -26,7 +26,7 @@ def list_tools(address: str) -> list[dict[str, Any]]:
         _ = package.Client
     except (ImportError, AttributeError) as error:
         raise UsageError(
-            f"{address}: asking an MCP server needs the package mcp, version 2 or newer, which is not installed",
+            f"{address}: asking an MCP server needs the package mcp (2 or newer), which is not installed",
             f"Run `{add_extra('mcp')}`, or give the tools' schemas as a file.",
         ) from error
     # It logs a traceback for every line that is not protocol; what matters is in the error.
@@ -44,7 +44,7 @@ async def _ask(address: str, package: Any) -> list[dict[str, Any]]:
                 tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
                 if not (cursor := page.next_cursor):
                     return tools
-        raise UsageError(f"{address}: lists tools endlessly")
+        raise UsageError(f"{address}: never stops listing tools")
     except Exception as error:  # a server can fail in any way
         cause: BaseException = error
         while isinstance(cause, BaseExceptionGroup):  # tasks wrap it in groups
@@ -67,7 +67,7 @@ async def _connect(address: str, package: Any) -> AsyncGenerator[Any]:
         return
     command = shlex.split(address.removeprefix("mcp:"))
     if not command:
-        raise UsageError("mcp: has no command after it", "For example --tool 'mcp:npx my-server'.")
+        raise UsageError("no command after mcp:", "For example --tool 'mcp:npx my-server'.")
     # With the same environment as in a shell.
     server = package.StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
     with Path(os.devnull).open("w", encoding="utf-8") as null:  # noqa: ASYNC230 - nothing to wait for

@@ -32,11 +32,11 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
     """UsageError if no skill can be saved in this folder. Call it before anything is paid for."""
     if folder.name != (better := as_name(folder.name)):
         raise UsageError(
-            f"{folder}: a skill's folder is named like the skill, and {folder.name!r} cannot be a skill's name",
+            f"{folder}: the folder must have the skill's name, and {folder.name!r} is not a valid one",
             f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
         )
     if folder.exists() and not may_replace:
-        raise UsageError(f"{folder}: exists already", "Choose another --output, or replace it with --force.")
+        raise UsageError(f"{folder}: already exists", "Choose another --output, or replace it with --force.")
     check_writable(folder, "Choose another --output.")
 
 
@@ -72,7 +72,7 @@ class Destination:
         nobody_to_ask = self.events.replace_edited is None and not self.force
         if nobody_to_ask and (before := _load(folder)) and self.is_ours(folder) and edited_by_hand(before):
             raise UsageError(
-                f"{folder}: was written or edited by hand, and would be replaced",
+                f"{folder}: was written or edited by hand",
                 f"Say --force to replace it (this version is kept in {folder.parent / PREVIOUS / folder.name}), or save"
                 " the new one elsewhere with --output.",
             )
@@ -85,7 +85,7 @@ class Destination:
             return first
         folder = next(folder for folder in _numbered(first) if not folder.exists() or self._may_replace(folder, skill))
         if folder != first:
-            self.events.message(f"{first} is left as it is.")
+            self.events.message(f"{first} is unchanged.")
         return folder
 
     def choose_draft_folder(self, skill: Skill) -> Path:
@@ -100,7 +100,7 @@ class Destination:
         is_new = before is None or before.visible_hash != skill.visible_hash
         loses_proof = before is not None and is_proven(before) and not is_proven(skill)
         if before and loses_proof and not edited_by_hand(before) and _content(before) == _content(skill):
-            self.events.message(f"{folder} holds the same skill with its results, and is left as it is.")
+            self.events.message(f"{folder} already contains this skill with its results. It is unchanged.")
             return before, None
         try:
             if before and not _is_draft(before) and (is_new or loses_proof):
@@ -113,15 +113,15 @@ class Destination:
         except UsageError as error:
             raise UsageError(
                 error.message,
-                "Make room, or choose another --output: what the models answered is stored, and the same command goes"
-                " on from there.",
+                "Make room, or choose another --output: the models' answers are stored, so the same command continues"
+                " from there.",
             ) from error
         return skill, previous
 
     def remove_draft(self, draft: Path | None, finished: Path) -> None:
         if draft and draft.resolve() != finished.resolve() and (skill := _load(draft)) and _is_draft(skill):
             shutil.rmtree(draft, ignore_errors=True)
-            self.events.message(f"The draft in {draft} is removed: the skill is in {finished}.")
+            self.events.message(f"Removed the draft in {draft}. The skill is in {finished}.")
 
     def is_ours(self, folder: Path) -> bool:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""

@@ -90,7 +90,7 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
     chosen = _choose(read_again, set(rows), material.task, room)
     if len(chosen) < len(read_again):
         missing = len(read_again) - len(chosen)
-        left_out.append(f"{missing} of {len(read_again)} pieces of the older material, for which there is no room")
+        left_out.append(f"{missing} of {len(read_again)} pieces of the older material, which did not fit")
     return replace(
         material,
         pieces=(*new_pieces, *excerpts, *chosen),

@@ -94,5 +94,5 @@ def evaluation_error(problem: str, evaluation: Evaluation, *, trial: str = "tria
     model, message, trials = evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)
     return UpskillError(
         f"{problem}: {counted(trials, trial)} of {model} errored: {message}",
-        f"Fix this and give the same command again: what was finished is kept.{hint}",
+        f"Fix this, then run the same command again. Finished trials are kept.{hint}",
     )

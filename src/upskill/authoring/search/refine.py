@@ -177,8 +177,8 @@ class Search(SearchLoop[Attempt]):
             return self.best
         if self.halted:
             self.events.message(
-                f"Candidate {self.best.number} was kept provisionally and not tested on fresh seeds, so the first draft"
-                " is saved. The same command with a higher ceiling goes on."
+                f"Candidate {self.best.number} was not tested on fresh seeds, so the first draft"
+                " is saved. To continue, run the same command with a higher ceiling."
             )
         return first
 

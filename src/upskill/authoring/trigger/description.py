@@ -105,12 +105,12 @@ async def improve_description(
     if options.write and options.output:
         raise UsageError("--write and --output contradict each other")
     if len(options.students) > 1:
-        raise UsageError("a description is improved for one student at a time", "Give one -m.")
+        raise UsageError("--improve takes one student at a time", "Give one -m.")
     if options.output:
         check_output(Path(options.output), may_replace=options.force)
     name = options.teacher or options.settings.teacher
     if not name:
-        raise UsageError("no teacher is named to rewrite the description", "Name a model with --teacher.")
+        raise UsageError("--improve needs a teacher", "Name a model with --teacher.")
     teacher = resolve(name, keys=models.context.keys if models else find_keys())
     session = TriggerSession(options, models, events or Events(), teacher)
     if session.queries is not None:
@@ -334,9 +334,9 @@ def _read_description(answer: object, queries: Iterable[str]) -> str:
     if not text:
         raise InvalidAnswer("the description is empty")
     if len(text) > MAX_DESCRIPTION:
-        raise InvalidAnswer(f"the description has {len(text)} characters, and may have {MAX_DESCRIPTION}")
+        raise InvalidAnswer(f"the description has {len(text)} characters; at most {MAX_DESCRIPTION} are allowed")
     if "<" in text or ">" in text:
-        raise InvalidAnswer("the description has angle brackets in it")
+        raise InvalidAnswer("the description contains angle brackets")
     if re.match(r"(I|I'm|I'll|We|You|You're|Your|My)\b", text, re.IGNORECASE):
         raise InvalidAnswer("the description is not in the third person")
     for query in queries:

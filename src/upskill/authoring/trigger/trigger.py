@@ -69,7 +69,7 @@ class TriggerOptions(MeasureOptions):
     count: int = option(
         "--count",
         default=20,
-        help="How many queries to have written: half that should trigger, half near-misses.",
+        help="How many queries to write: half should trigger, half are near misses.",
         metavar="N",
         minimum=6,
         maximum=100,
@@ -78,7 +78,7 @@ class TriggerOptions(MeasureOptions):
     requirements: tuple[str, ...] = option(
         "--require",
         default=(),
-        help='Exit with 1 unless it holds, e.g. "recall>=0.8", "precision>=0.9"; repeatable. Judged at the '
+        help='Exit with 1 unless this holds, e.g. "recall>=0.8", "precision>=0.9"; repeatable. Judged at the '
         'unfavourable end of the interval unless written as "point:recall>=0.8".',
         metavar="CONDITION",
     )
@@ -87,12 +87,18 @@ class TriggerOptions(MeasureOptions):
         "--attempts", default=5, help="How many descriptions to try.", metavar="N", minimum=1, show_default=True
     )
     write: bool = option(
-        "--write", default=False, help="Put a description that the test queries show to be better into SKILL itself."
+        "--write",
+        default=False,
+        help="Update SKILL itself if the test queries show that the new description is better.",
     )
     output: str | None = option(
-        "-o", "--output", default=None, help="Write the skill with such a description here.", metavar="DIR"
+        "-o",
+        "--output",
+        default=None,
+        help="Write the skill with that description to this folder instead.",
+        metavar="DIR",
     )
-    force: bool = option("--force", default=False, help="Replace the output folder, whatever is in it.")
+    force: bool = option("--force", default=False, help="Replace the output folder if it exists.")
 
     @property
     def cache_mode(self) -> CacheMode:
@@ -164,9 +170,9 @@ class TriggerSession:
         writer = options.test_writer or options.settings.test_writer or (teacher.name if teacher else None)
         if not self.queries and not writer:
             raise UsageError(
-                f"{self.skill.folder}: has no queries",
-                f"Give a file with --queries, put one into the skill's folder as {PATHS_IN_SKILL[0]}, or have some"
-                " written with --test-writer MODEL.",
+                f"{self.skill.folder}: no queries found",
+                f"Give a file with --queries, put one in the skill's folder as {PATHS_IN_SKILL[0]}, or let a model"
+                " write them with --test-writer MODEL.",
             )
         self.writer = resolve(writer, keys=self.keys) if writer and not self.queries else None
         self.executor = options.open_executor()
@@ -315,7 +321,7 @@ def make_trigger_plan(
     agent: type[Agent] = AGENTS.load(options.agent)
     if not agent.needs_sandbox:
         raise UsageError(
-            f"the agent {options.agent!r} has no catalog, so no skill can be activated",
+            f"the agent {options.agent!r} has no skill catalog, so it cannot activate a skill",
             "Name one that acts, for example --agent tools.",
         )
     options = replace(options, baseline=False, bounds=replace(options.bounds, until_activated=True))
@@ -380,7 +386,7 @@ def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool
             if not text:
                 wrong.append(f"{field} has an empty request")
             elif text.casefold() in usable:
-                wrong.append(f"{text[:60]!r} is there twice")
+                wrong.append(f"{text[:60]!r} appears twice")
             elif "-" in skill.name and skill.name in text.lower():
                 wrong.append(f"{text[:60]!r} names the skill")
             else:
@@ -389,7 +395,7 @@ def _read_queries(answer: dict[str, Any], skill: Skill, half: int, *, last: bool
     for field, should in (("should_trigger", True), ("should_not_trigger", False)):
         count = sum(query.should_trigger is should for query in usable.values())
         if count < least:
-            wrong.append(f"{field} has {count} requests that can be used, and should have {half}")
+            wrong.append(f"{field} has {count} usable requests; {half} are needed")
             if last:
                 raise InvalidAnswer("; ".join(wrong))
     if wrong and not last:

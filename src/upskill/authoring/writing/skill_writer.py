@@ -110,7 +110,7 @@ async def write_skill(  # noqa: PLR0913 - options, by name
         if (advice or wrong) and not last:
             raise InvalidAnswer("; ".join([*advice, *(f"{path}: {why}" for path, why in wrong)]))
         if advice:
-            tell(f"Kept a draft although {'; '.join(advice)}.")
+            tell(f"Kept a draft with problems: {'; '.join(advice)}.")
         if wrong:
             tell(f"Left out, with the lines that name it: {'; '.join(f'{path} ({why})' for path, why in wrong)}.")
             skill = without_files(skill, {path for path, _ in wrong})
@@ -127,19 +127,19 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
         follows = _is_item(text) and _is_item(body.rpartition("\n")[2])
         body += ("\n" if follows else "\n\n" if body else "") + text
     if not body.strip():
-        raise InvalidAnswer("blocks has no text: there is nothing to learn")
+        raise InvalidAnswer("the blocks contain no text")
     try:
         skill = Skill.new(
             name or as_name(str(answer.get("name", ""))), " ".join(str(answer.get("description", "")).split()), body
         )
         for path, text in _read_written_files(answer):
             if not path.startswith(("references/", "scripts/")):
-                raise InvalidAnswer(f"the file {path!r} is neither below references/ nor below scripts/")
+                raise InvalidAnswer(f"the file {path!r} is not in references/ or scripts/")
             skill = skill.with_file(path, text.encode(), executable=path.startswith("scripts/"))
     except UsageError as error:
         raise InvalidAnswer(error.message) from error
     except UnicodeEncodeError as error:
-        raise InvalidAnswer("it holds half a character, which cannot be saved") from error
+        raise InvalidAnswer("it contains half a character, which cannot be saved") from error
     if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
         raise InvalidAnswer("; ".join(errors))
     sources: dict[str, tuple[str, ...]] = {}
@@ -167,13 +167,13 @@ def _read_written_files(answer: dict[str, Any]) -> list[tuple[str, str]]:
 def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Material, tokens: int) -> list[str]:
     advice: list[str] = []
     if skill.tokens > LENGTH_TOLERANCE * tokens:
-        advice.append(f"the blocks have about {skill.tokens} tokens and {tokens} were asked for")
+        advice.append(f"the blocks have about {skill.tokens} tokens; {tokens} were asked for")
     unknown = sorted({name for _, ids in blocks for name in ids} - material.ids)
     if unknown:
-        advice.append(f"there is no evidence called {', '.join(unknown[:5])}")
+        advice.append(f"no evidence has the id {', '.join(unknown[:5])}")
     bare = [text for text, ids in blocks if not ids and any(map(is_fact, text.splitlines()))]
     if bare and material.pieces:
-        advice.append(f"{len(bare)} blocks name no evidence (the first: {bare[0][:60]!r})")
+        advice.append(f"{len(bare)} blocks cite no evidence (the first: {bare[0][:60]!r})")
     return advice
 
 
@@ -203,7 +203,7 @@ async def file_problems(skill: Skill, material: Material, tokens: int) -> list[P
     problems = list(_form_problems(skill, known, tokens))
     for path in files:  # a reference may only say what the material says, where there is any
         if path.startswith(REFERENCES) and material.pieces and (missing := uncovered(_text(skill, path), known)):
-            problems.append((path, f"it says {', '.join(map(repr, missing[:5]))}, and nothing in the material does"))
+            problems.append((path, f"it says {', '.join(map(repr, missing[:5]))}, which is not in the material"))
     scripts = [path for path in files if path.startswith(SCRIPTS)]
     return problems + await _run_scripts(skill, scripts) if scripts else problems
 
@@ -212,7 +212,7 @@ def without_files(skill: Skill, paths: set[str]) -> Skill:
     """Also drops the lines of the body that point to these files."""
     lines = [line for line in skill.body.splitlines() if not paths & set(MENTIONED.findall(line))]
     if not any(line.strip() for line in lines):
-        raise InvalidAnswer(f"{', '.join(sorted(paths))} cannot be used, and the blocks say nothing else")
+        raise InvalidAnswer(f"{', '.join(sorted(paths))} cannot be used, and nothing else is left in the blocks")
     for path in paths:
         skill = skill.without_file(path)
     return skill.with_body("\n".join(lines))
@@ -231,7 +231,7 @@ def _form_problems(skill: Skill, known: str, tokens: int) -> Iterator[Problem]:
     files = {path for path in skill.resources if path.startswith((SCRIPTS, REFERENCES))}
     # What the material names is a file of the user's own.
     for path in sorted(path for path in named - files if path not in known):
-        yield path, "a block names it, and there is no such file"
+        yield path, "a block names it, but the file does not exist"
     for path in sorted(files - named):
         yield path, "no block says when to read or run it"
     size = sum(estimate_tokens(_text(skill, path)) for path in files)

@@ -58,7 +58,7 @@ async def ask(
                 raise WrongAnswer(reply.file, invalid.message) from None
             if not left:
                 raise NoUsableAnswer(
-                    f"{request.purpose}: no answer could be used after {repairs + 1} attempts; the last one: {invalid}",
+                    f"{request.purpose}: no usable answer after {repairs + 1} attempts. The last one: {invalid}",
                     "Name a stronger model.",
                 ) from invalid
             again = f"This answer cannot be used: {invalid.message}\nReply with the whole JSON object again, fixed."
@@ -80,7 +80,7 @@ async def forget_unusable_answers(models: Models) -> AsyncGenerator[None]:
 
 def _read_object(reply: Reply) -> dict[str, Any]:
     if reply.stop in ("length", "context"):
-        raise InvalidAnswer("it was cut off because it was too long; say the same in fewer words")
+        raise InvalidAnswer("it was cut off because it was too long; say it in fewer words")
     if reply.stop == "repetition":
         raise InvalidAnswer("it was cut off because it repeated itself; say everything once")
     try:

@@ -89,16 +89,16 @@ async def write_suite(
         await writer.try_fresh_answers()
     cases, refused = tuple(writer.accepted.values()), writer.refused
     if len(cases) < max(3, count // 2):
-        last = f"; the last one refused: {refused[-1]}" if refused else ""
+        last = f". The last rejected one: {refused[-1]}" if refused else ""
         raise UpskillError(
-            f"only {len(cases)} of {count} generated test cases can be used{last}",
+            f"only {len(cases)} of {count} generated test cases are usable{last}",
             "Name a stronger model with --test-writer, or write the cases yourself and give them with --tests.",
         )
     if refused:
         tell(f"Sent back {counted(len(refused), 'case')} whose checks did not tell right from wrong or broke a rule.")
     if missing_variety(cases, len(cases)):
         kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
-        tell(f"The generated cases have few kinds of checks beside contains: {', '.join(kinds) or 'none'}.")
+        tell(f"Apart from contains, the generated cases use few kinds of checks: {', '.join(kinds) or 'none'}.")
     return Suite(cases, "generated")
 
 
@@ -204,13 +204,12 @@ class _SuiteWriter:
             unused = [kind for kind in self.kinds if kind not in PLAIN_CHECKS and kind not in used]
             plain = " and ".join(sorted(PLAIN_CHECKS))
             lines.append(
-                f"At least {needed} of them must have a check of another kind than {plain};"
-                f" not used so far: {', '.join(unused)}."
+                f"At least {needed} of them must have a check other than {plain}; not used so far: {', '.join(unused)}."
             )
         if look_ups := sum(LOOK_UP in case.metadata for case in self.spares):
             lines.append(
-                f"More than half of the cases only looked up words that stand there, and {look_ups} of these were set"
-                " aside. Write tasks in their place: the whole command, file or function for a situation of its own, or"
+                f"More than half of the cases only look up words from the material, so {look_ups} of these were set"
+                " aside. Write tasks instead: the whole command, file or function for a situation of its own, or"
                 " two facts put together, with checks that look for what no single line says."
             )
         return "\n".join(lines)
@@ -244,9 +243,9 @@ class _SuiteWriter:
         count, text = self.count - len(self.accepted), self._about(pieces)
         # Of held-out cases even this prompt has only those that were sent back, whose checks are to be fixed.
         if prompts := [case.prompt for case in self.known if not case.held_out]:
-            text += f"\n\nSome prompts that are there already, as JSON:\n{json.dumps(prompts[:40], ensure_ascii=False)}"
+            text += f"\n\nPrompts that already exist, as JSON:\n{json.dumps(prompts[:40], ensure_ascii=False)}"
         if self.sent_back:
-            text += "\n\nThese cases are sent back, each with what is wrong. Fix them, or write others:\n"
+            text += "\n\nThese cases were sent back. Each line says what is wrong. Fix them, or write others:\n"
             text += "\n".join(self.sent_back[:20])
         if wanted:
             text += f"\n\n{wanted}"
@@ -276,7 +275,7 @@ class _SuiteWriter:
         except UsageError as error:
             return None, error.message
         if any(case.id == other.id for other in self.known):
-            return None, f"the id {case.id!r} is there already"
+            return None, f"the id {case.id!r} is already taken"
         if _is_duplicate(case, self.known):
             return None, f"case {case.id!r}: another case asks the same"
         if overruled := overruled_answer(case.reference, case.evidence, self.material):
@@ -291,7 +290,7 @@ class _SuiteWriter:
         # Not every model keeps to the schema, and a generated check must not ask a judge, nor run anything where
         # nothing acts.
         if strange := [kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds]:
-            raise UsageError(f"{strange[0]!r} is not a kind of check that was offered")
+            raise UsageError(f"{strange[0]!r} is not one of the kinds of checks above")
         ids = read_ids(fields.get("evidence"))
         (case,) = Suite.parse(
             [
@@ -339,7 +338,7 @@ class _SuiteWriter:
         }
         if left_out:
             cases = counted(len(left_out), "case")
-            self.tell(f"Left out {cases} on which checks and answers disagree: {', '.join(left_out)}.")
+            self.tell(f"Left out {cases} whose checks and answers disagree: {', '.join(left_out)}.")
 
     async def _try(self, answered: AnsweredCase) -> AnsweredCase:
         try:

@@ -69,7 +69,7 @@ async def summarize(
         material = replace(material, pieces=tuple(pieces))
     if material.tokens > budget:
         raise UpskillError(
-            f"the notes on the material still have about {material.tokens:,} tokens, and {budget:,} fit",
+            f"the notes on the material still have about {material.tokens:,} tokens, but only {budget:,} fit",
             "Give less material, or name a teacher with a larger context.",
         )
     if material is original:
@@ -107,12 +107,12 @@ async def _take_notes(
         ]
         bare = [text for text, ids in notes if text and not set(ids) - {TASK, OWN_KNOWLEDGE}]
         if bare and not last:
-            raise InvalidAnswer(f"{len(bare)} notes name no piece of this part (the first: {bare[0][:60]!r})")
+            raise InvalidAnswer(f"{len(bare)} notes cite no piece of this part (the first: {bare[0][:60]!r})")
         wrong = [(text, missing) for text, ids in notes if ids and (missing := uncovered_by(text, ids, known))]
         if wrong and not last and not small:
             text, missing = wrong[0]
             first = f"{text[:60]!r} says {', '.join(missing[:5])}"
-            raise InvalidAnswer(f"{len(wrong)} notes say what their pieces do not (the first: {first})")
+            raise InvalidAnswer(f"{len(wrong)} notes say something that is not in their pieces (the first: {first})")
         dropped = [] if small else [text for text, _ in wrong]
         return [(text, ids) for text, ids in notes if text and ids and text not in dropped]
 

@@ -25,7 +25,7 @@ def unpack_log(data: bytes, where: str) -> dict[str, Any]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [file for file in archive.infolist() if re.fullmatch(r"samples/[^/]+\.json", file.filename)]
             if not members:
-                raise UsageError(f"{where}: is a zip archive without samples of inspect_ai", HINT)
+                raise UsageError(f"{where}: is a zip archive, but contains no inspect_ai samples", HINT)
             if sum(file.file_size for file in members) > MAX_UNPACKED:
                 raise UsageError(f"{where}: is larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT)
             samples = [as_row(json.loads(archive.read(file))) for file in members]

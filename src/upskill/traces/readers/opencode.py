@@ -46,7 +46,7 @@ class _Reader(TraceBuilder):
             with _connect(database) as connection:
                 latest = [session_id for session_id, _ in _main_sessions(connection)[:1]]
                 if not session and not latest:
-                    raise UsageError(f"{self.path}: there is no session in it")
+                    raise UsageError(f"{self.path}: contains no session")
                 self.read_database(connection, session or latest[0])
         elif any("sessionID" in row and "part" in row for row in sample.rows):
             self.read_stream()
@@ -144,7 +144,7 @@ class _Reader(TraceBuilder):
     def read_database(self, connection: sqlite3.Connection, session: str) -> None:
         row = connection.execute("SELECT directory, time_created FROM session WHERE id = ?", (session,)).fetchone()
         if row is None:
-            raise UsageError(f"{self.path}: there is no such session", "`upskill trace list` shows them.")
+            raise UsageError(f"{self.path}: session not found", "`upskill trace list` shows them.")
         self.read_info(Row(id=session, directory=row[0], time={"created": row[1]}))
         query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
         for message_id, data in connection.execute(query, (session,)).fetchall():
@@ -181,7 +181,7 @@ def _connect(database: Path) -> Generator[sqlite3.Connection]:
             yield connection
     except sqlite3.Error as error:
         raise UsageError(
-            f"{database}: cannot be read as a database of opencode: {error}",
+            f"{database}: could not be read as an opencode database: {error}",
             "`opencode export SESSION > session.json` writes a session as a file.",
         ) from error
 

@@ -36,7 +36,7 @@ class Gepa(Refiner):
         except ImportError as missing:
             raise UsageError("--refiner gepa needs the package gepa", f"Install it: {add_extra('gepa')}") from missing
         if redact(skill.body) != skill.body:
-            raise UsageError("GEPA rewrites the whole body, and this one holds a secret", "Remove it from the skill.")
+            raise UsageError("GEPA rewrites the whole body, which contains a secret", "Remove it from the skill.")
         self.proposals = 0
         adapter = _Adapter(self, skill, asyncio.get_running_loop())
         result: Any = await asyncio.to_thread(

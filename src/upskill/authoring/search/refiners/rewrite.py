@@ -166,14 +166,14 @@ class Rewrite(Refiner):
         longest = self.max_tokens(skill)
         changed = apply_all(skill, edits)
         if changed.tokens > longest:
-            wrong.append(f"the body would have about {changed.tokens} tokens, and may have {longest}")
+            wrong.append(f"the body would have about {changed.tokens} tokens; at most {longest} are allowed")
             edits = [edit for edit in edits if edit.kind != "insert"] if last else edits
             changed = apply_all(skill, edits)
         if wrong and not last:
             raise InvalidAnswer("; ".join(wrong))
         if not changed.body.strip() or changed.visible_hash == skill.visible_hash:
             if not last:
-                raise InvalidAnswer("there is no edit that changes anything")
+                raise InvalidAnswer("no edit changes anything")
             return None
         written = {line: edit.evidence for edit in edits if edit.line_edit for line in edit.text.splitlines()}
         sources = {line: self.material.resolve_citations(ids or (OWN_KNOWLEDGE,)) for line, ids in written.items()}
