@@ -239,7 +239,8 @@ def _sort_key(trace: Trace) -> tuple[bool, float, str, str]:
 
 
 def _call_key(step: Step) -> str:
-    arguments = json.dumps(dict(step.arguments), sort_keys=True, default=str)
+    # Where a format leaves the arguments out, calls are told apart by what came back.
+    arguments = json.dumps(dict(step.arguments), sort_keys=True, default=str) if step.arguments else step.output
     return digest_text("\0".join((step.agent, step.tool, arguments, outcome_of(step))))
 
 

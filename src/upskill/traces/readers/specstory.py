@@ -13,14 +13,15 @@ from upskill.traces.values import exit_status
 # "_**User (2026-01-16 16:26:02Z)**_", "_**Agent - sidechain (model 2026-01-16 16:26:05Z)**_", "_**Assistant**_"
 _TURN = re.compile(r"^_\*\*(User|Agent|Assistant)( - sidechain)?(?: \((.*)\))?\*\*_\s*$", re.M)
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d+)?(?:[Z+-].*)?)$")
-_SESSION = re.compile(r"^<!-- (.+?) Session (\S+) \(")
+_SESSION = re.compile(r"^<!-- .+? Session (\S+) \((?:(\d{4}-\d\d-\d\d)[_ T](\d\d)[-:](\d\d)[-:](\d\d)Z)?")
 _TOOL = re.compile(r'^<tool-use\b.*?\bdata-tool-type="([^"]*)".*?\bdata-tool-name="([^"]*)"')
 _BARE_TOOL = re.compile(r"^Tool use: \*\*(\w+)\*\*(.*)$")  # before there were tags
 _SUMMARY = re.compile(r"Tool use: \*\*[^*]+\*\*\s*(.*?)\s*</summary>", re.S)
-_BARE_PART = re.compile(r"\s*$|`|- |(?:Result|Output):\s*$")  # how the lines after a bare one begin
+_BARE_PART = re.compile(r"\s*$|`|- |(?:Result|Output|Error):\s*$")  # how the lines after a bare one begin
 _TAGS = re.compile(r"</?(?:details|summary|tool-use|think)\b[^>]*>|Thought Process(?=</summary>)")
 _FENCE = re.compile(r"^(```+)[ \t]*([\w-]*)[ \t]*\n(.*?)^\1[ \t]*$\n?", re.S | re.M)
-_LABEL = re.compile(r"^\W*(?:Input|Result|Output):\W*$", re.M)
+_LABEL = re.compile(r"^\W*(?:Input|Result|Output|Error):\W*$", re.M)
+_FAILED = re.compile(r"^\W*Error:\W*$", re.M)  # the label of what a failed or rejected call gave back
 _INLINE = re.compile(r"^`([^`\n]+)`[ \t]*$", re.M)
 _BULLET = re.compile(r"^- command: `(.*?)`[ \t]*$", re.S | re.M)
 _PAIRS = re.compile(r"(\w+) `([^`]*)`")
@@ -67,7 +68,9 @@ class _Reader(TraceBuilder):
             self.add_line(line)
         elif self.kind is None:
             session = _SESSION.match(line)
-            self.session = session[2] if session else self.session
+            if session:
+                self.session = session[1]
+                self.started = f"{session[2]}T{session[3]}:{session[4]}:{session[5]}Z" if session[2] else ""
             self.leave_out("line before the first turn", bool(line.strip()) and not session)
         elif tool:
             self.begin_block("tool", line, (tool[1], tool[2]))
@@ -138,11 +141,13 @@ class _Reader(TraceBuilder):
         extra = head[1] if head else ""
         body = _TAGS.sub("", text[head.end() :] if head else text)
         blocks = [(fence[2].lower(), fence[3].removesuffix("\n")) for fence in _FENCE.finditer(body)]
-        prose = _LABEL.sub("", _FENCE.sub("", body)).strip()
+        unfenced = _FENCE.sub("", body)
+        prose = _LABEL.sub("", unfenced).strip()
         shell = self.tool[0] == "shell" or self.tool[1].lower() in ("bash", "shell", "exec_command", "shell_command")
         arguments = _command(extra, prose, blocks) if shell else _arguments(extra, prose, blocks)
         output = "\n".join(content for language, content in blocks if language in ("", "text", "output", "console"))
-        self.add_done(self.tool[1], arguments, output, exit_status(output))
+        status = "error" if _FAILED.search(unfenced) else exit_status(output)
+        self.add_done(self.tool[1], arguments, output, status)
 
 
 def _command(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[str, Any]:
