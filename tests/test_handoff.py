@@ -72,6 +72,20 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
     assert done.code == 0, done.err
     assert "held-out cases: 0% → 100%" in done.out
     assert "price unknown" not in done.out + done.err
+    printed = " ".join(done.out.split())
+    assert re.search(r"Spent: test writer [1-9][\d,]* tokens · teacher [1-9][\d,]* tokens · ", printed)
+    assert "(those of handoff:desk are estimated)" in printed
+
+
+def test_an_embedded_student_is_not_loaded_before_it_is_asked(upskill: Upskill, desk: Path) -> None:
+    weights = desk.with_name("broken.gguf")
+    done = go(upskill, "--student", f"local:{weights}")
+    assert (done.code, prompts(desk)) == (2, [])
+    assert f"{weights}: No such file" in done.err
+    weights.write_bytes(b"GGUF, and nothing that could be loaded")
+    done = go(upskill, "--student", f"local:{weights}")
+    assert done.code == 0, done.err
+    assert "waiting for 1 answer" in done.err
 
 
 def test_a_saved_skill_names_no_folder_that_it_was_made_in(

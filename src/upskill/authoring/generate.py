@@ -362,7 +362,12 @@ class Generation:
     async def _open_models(self, models: Models) -> None:
         """Open all that will be asked: a missing key is found before anything is paid for."""
         if self.student is not None:
-            await models.get(self.student)
+            if self.student.provider == "local" and self.teacher.provider == "handoff":
+                from upskill.models.embedded.local import find_weights  # noqa: PLC0415 - only for embedded models
+
+                await find_weights(self.student, models.context)  # loading them at each pause would take long
+            else:
+                await models.get(self.student)
             judge = self._plan(_PLACEHOLDER, self.suite).judge if self.suite else None
             if judge:
                 await models.get(judge, "judge")

@@ -48,7 +48,7 @@ class HandoffModel:
     ) -> None:
         self.name = name
         self.folder = folder
-        self.price = price  # of a blind one, whose tokens are estimated
+        self.price = price  # of tokens that are estimated
         self.blind = blind
         self.tell = tell
         self._own_stems: set[str] = set()  # stems of this process
@@ -68,12 +68,10 @@ class HandoffModel:
         if reply is None:
             self._write(stem, request)
             raise Paused(str(file) for file in self._unanswered() if _stem_of(file) in self._own_stems)
-        if self.blind:
-            input_tokens = sum(estimate_tokens(message.text) for message in request.messages)
-            output_tokens = estimate_tokens(reply.text)
-            cost = self.price.cost(input_tokens, output_tokens)
-            reply = replace(reply, usage=Usage(input_tokens, output_tokens, cost_usd=cost))
-        return reply
+        input_tokens = sum(estimate_tokens(message.text) for message in request.messages)
+        output_tokens = estimate_tokens(reply.text)
+        cost = self.price.cost(input_tokens, output_tokens)
+        return replace(reply, usage=Usage(input_tokens, output_tokens, cost_usd=cost))
 
     async def close(self) -> None:
         if self._own_stems:

@@ -65,7 +65,9 @@ def render(generated: Generated) -> list[RenderableType]:
             )
             for role, usage in generated.spent.items()
         ]
-        blocks.append(Text(f"  Spent: {' · '.join(spent)}"))
+        by_hand = [each.name for each in (generated.teacher, generated.student) if each and each.provider == "handoff"]
+        estimated = f" (those of {by_hand[0]} are estimated)" if by_hand else ""
+        blocks.append(Text(f"  Spent: {' · '.join(spent)}{estimated}"))
     state = "" if evaluation else " (unproven: nothing was run)"
     if not evaluation and is_proven(skill):
         state = " (unchanged: nothing was run)"

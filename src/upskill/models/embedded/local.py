@@ -25,7 +25,7 @@ from upskill.installation import add_extra
 from upskill.models import Address, Model, ModelContext, Reply, Request, Unanswered
 from upskill.models.embedded.capacity import Capacity, capacity_for, record_speed, usable_cores
 from upskill.models.embedded.client import EmbeddedServer
-from upskill.models.embedded.local_models import find_local_model
+from upskill.models.embedded.local_models import LocalModel, find_local_model
 from upskill.models.embedded.weight_files import find_gguf
 from upskill.models.embedded.weights import pull_weights
 from upskill.plain import compact, counted, digest_text
@@ -38,20 +38,24 @@ OVERFLOW = re.compile(r"\((\d+) tokens\) exceeds the available context size \((\
 TOO_LONG_HINT = "Shorten the skill or the case, or use a model with a longer context (`upskill models`)."
 
 
-async def open_model(address: Address, context: ModelContext) -> Model:
-    """Start a row of the table, the default one, or a GGUF file; may download weights."""
+async def find_weights(address: Address, context: ModelContext) -> tuple[Path, LocalModel | None]:
+    """The weights of a row of the table, the default one, or a GGUF file; may download them. Nothing is loaded."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(
             f"{address.name!r} needs the package xllamacpp, which is not installed",
             f"Run `{add_extra('local')}`.",
         )
     if address.model.endswith(".gguf") or "/" in address.model or address.model.startswith("~"):
-        path, context_size, token_bytes = find_gguf(address.model), DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES
-        name = path.name
-    else:
-        row = find_local_model(address.model)
-        path, context_size, name = await pull_weights(row, context), row.context, row.name
-        token_bytes = row.context_bytes
+        return find_gguf(address.model), None
+    row = find_local_model(address.model)
+    return await pull_weights(row, context), row
+
+
+async def open_model(address: Address, context: ModelContext) -> Model:
+    """Find the weights and load them."""
+    path, row = await find_weights(address, context)
+    name = row.name if row else path.name
+    context_size, token_bytes = (row.context, row.context_bytes) if row else (DEFAULT_CONTEXT_SIZE, DEFAULT_TOKEN_BYTES)
     room = capacity_for(path.stat().st_size, token_bytes, context_size, context.servers)
     if room.context < context_size or room.servers < (context.servers or usable_cores()):
         size = f"{counted(room.servers, 'server')} with a context of {room.context:,} tokens"
