@@ -361,7 +361,7 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
                     return lines
             raise AssertionError(f"it ended after {lines}")
 
-        assert until("Watching the skill and its suite")[-1].endswith("Ctrl-C ends.")
+        assert until("Watching the skill and its suite")[-1].endswith("Ctrl-C stops.")
         save(shown, first + "Say ahoy.\n")
         said = until("Watching")
         assert "SKILL.md changed." in said
@@ -380,7 +380,7 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
         f"Since the previous save, {model}: 3 got better (greet-2, greet-3, greet-4), 0 got worse, 1 stayed.\n" in out
     )
     assert f"Since the previous save, {model}: 0 got better, 4 got worse (greet-2, greet-3, greet-4, greet-5), " in out
-    assert out.count("Read every answer: ") == 4
+    assert out.count("every answer: ") == 4
     assert len(upskill("runs", "--json").json) == 4
 
 

@@ -140,7 +140,7 @@ def test_a_tool_server_is_asked_once_for_a_whole_lesson(upskill: Upskill, harbou
 def test_a_check_that_fails_is_told_and_the_recording_is_kept(upskill: Upskill, harbour: Path) -> None:
     done = give(upskill, "--check", "grep -q treasure found.txt || { echo 'error: no treasure'; exit 3; }")
     assert (done.code, done.out) == (1, "")
-    assert "no skill was made: the check failed: grep -q treasure" in done.err
+    assert "no skill was written: the check failed: grep -q treasure" in done.err
     assert "error: no treasure" in done.err
     assert not (harbour / "skills").exists()
     (path,) = (harbour / "runs" / "lessons").iterdir()
@@ -242,7 +242,7 @@ def test_a_teacher_that_only_answers_makes_no_skill(upskill: Upskill, harbour: P
     write_rules(harbour / "idle.json", [{"answer": "It is done."}])
     done = give(upskill, "--no-eval", teacher="scripted:idle.json")
     assert done.code == 1
-    assert "no skill was made: the teacher did nothing, it only answered" in done.err
+    assert "no skill was written: the teacher did nothing, it only answered" in done.err
     assert not (harbour / "skills").exists()
 
 
@@ -257,7 +257,7 @@ def test_a_ceiling_holds_for_the_work_too(upskill: Upskill, harbour: Path) -> No
         assert list(store.requests()) == []  # a conversation is kept as replies alone
     more = give(upskill, "--no-eval", "--json")
     assert more.code == 0, more.err
-    assert (more.json["lesson"]["calls"], more.json["calls"]) == (7, 5 - 3 + 2)  # no turn is asked for again
+    assert (more.json["lesson"]["calls"], more.json["calls"]) == (7, 5 - 3 + 3)  # no turn is asked for again
     assert [path.suffixes for path in (harbour / "runs" / "lessons").iterdir()] == [[".json"]]
 
 
