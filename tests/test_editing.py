@@ -142,7 +142,7 @@ def test_what_decides_is_refused_for_a_part(
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--tag", "odd", *flags)
     assert (done.code, done.err.splitlines()[0]) == (
         2,
-        f"upskill: --tag and {named} cannot be used together: part of a suite decides nothing",
+        f"upskill: --tag and {named} cannot be used together: a decision needs the whole suite",
     )
     assert not (home / "runs").exists()
     assert not (home / "plan.json").exists()

@@ -61,8 +61,8 @@ def test_tests_of_a_skill_are_copied_only_when_asked_for(home: Path, upskill: Up
 def test_an_unknown_agent_is_a_usage_error_that_suggests_one(home: Path, upskill: Upskill) -> None:
     done = upskill("install", made(home / "skills"), "--to", "claude")
     assert done.code == 2
-    assert done.err == "upskill: no agent is called 'claude'\n  Did you mean 'claude-code'?\n"
-    with pytest.raises(UsageError, match="no agent is called 'emacs'"):
+    assert done.err == "upskill: no agent named 'claude'\n  Did you mean 'claude-code'?\n"
+    with pytest.raises(UsageError, match="no agent named 'emacs'"):
         find_target("emacs")
 
 

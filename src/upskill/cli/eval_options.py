@@ -72,7 +72,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         "--preregister",
         default=None,
         help="Write the plan and the decision rule to FILE before the first trial. If FILE exists, run exactly "
-        "that plan, as a planned look.",
+        "that plan. It counts as no extra look.",
         metavar="FILE",
     )
     controls: bool = option(
@@ -86,7 +86,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         default=(),
         help='Exit with 1 unless this holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
         'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1"; '
-        '"these:decision=helps" is about exactly these cases.',
+        '"these:decision=helps" judges only the cases of this suite.',
         metavar="CONDITION",
     )
     reports: tuple[str, ...] = option(
@@ -182,7 +182,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         }
         if flag := first_given(deciding):
             raise UsageError(
-                f"{part} and {flag} cannot be used together: part of a suite decides nothing",
+                f"{part} and {flag} cannot be used together: a decision needs the whole suite",
                 f"Leave {part} out.",
             )
         if self.fresh:

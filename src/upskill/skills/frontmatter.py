@@ -153,7 +153,7 @@ def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
     for key_node, value_node in node.value:
         key = _text(key_node) if isinstance(key_node, yaml.ScalarNode) else "?"
         if key in fields:
-            problems.append(Problem("error", f"the field {key!r} is there twice"))
+            problems.append(Problem("error", f"the field {key!r} appears twice"))
         fields[key] = _value(value_node, problems)
     if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
         message = "fields below fields are indented differently; use the same width everywhere"

@@ -33,7 +33,7 @@ class Installation:
 
 def find_target(name: str) -> AgentSpec:
     if name not in TARGETS:
-        raise UsageError(f"no agent is called {name!r}", did_you_mean(name, TARGETS))
+        raise UsageError(f"no agent named {name!r}", did_you_mean(name, TARGETS))
     return TARGETS[name]
 
 

@@ -79,7 +79,7 @@ class TriggerOptions(MeasureOptions):
         "--require",
         default=(),
         help='Exit with 1 unless this holds, e.g. "recall>=0.8", "precision>=0.9"; repeatable. Judged at the '
-        'unfavourable end of the interval unless written as "point:recall>=0.8".',
+        'unfavorable end of the interval unless written as "point:recall>=0.8".',
         metavar="CONDITION",
     )
     teacher: str | None = model_option("--teacher", help="Rewrites the description (default: settings).")

@@ -40,7 +40,7 @@ def command(**values: Any) -> None:
     After Ctrl-C, the same command continues where it stopped.
 
     If --from is a skill's folder, TASK is the change to make. It is kept if new cases for it get better and the old
-    ones are shown to be no worse. upskill asks before it replaces a skill that you edited, and keeps the previous
+    ones lose at most 10 points. upskill asks before it replaces a skill that you edited, and keeps the previous
     version in .previous/ beside it.
 
     \b

@@ -34,7 +34,7 @@ from upskill.verdicts.planning import cases_needed
 @click.option("--detect", type=FiniteRange(0.1, 100), default=10.0, show_default=True, metavar="POINTS",
               help="The lift to detect.")  # fmt: skip
 @click.option("--chance", type=FiniteRange(1, 99), default=80.0, show_default=True, metavar="PERCENT",
-              help="The chance to detect a lift of that size.")  # fmt: skip
+              help="The chance of detecting a lift of that size.")  # fmt: skip
 @click.option("--baseline", type=FiniteRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
               help="The pass rate without the skill, if no stored run shows it.")  # fmt: skip
 @click_options(EvalOptions, "students", "tests", "judge", "concurrency", "store", "as_json")
