@@ -531,7 +531,7 @@ def test_closing_notes_are_about_every_case_of_this_run() -> None:
 
     nothing, five_of_seven = measured("0000", "0000"), measured("0000000", "1111100")
     too_small, larger = notes(nothing, nothing)
-    assert "passed nothing" in too_small
+    assert "passed no case" in too_small
     assert larger.startswith("Try a larger student: --student local:")
     assert not any("passed nothing" in line for line in notes(five_of_seven, nothing))
     assert notes(five_of_seven, measured("0" * 12, "1" * 12)) == []
