@@ -68,7 +68,7 @@ def command(**values: Any) -> None:
     upskill ci -o ci-report             with reports for the pull request
 
     Each changed skill is run as it is, as it was, and without any skill. Did the edit break it? Does it still help?
-    Rounds stop once both are known, after --repeats at most (default 12). An unchanged skill costs nothing.
+    It stops once both are known, after 12 rounds at most (--repeats). An unchanged skill costs nothing.
 
     Without a key, upskill grades recorded answers if the skill has a receipt (`upskill eval --receipt`) and only its
     suite changed.
