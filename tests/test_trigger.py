@@ -478,7 +478,7 @@ def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
-    "an agent without a catalog": (("--agent", "chat"), "the agent 'chat' has no catalog"),
+    "an agent without a catalog": (("--agent", "chat"), "the agent 'chat' has no skill catalog"),
     "no such agent": (("--agent", "tool"), "no agent named 'tool'"),
     "no teacher": (("--improve",), "--improve needs a teacher"),
     "no search": (("--write",), "--write needs --improve"),
