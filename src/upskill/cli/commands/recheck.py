@@ -48,7 +48,7 @@ class RecheckOptions(LibraryOptions):
 
 
 @click.command("recheck", cls=Command)
-@click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path(exists=True))
+@click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
 @click_options(RecheckOptions)
 def command(**values: Any) -> None:
     """Check which skills in DIR (default: this folder) a model still needs: keep, retire or repair.
