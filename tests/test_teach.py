@@ -279,7 +279,7 @@ def test_an_interrupted_lesson_keeps_what_was_done(harbour: Path) -> None:
 def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbour: Path) -> None:
     for given, said in (
         (("-m", "extract"), "extract only quotes recordings"),
-        (("--teacher-agent", "chat"), "the agent 'chat' does nothing"),
+        (("--teacher-agent", "chat"), "the agent 'chat' only answers"),
         (("--teacher-agent", "tool"), "no agent named 'tool'"),
         (("--files", "nowhere"), "nowhere: no such file"),
         (("--sandbox", "paper"), "no sandbox named 'paper'"),
