@@ -604,7 +604,7 @@ def test_an_output_folder_of_someone_else_is_not_replaced(upskill: Upskill, hous
 
 def test_everything_wrong_is_said_before_the_first_call(upskill: Upskill, house: Path) -> None:
     nothing = upskill("generate", "-m", "scripted:teacher.json")
-    assert (nothing.code, "there is no task" in nothing.err) == (2, True)
+    assert (nothing.code, "no task was given" in nothing.err) == (2, True)
     for given in (
         ("-e", "no arrow"),
         ("--tool", "missing.json"),
