@@ -588,7 +588,7 @@ def test_show_counts_back_from_the_last_run(upskill: Upskill, stored: list[str])
     for name, run in (("last", stored[1]), ("last~0", stored[1]), ("last~1", stored[0])):
         assert upskill("show", name, "--json").json["run"] == run
     done = upskill("show", "last~2")
-    assert (done.code, done.err.splitlines()[0]) == (2, "upskill: no run is last~2: the store has 2 runs")
+    assert (done.code, done.err.splitlines()[0]) == (2, "upskill: there is no run last~2: the store has 2 runs")
 
 
 def test_show_indents_what_it_wraps_and_prints_patterns_as_written(upskill: Upskill, home: Path) -> None:

@@ -323,7 +323,7 @@ def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) 
         (["last"], "cannot be compared with itself"),
         (["last~1", "last", "-m", "scripted:modl.yaml"], "no model named 'scripted:modl.yaml'\n  Did you mean"),
         (["last~1", "last", "--arm", "placebo"], "no arm named 'placebo'"),
-        (["last~9"], "no run is last~9: the store has 2 runs"),
+        (["last~9"], "there is no run last~9: the store has 2 runs"),
         ([], "no earlier run can be compared with greeter-"),
         (["last~1", "last"], "have no case in common\n  Compare two runs of the same suite."),
     ):

@@ -196,7 +196,7 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "a case is text": ("s.json", ["hello"], "s.json: case 1: expected a case, got 'hello'"),
     "the prompt is a number": ("s.json", [CASE | {"prompt": 5}], "prompt: Input should be a valid string, not 5"),
     "the prompt is empty": ("s.json", [CASE | {"prompt": ""}], "s.json: case 1 ('one'): the prompt is empty"),
-    "the prompt is half a character": ("s.json", [CASE | {"prompt": "\ud800"}], "contains half a character"),
+    "the prompt is half a character": ("s.json", [CASE | {"prompt": "\ud800"}], "contains an unpaired surrogate"),
     "no prompt": ("s.json", [{"id": "a", "checks": [{"contains": "x"}]}], "s.json: case 1 ('a'): has no prompt"),
     "an unknown field": ("s.json", [CASE | {"promt": "x"}], "case 1 ('one'): no field is called 'promt'"),
     "a path out": ("s.json", [CASE | {"files": {"../../x": "y"}}], "'../../x' is not a path inside the workspace"),

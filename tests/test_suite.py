@@ -459,7 +459,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "half a character": (
         [CASE | {"prompt": "a\ud800"}],
-        r"s: contains half a character ('\ud800')",
+        r"s: contains an unpaired surrogate ('\ud800')",
         "Write the character itself",
     ),
     "text": ("hello", "s: not a suite", ""),
@@ -490,7 +490,7 @@ TEXTS: dict[str, tuple[str, bytes, str]] = {
     "tabs": ("s.yaml", b"cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
     "an empty file": ("s.yaml", b"", "s.yaml: not a suite"),
     "not UTF-8": ("s.yaml", b"- prompt: caf\xe9\n", "s.yaml: is not UTF-8 text (byte 13)"),
-    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: contains half a character"),
+    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: contains an unpaired surrogate"),
     "an object of Python": ("s.yaml", b"- !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
     "a set": ("s.yaml", b"cases: !!set {a}\n", "s.yaml: line 1: not valid YAML: unknown tag 'set'"),
     "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a field name is not plain"),

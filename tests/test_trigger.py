@@ -155,7 +155,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "an empty one": (b'[{"query": " ", "should_trigger": true}]', "query: is empty"),
     "yes": (b'[{"query": "a", "should_trigger": "yes"}]', "should_trigger: Input should be a valid boolean, not 'yes'"),
     "misspelt": (b'[{"query": "a", "should_triger": true}]', "no field is called 'should_triger'"),
-    "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "contains half a character"),
+    "half a character": (b'[{"query": "\\ud800", "should_trigger": true}]', "contains an unpaired surrogate"),
     "twice": (
         b'[{"query": "Say hello", "should_trigger": true}, {"query": "say  HELLO", "should_trigger": false}]',
         "query 2 repeats query 1",

@@ -80,7 +80,7 @@ class Settings(BaseModel):
     making_cost: float | None = _setting(
         None, "US dollars it cost to make the skill (default: from skill_meta.json).", ge=0
     )
-    strict_suite: bool = _setting(False, "Refuse a suite with a case that a know-nothing answer passes.")
+    strict_suite: bool = _setting(False, "Refuse a suite with a case that an uninformed answer passes.")
     gpu: bool = _setting(False, "Give sandboxes the NVIDIA GPU, like `gpu: true` in a case; trials take turns.")
     max_turns: int | None = _setting(
         None, "Turns per trial of an agent (default 20; a teacher 60; in `trigger` 3).", ge=1

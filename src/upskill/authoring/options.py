@@ -52,9 +52,7 @@ class GenerateOptions(StudentOptions):
         metavar="DIR",
     )
     test_writer: str | None = model_option("--test-writer", help="Writes the test cases (default: the teacher).")
-    ask: bool = option(
-        "--ask", default=False, help="Answer the teacher's questions about what the material leaves open."
-    )
+    ask: bool = option("--ask", default=False, help="Answer the teacher's questions about what the sources leave out.")
     output: str | None = option(
         "-o",
         "--output",
@@ -92,7 +90,7 @@ class GenerateOptions(StudentOptions):
     attempts: int | None = option(
         "--attempts",
         default=None,
-        help="How often to try for a better skill (default: settings, or 3; with the embedded student 0).",
+        help="How many times to try to improve the skill (default: settings, or 3; 0 with the embedded student).",
         metavar="N",
         minimum=0,
     )

@@ -202,7 +202,7 @@ def find_run(store: Store, name: str) -> Run:
         if run := next(islice(store.runs(newest_first=True), int(back[1]), None), None):
             return run
         raise UsageError(
-            f"no run is {name}: the store has {counted(store.count_runs(), 'run')}", "`upskill runs` lists them."
+            f"there is no run {name}: the store has {counted(store.count_runs(), 'run')}", "`upskill runs` lists them."
         )
     if name not in ("last:held-out", "last:fit"):
         return store.run(name)
@@ -215,7 +215,7 @@ def find_run(store: Store, name: str) -> Run:
             skill = skill or run.plan.skill.visible_hash
         elif held_out == {False} and skill in (None, run.plan.skill.visible_hash):
             return run
-    raise UsageError(f"no run is {name}", "`upskill generate` creates one; `upskill runs` lists all runs.")
+    raise UsageError(f"there is no run {name} yet", "`upskill generate` creates one; `upskill runs` lists all runs.")
 
 
 json_option = click_options(OutputOptions, "as_json")

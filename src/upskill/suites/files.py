@@ -77,7 +77,7 @@ def check_sound(data: object, where: str) -> None:
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise UsageError(
-            f"{where}: contains half a character ({half!r})", "Write the character itself, or both halves."
+            f"{where}: contains an unpaired surrogate ({half!r})", "Write the character itself, or the full pair."
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{where}: not plain data: {error}") from error

@@ -73,7 +73,7 @@ class Destination:
         if nobody_to_ask and (before := _load(folder)) and self.is_ours(folder) and edited_by_hand(before):
             raise UsageError(
                 f"{folder}: was written or edited by hand",
-                f"Say --force to replace it (this version is kept in {folder.parent / PREVIOUS / folder.name}), or save"
+                f"Use --force to replace it (this version is kept in {folder.parent / PREVIOUS / folder.name}), or save"
                 " the new one elsewhere with --output.",
             )
         return folder.name

@@ -41,7 +41,7 @@ class CiOptions(LibraryOptions):
     tolerance: float = option(
         "--tolerance",
         default=20.0,
-        help="Points that an edit may lose before upskill runs more rounds to be sure (default 20).",
+        help="The largest loss to accept, in points (default 20). Rounds go on until it is known to be smaller.",
         metavar="POINTS",
         minimum=1,
         maximum=100,
@@ -67,8 +67,9 @@ def command(**values: Any) -> None:
     upskill ci skills --base-ref HEAD~3 -m haiku --max-cost 2
     upskill ci -o ci-report             with reports for the pull request
 
-    Each changed skill is run as it is, as it was, and without any skill. Did the edit break it? Does it still help?
-    It stops once both are known, after 12 rounds at most (--repeats). An unchanged skill costs nothing.
+    Each changed skill is run as it is, as it was, and without any skill. This shows whether the edit broke the skill
+    and whether the skill still helps. upskill stops when both are clear, or after 12 rounds (--repeats). An unchanged
+    skill costs nothing.
 
     Without a key, upskill grades recorded answers if the skill has a receipt (`upskill eval --receipt`) and only its
     suite changed.

@@ -35,8 +35,9 @@ class _Options(GenerateOptions, CommandOptions):
 def command(**values: Any) -> None:
     """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
 
-    The student runs on train cases. Edits that look better are kept for now and tested together on fresh seeds: the
-    result is confirmed, or the best guess. The final number is from held-out cases that nothing has seen before.
+    The student runs on train cases. Edits that look better are kept, then tested together on fresh seeds. The report
+    calls the result confirmed if that test is conclusive, otherwise the best guess. The final number comes from
+    held-out cases, which the search never used.
     After Ctrl-C, the same command continues where it stopped.
 
     If --from is a skill's folder, TASK is the change to make. It is kept if new cases for it get better and the old

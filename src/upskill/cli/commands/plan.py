@@ -52,9 +52,9 @@ def command(
 ) -> None:
     """Estimate how many cases and repeats it takes to see a lift on SKILL, what that costs and how long it takes.
 
-    Stored runs of the skill show how much cases differ and how long a trial takes; without one, the assumptions are
-    stated. Trials of one model run --concurrency at a time; those of an embedded model, one per core. Without SKILL,
-    or before it has a suite, it says how many cases a suite needs. Nothing is stored.
+    The estimate uses stored runs of the skill if there are any; otherwise it states its assumptions. Trials of one
+    model run --concurrency at a time; those of an embedded model, one per core. Without SKILL, or before it has a
+    suite, it says how many cases a suite needs. Nothing is stored.
 
     \b
     upskill plan                                    how many cases do I need?

@@ -54,7 +54,7 @@ class _Options(CommandOptions):
 def command(**values: Any) -> None:
     """Rewrite the test cases of SKILL, add to them, or edit them.
 
-    Each generated case is tried with know-nothing answers, and with right and wrong answers from a writer who has not
+    Each generated case is tried with uninformed answers, and with right and wrong answers from a writer who has not
     seen its checks. The cases are saved as evals/evals.json. A suite that you wrote (evals/suite.yaml) is never
     replaced.
     """

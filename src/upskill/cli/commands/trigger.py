@@ -35,9 +35,10 @@ def command(**values: Any) -> None:
     """Measure whether SKILL activates when it should, and only then.
 
     Each query goes to an agent with the skill in its catalog, next to the skills of --with-skills. A run ends when the
-    agent opens the skill, or after max_turns turns. With --improve, a teacher rewrites the description from train
-    queries, validation queries pick the best one, and test queries, run once at the end, decide whether it is written.
-    After Ctrl-C, the same command continues.
+    agent opens the skill, or after max_turns turns. After Ctrl-C, the same command continues.
+
+    With --improve, a teacher rewrites the description using the train queries. The one that does best on the
+    validation queries is tested once on the test queries; --write saves it only if it is better there.
 
     \b
     upskill trigger ./skills/my-skill -m haiku --with-skills ./skills

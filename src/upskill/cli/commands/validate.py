@@ -61,7 +61,9 @@ class Checked:
     help="strict: the exact specification; clients: what clients accept anyway is only a warning.",
 )
 @click.option("--suite", is_flag=True, hidden=True, expose_value=False)  # now always on
-@click.option("--strict-suite", is_flag=True, help="A case that a know-nothing answer passes is an error.")
+@click.option(
+    "--strict-suite", is_flag=True, help="Also treat a case that another uninformed answer passes as an error."
+)
 @click.option("--sarif", metavar="FILE", help="Also write the findings as SARIF, for code scanning.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, sarif: str | None, as_json: bool) -> None:
@@ -72,12 +74,12 @@ def command(skills: tuple[str, ...], profile: Profile, strict_suite: bool, sarif
     Warns about missing files that the instructions name, and about text that a model reads but a person does not see:
     invisible characters, hidden comments and elements.
 
-    --profile clients accepts what clients load although the specification is stricter: extra fields (version, author,
+    --profile clients accepts what clients load, even where the specification forbids it: extra fields (version, author,
     tags, homepage, triggers, …) and YAML with […] or {…} are warnings.
 
-    Each case of a suite is tried with know-nothing answers: an empty one, "I do not know.", the requested form filled
-    with the prompt's words, the skill recited, the reference denied, the reference of another case. If one of them
-    passes, the case does not show what a student knows. Right answers must pass, wrong ones must fail.
+    Each case of a suite is tried with uninformed answers: an empty one, "I do not know.", a reply in the requested
+    format that only repeats the prompt, the skill's own text, the reference negated, another case's reference. If one
+    of them passes, the case does not show what a student knows. Right answers must pass, wrong ones must fail.
     """
     results: list[Checked] = []
     for checked in (checked for path in skills for checked in check_all(path, profile, strict=strict_suite)):

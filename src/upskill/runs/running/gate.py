@@ -111,7 +111,7 @@ class Gate:
             after = counted(base.pairs, "pair")
             status, reason = (
                 "undecided",
-                f"undecided after {after} whether the edit costs more than {self.tolerance:.0%}",
+                f"after {after} it is unclear whether the edit loses more than {100 * self.tolerance:.0f} points",
             )
         elif none.decision == "undecided":
             status, reason = "undecided", f"undecided after {counted(none.pairs, 'pair')} whether it helps"

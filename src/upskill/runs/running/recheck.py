@@ -83,7 +83,7 @@ class Recheck:
                 self.tell(f"{each.skill.name}, {each.model}")
                 await self._advance(each, FIRST_ROUNDS)
         self._decide(planned)
-        self.tell("Further rounds, where a decision is nearest")
+        self.tell("Running more rounds for the skills closest to a decision")
         while not self.halted:
             waiting = [each for each in planned if each.is_open and each.decision == "undecided"]
             if not waiting:
