@@ -158,7 +158,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     assert done.code == 3
     said = unwrapped(done.out)
     assert "INVALID The arms were not isolated, so this run's numbers mean nothing." in said
-    assert "1 trial saw or reached for a skill that was hidden from it: greet-2, baseline, scripted:leaky.json" in said
+    assert "1 trial saw or reached for a hidden skill: greet-2, baseline, scripted:leaky.json" in said
     assert "reaches for the folder of the skill" in said
     assert re.search(r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said)
     # Of both models: the wall that did not stand for one stood for none.

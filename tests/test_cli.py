@@ -356,7 +356,7 @@ def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
         ):
             said = upskill(*command).err
             assert re.match(
-                r"Estimate: 3 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\nGenerating", said
+                r"Estimate: 6 calls, [\d,]+ to [\d,]+ tokens, \$\d+\.\d\d to \$\d+\.\d\d\.\nGenerating", said
             )
 
 

@@ -341,7 +341,7 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
     for words, argv in (
         ("nothing to export", ()),
         ("no export format named 'cvs'", ("--format", "cvs")),
-        ("parquet is not text", ("--format", "parquet", "-o", "-")),
+        ("parquet is not a text format", ("--format", "parquet", "-o", "-")),
         ("-o needs --format", ("-o", "x", "--replies", "y")),
     ):
         done = upskill("export", "last", *argv)

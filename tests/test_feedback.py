@@ -266,6 +266,6 @@ def test_skill_creators_feedback_is_used_without_a_store(upskill: Upskill, home:
 def test_feedback_that_nobody_would_read_is_refused(upskill: Upskill, home: Path) -> None:
     write_feedback(home / "feedback.json", review("a", "wrong"))
     done = upskill("generate", "a task", "--feedback", "feedback.json", "-m", "scripted:teacher.json")
-    assert (done.code, "none was given" in done.err) == (2, True)
+    assert (done.code, "--feedback needs the skill that it is about" in done.err) == (2, True)
     done = upskill("generate", "--from", FOLDER, "--feedback", "feedback.json", "-m", "extract")
     assert done.code == 2

@@ -685,8 +685,8 @@ def test_the_report_of_queries_says_how_the_skill_fires(browser: Browser, upskil
     low, high = (numbers.percent(bound) for bound in recall["interval"])
     assert f"recall 50% ({low} to {high})" in card
     assert "right on 2 of 4 queries" in card
-    assert rows[0].split("\t")[:3] == ["Greet Ada for me.", "yes", "1 of 1"]
-    assert [row.split("\t")[-1] for row in rows] == ["yes", "no", "yes", "no"]
+    assert rows[0].split("\n")[:3] == ["Greet Ada for me.", "yes", "1 of 1"]
+    assert [row.split("\n")[-1] for row in rows] == ["yes", "no", "yes", "no"]
     assert (wide, problems) == ([], [])
     assert "greet-ada" in opened
 

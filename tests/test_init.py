@@ -47,7 +47,7 @@ def test_everything_goes_into_the_folder_that_was_named_and_nothing_is_overwritt
     assert [path.name for path in home.iterdir()] == ["shop"]
     Path("shop/SKILL.md").write_text("mine", encoding="utf-8")
     again = upskill("init", "shop")
-    assert (again.code, "is there already" in again.err) == (2, True)
+    assert (again.code, "already exists" in again.err) == (2, True)
     assert Path("shop/SKILL.md").read_text(encoding="utf-8") == "mine"
     WORKFLOW.parent.mkdir(parents=True)
     WORKFLOW.write_text("mine", encoding="utf-8")

@@ -127,7 +127,7 @@ def test_the_report_names_the_plan_and_counts_looks(home: Path, upskill: Upskill
     given = ("eval", str(skill), "-t", str(suite), "-m", model, "-v")
     said = upskill(*given, "--preregister", str(home / "plan.json")).out
     assert "Follows the plan in" in said
-    assert "the file says that it was registered 20" in " ".join(said.split())
+    assert "which says it was registered 20" in " ".join(said.split())
     assert "at these cases" not in said
     said = upskill(*given, "--set", "margin=20").out
     assert "This is look 2 at these cases" in said

@@ -642,7 +642,7 @@ async def test_the_embedded_model_acts_in_both_arms(kind: SandboxBackend) -> Non
     assert len(results) == 4
     for result in (result for result in results if result.trial.case == "long"):
         assert (result.passed, result.cause) == (False, "context")
-        assert "fit into local" in result.findings[0].reason
+        assert "did not fit into the model's context" in result.findings[0].reason
     results = [result for result in results if result.trial.case == "short"]
     for result in results:
         assert result.error == ""

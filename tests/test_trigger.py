@@ -778,7 +778,7 @@ def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(ups
         assert text in done.out
     with open_store(house / "runs") as store:
         everything = "\n".join(request for role, request, _ in store.requests() if role == "teacher")
-    for text in ("not in the third person", "may have 1024", "is empty", "angle brackets"):
+    for text in ("not in the third person", "at most 1024 are allowed", "is empty", "angle brackets"):
         assert text in everything
 
 

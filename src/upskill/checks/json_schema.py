@@ -113,7 +113,7 @@ async def _compare(what: str, text: str, schema: dict[str, Any]) -> Finding:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a value that JSON has")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterable[ValidationError]]
