@@ -212,3 +212,13 @@ def test_no_commit_to_compare_with_is_a_message(upskill: Upskill, home: Path) ->
     assert "there is no earlier commit to compare with" in first.err
     unknown = upskill("ci", "skills", "--base-ref", "nowhere", "-m", "scripted:none")
     assert "nowhere: is no commit that this branch has in common" in unknown.err
+
+
+def test_a_branch_cannot_bring_its_own_proof(upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_skill(library / "skills" / "untouched", range(3))
+    with serving(answer) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        assert upskill("eval", "skills/untouched", "-m", "generic:student", "--receipt").code == 0
+    done = upskill("ci", "skills", "--base-ref", "main", "-m", "haiku", "--json")
+    row = next(row for row in done.json["skills"] if row["skill"] == "untouched")
+    assert (row["status"], row["blocked"]) == ("not run", True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
 import json
 import random
 import shutil
@@ -129,3 +131,15 @@ def test_badge_and_card_are_made_from_a_receipt_that_holds(upskill: Upskill, pro
     (proven / "SKILL.md").write_text((proven / "SKILL.md").read_text() + "\nMore.\n")
     assert upskill("verify", proven, "--badge").code == 1
     assert not (proven / "evals/badge.svg").exists()
+
+
+def test_answers_that_are_left_out_are_missed(upskill: Upskill, proven: Path) -> None:
+    path, content = proven / REPLIES, json.loads((proven / RECEIPT).read_text())
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    kept = [line for line in lines if line.get("trial", {}).get("case") != "deploy-billing"]
+    kept[-1]["end"]["trials"] = sum("trial" in line for line in kept)
+    path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in kept).encode()))
+    content["replies"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    content["digest"] = receipts._digest(content)  # pyright: ignore[reportPrivateUsage]
+    (proven / RECEIPT).write_bytes(receipts._render(content))  # pyright: ignore[reportPrivateUsage]
+    assert "evals/replies.jsonl.gz: the answers of 4 trials are missing" in _changes(proven)

@@ -189,7 +189,21 @@ async def verify(skill: Skill) -> Verified:
         return Verified(receipt, [*changes, error.message])
     finally:
         cassette.close()
-    return Verified(receipt, [*changes, *_differences(evaluation.verdicts, receipt)], evaluation.verdicts)
+    changes += [*_missing_answers(evaluation), *_differences(evaluation.verdicts, receipt)]
+    return Verified(receipt, changes, evaluation.verdicts)
+
+
+def _missing_answers(evaluation: Evaluation) -> Iterator[str]:
+    """Who leaves answers out chooses the number. Rounds that were not needed have none."""
+    seen = {(row.model, row.case, row.arm, row.seed) for row in evaluation.outcomes}
+    rounds = {(row.model, row.seed) for row in evaluation.outcomes}
+    missing = sum(
+        (trial.model, trial.case, trial.arm, trial.seed) not in seen
+        for trial in evaluation.plan.trials()
+        if evaluation.scope is None or (trial.model, trial.seed) in rounds
+    )
+    if missing:
+        yield f"{REPLIES}: the answers of {counted(missing, 'trial')} are missing"
 
 
 def _changed_files(skill: Skill, receipt: Mapping[str, Any]) -> Iterator[str]:

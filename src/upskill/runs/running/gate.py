@@ -14,7 +14,7 @@ from typing import Literal
 from upskill.errors import UpskillError
 from upskill.plain import counted
 from upskill.runs.planning.plan import Plan
-from upskill.runs.replay.receipt import verify
+from upskill.runs.replay.receipt import RECEIPT, REPLIES, verify
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions
 from upskill.skills import Skill
@@ -75,12 +75,16 @@ class Gate:
         return [self._judge(change, model, against_base.get(model), none) for model, none in against_none.items()]
 
     async def _replay(self, change: SkillChange, why: str) -> list[Checked]:
-        """Where no model can be asked: what recorded answers say, if the skill is still the one that was asked."""
-        try:
-            verified = await verify(change.head)
-        except UpskillError:
+        """Where no model can be asked: what the answers say that were recorded before this branch.
+
+        A branch may not bring its own proof, and nobody has answered with a skill that it changed.
+        """
+        base, proofs = change.base, (RECEIPT, REPLIES)
+        if base is None or any(base.read(path) is None for path in proofs):
             return [Checked(change, status="not run", reason=why)]
-        if not verified.verdicts:
+        is_own = any(base.read(path) != change.head.read(path) for path in proofs)
+        verified = None if is_own or change.skill_changed else await verify(change.head)
+        if not verified or not verified.verdicts:
             needed = (
                 "nothing can be checked: the recorded answers are of another version. Run `upskill ci` with an API key"
             )
@@ -115,6 +119,10 @@ class Gate:
             )
         elif none.decision == "undecided":
             status, reason = "undecided", f"undecided after {counted(none.pairs, 'pair')} whether it helps"
+        before = Suite.of(change.base) if change.base else None
+        after = Suite.of(change.head)
+        if before and after and (gone := len(before.by_id.keys() - after.by_id.keys())):
+            reason = f"{reason or 'passes'}; {counted(gone, 'case')} of its suite removed"
         return Checked(change, model, status, reason, base, none)
 
     def blocks(self, checked: Checked) -> bool:
