@@ -1,4 +1,4 @@
-"""The last reported verdicts of a skill, for `list`, `install` and `plan`: read from the store, not computed."""
+"""The last reported verdicts of a skill, for `list`, `install`, `plan` and `recheck`: stored, not computed anew."""
 
 from __future__ import annotations
 

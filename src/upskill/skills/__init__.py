@@ -13,11 +13,25 @@ agent_specs   AGENT_SPECS: one row per real agent, which everything about that a
 
 from upskill.skills.files import MANIFEST, SkillFile
 from upskill.skills.frontmatter import Profile
-from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill, estimate_tokens, find_skills, load_skills
+from upskill.skills.skill import (
+    BADGE,
+    CARD,
+    HIDDEN_FROM_STUDENTS,
+    RECEIPT,
+    REPLIES,
+    Skill,
+    estimate_tokens,
+    find_skills,
+    load_skills,
+)
 
 __all__ = [
+    "BADGE",
+    "CARD",
     "HIDDEN_FROM_STUDENTS",
     "MANIFEST",
+    "RECEIPT",
+    "REPLIES",
     "Profile",
     "Skill",
     "SkillFile",

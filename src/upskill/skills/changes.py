@@ -15,7 +15,7 @@ from typing import Literal
 
 from upskill.errors import UsageError
 from upskill.skills.files import MANIFEST
-from upskill.skills.skill import HIDDEN_FROM_STUDENTS, Skill, find_skills
+from upskill.skills.skill import BADGE, RECEIPT, REPLIES, SUITE_FILES, Skill, find_skills
 
 # What CI systems say about the branch that a change is for, in the order in which they are asked.
 _BASE_VARIABLES = (
@@ -57,10 +57,9 @@ def _read_by_students(skill: Skill) -> object:
 
 
 def _suite_files(skill: Skill | None) -> dict[str, bytes]:
-    proofs = ("evals/receipt.json", "evals/replies.jsonl.gz", "evals/badge.svg")
-    hidden = HIDDEN_FROM_STUDENTS[-2:]
     files = skill.files if skill else ()
-    return {file.path: file.data for file in files if file.path.startswith(hidden) and file.path not in proofs}
+    proofs = (RECEIPT, REPLIES, BADGE)
+    return {file.path: file.data for file in files if file.path.startswith(SUITE_FILES) and file.path not in proofs}
 
 
 @contextmanager

@@ -50,7 +50,10 @@ def missing_files(body: str, paths: Iterable[str]) -> list[str]:
 
 
 # What only evaluation reads. The student never sees it, so a change here does not make it a different skill to learn.
-HIDDEN_FROM_STUDENTS = ("skill_meta.json", "skill-card.md", "evals/", "eval_queries.json")
+SUITE_FILES = ("evals/", "eval_queries.json")
+RECEIPT, REPLIES = "evals/receipt.json", "evals/replies.jsonl.gz"
+BADGE, CARD = "evals/badge.svg", "skill-card.md"  # made from a receipt
+HIDDEN_FROM_STUDENTS = ("skill_meta.json", CARD, *SUITE_FILES)
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,8 @@ def command(**values: Any) -> None:
     and whether the skill still helps. upskill stops when both are clear, or after 12 rounds (--repeats). An unchanged
     skill costs nothing.
 
-    Without a key, upskill grades recorded answers if the skill has a receipt (`upskill eval --receipt`) and only its
-    suite changed.
+    Without a key, upskill grades recorded answers if the skill already had a receipt (`upskill eval --receipt`) before
+    this branch and only its suite changed.
 
     A skill is blocked if the edit makes it worse, if the model does as well or better without it, or if it could not
     be run. In GitHub Actions the summary also appears on the run's page.

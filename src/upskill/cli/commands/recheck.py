@@ -106,7 +106,7 @@ async def _recheck(options: RecheckOptions, store: Store, library: Sequence[Rech
         tuple(dict.fromkeys(name for each in expected for name in each.unknown)),
         acts=any(each.acts for each in expected),
     )
-    confirm_cost(options, in_all, f"at most {in_all.words}; fewer where fewer rounds decide")
+    confirm_cost(options, in_all, f"at most {in_all.words}; less if fewer rounds decide")
     measure = options.measurer(store, models, progress, progress.started)
     recheck = Recheck(store, measure, options.tolerance / 100, options.tell)
     async with models:

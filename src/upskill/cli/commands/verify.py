@@ -11,8 +11,8 @@ from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.reports.numbers import before_after, lift_in_points, pass_rate
 from upskill.reports.proof import badge, card
-from upskill.runs.replay.receipt import BADGE, CARD, Verified, verify
-from upskill.skills import Skill, find_skills
+from upskill.runs.replay.receipt import Verified, verify
+from upskill.skills import BADGE, CARD, Skill, find_skills
 
 MAX_SHOWN = 10  # changes of one skill
 

@@ -32,15 +32,13 @@ from upskill.runs.results.looks import Looks, make_look
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Store, open_store
 from upskill.runs.stores.rows import timestamp
-from upskill.skills import Skill, SkillFile
+from upskill.skills import BADGE, CARD, RECEIPT, REPLIES, Skill, SkillFile
 from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Verdict
 from upskill.version import __version__
 
 FORMAT, VERSION = "upskill-receipt", 1
-RECEIPT, REPLIES = "evals/receipt.json", "evals/replies.jsonl.gz"
-BADGE, CARD = "evals/badge.svg", "skill-card.md"  # made from a receipt
 AT_ONCE = 8  # trials that are graded
 MAX_BYTES = 20_000_000
 # Of a verdict, what follows from the answers alone: prices change, and so do the words of advice.

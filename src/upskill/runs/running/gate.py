@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from upskill.errors import UpskillError
+from upskill.errors import UpskillError, UsageError
 from upskill.plain import counted
 from upskill.runs.planning.plan import Plan
-from upskill.runs.replay.receipt import RECEIPT, REPLIES, verify
+from upskill.runs.replay.receipt import verify
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions
-from upskill.skills import Skill
+from upskill.skills import RECEIPT, REPLIES, Skill
 from upskill.skills.changes import SkillChange
 from upskill.suites import Suite
 from upskill.verdicts.requirements import Requirement, parse_requirement
@@ -85,10 +85,10 @@ class Gate:
         is_own = any(base.read(path) != change.head.read(path) for path in proofs)
         verified = None if is_own or change.skill_changed else await verify(change.head)
         if not verified or not verified.verdicts:
-            needed = (
-                "nothing can be checked: the recorded answers are of another version. Run `upskill ci` with an API key"
-            )
-            return [Checked(change, status="not run", reason=f"{why} Without a model, {needed}.")]
+            needed = "no recorded answers are of this version. Run `upskill ci` with an API key."
+            return [
+                Checked(change, status="not run", reason=f"{why} Without a model, nothing can be checked: {needed}")
+            ]
         return [self._judge(change, verdict.model, None, verdict) for verdict in verified.verdicts]
 
     async def _run(self, plan: Plan, requirements: Sequence[Requirement]) -> dict[str, Verdict]:
@@ -119,11 +119,18 @@ class Gate:
             )
         elif none.decision == "undecided":
             status, reason = "undecided", f"undecided after {counted(none.pairs, 'pair')} whether it helps"
-        before = Suite.of(change.base) if change.base else None
-        after = Suite.of(change.head)
-        if before and after and (gone := len(before.by_id.keys() - after.by_id.keys())):
-            reason = f"{reason or 'passes'}; {counted(gone, 'case')} of its suite removed"
+        if removed := _removed_cases(change):
+            reason = f"{reason or 'passes'}; {counted(removed, 'case')} of its suite removed"
         return Checked(change, model, status, reason, base, none)
 
     def blocks(self, checked: Checked) -> bool:
         return checked.status in BLOCKS or (self.strict and checked.status == "undecided")
+
+
+def _removed_cases(change: SkillChange) -> int:
+    try:
+        before = Suite.of(change.base) if change.base else None
+    except UsageError:  # the edit may be what repairs it
+        return 0
+    after = Suite.of(change.head)
+    return len(before.by_id.keys() - after.by_id.keys()) if before and after else 0
