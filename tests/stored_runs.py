@@ -73,7 +73,7 @@ def result_of(plan: Plan, trial: Trial, answer: str, *, passed: bool | None = Tr
     cost: float | None = fields.pop("cost", 0.0004 if trial.arm == "skill" else 0.0003)
     findings = (
         CheckFinding("contains", bool(passed), "the answer contains 'ahoy'" if passed else "the answer lacks 'ahoy'"),
-        CheckFinding("max_length", True, f"the answer has {len(answer)} characters, at most 60 wanted"),
+        CheckFinding("max_length", True, f"the answer has {len(answer)} characters; it may have at most 60"),
     )
     usage = Usage(220 if trial.arm == "skill" else 60, 12, cost_usd=cost)
     return Result(

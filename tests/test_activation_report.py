@@ -158,14 +158,17 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     assert done.code == 3
     said = unwrapped(done.out)
     assert "INVALID The arms were not isolated, so this run's numbers mean nothing." in said
-    assert "1 trial saw or reached for a hidden skill: greet-2, baseline, scripted:leaky.json" in said
-    assert "reaches for the folder of the skill" in said
+    assert (
+        "1 trial saw or tried to open a skill that should have been hidden: greet-2, baseline, scripted:leaky.json"
+        in said
+    )
+    assert "uses the skill's folder" in said
     assert re.search(r"See how with `upskill show greeter-[0-9a-f]{8} --case greet-2`.* --fresh\.", said)
     # Of both models: the wall that did not stand for one stood for none.
     assert len(re.findall(r"scripted:\w+\.json .* INVALID\n", done.out)) == 2
     assert not re.search(r"helps|Use it:|activated|undecided|More evidence", said)
     assert done.err.count("INVALID") == 1
-    assert done.err.count("but the run is invalid: the arms were not isolated.") == 2
+    assert done.err.count("the run is invalid: the arms were not isolated.") == 2
     text = (home / "report.md").read_text(encoding="utf-8")
     assert text.index("**INVALID: the arms were not isolated") < text.index("| model |")
     assert text.count("❌ INVALID") == 2
@@ -185,7 +188,7 @@ def test_a_baseline_that_reaches_for_the_skill_makes_the_run_invalid_and_says_so
     (leak,) = said["invalid"]
     reason = leak.pop("reason")
     assert leak == {"model": "scripted:leaky.json", "case": "greet-2", "arm": "baseline", "seed": 0}
-    assert "step 1 reaches for the folder of the skill" in reason
+    assert "step 1 uses the skill's folder" in reason
     assert {(model["decision"], model["reason"]) for model in said["models"]} == {("undecided", "isolation")}
     assert [row["held"] for row in said["requirements"]] == [False, False]
     assert said["choices"] == {"pareto": [], "target": 0.5, "cheapest": None}
@@ -198,7 +201,7 @@ def test_runs_and_show_say_that_a_run_is_invalid(upskill: Upskill, skill: Path, 
     assert done.code == 0
     said = unwrapped(done.out)
     assert "INVALID The arms were not isolated" in said
-    assert "INVALID: step 1 reaches for the folder of the skill" in said
+    assert "INVALID: step 1 uses the skill's folder" in said
     shown = upskill("show", "last", "--json", "--case", "greet-1").json
     assert [(row["case"], row["arm"]) for row in shown["invalid"]] == [("greet-2", "baseline")]
     (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
@@ -217,7 +220,7 @@ def test_nothing_more_is_run_once_a_run_is_invalid(upskill: Upskill, skill: Path
 def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill: Path, home: Path) -> None:
     write_script(home / "leaky.json", [{key: value for key, value in LEAKY[0].items() if key != "when"}, *ACTING])
     said = unwrapped(run(upskill, skill, model="leaky").out)
-    assert "6 trials saw or reached for a hidden skill:" in said
+    assert "6 trials saw or tried to open a skill that should have been hidden:" in said
     assert "greet-3, baseline" in said
     assert "greet-4" not in said
     assert "… and 3 more" in said
@@ -228,7 +231,7 @@ def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill:
 
 def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Upskill, skill: Path) -> None:
     done = run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0")
-    assert "Warning: --sandbox none: whatever is run can read, change and send away" in done.err
+    assert "Warning: --sandbox none: whatever runs can read, change and send" in done.err
     assert done.err.index("Warning: --sandbox none") < done.err.index("the limit of 0 calls is reached")
     assert "Note: --sandbox none" in run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0", "-v").out
     done = run(upskill, skill, "--sandbox", "none", "--json")

@@ -262,7 +262,7 @@ ERROR_EVENT = json.dumps({"type": "error", "message": json.dumps({"message": "ba
     [
         (
             "console.log('no json'); console.error('first\\n\\x1b[31mout of order'); process.exitCode = 3;",
-            r"^codex ended with code 3 and without an answer: first \\x1b\[31mout of order$",
+            r"^codex exited with code 3 without an answer: first \\x1b\[31mout of order$",
             600,
         ),
         (f"console.log({json.dumps(ERROR_EVENT)}); process.exitCode = 1;", "without an answer: bad settings$", 600),
@@ -363,7 +363,7 @@ def test_a_pairing_that_cannot_work_is_told(name: str, model: str, said: str) ->
     agent: ProgramAgent = AGENTS.load(name)()
     with pytest.raises(UsageError, match=said) as caught:
         agent.check(resolve(model), {})
-    assert "Take -" in caught.value.hint
+    assert "Use -" in caught.value.hint
 
 
 def test_opencode_needs_ripgrep_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_a_program_is_followed_to_what_a_sandbox_has_to_show(home: Path, monkeyp
     assert find_program("true", "").readonly_mounts == {}  # in every sandbox anyway
     (home / "bin" / "shim").write_text("#!/bin/sh\nexec codex\n", encoding="utf-8")
     (home / "bin" / "shim").chmod(0o755)
-    with pytest.raises(UsageError, match="neither an executable nor a package of node"):
+    with pytest.raises(UsageError, match="neither an executable nor a package"):
         find_program("shim", "npm install")
     monkeypatch.setenv("PATH", str(home / "bin"))
     if shutil.which("node") is None:
@@ -416,7 +416,7 @@ def no_login(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_codex_is_let_in_with_its_own_login(no_login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, address = Codex(), resolve("codex")
-    with pytest.raises(UsageError, match="no login of Codex was found"):
+    with pytest.raises(UsageError, match="no Codex login was found"):
         agent.upstream(address, {})
     put(no_login / ".codex/auth.json", {"tokens": {"access_token": "token-of-chatgpt", "account_id": "me"}})
     found = agent.upstream(address, {})
@@ -433,7 +433,7 @@ def test_codex_is_let_in_with_its_own_login(no_login: Path, monkeypatch: pytest.
 
 def test_claude_code_is_let_in_with_its_own_login(no_login: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, address = ClaudeCode(), resolve("claude-code")
-    with pytest.raises(UsageError, match="no login of Claude Code was found"):
+    with pytest.raises(UsageError, match="no Claude Code login was found"):
         agent.upstream(address, {})
     assert agent.upstream(address, {"ANTHROPIC_API_KEY": KEY}).headers == {"x-api-key": KEY}
     put(no_login / ".claude/.credentials.json", {"claudeAiOauth": {"accessToken": "token-of-files"}})
@@ -471,10 +471,10 @@ def test_opencode_is_let_in_with_the_keys_it_keeps(no_login: Path) -> None:
     assert invocation is None or "upskill/kimi" in invocation.arguments
     with pytest.raises(UsageError, match="does not say which model"):
         agent.upstream(resolve("opencode"), {})
-    with pytest.raises(UsageError, match="no API key of opencode for 'openai'") as caught:
+    with pytest.raises(UsageError, match="opencode has no API key for 'openai'") as caught:
         agent.upstream(resolve("opencode:openai/gpt-5.5"), {})
     assert "anthropic, fireworks-ai, nobody" in caught.value.hint
-    with pytest.raises(UsageError, match="needs a provider of `upskill models`"):
+    with pytest.raises(UsageError, match="needs a provider from `upskill models`"):
         agent.upstream(resolve("opencode:nobody/model"), {})
 
 
@@ -697,7 +697,7 @@ def test_a_run_names_once_what_its_students_were_not_let_send(
     assert [asked.body["store"] for asked in server.asked] == [False] * 4
     named = [warning for warning in done.json["warnings"] if "not sent to the model" in warning]
     assert [warning for warning in named if "web_search" in warning] == [
-        "codex: not sent to the model, because no student may: tool of type 'web_search'"
+        "codex: not sent to the model, because students may not: tool of type 'web_search'"
     ]
     assert len(named) == len(set(named))
 

@@ -31,12 +31,13 @@ MODULES = {
 # What stands on the ground floor (FOUNDATION) is open to every room above it.
 FOUNDATION = ("registry", "options", "plain", "inputs", "outputs", "installation", "errors", "version")
 ARROWS = {
-    "cli": "reports authoring runs verdicts suites models sandboxes traces skills settings",
-    "reports": "authoring runs verdicts suites sandboxes traces skills",
+    "cli": "reports experiments authoring runs verdicts suites models sandboxes traces skills settings",
+    "reports": "experiments authoring runs verdicts suites sandboxes traces skills",
+    "experiments": "authoring runs verdicts suites models skills",
     "authoring": "runs verdicts suites checks agents models sandboxes traces skills settings",
     "runs": "verdicts suites checks agents models sandboxes traces skills settings",
     "verdicts": "suites",
-    "suites": "checks sandboxes traces skills",
+    "suites": "checks agents sandboxes traces skills",
     "checks": "agents models sandboxes traces",
     "agents": "models sandboxes traces skills",
     "models": "traces skills settings",
@@ -152,10 +153,10 @@ def drawing() -> str:
     """The rooms as rows and columns: a column imports the rows that are marked below it."""
     rooms = list(ARROWS)
     heads = [name[:4].ljust(4) for name in rooms]
-    lines = [" " * 11 + " ".join(heads).rstrip()]
+    lines = [" " * 12 + " ".join(heads).rstrip()]
     for row, name in enumerate(rooms):
         marks = ["■" if name in ARROWS[other].split() else "·" for other in rooms[:row]]
-        lines.append((name.ljust(11) + "".join(f"{mark}    " for mark in marks)).rstrip())
+        lines.append((name.ljust(12) + "".join(f"{mark}    " for mark in marks)).rstrip())
     return "\n".join(lines)
 
 

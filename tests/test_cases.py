@@ -79,6 +79,23 @@ async def leaks(**fields: Any) -> set[str]:
     return {weak.probe for weak in await probe_case(one, SKILL)}
 
 
+async def test_a_prompt_that_gives_the_values_of_a_schema_away_is_told_so() -> None:
+    schema = {"type": "object", "required": ["scope"], "properties": {"scope": {"const": "module"}}}
+    check = {"kind": "json_schema", "texts": [json.dumps(schema)], "number": 0, "exact": False}
+    asked = "Give the scope as JSON with the field scope: module or function?"
+    item = case(1) | {"prompt": asked, "checks": [check], "reference": '{"scope": "module"}'}
+    assert "copied from the prompt, passes (json_schema passes); the prompt gives the values away" in await told(item)
+
+
+async def test_a_writer_is_told_how_many_prompts_exist_that_it_is_not_shown() -> None:
+    teacher = says({"cases": [case(n) for n in range(1, 4)]}, {"cases": [case(n) for n in range(4, 8)]})
+    suite = await write_suite(SKILL, teacher, count=4)
+    shown = [one for one in suite.cases[:3] if not one.held_out]
+    assert f"Prompts that already exist (of 3; the other {3 - len(shown)} are not shown), as JSON:" in user(
+        teacher.asked[1]
+    )
+
+
 async def test_the_prompts_own_examples_pass_the_gate() -> None:
     shown = examples(read_prompt("write_suite", count=4))
     suite = await write_suite(SKILL, says({"cases": shown}), count=4)
@@ -97,7 +114,7 @@ async def test_a_case_that_allows_a_long_answer_asks_for_no_more_than_it_allows(
     wordy = case(3) | {"words": 2, "reference": f"It is {'very ' * 8}{WORDS[2]}."}
     suite = await write_suite(SKILL, says({"cases": [long, told_so, wordy, case(4)]}), count=4)
     assert [one.max_words for one in suite.cases] == [90, 90, 11, None]
-    assert suite.cases[0].prompt == f"{case(1)['prompt']} Answer in at most 90 words."
+    assert suite.cases[0].prompt == f"{case(1)['prompt']}\n\nAnswer in at most 90 words."
     assert suite.cases[1].prompt == told_so["prompt"]
     assert suite.cases[3].prompt == case(4)["prompt"]
 
@@ -181,7 +198,9 @@ async def test_a_case_that_judges_fresh_answers_otherwise_goes_back_alone_and_is
     assert len(teacher.answering) == 1
     assert [one.id for one in suite.cases] == ["word-1", "word-2", "word-3", "word-4"]
     assert suite.cases[0].checks[0].name == "regex"
-    assert lines[-1] == "Fresh answers: 15 of 20 right ones pass, 20 of 20 wrong ones fail; 1 case sent back."
+    assert (
+        lines[-1] == "Fresh answers: 15 of 20 right ones pass, 20 of 20 wrong ones fail; sent back to be fixed: 1 case."
+    )
 
 
 async def test_a_writer_can_dispute_an_answer_and_a_case_without_enough_of_them_is_left_out() -> None:
@@ -227,6 +246,23 @@ async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
     assert await leaks(**json_case) == set()
 
 
+def test_the_pattern_that_test_writers_are_shown_takes_options_before_the_subcommand() -> None:
+    (pattern,) = re.findall(r"`(\\bkiln.*?)`", read_prompt("check_kinds"))
+    for command in ("kiln pack --dry --owner ada", "kiln --dry pack --owner='ada'", "kiln --owner ada --dry pack x"):
+        assert re.search(pattern, command), command
+    assert not re.search(pattern, "kiln pack --dry --owner bob")
+
+
+async def test_a_case_that_is_sent_back_for_several_reasons_is_named_once() -> None:
+    ahead = {"kind": "regex", "texts": [f"^(?=[^\\n]*{case(1)['reference']})"], "number": 0, "exact": False}
+    weak = case(1) | {"checks": [ahead]}
+    teacher = says({"cases": [weak, case(2), case(4)]}, {"cases": [case(1)]})
+    await write_suite(SKILL, teacher, count=3)
+    sent_back = user(teacher.asked[1])
+    assert sent_back.count(f"case {weak['id']!r}: ") == 1
+    assert "start a pattern at the command or name itself" in sent_back
+
+
 # How long an answer may be.
 
 
@@ -264,6 +300,7 @@ def test_a_right_answer_that_is_too_long_passes_and_is_reported_as_verbose(upski
     assert verdict["baseline"]["causes"] == {}
     said = " ".join(upskill("eval", "greeter", "-m", model).out.split())
     assert "1 of 3 answers with the skill was right but verbose: longer than the case allows." in said
+    assert "✗ max_length: verbose" not in upskill("show", "last", "--case", "greet-2", "--arm", "skill").out
     trials = upskill("show", "last", "--json").json["trials"]
     shown = {one["case"]: one for one in trials if one["arm"] == "skill"}
     assert [shown[f"greet-{n}"]["outcome"] for n in (1, 2, 3)] == ["passed", "passed", "failed"]

@@ -35,7 +35,7 @@ SCHEMA: dict[str, Any] = {
     "properties": {"a": {"$ref": "#/$defs/count"}},
     "$defs": {"count": {"type": "integer"}},
 }
-FITS = "the answer is JSON that fits the schema"
+FITS = "the answer is JSON that matches the schema"
 # Those that look at something else are in test_checks_done.py.
 OF_THE_ANSWER = (
     *("contains", "contains_any", "not_contains", "equals", "starts_with", "regex", "not_regex", "min_length"),
@@ -54,9 +54,9 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"contains_any": ["a", "b"]}, "B!", True, "the answer has 'b'"),
     ({"contains_any": ["a", "b"]}, "c", False, "the answer has none of 'a', 'b'"),
     ({"contains_any": {"text": "A", "ignore_case": False}}, "a", False, "the answer has none of 'A'"),
-    ({"not_contains": "sorry"}, "Sorry, no", False, "the answer has 'sorry', which it must not"),
-    ({"not_contains": ["sorry", "cannot"]}, "sure", True, "the answer is free of 'sorry', 'cannot'"),
-    ({"not_contains": {"text": "Sorry", "ignore_case": False}}, "sorry", True, "the answer is free of 'Sorry'"),
+    ({"not_contains": "sorry"}, "Sorry, no", False, "the answer contains 'sorry', which it must not"),
+    ({"not_contains": ["sorry", "cannot"]}, "sure", True, "the answer does not contain 'sorry', 'cannot'"),
+    ({"not_contains": {"text": "Sorry", "ignore_case": False}}, "sorry", True, "the answer does not contain 'Sorry'"),
     ({"equals": "42"}, "~~~\n42\n~~~", True, "the answer is '42'"),
     ({"equals": "42"}, " 42\n", True, "the answer is '42'"),
     ({"equals": "42"}, "42.", True, "the answer is '42'"),
@@ -64,8 +64,9 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"equals": {"text": "`42`", "exact": True}}, " `42`\n", True, "the answer is '`42`'"),
     ({"equals": "tern push --all"}, "```sh\ntern push  --all\n```", True, "the answer is 'tern push --all'"),
     ({"equals": "tern push"}, "“**Tern** `push`.”", True, "the answer is 'tern push'"),
-    ({"equals": ["9.0", "9.0a"]}, "9.0a.", True, "the answer is '9.0', '9.0a'"),
+    ({"equals": ["9.0", "9.0a"]}, "9.0a.", True, "the answer is one of '9.0', '9.0a'"),
     ({"equals": "drain"}, "not drain", False, "the answer is not 'drain'"),
+    ({"equals": ["drain", "empty"]}, "fill", False, "the answer is not one of 'drain', 'empty'"),
     ({"equals": "..."}, "...", True, "the answer is '...'"),
     ({"equals": {"text": "Yes", "ignore_case": True}}, "YES", True, "the answer is 'Yes'"),
     ({"equals": "Yes"}, "YES", True, "the answer is 'Yes'"),
@@ -78,7 +79,7 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"starts_with": {"text": "FEAT", "exact": True}}, "feat: add", False, "the answer does not start with 'FEAT'"),
     ({"starts_with": "`"}, "x", False, "the answer does not start with '`'"),
     ({"equals": 42}, "**42**.", True, "the answer is '42'"),
-    ({"equals": [7, True]}, "True", True, "the answer is '7', 'true'"),
+    ({"equals": [7, True]}, "True", True, "the answer is one of '7', 'true'"),
     ({"starts_with": 42}, "42 is it", True, "the answer starts with '42'"),
     (
         {"contains": {"text": "A1", "asserted": True}},
@@ -99,7 +100,7 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
         "the answer denies every mention of 'A1', 'B2'",
     ),
     ({"contains": {"text": "A1", "asserted": True}}, "Not B2 but A1.", True, "the answer has 'A1'"),
-    ({"not_contains": {"text": "B2", "asserted": True}}, "A1, not B2.", True, "the answer is free of 'B2'"),
+    ({"not_contains": {"text": "B2", "asserted": True}}, "A1, not B2.", True, "the answer does not contain 'B2'"),
     ({"regex": {"pattern": r"A\d", "asserted": True}}, "Not A1. Use A2.", True, r"the answer matches 'A\d' with 'A2'"),
     (
         {"regex": {"pattern": r"A\d", "asserted": True}},
@@ -114,6 +115,7 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
         "the answer matches 'B' only where it denies it",
     ),
     ({"regex": r"^b+$"}, "a\nbbb\nc", True, "the answer matches '^b+$' with 'bbb'"),
+    ({"regex": "(?=.*b)"}, "ab", True, "the answer matches '(?=.*b)'"),
     ({"regex": r"^b"}, "ab", False, "the answer does not match '^b'"),
     ({"regex": "B"}, "b", False, "the answer does not match 'B'"),
     ({"regex": {"pattern": "B", "ignore_case": True}}, "b", True, "the answer matches 'B' with 'b'"),
@@ -121,10 +123,15 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
     ({"regex": "[[a]"}, "[", True, "the answer matches '[[a]' with '['"),  # Python warns of this one; we do not
     ({"not_regex": r"\d"}, "a1", False, r"the answer matches '\d' with '1', which it must not"),
     ({"not_regex": r"\d"}, "a", True, r"the answer does not match '\d'"),
-    ({"min_length": 3}, " ab ", False, "the answer has 2 characters, at least 3 wanted"),
-    ({"min_length": {"characters": 2}}, "ab", True, "the answer has 2 characters, at least 2 wanted"),
-    ({"max_length": {"characters": 3, "brief": True}}, "abcd", False, "the answer has 4 characters, at most 3 wanted"),
-    ({"max_length": {"characters": 4}}, "abcd\n\n", True, "the answer has 4 characters, at most 4 wanted"),
+    ({"min_length": 3}, " ab ", False, "the answer has 2 characters; it needs at least 3"),
+    ({"min_length": {"characters": 2}}, "ab", True, "the answer has 2 characters; it needs at least 2"),
+    (
+        {"max_length": {"characters": 3, "brief": True}},
+        "abcd",
+        False,
+        "the answer has 4 characters; it may have at most 3",
+    ),
+    ({"max_length": {"characters": 4}}, "abcd\n\n", True, "the answer has 4 characters; more than 4 would be verbose"),
     ({"json_schema": SCHEMA}, '{"a": 1}', True, FITS),
     ({"json_schema": {"schema": SCHEMA}}, '{"a": 1}', True, FITS),
     ({"json_schema": SCHEMA}, 'Here:\n```json\n{"a": 1}\n```\nDone.', True, FITS),
@@ -139,17 +146,23 @@ LOOKS: list[tuple[dict[str, Any], str, bool, str]] = [
         {"json_schema": SCHEMA},
         '`{"a": 1}` or `{"a": 2}`',
         False,
-        "the answer is not JSON: Expecting value: line 1 column 1 (char 0)",
+        """the answer is not JSON: it begins with '`{"a": 1}` or `{"a":'""",
     ),
     (
         {"json_schema": SCHEMA},
         '{"a": "1"}',
         False,
-        "the answer's JSON does not fit at $.a: '1' is not of type 'integer'",
+        "the answer's JSON does not match the schema at $.a: '1' is not of type 'integer'",
     ),
-    ({"json_schema": SCHEMA}, "[]", False, "the answer's JSON does not fit at $: [] is not of type 'object'"),
-    ({"json_schema": SCHEMA}, "sorry", False, "the answer is not JSON: Expecting value: line 1 column 1 (char 0)"),
-    ({"json_schema": SCHEMA}, "", False, "the answer is not JSON: Expecting value: line 1 column 1 (char 0)"),
+    (
+        {"json_schema": SCHEMA},
+        "[]",
+        False,
+        "the answer's JSON does not match the schema at $: [] is not of type 'object'",
+    ),
+    ({"json_schema": SCHEMA}, "sorry", False, "the answer is not JSON: it begins with 'sorry'"),
+    ({"json_schema": SCHEMA}, "", False, "the answer is not JSON: it is empty"),
+    ({"json_schema": SCHEMA}, '{"a": }', False, "the answer is not JSON: a value is missing (line 1, column 7)"),
     ({"json_schema": {"type": "number"}}, "NaN", False, "the answer is not JSON: NaN is not a JSON value"),
 ]
 
@@ -164,7 +177,7 @@ async def test_an_answer_that_is_too_long_is_verbose_and_fails_only_when_it_reci
     skill = "- Push with tern push --all. - Log in with tern login --refresh first. - Never push on a Friday at night."
     verbose = "You run tern push --all for that, as the manual says somewhere."
     assert await check.run(evidence(verbose, skill_body=skill)) == Finding(
-        False, "verbose: the answer has 63 characters, at most 40 wanted", decides=False
+        False, "verbose: the answer has 63 characters, more than 40", decides=False
     )
     for recital in (skill, f"All I know:\n{skill.upper()}\nThat is it.", " ".join(skill.split()[:16])):
         finding = await check.run(evidence(recital, skill_body=skill))
@@ -191,6 +204,8 @@ DENIED = (
     *("The X1 hours limit no longer applies.", "The rule of X1 was abolished.", "X1 used to be it.", "X1 is too long."),
     *("It is not tern: push, X1.", "It is not a, b or X1.", "That isn't `X2`: X1.", "Sorry, I can't help with a: X1."),
     *('It is not {"a": 5, "b": X1}.', "It is not [a, X1].", "Do not use `a: b, X1 c`.", "Do not use {a: {b: X1}}."),
+    *("Don't put <q:value>X1</q:value> there.", "Not this: <a><b>X2</b><c>X1</c></a>", "It is not\n<a:b>X1</a:b>"),
+    *("Not these:\nX1:\n  - net", "Don't do this:\n\n```yaml\na: 1\nb: X1\n```", "You must not use:\n- X1"),
     *("I would not recommend that you go on with X1.", "We don't recommend resuming a broken upload with X1."),
 )
 
@@ -212,6 +227,10 @@ DENIES_SOMETHING_ELSE = (
     *("X1, X2 has been removed.", "Run X1 until the lock is gone."),
     *("With the X1 flag sudo is no longer needed.", "X1 means the token is no longer needed."),
     *("I would not recommend X2 when there is X1.", "I wouldn't recommend anything but X1."),
+    *("Not in a loop:\n```\nX1\n```", "If that is not there, use:\n\nX1", "Do not put <a>X2</a> but <a>X1</a>."),
+    *("Not this:\n```\nX2\n```\nThis:\n```\nX1\n```", "Not this: X2. This: X1", "Not only this:\nX1", "Why not\nX1"),
+    *("When you cannot use this:\nX1", "No. Use this:\nX1", "If it is not:\nX1"),
+    *("X1 isn't set during setup.", "`X1` is not there yet.", "X1 was not yet exported."),
 )
 
 
@@ -220,6 +239,16 @@ async def test_what_an_answer_denies_does_not_count_as_asserted() -> None:
     asserted = (*ASSERTED, *DENIES_SOMETHING_ELSE)
     assert [text for text in asserted if not (await look(line, text)).passed] == []
     assert [text for text in DENIED if (await look(line, text)).passed] == []
+
+
+async def test_a_continued_line_and_bold_text_are_read_as_a_person_reads_them() -> None:
+    command = {"regex": {"pattern": r"ctl add(?=[^\n]* a=1)(?=[^\n]* b=2(?:\s|$))", "asserted": True}}
+    for answer in ("ctl add b=2 a=1", "$ ctl add \\\n    a=1 \\\n    b=2", "**ctl add a=1 b=2** does it."):
+        assert (await look(command, answer)).passed, answer
+        assert (await look({"contains": {"text": "b=2", "asserted": True}}, answer)).passed, answer
+    assert not (await look(command, "ctl add a=1\nb=2")).passed
+    assert not (await look({"not_regex": {"pattern": "ctl add .*b=2", "asserted": True}}, "ctl add \\\n  b=2")).passed
+    assert (await look({"contains": {"text": "src/**/*.py", "asserted": True}}, "Use src/**/*.py, src/**/*.c")).passed
 
 
 async def test_json_without_end_is_a_failure_and_not_a_crash() -> None:
@@ -275,7 +304,7 @@ async def test_a_pattern_without_end_is_given_up_and_holds_nobody_up(line: dict[
             ticks += 1
 
     ticking = asyncio.create_task(tick())
-    with pytest.raises(CheckError, match=r"did not come to an end within 0|was not held against it within 0"):
+    with pytest.raises(CheckError, match=r"ran longer than 0|took longer than 0"):
         await look(line, answer)
     ticking.cancel()
     assert ticks > 100  # others went on meanwhile
@@ -287,11 +316,11 @@ async def test_json_that_would_take_hours_is_held_against_a_schema_all_the_same(
     many = json.dumps([{"n": number} for number in range(20_000)])  # in pairs: 200 million comparisons
     assert (await look({"json_schema": {"uniqueItems": True, "$schema": DRAFT}}, many)).passed
     twice = await look({"json_schema": {"uniqueItems": True}}, '[{"a": 1.0}, {"a": 2}, {"a": 1}]')
-    assert twice.reason == 'the answer\'s JSON does not fit at $: {"a": 1} is there more than once'
+    assert twice.reason == 'the answer\'s JSON does not match the schema at $: {"a": 1} appears more than once'
     apart = await look({"json_schema": {"uniqueItems": True}}, '[1, true, "1", [1], {"a": 1}]')
     assert apart.passed
     recursive = {"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, "type": "array"}
-    with pytest.raises(CheckError, match="was not held against it"):
+    with pytest.raises(CheckError, match="against the schema took longer"):
         await look({"json_schema": recursive}, "[" * 40 + "1" + "]" * 40)
 
 
@@ -331,31 +360,31 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "suite.yaml: regex.pattern: '(' is not a regular expression: missing ), unterminated subpattern at position 0",
         "",
     ),
-    ({"regex": ""}, "suite.yaml: regex.pattern: is empty, which decides nothing", ""),
+    ({"regex": ""}, "suite.yaml: regex.pattern: empty, so it decides nothing", ""),
     ({"contain": "x"}, "suite.yaml: no check named 'contain'", "Did you mean 'contains'"),
     ({"zzz": "x"}, "suite.yaml: no check named 'zzz'", "Known: command, compiles, contains, contains_any,"),
     ({"json_schema": {"type": "objet"}}, "suite.yaml: json_schema.schema: not a JSON schema: 'objet' is not valid", ""),
     ({"json_schema": {"pattern": "("}}, "suite.yaml: json_schema.schema: not a JSON schema: '(' is not a 'regex'", ""),
-    ({"json_schema": {}}, "suite.yaml: json_schema.schema: is empty, which decides nothing", ""),
+    ({"json_schema": {}}, "suite.yaml: json_schema.schema: empty, so it decides nothing", ""),
     ({"json_schema": "x"}, "suite.yaml: json_schema.schema: Input should be a valid dictionary, not 'x'", ""),
-    ({"json_schema": {"$ref": "#/a"}}, "suite.yaml: json_schema.schema: not a JSON schema: '#/a' leads nowhere", ""),
+    ({"json_schema": {"$ref": "#/a"}}, "suite.yaml: json_schema.schema: not a JSON schema: '#/a' does not exist", ""),
     (
         {"json_schema": {"allOf": [{"$ref": "http://example.org/s.json"}]}},
-        "suite.yaml: json_schema.schema: not a JSON schema: 'http://example.org/s.json' leads nowhere",
+        "suite.yaml: json_schema.schema: not a JSON schema: 'http://example.org/s.json' does not exist",
         "",
     ),
-    ({"contains": ""}, "suite.yaml: contains.text: is empty, which decides nothing", ""),
-    ({"equals": "\n"}, "suite.yaml: equals.text: is empty, which decides nothing", ""),
-    ({"judge": " "}, "suite.yaml: judge.statement: is empty, which decides nothing", ""),
-    ({"judge": {"on": "length"}}, "suite.yaml: judge: asks for one of statement, rubric and better_than", ""),
+    ({"contains": ""}, "suite.yaml: contains.text: empty, so it decides nothing", ""),
+    ({"equals": "\n"}, "suite.yaml: equals.text: empty, so it decides nothing", ""),
+    ({"judge": " "}, "suite.yaml: judge.statement: empty, so it decides nothing", ""),
+    ({"judge": {"on": "length"}}, "suite.yaml: judge: needs exactly one of statement, rubric and better_than", ""),
     ({"judge": {"statement": "a", "ties": True}}, "suite.yaml: judge: `on` and `ties` go with better_than", ""),
-    ({"judge": {"better_than": "a", "files": ["b"]}}, "suite.yaml: judge: `files` cannot be set against another", ""),
-    ({"judge": {"rubric": []}}, "suite.yaml: judge.rubric: is an empty list, which decides nothing", ""),
+    ({"judge": {"better_than": "a", "files": ["b"]}}, "suite.yaml: judge: `files` cannot be compared with another", ""),
+    ({"judge": {"rubric": []}}, "suite.yaml: judge.rubric: an empty list, so it decides nothing", ""),
     ({"contains": 5.10}, "suite.yaml: contains.text: Input should be a valid string, not 5.1", "Put it in quotes."),
     ({"contains": None}, "suite.yaml: contains.text: Input should be a valid string, not None", ""),
     ({"contains": "a", "regex": "b"}, "suite.yaml: a check is one `name: value`, not {'contains'", "For example: "),
     ({"contains": {"txt": "a"}}, "suite.yaml: contains: no field is called 'txt'", "Did you mean 'text'?"),
-    ({"regex": {"ignore_case": True}}, "suite.yaml: regex: has no pattern", "Fields: pattern, ignore_case, "),
+    ({"regex": {"ignore_case": True}}, "suite.yaml: regex: no pattern", "Fields: pattern, ignore_case, "),
     ({"contains": {"text": "a", "ignore_case": "no"}}, "suite.yaml: contains.ignore_case: Input should be a valid", ""),
     ({"min_length": -1}, "suite.yaml: min_length.characters: Input should be greater than or equal to 1, not -1", ""),
     ({"max_length": "9"}, "suite.yaml: max_length.characters: Input should be a valid integer, not '9'", ""),
@@ -499,6 +528,7 @@ UNPROVEN = [
     (f"{TASK} I am not sure.", TASK, "the task says"),
     ("Which of them makes a release? Hm.", "Which of them makes a release?", "the task says"),
     ("Well, tern ship and tern deploy.", "tern ship and tern deploy", "the task says"),
+    (f"Hm. {TASK[:-1]}, {TASK}", f"{TASK[:-1]}, {TASK}", "the task says"),
     ("I do not know.", "I do not know.", "is no answer"),
     ("I don’t know which of them makes a release.", "I don't know which of them makes a release.", "is no answer"),
     ("Sorry, I cannot help with that.", "Sorry, I cannot help with that.", "is no answer"),
@@ -527,7 +557,7 @@ async def test_a_quote_that_repeats_the_task_or_gives_no_answer_proves_nothing(
 async def test_without_a_judge_there_is_no_verdict() -> None:
     with pytest.raises(CheckError, match="no judge model was named") as error:
         await read_check({"judge": {"statement": "The answer is kind."}}, "suite.yaml").check.run(evidence("please"))
-    assert error.value.hint == "Name one with --judge."
+    assert error.value.hint == "Choose one with --judge."
 
 
 async def judged(line: dict[str, Any], judge: Judge, answer: str = "please, friend", **more: Any) -> Finding:

@@ -108,17 +108,25 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
     (
         {"file_json_schema": {"path": "data/out.json", "schema": COUNT}},
         True,
-        "data/out.json is JSON that fits the schema",
+        "data/out.json is JSON that matches the schema",
     ),
     (
         {"file_json_schema": {"path": "data/out.json", "schema": {"type": "array"}}},
         False,
-        """data/out.json's JSON does not fit at $: {'count': 3} is not of type 'array'""",
+        """data/out.json's JSON does not match the schema at $: {'count': 3} is not of type 'array'""",
     ),
     ({"file_json_schema": {"path": "nothing.json", "schema": COUNT}}, False, "nothing.json: is not there"),
-    ({"file_json_schema": {"path": "broken.json", "schema": COUNT}}, False, "broken.json is not JSON: Expecting prop"),
-    ({"file_json_schema": {"path": "deep.json", "schema": LISTS}}, False, "deep.json's JSON cannot be held against"),
-    ({"file_json_schema": {"path": "large.json", "schema": LISTS}}, False, "large.json's JSON cannot be held against"),
+    (
+        {"file_json_schema": {"path": "broken.json", "schema": COUNT}},
+        False,
+        "broken.json is not JSON: a name in double quotes",
+    ),
+    ({"file_json_schema": {"path": "deep.json", "schema": LISTS}}, False, "deep.json's JSON cannot be checked against"),
+    (
+        {"file_json_schema": {"path": "large.json", "schema": LISTS}},
+        False,
+        "large.json's JSON cannot be checked against",
+    ),
 ]
 
 
@@ -138,29 +146,29 @@ async def test_without_a_sandbox_nothing_that_was_left_can_be_judged() -> None:
     for name in ("file_exists", "command", "compiles"):
         named = read_check({name: "a.c"}, "suite.yaml")
         assert named.check.needs_sandbox
-        with pytest.raises(CheckError, match="there is no sandbox to look at"):
+        with pytest.raises(CheckError, match="there is no sandbox to look into"):
             await named.check.run(Evidence(Trace(())))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"file_exists": "/etc/passwd"}, "file_exists.path: '/etc/passwd' is not a path inside the workspace"),
     ({"file_exists": "../x"}, "file_exists.path: '../x' is not a path inside the workspace"),
-    ({"file_exists": []}, "file_exists.path: is an empty list, which decides nothing"),
-    ({"file_contains": "report.md"}, "file_contains: has no text"),
+    ({"file_exists": []}, "file_exists.path: an empty list, so it decides nothing"),
+    ({"file_contains": "report.md"}, "file_contains: no text"),
     ({"file_matches": {"path": "a", "pattern": "("}}, "file_matches.pattern: '(' is not a regular expression"),
     ({"extract": "../a.c"}, "extract.to: '../a.c' is not a path inside the workspace"),
-    ({"compiles": "a.zig"}, "compiles: the name 'a.zig' does not say its language; name it with `language`: c,"),
+    ({"compiles": "a.zig"}, "compiles: the language of 'a.zig' cannot be told from its name; set `language`: c,"),
     (
         {"compiles": {"file": "a.c", "language": "rst"}},
-        "compiles: 'rst' is not a language that is compiled here. Did you mean 'rust'?",
+        "compiles: 'rst' is not a language this check can compile. Did you mean 'rust'?",
     ),
     ({"command": {"run": "true", "exit_code": None}}, "command: decides nothing: any exit code and any output"),
     ({"command": {"run": "true", "regex": "("}}, "command.regex: '(' is not a regular expression"),
-    ({"command": {"run": "true", "files": [1]}}, "command: files is a list of files beside the suite"),
+    ({"command": {"run": "true", "files": [1]}}, "command: `files` must list files beside the suite"),
     ({"command": {"run": "true", "files": {"/etc/x": ""}}}, "command.files"),
     ({"command": {"run": "true", "timeout": 0.0}}, "command.timeout: Input should be greater than 0"),
     ({"python": "check.py"}, "python: the file 'check.py' is not there"),
-    ({"python": {"file": "c.py", "source": "def"}}, "python.source: is not Python: invalid syntax"),
+    ({"python": {"file": "c.py", "source": "def"}}, "python.source: not Python: invalid syntax"),
     ({"tool_called": {"tool": "bash", "at_least": 3, "at_most": 2}}, "tool_called: at_most 2 is less than at_least 3"),
     ({"max_turns": 0}, "max_turns.turns: Input should be greater than or equal to 1"),
     ({"skill_activated": "yes"}, "skill_activated.wanted: Input should be a valid boolean"),
@@ -182,7 +190,7 @@ async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting
         ("ln -s /etc/passwd wanted", "is a link, and links are not followed"),
         ("mkfifo wanted", "is not a regular file"),
         ("mkdir wanted", "is a folder"),
-        ("truncate -s 100M wanted", "has 104,857,600 bytes, and 4,194,304 are read at most"),
+        ("truncate -s 100M wanted", "has 104,857,600 bytes; at most 4,194,304 are read"),
     ):
         assert (await sandbox.run(f"rm -rf wanted; {left}")).code == 0
         for line in (
@@ -321,17 +329,29 @@ async def test_a_compiler_that_is_missing_is_an_error_and_says_what_to_install(h
 # Commands.
 
 COMMANDS: list[tuple[dict[str, Any], bool, str]] = [
-    ({"run": "test -f report.md"}, True, "the command did as wanted: exit code 0"),
-    ({"run": "echo no; echo why >&2; exit 3"}, False, "the command failed, 0 wanted: exit code 3: no\nwhy"),
-    ({"run": "exit 3", "exit_code": 3}, True, "the command did as wanted: exit code 3"),
-    ({"run": "cat", "stdin": "hello", "contains": "hello"}, True, "the command did as wanted: exit code 0: hello"),
+    ({"run": "test -f report.md"}, True, "the command did what it should: exit code 0"),
+    (
+        {"run": "echo no; echo why >&2; exit 3"},
+        False,
+        "the command failed (expected exit code 0): exit code 3: no\nwhy",
+    ),
+    ({"run": "exit 3", "exit_code": 3}, True, "the command did what it should: exit code 3"),
+    ({"run": "cat", "stdin": "hello", "contains": "hello"}, True, "the command did what it should: exit code 0: hello"),
     ({"run": "echo one", "contains": ["one", "two"]}, False, "the output lacks 'two': exit code 0: one"),
-    ({"run": "echo one >&2", "contains": "one"}, True, "the command did as wanted: exit code 0: one"),
-    ({"run": "echo one", "not_contains": ["one"]}, False, "the output has 'one', which it must not: exit code 0: one"),
+    ({"run": "echo one >&2", "contains": "one"}, True, "the command did what it should: exit code 0: one"),
+    (
+        {"run": "echo one", "not_contains": ["one"]},
+        False,
+        "the output contains 'one', which it must not: exit code 0: one",
+    ),
     ({"run": "echo 12", "regex": r"^\d$"}, False, r"the output does not match '^\d$': exit code 0: 12"),
-    ({"run": "echo 1; exit 9", "regex": r"^\d$", "exit_code": None}, True, "the command did as wanted: exit code 9: 1"),
-    ({"run": "sleep 60", "timeout": 0.2}, False, "the command was ended: it ran longer than 0.2 s"),
-    ({"run": 'cat "$CHECK/a/b"', "files": {"a/b": "mine"}}, True, "the command did as wanted: exit code 0: mine"),
+    (
+        {"run": "echo 1; exit 9", "regex": r"^\d$", "exit_code": None},
+        True,
+        "the command did what it should: exit code 9: 1",
+    ),
+    ({"run": "sleep 60", "timeout": 0.2}, False, "the command was killed: it ran longer than 0.2 s"),
+    ({"run": 'cat "$CHECK/a/b"', "files": {"a/b": "mine"}}, True, "the command did what it should: exit code 0: mine"),
 ]
 
 
@@ -351,7 +371,7 @@ async def test_a_program_that_a_command_needs_and_lacks_is_an_error(sandbox: San
 
 async def test_long_output_is_told_from_its_end(sandbox: Sandbox) -> None:
     finding = await look({"command": "seq 1000; exit 1"}, sandbox)
-    assert finding.reason.startswith("the command failed, 0 wanted: exit code 1: … ")
+    assert finding.reason.startswith("the command failed (expected exit code 0): exit code 1: … ")
     assert finding.reason.endswith("\n999\n1000")
     assert len(finding.reason) < 500
 
@@ -376,7 +396,7 @@ async def test_nothing_that_was_left_stands_in_for_a_program(home: Path) -> None
         line = {"run": "type -P python3 cc; ls $HOME; env | cut -d= -f1 >names.txt", "not_contains": "FORGED"}
         finding = await look({"command": line}, opened)
         assert finding.passed
-        programs = finding.reason.removeprefix("the command did as wanted: exit code 0: ").splitlines()
+        programs = finding.reason.removeprefix("the command did what it should: exit code 0: ").splitlines()
         assert all(program.startswith(("/usr/", "/bin/")) for program in programs)
         names = set((await opened.read("names.txt")).decode().split())
         own = {"CHECK", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "_"}
@@ -402,7 +422,7 @@ async def test_a_student_that_fills_or_closes_the_disk_has_failed(home: Path) ->
         assert (await look({"command": "true"}, opened)).passed
     async with await open_sandbox(files={"a.py": "x = 1"}, limits=Limits(disk=2 * MiB, file_size=8 * MiB)) as opened:
         await opened.run("head -c 8M /dev/zero >/tmp/full")
-        full = Finding(False, "what was left fills the disk, so the check had no room")
+        full = Finding(False, "the student's files fill the disk, so the check has no room")
         assert await look({"command": {"run": "true", "files": {"a": "b" * 100_000}}}, opened) == full
         assert await look({"python": {"file": "c.py", "source": "def check(*_): return True"}}, opened) == full
 
@@ -434,13 +454,13 @@ async def test_a_function_beside_the_suite_decides(sandbox: Sandbox) -> None:
 async def test_a_function_that_does_not_decide_is_an_error_and_one_that_does_not_end_fails(sandbox: Sandbox) -> None:
     needs("python3")
     for body, words in (
-        ("raise SystemExit(0)", "check broke: SystemExit: 0"),
-        ("os._exit(0)", "check ended without a word: exit code 0"),
+        ("raise SystemExit(0)", "check raised an error: SystemExit: 0"),
+        ("os._exit(0)", "check ended without a result: exit code 0"),
     ):
         with pytest.raises(CheckError, match=rf"c\.py: {words}"):
             await called(sandbox, body)
     finding = await called(sandbox, "import time; time.sleep(100)", timeout=0.5)
-    assert finding == Finding(False, "check was ended: it ran longer than 0.5 s")
+    assert finding == Finding(False, "check was killed: it ran longer than 0.5 s")
 
 
 async def test_without_python_a_function_cannot_be_asked(home: Path) -> None:
@@ -484,7 +504,7 @@ def test_the_harness_reads_what_it_is_told_once_and_answers_on_its_own_channel(t
         ("def check(*_): assert False", (False, "(line 1: def check(*_): assert False)", "")),
         ("def check(*_): return 3", (False, "", "check returned 3; end it with `return True` or False")),
         ("", (False, "", "has no function 'check'")),
-        ("1/0", (False, "", "check broke: ZeroDivisionError: division by zero (line 1: 1/0)")),
+        ("1/0", (False, "", "check raised an error: ZeroDivisionError: division by zero (line 1: 1/0)")),
     ):
         assert tuple(harness.call(said | {"source": source}).values()) == verdict
     place = tmp_path / "call.json"
@@ -503,19 +523,23 @@ STEPS = (
     Step("tool", tool="bash", arguments={"command": "rm -rf build"}, output="", status="error"),
 )
 DONE: list[tuple[dict[str, Any], bool, str]] = [
-    ({"tool_called": "bash"}, True, "bash was called 2 times, at least 1 wanted"),
+    ({"tool_called": "bash"}, True, "bash was called 2 times; it must be called at least once"),
     (
         {"tool_called": {"tool": ["shell", "bash"], "arguments": "pytest"}},
         True,
-        "shell or bash with 'pytest' was called once,",
+        "shell or bash with 'pytest' was called once;",
     ),
-    ({"tool_called": {"tool": "bash", "at_least": 3}}, False, "bash was called 2 times, at least 3 wanted"),
+    (
+        {"tool_called": {"tool": "bash", "at_least": 3}},
+        False,
+        "bash was called 2 times; it must be called at least 3 times",
+    ),
     (
         {"tool_called": {"tool": "bash", "at_most": 1}},
         False,
-        "bash was called 2 times, at least 1 and at most 1 wanted",
+        "bash was called 2 times; it must be called at least once and at most 1",
     ),
-    ({"tool_called": "edit_file"}, False, "edit_file was called 0 times, at least 1 wanted"),
+    ({"tool_called": "edit_file"}, False, "edit_file was called 0 times; it must be called at least once"),
     ({"tool_not_called": "edit_file"}, True, "edit_file was not called"),
     ({"tool_not_called": {"tool": "bash", "arguments": "git push"}}, True, "bash with 'git push' was not called"),
     (
@@ -523,8 +547,8 @@ DONE: list[tuple[dict[str, Any], bool, str]] = [
         False,
         """bash with 'rm -rf' was called once, which it must not: {"command": "rm -rf build"}""",
     ),
-    ({"max_turns": 4}, True, "the model was asked 4 times, at most 4 wanted"),
-    ({"max_turns": {"turns": 3}}, False, "the model was asked 4 times, at most 3 wanted"),
+    ({"max_turns": 4}, True, "the model was asked 4 times; at most 4 turns are allowed"),
+    ({"max_turns": {"turns": 3}}, False, "the model was asked 4 times; at most 3 turns are allowed"),
     ({"skill_activated": True}, False, "the skill was not opened"),
     ({"skill_activated": False}, True, "the skill was not opened"),
     ({"resource_read": "references/tone.md"}, True, "references/tone.md of the skill was read"),
@@ -541,7 +565,7 @@ async def test_a_check_of_what_was_done_says_whether_and_why(line: dict[str, Any
 
 async def test_where_no_skill_was_on_offer_its_use_is_not_asked_for() -> None:
     for line in ({"skill_activated": True}, {"skill_activated": False}, {"resource_read": "a.md"}):
-        assert await look(line, None, steps=STEPS) == Finding(True, "no skill was on offer")
+        assert await look(line, None, steps=STEPS) == Finding(True, "no skill was available")
 
 
 def test_every_kind_of_check_on_what_was_done_is_tried_both_ways() -> None:
@@ -700,7 +724,7 @@ async def test_names_and_values_that_only_the_schema_has_are_no_words_of_the_pro
     schema = {"type": "object", "required": [*fields], "properties": fields}
     unnamed = 'Fix this call: {"ts": "17.4", "emoji": ":eyes:"} of add_reaction.'
     assert await probes({"json_schema": schema}, prompt=unnamed) == []
-    assert await probes({"json_schema": schema}, prompt=f"{unnamed} Use stamp and reaction.") == ["format"]
+    assert await probes({"json_schema": schema}, prompt=f"{unnamed} Use stamp and reaction.") == ["values"]
     assert await probes({"json_schema": schema}, prompt="Use stamp and reaction: 117.4, black-eyes-2x.") == []
 
 

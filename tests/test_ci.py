@@ -6,16 +6,22 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import venv
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from conftest import Upskill, serving, write_script
 from loopback import Call
+from upskill import open_store
+from upskill.reports.view import view_of
+from upskill.runs.results.evaluation import evaluation_of
 from upskill.skills.changes import changed_skills
 
 CASES = 12
@@ -29,7 +35,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 def write_skill(folder: Path, facts: range, suite: int = CASES) -> None:
     (folder / "evals").mkdir(parents=True, exist_ok=True)
-    lines = "\n".join(f"- The code of {folder.name} drawer {number} is {code(number)}." for number in facts)
+    lines = "\n".join(f"- The code of {folder.name} {fact(number)}" for number in facts)
     text = f"---\nname: {folder.name}\ndescription: Drawers.\n---\n\n# Drawers\n\n{lines}\n"
     (folder / "SKILL.md").write_text(text)
     cases = [
@@ -47,12 +53,15 @@ def code(number: int) -> str:
     return f"q{number * 37 + 11}x"
 
 
+def fact(number: int) -> str:
+    return f"drawer {number} is {code(number)}."
+
+
 def answer(call: Call) -> str:
     """Knows what its prompt says, nine times in ten; no two draws are worded alike."""
     chance = random.Random(f"{call.seed} {call.prompt} {len(call.system)}")
     number = int(re.findall(r"\d+", call.prompt)[-1])
-    line = f"drawer {number} is {code(number)}."
-    knows = line in call.system and chance.random() < 0.9
+    knows = fact(number) in call.system and chance.random() < 0.9
     return f"{code(number) if knows else 'No idea'} ({chance.random()})"
 
 
@@ -63,6 +72,7 @@ def library(home: Path) -> Path:
     skills = home / "skills"
     for name in ("worse", "better", "moved", "retested", "untouched"):
         write_skill(skills / name, range(6) if name == "better" else range(CASES))
+    (skills / "retested" / "evals" / "suite.yaml").unlink()
     git(home, "add", "-A")
     git(home, "commit", "-qm", "Five skills")
     git(home, "checkout", "-qb", "edit")
@@ -71,7 +81,7 @@ def library(home: Path) -> Path:
     git(home, "mv", "skills/moved", "skills/elsewhere")
     manifest = skills / "elsewhere" / "SKILL.md"
     manifest.write_text(manifest.read_text().replace("name: moved", "name: elsewhere"))
-    write_skill(skills / "retested", range(CASES), suite=CASES - 2)
+    write_skill(skills / "retested", range(CASES))
     git(home, "add", "-A")
     git(home, "commit", "-qm", "Edit four of them")
     return home
@@ -99,13 +109,14 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert rows["elsewhere"]["was"] == "skills/moved"
     assert rows["worse"]["against_base"]["decision"] == "hurts"
     assert rows["better"]["against_base"]["lift"] > 0.2
-    assert rows["retested"]["against_base"] is None, "only its suite has changed"
+    assert rows["retested"]["against_base"] is None, "only its suite is new"
     assert rows["worse"]["against_none"]["decision"] == "helps"
     summary = (library / "report" / "summary.md").read_text()
     assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
     assert "| ❌ | `skills/worse` | generic:student |" in summary
+    assert "| loses less than 20 points, if any |" in summary
     assert "`worse` passes less often than with the previous skill on: " in summary
-    assert "`skills/elsewhere` renamed from skills/moved; nothing that students read has changed." in summary
+    assert "`skills/elsewhere` was `skills/moved`; nothing that students read has changed." in summary
     assert again.out == summary
     assert (library / "page.md").read_text() == 2 * summary, "the page of a run shows every step"
     suite = ET.parse(library / "report" / "junit.xml").getroot()[0]
@@ -138,10 +149,8 @@ def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_chang
 
 def test_the_steps_of_the_action_write_every_report(library: Path, package_registry: None) -> None:
     action = yaml.safe_load((EXAMPLES.parent / "action.yml").read_text(encoding="utf-8"))
-    rules = [{"when": f"drawer {number}?", "answer": code(number)} for number in range(CASES)]
-    student = write_script(
-        library / "model.json", [{"system": "Drawers", **rule} for rule in rules] + [{"answer": "No."}]
-    )
+    rules = [{"system": fact(number), "when": f"drawer {number}?", "answer": code(number)} for number in range(CASES)]
+    student = write_script(library / "model.json", [*rules, {"answer": "No."}])
     venv.create(library / "venv", with_pip=True)
     inputs = {name: str(given["default"]) for name, given in action["inputs"].items()}
     inputs |= {"skills": "skills", "student": student}
@@ -158,9 +167,19 @@ def test_the_steps_of_the_action_write_every_report(library: Path, package_regis
             ran = subprocess.run(
                 ["bash", "-ec", command], capture_output=True, text=True, env=environment | given, check=False
             )
-            assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
+            blocks = command.startswith("upskill ci")
+            assert ran.returncode == blocks, (command, ran.stdout, ran.stderr)
     report = library / "upskill-report"
-    assert (report / "summary.md").read_text().startswith("### upskill: 3 skills changed, none blocked")
+    summary = (report / "summary.md").read_text()
+    assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
+    assert [line[:20] for line in summary.splitlines() if line.startswith("| ❌")] == ["| ❌ | `skills/worse`"]
+    for line in (
+        "| ✅ | `skills/better` |",
+        "| ✅ | `skills/retested` |",
+        "`skills/elsewhere` was `skills/moved`",
+        "1 other",
+    ):
+        assert line in summary
     sarif = json.loads((report / "validate.sarif").read_text())
     assert sarif["runs"][0]["tool"]["driver"]["name"] == "upskill"
     assert {"junit.xml", "summary.md", "validate.sarif"} < {path.name for path in report.iterdir()}
@@ -171,7 +190,8 @@ def test_nothing_is_asked_where_nothing_has_changed(upskill: Upskill, library: P
     git(library, "commit", "-q", "--allow-empty", "-m", "Nothing")
     done = upskill("ci", "skills", "-m", "scripted:none")
     assert (done.code, done.out.splitlines()[0]) == (0, "### upskill: no skill changed")
-    assert "5 other skills unchanged since" in done.out
+    assert "5 skills unchanged since" in done.out
+    assert "Comparing 1 skill with " in upskill("ci", "skills/untouched", "-m", "scripted:none").err
 
 
 def test_a_skill_that_cannot_be_run_is_blocked_with_the_reason(upskill: Upskill, library: Path) -> None:
@@ -195,8 +215,9 @@ def test_what_a_branch_did_not_commit_counts_too(library: Path) -> None:
     manifest = library / "skills" / "untouched" / "SKILL.md"
     manifest.write_text(manifest.read_text() + "\nBe brief.\n")
     with changed_skills([library / "skills"], "main") as (_, changes):
-        kinds = {change.head.name: change.kind for change in changes}
+        kinds = {change.name: change.kind for change in changes}
         assert (kinds["fresh"], kinds["untouched"]) == ("new", "changed")
+        assert [change.name for change in changes if not change.in_git] == ["fresh"]
 
 
 def test_no_commit_to_compare_with_is_a_message(upskill: Upskill, home: Path) -> None:
@@ -207,11 +228,45 @@ def test_no_commit_to_compare_with_is_a_message(upskill: Upskill, home: Path) ->
     git(home, "init", "-q", "-b", "main")
     git(home, "add", "-A")
     git(home, "commit", "-qm", "First")
-    first = upskill("ci", "skills", "-m", "scripted:none")
-    assert first.code == 2
-    assert "there is no earlier commit to compare with" in first.err
     unknown = upskill("ci", "skills", "--base-ref", "nowhere", "-m", "scripted:none")
-    assert "nowhere: is no commit that this branch has in common" in unknown.err
+    assert "nowhere: shares no commit with this branch" in unknown.err
+
+
+@pytest.mark.parametrize("branch", ["main", "feature"])
+def test_edits_on_top_of_the_main_branch_are_compared_with_its_tip(library: Path, branch: str) -> None:
+    git(library, "checkout", "-qB", branch, "main")
+    write_skill(library / "skills" / "merged", range(3))
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "Another change")
+    if branch != "main":
+        git(library, "branch", "-f", "main")
+    (library / "notes.txt").write_text("No skill")
+    with changed_skills([library / "skills"]) as (_, changes):
+        assert [change.name for change in changes if change.kind != "unchanged"] == ["merged"]
+    write_skill(library / "skills" / "untouched", range(3))
+    with changed_skills([library / "skills"]) as (commit, changes):
+        assert [change.name for change in changes if change.kind != "unchanged"] == ["untouched"]
+        assert commit == (library / ".git/refs/heads" / branch).read_text().strip()
+
+
+def test_the_only_commit_is_compared_with_what_is_edited_since(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "skills" / "one", range(3))
+    git(home, "init", "-q", "-b", "main")
+    git(home, "add", "-A")
+    git(home, "commit", "-qm", "First")
+    same = upskill("ci", "skills", "-m", "scripted:none")
+    assert (same.code, "no skill changed" in same.out) == (0, True)
+    git(home, "rm", "-rq", "skills/one")
+    (home / "skills").mkdir(exist_ok=True)
+    gone = upskill("ci", "skills", "-m", "scripted:none")
+    assert (gone.code, "`skills/one` was deleted" in gone.out) == (0, True)
+
+
+def test_a_shallow_clone_says_that_the_commit_before_is_missing(upskill: Upskill, library: Path) -> None:
+    git(library, "clone", "-q", "--depth", "1", f"file://{library}", "shallow")
+    done = upskill("ci", "shallow/skills", "-m", "scripted:none")
+    assert done.code == 2
+    assert "the commit before this one is not in this clone" in done.err
 
 
 def test_a_branch_cannot_bring_its_own_proof(upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,3 +277,335 @@ def test_a_branch_cannot_bring_its_own_proof(upskill: Upskill, library: Path, mo
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "haiku", "--json")
     row = next(row for row in done.json["skills"] if row["skill"] == "untouched")
     assert (row["status"], row["blocked"]) == ("not run", True)
+
+
+@pytest.mark.parametrize("was", ["", "student: scripted:honest.json\n"])
+def test_a_branch_cannot_choose_its_student(upskill: Upskill, library: Path, was: str) -> None:
+    settings = library / "upskill.config.yaml"
+    honest = write_script(library / "honest.json", [{"answer": "No idea"}])
+    git(library, "checkout", "-q", "main")
+    if was:
+        settings.write_text(was)
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "A student")
+    git(library, "checkout", "-qb", "other")
+    write_skill(library / "skills" / "untouched", range(3))
+    write_script(library / "evil.json", [{"answer": " ".join(map(code, range(CASES)))}])
+    settings.write_text("student: scripted:evil.json\n")
+    git(library, "add", "-A")
+    command = ("ci", "skills/untouched", "--base-ref", "main", *(() if was else ("-m", honest)))
+    done = upskill(*command, "--json")
+    changed = f"This branch changes `upskill.config.yaml`; upskill used the settings of `{done.json['base'][:10]}`."
+    assert done.json["notes"] == [changed]
+    assert [row["model"] for row in done.json["skills"]] == [honest]
+    assert changed in upskill(*command).out
+
+
+def test_settings_that_are_not_in_git_are_not_those_of_a_branch(upskill: Upskill, library: Path) -> None:
+    student = write_script(library / "student.json", [{"answer": "No idea"}])
+    (library / "upskill.config.yaml").write_text(f"student: {student}\n")
+    done = upskill("ci", "skills/worse", "--base-ref", "main", "--json")
+    assert (done.json["notes"], done.json["skills"][0]["model"]) == ([], student)
+
+
+def test_a_branch_cannot_choose_the_server_that_answers(upskill: Upskill, library: Path) -> None:
+    (library / ".env").write_text("GENERIC_BASE_URL=http://127.0.0.1:9/v1\n")
+    git(library, "add", "-Af")
+    done = upskill("ci", "skills", "--base-ref", "main", "-m", "generic:student")
+    assert done.code == 2
+    assert ".env: this branch changes it, so the branch could redirect the model calls" in done.err
+
+
+@pytest.mark.parametrize("how", ["folder", "link"])
+def test_a_branch_cannot_bring_a_store(upskill: Upskill, library: Path, how: str) -> None:
+    (library / "brought").mkdir()
+    (library / "brought" / "upskill.db").write_bytes(b"")
+    if how == "folder":
+        (library / "brought").rename(library / "runs")
+    else:
+        (library / "runs").symlink_to("brought")
+    git(library, "add", "-Af")
+    done = upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none")
+    assert done.code == 2
+    assert "runs: this store is in git, so a branch can bring its own answers" in done.err
+    assert upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none", "--store", "elsewhere").code == 1
+
+
+def _kinds(library: Path, *folders: str) -> dict[str, tuple[str, str]]:
+    """By path: what happened to each skill since the main branch, and where it was."""
+    with changed_skills([library / folder for folder in folders or ("skills",)], "main") as (_, changes):
+        return {change.path: (change.kind, change.base_path) for change in changes}
+
+
+def _rename_and_rewrite(library: Path, name: str, cases: int = CASES) -> None:
+    """Another folder and another text, as an edit that would pass for a new skill."""
+    git(library, "rm", "-rqf", "skills/untouched")
+    write_skill(library / "skills" / "other", range(5), cases)
+    manifest = library / "skills" / "other" / "SKILL.md"
+    text = f"---\nname: {name}\ndescription: All is new.\n---\n\nNothing here reads like before.\n"
+    manifest.write_text(text)
+
+
+def test_a_renamed_and_rewritten_skill_is_known_by_its_name(library: Path) -> None:
+    _rename_and_rewrite(library, "untouched", cases=1)
+    assert _kinds(library)["skills/other"] == ("changed", "skills/untouched")
+
+
+def test_a_renamed_and_rewritten_skill_is_known_by_its_cases(library: Path) -> None:
+    _rename_and_rewrite(library, "other")
+    assert _kinds(library)["skills/other"] == ("changed", "skills/untouched")
+
+
+def test_an_unrelated_skill_is_new_beside_one_that_was_deleted(library: Path) -> None:
+    git(library, "rm", "-rqf", "skills/untouched")
+    folder = library / "skills" / "cups"
+    (folder / "evals").mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        "---\nname: cups\ndescription: Tea.\n---\n\nPour gently, then wait four minutes.\n"
+    )
+    (folder / "evals" / "suite.yaml").write_text("- {prompt: How long do we wait?, checks: [{contains: four}]}\n")
+    kinds = _kinds(library)
+    assert (kinds["skills/cups"], kinds["skills/untouched"]) == (("new", ""), ("deleted", "skills/untouched"))
+
+
+def test_a_deleted_skill_is_named_and_one_without_its_manifest_is_blocked(upskill: Upskill, library: Path) -> None:
+    git(library, "checkout", "-q", "main")
+    git(library, "rm", "-rqf", "skills/worse", "skills/better/SKILL.md")
+    done = upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none")
+    assert done.code == 1
+    assert "### upskill: 2 skills changed, 1 blocked" in done.out
+    assert "`skills/worse` was deleted, with 12 test cases." in done.out
+    assert "| ❌ | `skills/better` |" in done.out
+    assert "there is no skill here any more, but files of it are still there" in done.out
+
+
+def test_a_broken_suite_or_skill_of_the_base_can_be_repaired(library: Path) -> None:
+    git(library, "checkout", "-q", "main")
+    folder = library / "skills" / "untouched"
+    whole = (folder / "SKILL.md").read_text()
+    (folder / "SKILL.md").write_text("no frontmatter")
+    git(library, "commit", "-qam", "Break it")
+    (folder / "SKILL.md").write_text(whole)
+    assert _kinds(library)["skills/untouched"] == ("new", "")
+
+
+def test_a_broken_base_suite_does_not_stop_the_check_of_the_branch(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(library, "checkout", "-q", "main")
+    (library / "skills" / "untouched" / "evals" / "suite.yaml").write_text("cases: 7")
+    git(library, "commit", "-qam", "Break a suite")
+    write_skill(library / "skills" / "untouched", range(CASES))
+    with serving(answer) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        done = upskill("ci", "skills", "--base-ref", "HEAD", "-m", "generic:student", "--json")
+    row = next(row for row in done.json["skills"] if row["skill"] == "untouched")
+    assert (done.code, row["change"], row["status"]) == (0, "changed", "ok"), done.err
+
+
+@pytest.mark.parametrize("edit", ["mode", "tools", "hidden by an attribute", "meta"])
+def test_what_students_or_checks_get_is_compared_whole(library: Path, edit: str) -> None:
+    git(library, "checkout", "-q", "main")
+    folder = library / "skills" / "untouched"
+    for path in ("scripts/run.sh", "skill_meta.json"):
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text("{}")
+    (library / ".gitattributes").write_text("scripts export-ignore\nskills/untouched/scripts/* export-ignore\n")
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "Add scripts")
+    assert _kinds(library)["skills/untouched"][0] == "unchanged"
+    if edit == "mode":
+        (folder / "scripts/run.sh").chmod(0o755)
+    elif edit == "tools":
+        manifest = folder / "SKILL.md"
+        manifest.write_text(manifest.read_text().replace("\n---\n\n", "\nallowed-tools: Bash(*)\n---\n\n", 1))
+    elif edit == "meta":
+        (folder / "skill_meta.json").write_text('{"tests": []}')
+    else:
+        (folder / "scripts/run.sh").write_text("echo other")
+    assert _kinds(library)["skills/untouched"][0] == "changed"
+
+
+def test_links_to_skills_are_followed_and_compared(library: Path) -> None:
+    git(library, "checkout", "-q", "main")
+    (library / ".claude").mkdir()
+    for name in ("one", "two"):
+        (library / ".claude" / name).symlink_to("../skills/untouched")
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "Install two skills")
+    assert _kinds(library, ".claude") == {".claude/one": ("unchanged", ".claude/one")}
+    manifest = library / "skills/untouched/SKILL.md"
+    manifest.write_text(manifest.read_text() + "\nMore.\n")
+    (library / ".claude/two").unlink()
+    (library / ".claude/two").symlink_to("../skills/better")
+    kinds = _kinds(library, ".")
+    assert (kinds["skills/untouched"][0], kinds[".claude/two"][0]) == ("changed", "changed")
+    assert ".claude/one" not in kinds, "it still leads to a skill that is there itself"
+
+
+def test_a_skill_in_a_submodule_is_compared_with_the_commit_that_the_base_had(library: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    write_skill(theirs, range(CASES))
+    git(theirs, "init", "-q", "-b", "main")
+    git(theirs, "add", "-A")
+    git(theirs, "commit", "-qm", "First")
+    git(library, "checkout", "-q", "main")
+    git(library, "-c", "protocol.file.allow=always", "submodule", "add", "-q", theirs.as_uri(), "skills/theirs")
+    git(library, "commit", "-qm", "A submodule")
+    git(library, "checkout", "-qb", "bump")
+    write_skill(library / "skills/theirs", range(3))
+    git(library / "skills/theirs", "commit", "-qam", "Second")
+    git(library, "commit", "-qam", "Bump it")
+    assert _kinds(library)["skills/theirs"] == ("changed", "skills/theirs")
+    git(library / "skills/theirs", "push", "-q", "origin", "HEAD:second")
+    shutil.rmtree(library / "skills/theirs")
+    git(library, "clone", "-q", "--depth", "1", "--branch", "second", theirs.as_uri(), "skills/theirs")
+    with changed_skills([library / "skills"], "main") as (_, changes):
+        problems = {change.name: change.problem for change in changes if change.problem}
+    assert "not compared: the submodule's earlier commit is not here" in problems.pop("theirs")
+    assert problems == {}
+
+
+def test_what_git_ignores_is_no_part_of_a_branch(library: Path) -> None:
+    (library / ".gitignore").write_text("*.log\n/skills/venv/\n")
+    (library / "skills/untouched/last.log").write_text("noise")
+    write_skill(library / "skills/venv/lib/fresh", range(3))
+    kinds = _kinds(library)
+    assert kinds["skills/untouched"][0] == "unchanged"
+    assert not any("venv" in path for path in kinds)
+
+
+def test_a_suite_reads_no_file_outside_of_its_skill(upskill: Upskill, library: Path) -> None:
+    (library / "skills/check.py").write_text("raise SystemExit(0)")
+    suite = library / "skills/untouched/evals/suite.yaml"
+    suite.write_text("- {prompt: Write a.py, checks: [{python: {file: ../check.py}}]}\n")
+    done = upskill("ci", "skills", "-m", "scripted:none", "--base-ref", "main", "--json")
+    row = next(row for row in done.json["skills"] if row["skill"] == "untouched")
+    assert (row["status"], row["blocked"]) == ("not run", True)
+
+
+def greedy(call: Call) -> str:
+    number = int(re.findall(r"\d+", call.prompt)[-1])
+    knows = fact(number) in call.system
+    return f"The code of drawer {number} is {code(number) if knows else 'not known to me'}."
+
+
+def _row(upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch, student: Callable[[Call], str]) -> Any:
+    with serving(student) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        done = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student", "--json")
+    assert done.json["skills"], done.err
+    return done.json["skills"][0]
+
+
+def test_a_loss_of_a_student_that_never_varies_is_a_loss_on_these_cases(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(library / "skills/untouched", range(CASES - 4))
+    row = _row(upskill, library, monkeypatch, greedy)
+    assert (row["status"], row["against_base"]["decision"]) == ("worse", "undecided")
+    assert row["against_base"]["pairs"] == 2 * CASES, "a second round shows that it repeats itself"
+    with open_store(library / "runs") as store:
+        evaluation = evaluation_of(store, next(iter(store.runs())))
+    view = view_of(evaluation)
+    exactly = "-33 points, exactly: the student gives the same answers every time"
+    said = f"It is worse than the reference skill with this model on these 12 cases ({exactly})"
+    assert row["against_base"]["recommendation"] == f"{said}; undecided on tasks like these."
+    assert (view.runs, evaluation.rulings) == ("2 of at most 12 runs each", []), "nobody asked for what the gate asks"
+    assert view.missing_trials.startswith("Stopped after 2 of at most 12 runs each: the answers repeat")
+    write_skill(library / "skills/untouched", range(CASES - 1))
+    row = _row(upskill, library, monkeypatch, greedy)
+    assert (row["status"], row["reason"]) == ("ok", "loses 8 points on these cases; 20 points are allowed")
+    assert row["against_base"]["pairs"] > row["against_none"]["pairs"]
+    shown = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student").out
+    assert "Each comparison ends as soon as its result is known" in shown
+
+
+@pytest.mark.parametrize(("facts", "status"), [(0, "useless"), (1, "ok")])
+def test_one_round_of_a_student_that_never_varies_says_whether_a_new_skill_helps(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch, facts: int, status: str
+) -> None:
+    git(library, "rm", "-rqf", "skills/untouched")
+    git(library, "commit", "-qm", "Without it")
+    git(library, "branch", "-f", "main")
+    write_skill(library / "skills/untouched", range(facts))
+    row = _row(upskill, library, monkeypatch, greedy)
+    assert (row["change"], row["status"], row["blocked"]) == ("new", status, status == "useless")
+    assert row["against_none"]["decision"] == "undecided", "about other answers, 24 pairs say little"
+    if status == "useless":
+        assert "as well without it. The student gives the same answers every time" in row["reason"]
+
+
+@pytest.mark.parametrize("text", ["the same text", "another text"])
+def test_a_skill_with_the_same_cases_does_not_block_another_one(upskill: Upskill, library: Path, text: str) -> None:
+    """The first takes two rounds, the second is decided after one: that is nobody's choice."""
+    suite = (library / "skills/untouched/evals/suite.yaml").read_text()
+    student = [
+        {"when": case["prompt"], "system": case["checks"][0]["contains"], "answer": case["checks"][0]["contains"]}
+        for case in json.loads(suite)["cases"]
+    ]
+    (library / "student.yaml").write_text(yaml.safe_dump([*student, {"match": ".*", "answer": "No idea."}]))
+    git(library, "checkout", "-q", "main")
+    twin = library / "skills/twin"
+    shutil.copytree(library / "skills/untouched", twin)
+    lines = "\n".join(f"{number}: {code(number)}" for number in range(CASES))
+    body = (twin / "SKILL.md").read_text().replace("untouched", "twin", 1)
+    body = body if text == "the same text" else f"---\nname: twin\ndescription: Codes.\n---\n\n{lines}\n"
+    (twin / "SKILL.md").write_text(body)
+    git(library, "add", "-A")
+    git(library, "commit", "-qm", "A twin")
+    command = ("ci", "skills", "--base-ref", "main", "-m", "scripted:student.yaml", "--strict")
+    twin_half = "\n".join(body.splitlines()[:-6])
+    (twin / "SKILL.md").write_text(twin_half)
+    assert upskill(*command).code == 1
+    git(library, "checkout", "-q", "skills/twin")
+    manifest = library / "skills/untouched/SKILL.md"
+    manifest.write_text(manifest.read_text().replace("# Drawers", "# The drawers"))
+    done = upskill(*command)
+    assert done.code == 0, done.out
+    assert "| as good as before on these cases |" in done.out
+
+
+@pytest.mark.parametrize("how", ["removed", "weakened"])
+def test_a_branch_cannot_edit_away_the_cases_that_it_fails(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    write_skill(library / "skills/untouched", range(6), suite=6)
+    if how == "weakened":
+        write_skill(library / "skills/untouched", range(6))
+        suite = library / "skills/untouched/evals/suite.yaml"
+        cases = json.loads(suite.read_text())
+        for case in cases["cases"][6:]:
+            case["checks"] = [{"contains": "drawer"}]
+        suite.write_text(json.dumps(cases))
+    row = _row(upskill, library, monkeypatch, greedy)
+    assert row["status"] == "worse"
+    assert "removes or changes 6 cases of its suite, which count in before → now" in row["reason"]
+
+
+def test_new_cases_cannot_outweigh_those_that_an_edit_loses(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(library / "skills/untouched", range(6, 3 * CASES), suite=3 * CASES)
+    row = _row(upskill, library, monkeypatch, greedy)
+    assert (row["status"], row["against_base"]["lift"]) == ("worse", -0.5)
+    assert row["against_none"]["cases"] == 3 * CASES, "new cases count for whether it helps"
+
+
+def test_a_case_that_an_edit_breaks_for_good_is_named_where_the_loss_is_allowed(
+    upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(library / "skills/untouched", range(1, CASES))
+    with serving(greedy) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        done = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student")
+    assert done.code == 0
+    assert "`untouched` no longer passes cases that always passed: `drawer-0`." in done.out
+
+
+def test_a_skill_that_another_one_swallows_is_blocked(library: Path) -> None:
+    git(library, "checkout", "-q", "main")
+    (library / "skills" / "SKILL.md").write_text("---\nname: skills\ndescription: Everything.\n---\n\nAsk nicely.\n")
+    with changed_skills([library / "skills"], "main") as (_, changes):
+        problems = {change.path: change.problem for change in changes if change.problem}
+    assert set(problems) == {f"skills/{name}" for name in ("worse", "better", "moved", "retested", "untouched")}

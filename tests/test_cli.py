@@ -163,7 +163,7 @@ def test_a_requirement_that_does_not_hold_ends_with_1(upskill: Upskill, skill: P
         ("decision!=hurts", 1, "--no-baseline"),
     ):
         done = upskill("eval", skill, "-m", "scripted:model.yaml", "--require", condition, *flags)
-        said = f"{'✗' if code else '✓'} Required '{condition}' of scripted:model.yaml"
+        said = f"{'✗' if code else '✓'} scripted:model.yaml {'does not meet' if code else 'meets'} '{condition}'"
         assert (done.code, said in done.err) == (code, True)
 
 
@@ -249,7 +249,7 @@ def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path, h
         (home / "checks.json").write_text(json.dumps(greetings(8) | {"checks": [{"contains": "ahoy"}]}))
         done = upskill(*command, "--repeats", 1, "--set", "temperature=0", "--tests", "checks.json")
         assert server.calls.total() == 32
-    assert "16 of 16 calls were answered from stored replies" in done.err
+    assert "All of the 16 calls were answered with replies stored by earlier runs" in done.err
     again = upskill(*command, "--repeats", 2, "--set", "temperature=0", "--fresh", "--replay", "--json")
     for part in ("baseline", "skill", "lift", "tokens", "diagnosis"):
         assert again.json["models"][0][part] == first["models"][0][part]
@@ -377,6 +377,14 @@ def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, ho
     assert needed == sorted(needed, reverse=True)
 
 
+def test_plan_ignores_stored_runs_of_another_suite(upskill: Upskill, skill: Path, home: Path) -> None:
+    upskill("eval", skill, "-m", "scripted:model.yaml")
+    other = home / "other.yaml"
+    other.write_text("cases: [{prompt: 'What is new?', checks: [{contains: news}]}]", encoding="utf-8")
+    assert "from assumptions" in upskill("plan", skill, "-t", other, "-m", "scripted:model.yaml").out
+    assert "from a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
+
+
 def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(upskill: Upskill, skill: Path, home: Path) -> None:
     def told(*more: object) -> dict[str, Any]:
         return upskill("plan", skill, *more, "--json").json["models"][0]
@@ -428,6 +436,8 @@ def test_list_shows_a_tree_of_skills(upskill: Upskill, home: Path) -> None:
     assert "evals/suite.json" not in done.out
     assert done.err.startswith("Skipped: ")
     assert "evals/suite.json" in upskill("list", "-v").out
+    write_skill(home / "pilot")  # as `upskill init pilot` does
+    assert re.search(r"(?ms)\A\.\n├── pilot .+^├── greeter ", upskill("list").out)
     files = ["SKILL.md", "evals/suite.json"]
     said = upskill("list", "-d", "skills", "--json").json
     assert [(row["name"], row["files"]) for row in said] == [("greeter", files), ("sailor", files)]
@@ -505,7 +515,7 @@ def test_runs_that_are_not_of_the_whole_suite_say_so_and_replace_none_that_is(
     assert rows()["greeter"] == "100%, without a baseline"
     upskill("eval", sailor, "-m", "scripted:model.yaml", "--limit", 2)
     upskill("eval", sailor, "-m", "scripted:model.yaml", "--no-baseline")
-    assert rows()["sailor"] == "0% → 100% (+100 points)"
+    assert rows()["sailor"] == "0% → 100% (+100 points), undecided; helps on these cases"
 
 
 def test_runs_says_when_nothing_fits(upskill: Upskill, stored: list[str]) -> None:
@@ -713,7 +723,7 @@ def test_a_file_in_place_of_the_folder_of_runs_is_said_to_be_one(upskill: Upskil
     (home / "file").touch()
     for command in (["eval", skill, "-m", "scripted:model.yaml"], ["runs"]):
         done = upskill(*command, "-d", "file")
-        assert (done.code, "file: is not a folder" in done.err) == (2, True), done.err
+        assert (done.code, "file: not a folder" in done.err) == (2, True), done.err
 
 
 def test_without_a_model_the_student_is_the_embedded_one_and_a_line_says_so(upskill: Upskill, skill: Path) -> None:

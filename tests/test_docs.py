@@ -67,8 +67,11 @@ tests: [{vars: {name: Ann}, assert: [{type: contains, value: ahoy}]}]
 MODEL_FLAGS = ("-m", "--model", "--student", "--teacher", "--test-writer", "--test-writer", "--judge")
 LEFT_OUT = (
     *("models pull", "models rm", "--handoff", "handoff:", "--replay", "--batch", "mcp:", "--watch", "view"),
-    *("--agent codex", "--agent claude-code", "--agent opencode"),
+    *("--agent codex", "--agent claude-code", "--agent opencode", "--agent acp:", '--agent "acp:'),
     "--executor ray",  # which test_ray.py runs
+    "hf:",  # which test_push.py runs
+    "kernelbench",  # which test_kernelbench.py runs, where there is PyTorch
+    *("--challenger", "--score -m haiku --fix"),  # which test_challenge.py and test_score.py run
     *("last:", "skills/corvane", "show RUN"),  # of runs that these would have made
 )
 STAND_INS = {
@@ -117,6 +120,7 @@ def test_commands_run_as_they_are_written(
             REPOSITORY / "examples/kernel-builder-cuda-kernels/evals/eval_queries.json", home / folder / "evals"
         )
     shutil.copytree(REPOSITORY / "examples", home / "examples")
+    shutil.copytree(REPOSITORY / "skills", home / "skills", dirs_exist_ok=True)
     shutil.copy(home / "my-skill/evals/suite.json", home / "suite.json")
     shutil.copy(TRACE, home / "trace.jsonl")
     shutil.copytree(home / "others", home / "project")

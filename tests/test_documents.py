@@ -66,10 +66,10 @@ def test_each_kind_of_document_is_read_as_markdown(home: Path) -> None:
 def test_what_cannot_be_read_is_said_by_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, data, why in (
         ("broken.pdf", b"%PDF-1.4 and nothing", "could not be read as .pdf"),
-        ("scan.pdf", (FILES / "blank.pdf").read_bytes(), "contains no text"),
+        ("scan.pdf", (FILES / "blank.pdf").read_bytes(), "no text in it"),
         ("broken.docx", b"PK nothing", "could not be read as .docx"),
         ("broken.ipynb", b"[]", "it has no cells"),
-        ("empty.html", b"<script>only()</script>", "contains no text"),
+        ("empty.html", b"<script>only()</script>", "no text in it"),
         ("deep.html", b"<div>" * 5000 + b"x", "could not be read as .html"),
     ):
         (home / name).write_bytes(data)
@@ -106,9 +106,9 @@ def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(home: Path, capfd: 
     writer.encrypt("swordfish", algorithm="RC4-128")
     writer.write(home / "locked.pdf")
     for name, said in (
-        ("page.pdf", "page.pdf: is not a PDF file, whatever its name says"),
+        ("page.pdf", "page.pdf: not a PDF file, whatever its name says"),
         ("cut.pdf", "cut.pdf: could not be read as .pdf: it is damaged, incomplete, or another kind of file"),
-        ("locked.pdf", "locked.pdf: is a PDF file that only a password opens"),
+        ("locked.pdf", "locked.pdf: a PDF file that only a password opens"),
     ):
         with pytest.raises(UsageError) as error:
             read_source(name)

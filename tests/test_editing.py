@@ -21,6 +21,7 @@ from upskill import Skill, open_store
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.watch import Watched, changed
 from upskill.errors import UsageError
+from upskill.models.addresses import ALIASES
 from upskill.suites import Suite
 from upskill.suites.suite import CaseFilter
 
@@ -98,7 +99,7 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
 ) -> None:
     model = "scripted:model.yaml"
     none = upskill("eval", skill, "-m", model, "--failed")
-    assert (none.code, "no stored run of greeter and scripted:model.yaml has cases" in none.err) == (2, True)
+    assert (none.code, "no stored run of greeter on scripted:model.yaml has cases" in none.err) == (2, True)
     assert not (home / "runs").exists()
     upskill("eval", skill, "-m", model)
     done = upskill("eval", skill, "-m", model, "--failed")
@@ -124,7 +125,7 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
     upskill("eval", skill, "-m", other)
     passed = upskill("eval", skill, "-m", other, "--failed")
     assert (passed.code, passed.out) == (0, "")
-    assert passed.err.startswith("Every case of greeter and scripted:other.yaml passed last time.")
+    assert passed.err.startswith("Every case passed last time for greeter on scripted:other.yaml.")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     done = upskill("compare")
     assert (done.code, done.err) == (0, "")
     assert "Only the skill differs." in done.out
-    assert "6 got better, 1 got worse, 1 stayed (1 passed and 0 failed in both)." in done.out
+    assert "6 got better, 1 got worse, 1 unchanged (1 passed and 0 failed in both)." in done.out
     assert "Exact test on the 7 cases that changed: p = 0.12; this may well be chance." in done.out  # 16 of 128
     assert done.out.index("greet-2  worse  passed → failed") < done.out.index("greet-3  better  failed → passed")
     assert "│   no greeting" in done.out
@@ -228,7 +229,7 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
     (back,) = upskill("compare", "last", "last~1", "--json").json["comparisons"]
     assert (back["better"], back["worse"], back["p_value"]) == (1, 6, 0.125)
     baseline = upskill("compare", "--arm", "baseline")
-    assert "0 got better, 0 got worse, 8 stayed (0 passed and 8 failed in both)." in baseline.out
+    assert "No change in 8 cases (0 passed and 8 failed in both)." in baseline.out
     # Repeats are compared by the share that passed, and what else differs is said.
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--repeats", "2")
     done = upskill("compare")
@@ -236,7 +237,7 @@ def test_compare_says_which_cases_changed_with_both_answers(upskill: Upskill, ho
         "The skill is the same. Other differences: the temperature (0.0 → 0.7); the number of repeats (1 → 2)."
         in done.out
     )
-    assert "0 got better, 0 got worse, 8 stayed" in done.out
+    assert "No change in 8 cases" in done.out
     # Of the bounds of an agent only what differs, and no name of a field.
     evaluated({1, 3, 4, 5, 6, 7, 8}, "# Greeting\n\nAlways say ahoy.", "--set", "max_turns=7")
     assert "the number of repeats (2 → 1); the agent's turn limit (20 → 7)." in " ".join(upskill("compare").out.split())
@@ -255,6 +256,8 @@ def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskil
     changed = upskill("versions", "greeter", "--diff").out.splitlines()
     assert [line for line in changed if line[:2] in ("-S", "+S")] == ["-Say hello.", "+Say ahoy."]
     assert upskill("versions").out == "greeter  2 versions\n"
+    nothing = upskill("show", "last:held-out")
+    assert (nothing.code, "there is no run last:held-out yet" in nothing.err) == (2, True), nothing.out
 
 
 def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Upskill, home: Path) -> None:
@@ -269,14 +272,34 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Ups
     assert upskill(*installed).err == ""
     assert upskill(*installed, "--json").json["proven"] is True
     planned = upskill("plan", skill, "-m", model)
-    assert planned.out.startswith(f"Last verdict: {verdict}. If the true lift is that large, ")
+    assert planned.out.startswith(f"Last verdict: {verdict}. For a lift that large, ")
     (sizes,) = upskill("plan", skill, "-m", model, "--json").json["models"]
     assert sizes["last_verdict"]["lift"] == 1.0
     write_skill(skill, cases=8, body="# Greeting\n\nSay hello.")
-    changed = f"{verdict} (before it was changed)"
+    changed = f"{verdict} (another version)"
     assert changed in upskill(*listed).out
     assert f"helps ({changed})" in upskill(*installed).err
     assert f"Last verdict: {changed}." in upskill("plan", skill, "-m", model).out
+    # The version that was measured first is back, as on another branch: its own verdict holds, not the latest.
+    assert upskill("eval", skill, "-m", model).code == 0
+    write_skill(skill, cases=8)
+    assert re.search(rf"{re.escape(verdict)}$", upskill(*listed).out, re.MULTILINE)
+
+
+def test_list_says_which_of_skill_suite_and_model_changed_since_the_verdict(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
+    monkeypatch.setitem(ALIASES, "pupil", model)
+    assert upskill("eval", skill, "-m", "pupil", "--receipt").code == 0
+    assert upskill("list", "--json").json[0]["verdicts"][0]["changed"] == []
+    monkeypatch.setitem(ALIASES, "pupil", write_script(home / "newer.yaml"))
+    suite = skill / "evals" / "suite.json"
+    suite.write_text(suite.read_text().replace("guest 2", "guest 22"), encoding="utf-8")
+    for _ in ("from the store", "from the receipt"):
+        assert "(its suite and its model changed since)" in upskill("list").out
+        assert upskill("list", "--json").json[0]["verdicts"][0]["changed"] == ["suite", "model"]
+        shutil.rmtree(home / "runs", ignore_errors=True)
 
 
 def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill, home: Path) -> None:
@@ -290,7 +313,7 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     upskill("eval", skill, "-m", model)
     out = upskill("compare").out
     assert "The skill is the same. Other differences: the suite (1 case edited); the suite (1 case removed); " in out
-    assert "0 got better, 0 got worse, 2 stayed" in out
+    assert "No change in 2 cases" in out
     assert "No test: the runs do not score the same cases." in out
     assert "1 case edited, so not compared: greet-2." in out
     assert "1 case only in the first run: greet-3." in out
@@ -302,13 +325,13 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     upskill("eval", skill, "-m", model, "--case", "greet-1")
     upskill("eval", skill, "-m", model, "--case", "greet-4")
     assert "before greeter" in " ".join(upskill("compare").out.split())
-    assert "1 stayed" in upskill("compare").out
+    assert "No change in 1 case" in upskill("compare").out
     # Two models of one run, and two runs with one model each.
     write_script(home / "other.yaml", rules_for({4, 5}, 9))
     upskill("eval", skill, "-m", model, "-m", other)
     done = upskill("compare", "last", "-m", model, "-m", other)
     assert "Other differences: the model (scripted:model.yaml → scripted:other.yaml)." in done.out
-    assert "2 got better, 1 got worse, 1 stayed" in done.out
+    assert "2 got better, 1 got worse, 1 unchanged" in done.out
     upskill("eval", skill, "-m", other, "--seed", "7")
     assert "the model (scripted:model.yaml → scripted:other.yaml)" in upskill("compare", "last~3", "last").out
 
@@ -377,9 +400,12 @@ def test_watch_runs_what_a_saved_file_changes(home: Path, upskill: Upskill) -> N
         out, _ = process.communicate()
     assert process.returncode == 0
     assert (
-        f"Since the previous save, {model}: 3 got better (greet-2, greet-3, greet-4), 0 got worse, 1 stayed.\n" in out
+        f"Since the previous save, {model}: 3 got better (greet-2, greet-3, greet-4), none got worse, 1 unchanged.\n"
+        in out
     )
-    assert f"Since the previous save, {model}: 0 got better, 4 got worse (greet-2, greet-3, greet-4, greet-5), " in out
+    assert (
+        f"Since the previous save, {model}: none got better, 4 got worse (greet-2, greet-3, greet-4, greet-5), " in out
+    )
     assert out.count("every answer: ") == 4
     assert len(upskill("runs", "--json").json) == 4
 

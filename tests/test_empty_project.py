@@ -85,7 +85,7 @@ def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, hom
         return said["models"][0]["options"][0]["cost_usd"][1], said["notes"]
 
     alone, notes = told()
-    assert (alone > 0, notes) == (True, ["Cost: without the judge. Name one with --judge."])
+    assert (alone > 0, notes) == (True, ["Cost: without the judge. Choose one with --judge."])
     graded, notes = told("--judge", "opus")
     assert (graded > alone, notes) == (True, [])
     assert "without the judge" in upskill("plan", skill, "-m", "haiku").out

@@ -132,7 +132,7 @@ async def test_a_trial_passes_fails_or_errors(home: Path) -> None:
     passed = next(result for result in results if result.passed)
     assert [finding.reason for finding in passed.findings] == [
         "the answer has 'ahoy'",
-        "the answer has 12 characters, at most 60 wanted",
+        "the answer has 12 characters; more than 60 would be verbose",
     ]
     errored = next(result for result in results if result.passed is None)
     assert errored.error == "asking scripted:model.yaml: the line is dead"
@@ -231,7 +231,11 @@ async def test_each_of_several_models_gets_its_own_calls_and_its_own_verdict() -
 
 async def test_parts_of_the_suite_have_verdicts_of_their_own(home: Path) -> None:
     skill = Skill.load(write_skill(home / "greeter", cases=5))
-    evaluation = await evaluate(make_plan(skill, models=[write_script(home / "model.yaml")]))
+    models = [write_script(home / "model.yaml")]
+    written = await evaluate(make_plan(skill, models=models))
+    assert not written.held_out  # nothing was tuned to a case
+    tuned = skill.with_file("skill_meta.json", b'{"metadata": {"tuned": true}}')
+    evaluation = await evaluate(make_plan(tuned, models=models))
     name = evaluation.plan.models[0].name
     assert evaluation.by_split(held_out=True)[name].pairs == 2
     assert evaluation.by_split(held_out=False)[name].pairs == 3

@@ -320,7 +320,9 @@ def test_the_tree_of_upstream_has_a_run_for_each_pass_over_the_cases(upskill: Up
     assert rates == one * 2 + two * 2
     assert sum(result["stats"]["total_tokens"] for result in summary["results"]) == spent(run)
     assert "1 trial errored: asking scripted:one.json" in summary["results"][1]["error_message"]
-    assert upskill("runs", "-d", "tree").err.count("in upstream's format") == 1  # which we tell from a store
+    assert (
+        upskill("runs", "-d", "tree").err.count("in Hugging Face upskill's format") == 1
+    )  # which we tell from a store
 
 
 def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[str, Any], home: Path) -> None:
@@ -329,15 +331,15 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
     Path("link").symlink_to("mine")
     Path("file").write_text("a file")
     for place, words in (
-        ("mine", "contains other files"),
-        ("link", "is not a folder"),
-        ("file", "is not a folder"),
+        ("mine", "other files in it"),
+        ("link", ": not a folder"),
+        ("file", ": not a folder"),
     ):
         done = upskill("export", "last", "--format", "upskill-runs", "-o", place)
         assert (done.code, words in done.err) == (2, True), done.err
     assert Path("mine/thesis.txt").read_text() == "years of work"
     done = upskill("export", "last", "--format", "csv", "-o", "mine")
-    assert (done.code, "is not a regular file" in done.err) == (2, True)
+    assert (done.code, ": not a regular file" in done.err) == (2, True)
     for words, argv in (
         ("nothing to export", ()),
         ("no export format named 'cvs'", ("--format", "cvs")),

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY, Upskill
-from upskill.authoring.evidence.commands import command_key, error_line, only_looks, shell_command, step_failed
+from upskill.authoring.evidence.commands import (
+    command_key,
+    error_line,
+    only_looks,
+    outcome_of,
+    shell_command,
+    step_failed,
+)
 from upskill.authoring.evidence.extract import (
     HEADINGS,
     SENTENCES,
@@ -34,6 +41,7 @@ FIXTURES = REPOSITORY / "tests" / "fixtures"
 TARN = FIXTURES / "traces" / "claude_code" / "tarn.jsonl"
 SILENT = (  # no command but such as look around
     *("traces/gemini/contents.json", "traces/claude_ai/conversations.json", "traces/messages/anthropic.json"),
+    "traces/chatgpt/conversations.json",
     *("traces/copilot/events.jsonl", "traces/messages/lines.jsonl", "traces/otel/bridge.jsonl"),
     *("traces/swe_agent/bell-calls.traj", "traces/swe_agent/demonstration.traj"),
 )
@@ -154,10 +162,10 @@ def test_a_later_success_is_shown_beside_a_failure_and_called_no_cure() -> None:
     _, _, page = made.skill.body.partition(HEADINGS["failed"])
     next_run = ("The next run of the same command that succeeded:", "    gate open --force")
     assert page.split("\n\n")[1:] == [
-        *("Failed:", "    gate open", "Its last output:", "    gate: window closed", "Ran or changed in between:"),
+        *("Failed:", "    gate open", "From its output:", "    gate: window closed", "Ran or changed in between:"),
         "    /srv/gate.toml\n    *** Update File: a.py\n    gate open --window 45m\n    gate status",
         *next_run,
-        *("Failed:", "    gate open --window 45m", "Its last output:", "    gate: window closed"),
+        *("Failed:", "    gate open --window 45m", "From its output:", "    gate: window closed"),
         *("Ran or changed in between:", "    gate status", *next_run),
     ]
     worked = made.skill.body.partition(HEADINGS["worked"])[2].partition("##")[0]
@@ -197,8 +205,7 @@ def test_what_programs_write_is_not_what_the_person_said() -> None:
 
 def test_a_teacher_gets_the_same_quotations_and_no_guess() -> None:
     pieces = [piece for piece in gather("Ship it.", sources=[TARN]).pieces if piece.kind == "quotation"]
-    assert pieces[0].text.startswith('{"the person said": "No, use the south depot')
-    assert pieces[0].based_on == ("s17",)
+    assert pieces[0].text.startswith('{"failed": ')
     assert '"the next run of the same command that succeeded": "tarn seal --wax red"' in "".join(
         piece.text for piece in pieces
     )
@@ -213,7 +220,11 @@ def test_a_teacher_gets_the_same_quotations_and_no_guess() -> None:
     [
         ("tarn open --depot south", "tarn open"),
         ("cd /srv && FOO=1 sudo tarn open | tail -3", "tarn open"),
-        ("uv run pytest -q tests", "uv run pytest"),
+        ("uv run pytest -q tests", "uv run pytest tests"),
+        ("uv run tarn open --depot south", "uv run tarn open"),
+        ("npx --yes tarn open-depot south --wax=red", "npx tarn open-depot"),
+        ("npx tarn --version", "npx tarn"),
+        ("python3 -m tarn open south", "python3 -m tarn open"),
         ("/usr/bin/python -m build", "python -m build"),
         ("python tools/a.py --x", "python"),
         ("python a.py --x", "python a.py"),
@@ -264,6 +275,40 @@ def test_a_command_is_found_in_any_agents_call(arguments: dict[str, Any], comman
 )
 def test_the_line_that_says_what_was_wrong_is_found(output: str, line: str) -> None:
     assert error_line(output) == line
+
+
+def test_the_excerpt_of_a_failure_has_what_it_says_went_wrong_and_not_the_end_of_its_help() -> None:
+    usage = "".join(f"  tarn add {n}\n" for n in range(9))
+    said = 'Error creating tag: "master" is a reserved name'
+    for output, excerpt in (
+        (f"Warning: old\n{said}\nUsage:\n{usage}", said),
+        (f"Usage:\n{usage}", "\n".join(f"tarn add {n}" for n in range(4, 9))),
+        (f"{usage}cannot add", "\n".join([*(f"tarn add {n}" for n in range(5, 9)), "cannot add"])),
+    ):
+        (failure,) = quote_trace(Trace((failed("tarn add", output),))).failed
+        assert failure.error == excerpt
+
+
+def test_a_line_that_always_ends_well_is_no_success() -> None:
+    for line in ("tarn add dev 2>&1 || true", "tarn add dev; true", "tarn add dev || echo 'not added'"):
+        found = quote_trace(Trace((failed("tarn add", "error: no"), ran(line, "hm"))))
+        assert (found.worked, found.failed[0].success) == ((), None), line
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["wget: bad address 'crane:80'", "HTTP/1.1 404\nDate: today", "<title>HTTP Status 404 – Not Found</title>"],
+)
+def test_a_request_that_nobody_answered_did_not_work(output: str) -> None:
+    assert outcome_of(Step("tool", tool="Bash", arguments={"command": "wget -qO- crane | head"}, output=output)) != "ok"
+
+
+def test_a_changed_file_whose_path_only_the_output_has_is_named() -> None:
+    edit = Step(
+        "tool", tool="Edit", output="The file /srv/a b.json has been updated. Here's the result:\n1 x", status="ok"
+    )
+    steps = (failed("tarn add", "error: no"), edit, ran("tarn add dev"))
+    assert [quote.text for quote in quote_trace(Trace(steps)).failed[0].between] == ["/srv/a b.json"]
 
 
 def test_where_no_status_is_told_the_output_decides() -> None:

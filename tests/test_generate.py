@@ -166,7 +166,7 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     done, notes = finished, finished.err.splitlines()
     assert "Generating skill with scripted:teacher.json..." in notes
     assert "Generating test cases..." in notes
-    assert "Evaluating on scripted:student.json... (attempt 1)" in notes
+    assert "Evaluating on scripted:student.json... (version 1, 12 train cases)" in notes
     assert any(line.startswith("  0% → 17% (+17 points)") and "train cases" in line for line in notes), done.err
     better = f"better on {len(TRAIN) - len(FIRST)} of these {len(TRAIN)} train cases, worse on none"
     assert any(f"(+100 points) kept provisionally: {better}" in line for line in notes)
@@ -181,7 +181,7 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     saved, *following = done.out.splitlines()[-6:]
     assert saved == "Saved to skills/house-words"
     typed = [line.split("  ")[1] for line in following[1:]]
-    assert typed[:2] == ["upskill show last:held-out", "upskill show last:fit"]
+    assert typed[:2] == ["upskill show last:held-out", "upskill show last:train"]
     assert typed[-1] == "upskill install skills/house-words --to claude-code"
     for command in typed[:2]:
         assert upskill(*command.split()[1:]).code == 0
@@ -195,17 +195,17 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     assert listed.count("part of a search") == len(rows) - len(decided)
 
 
-def test_show_last_reaches_the_fit_and_the_held_out_run_of_the_skill_that_was_kept(
+def test_show_last_reaches_the_train_and_the_held_out_run_of_the_skill_that_was_kept(
     upskill: Upskill, house: Path
 ) -> None:
     # The best is the first draft: the run of a candidate that was rejected comes between.
     write_rules(house / "teacher.json", teacher_rules(draft(FIRST), [HARMFUL]))
     assert generate(upskill, "--attempts", 1).code == 0
-    held_out, fit = (upskill("show", f"last:{split}", "--json").json for split in ("held-out", "fit"))
+    held_out, fit = (upskill("show", f"last:{split}", "--json").json for split in ("held-out", "train"))
     assert {one["case"] for one in held_out["trials"]} == {f"word-{number}" for number in HELD_OUT}
     assert {one["case"] for one in fit["trials"]} == {f"word-{number}" for number in TRAIN}
     assert "Never answer" not in fit["plan"]["skill"]["body"]
-    assert upskill("show", "last:fits").code == 2
+    assert upskill("show", "last:trains").code == 2
 
 
 @pytest.mark.usefixtures("finished")
@@ -220,6 +220,9 @@ def test_generated_tests_and_the_evidence_of_every_line_are_kept(upskill: Upskil
     assert meta["metadata"]["evaluated_cases"] == "held-out"
     from_evals = Suite.load(folder / "evals" / "evals.json")
     assert len(from_evals.cases) == 20
+    shown = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "-v", "--store", "other").out
+    assert "20 cases (8 held out)" in " ".join(shown.split())
+    assert "Cases the skill may have been tuned to" in " ".join(shown.split())
     skill = Skill.load(folder)
     sources = Provenance.of(skill).sources
     facts = [line for line in skill.body.splitlines() if line.startswith("- ")]
@@ -248,7 +251,7 @@ def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill
     assert prompt(2) not in asked["teacher"]
     line = "Written: 20 cases by scripted:teacher.json from the task and its material, without the skill."
     assert line in " ".join(done.out.split())
-    assert line in " ".join(upskill("show", "last").out.split())
+    assert " ".join(upskill("show", "last").out.split()).count(line) == 1
     evaluated = ("eval", "skills/house-words", "-m", "scripted:student.json")
     assert line in " ".join(upskill(*evaluated).out.split())
     assert line in upskill(*evaluated, "--report", "markdown").out
@@ -259,6 +262,23 @@ def test_the_test_writer_has_not_read_the_skill_nor_its_writer_the_cases(upskill
     (house / "skills" / "house-words" / "skill_meta.json").unlink()
     anew = upskill("tests", "skills/house-words", "-m", "scripted:teacher.json")
     assert "Written: 20 cases by scripted:teacher.json after reading the skill." in anew.out
+
+
+def test_the_line_of_an_attempt_says_what_was_decided(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "teacher.json", teacher_rules(draft(NUMBERS)))
+    done = generate(upskill, "--attempts", 0)
+    assert "  0% → 100% (+100 points), helps  [20 cases]" in done.err.splitlines()
+
+
+def test_where_a_skill_helps_on_too_few_cases_more_of_them_come_before_its_use(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "teacher.json", teacher_rules(draft(NUMBERS[:3])))
+    said = [{**rule, "answers": [f"{rule['answers'][0]}, {n}" for n in range(12)]} for rule in student_rules()[1:-1]]
+    write_rules(house / "student.json", [*said, {"answers": [f"I do not know, {n}." for n in range(12)]}])
+    done = generate(upskill, "--attempts", 0, "--repeats", 12)
+    assert "undecided" in done.out, done
+    more, use = (line.split("  ")[1] for line in done.out.splitlines()[-2:])
+    assert more.startswith("upskill tests skills/house-words --add "), done.out
+    assert use.startswith("upskill install skills/house-words")
 
 
 def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upskill, house: Path) -> None:
@@ -274,6 +294,16 @@ def test_without_a_search_nothing_is_held_out_and_all_cases_count(upskill: Upski
     # It is the run and the look of `eval` on the saved suite.
     again = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
     assert (again["run"], again["models"][0]["looks"]["number"]) == (said["fit"]["run"], 1)
+    # Every view agrees that no case is held out, until another version is tried on the same cases.
+    assert (again["suite"]["held_out"], again["models"][0]["splits"]["held_out"]["pairs"]) == (0, 0)
+    for shown in (upskill("show", "last"), upskill("eval", "skills/house-words", "-m", "scripted:student.json", "-v")):
+        assert shown.code == 0, shown.err
+        assert "held out" not in shown.out
+        assert "tuned to" not in shown.out
+    with (house / "skills" / "house-words" / "SKILL.md").open("a", encoding="utf-8") as file:
+        file.write("\nAnother line.\n")
+    edited = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
+    assert edited["suite"]["held_out"] == 8
 
 
 def test_a_skill_and_tests_from_one_sentence_are_untested_whatever_the_numbers(upskill: Upskill, house: Path) -> None:
@@ -313,7 +343,7 @@ def test_what_is_written_stays_after_ctrl_c(house: Path) -> None:
     student = ("--student", "scripted:student.json")
     process = start("generate", TASK, "-m", "scripted:teacher.json", *student)
     assert process.stderr is not None
-    assert any("(attempt 1)" in line for line in process.stderr)
+    assert any("(version 1, " in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
@@ -330,6 +360,9 @@ def test_a_draft_with_its_tests_is_never_saved_over_a_finished_skill(upskill: Up
     assert (broken.code, "the skill cannot be evaluated" in broken.err) == (3, True)
     assert (house / "skills" / "house-words" / "SKILL.md").read_bytes() == before
     assert is_kept_as_draft(house / "skills" / "house-words-2")
+    versions = upskill("versions", "house-words-2", "--json")
+    assert versions.json == upskill("versions", "house-words", "--json").json
+    assert "These are the versions of 'house-words'" in versions.err
     suite = Suite.of(Skill.load(house / "skills" / "house-words-2"))
     assert suite is not None
     assert len(suite.cases) == 20
@@ -350,6 +383,9 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
     ]
     assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
     shown = upskill("versions", house / "skills" / "house-words")
+    heads, first = (line.split() for line in shown.out.splitlines()[:2])
+    assert heads == ["Id", "Fingerprint", "Parent", "When", "Pass", "rate", "Decision", "Why"]
+    assert (first[1], first[-2:]) == (rows[0]["fingerprint"][:8], ["first", "draft"])
     assert "confirmed" in shown.out
     assert "better on 0 of these 8 train cases" in " ".join(shown.out.split())
     assert [row["decision"] for row in rows] == [
@@ -370,7 +406,7 @@ def test_runs_of_train_and_held_out_cases_are_not_compared(upskill: Upskill) -> 
     assert (done.code, "no earlier run can be compared with house-words-" in done.err) == (2, True)
     assert upskill("eval", "skills/house-words", "-m", "scripted:student.json").code == 0
     assert upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--seed", 1).code == 0
-    assert "20 stayed" in upskill("compare").out
+    assert "20 cases" in upskill("compare").out
 
 
 # What the making cost.
@@ -511,7 +547,7 @@ def test_against_the_embedded_student_nothing_is_refined_and_nothing_proves_litt
     (house / "mine.json").write_text(json.dumps(cases))
     done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--student", SMALL, "--tests", "mine.json")
     assert done.code == 0, done.err
-    assert "so the skill is not refined on it. Use --attempts N to do so." in done.err
+    assert "so the skill is not refined on it. Use --attempts N to refine it anyway." in done.err
     assert "The student passed no case, so this says nothing about the skill. The student may be too small." in done.out
     assert "Try a larger student: --student local:" in done.out
 
@@ -548,6 +584,28 @@ def test_own_tests_are_used_and_none_are_written(upskill: Upskill, house: Path) 
     assert done.json["suite"]["cases"] == 20
     with open_store(house / "runs") as store:
         assert {role for role, _, _ in store.requests()} == {"teacher"}
+
+
+def test_long_material_is_noted_once_for_the_skill_and_its_tests(upskill: Upskill, house: Path) -> None:
+    (house / "long.md").write_text("".join(f"# Part {n}\n\n{'The ship sails. ' * 400}\n\n" for n in range(60)))
+    noted = {"notes": [{"text": "The ship sails.", "evidence": ["d1"]}]}
+    notes = {"system": "note what is worth teaching", "answer": json.dumps(noted)}
+    write_rules(house / "teacher.json", [notes, *teacher_rules(draft(FIRST))])
+    done = generate(upskill, "--no-eval", "--from", "long.md")
+    assert done.code == 0, done.err
+    assert done.err.count("reading it in") == 1
+    assert done.err.count("no note was made of them") == 1
+
+
+def test_a_receipt_of_all_cases_is_written_with_the_skill(upskill: Upskill, house: Path) -> None:
+    done = generate(upskill, "--attempts", 0, "--receipt")
+    assert done.code == 0, done.err
+    (folder,) = (house / "skills").iterdir()
+    receipt = json.loads((folder / "evals/receipt.json").read_text())
+    assert len(receipt["suite"]["cases"]) == len(NUMBERS)
+    assert upskill("verify", folder).code == 0
+    refused = generate(upskill, "--no-eval", "--receipt")
+    assert (refused.code, "--receipt needs an evaluation" in refused.err) == (2, True)
 
 
 def test_no_eval_asks_no_student_and_saves_the_tests(upskill: Upskill, house: Path) -> None:
@@ -738,7 +796,7 @@ def test_planted_secrets_are_nowhere_in_the_store_the_prompts_or_the_output(upsk
     given = ("--from", "session.json", "--from", "notes.md", "-e", f"in -> {planted[0][0]}")
     done = generate(upskill, *given, "--candidates", 2)
     assert done.code == 0, done.err
-    assert "Before anything was sent or kept: redacted" in done.err
+    assert "Before anything was sent or saved, upskill redacted" in done.err
     extracted = upskill("generate", "--from", "session.json", "-m", "extract", "--no-eval", "--store", "runs")
     assert extracted.code in (0, 2, 3)  # there may be nothing to learn from it
     with open_store(house / "runs") as store:
@@ -913,7 +971,7 @@ def test_what_was_evaluated_is_not_replaced_by_the_same_skill_unproven(upskill: 
     assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == files
     place = folder.relative_to(house)
     assert f"{place} already contains this skill with its results. It is unchanged." in again.err
-    assert f"Removed the draft in {place}-2. The skill is in {place}." in again.err
+    assert f"{place}-2" not in again.err  # nobody needs to hear of the draft
     assert "unproven: nothing was run" not in again.out
     suite = json.loads((folder / "evals" / "evals.json").read_text())
     (house / "fewer.json").write_text(json.dumps(suite | {"evals": suite["evals"][:9]}))

@@ -12,7 +12,7 @@ from conftest import Upskill
 from teaching import NUMBERS, WRITES, student_rules, suite_rules, write_rules
 from upskill import Skill, open_store
 from upskill.authoring.material.material import Material, Piece
-from upskill.authoring.saving.provenance import Provenance, own_lines
+from upskill.authoring.saving.provenance import Provenance, own_lines, sourced_lines
 from upskill.authoring.writing.grounding import uncovered, uncovered_by
 
 GUIDE = """# Tern
@@ -41,6 +41,24 @@ def test_code_flags_paths_and_numbers_have_to_stand_in_the_evidence() -> None:
         ("- The name is `plover`.", ["plover"]),
     ):
         assert uncovered(line, GUIDE) == things, line
+
+
+def test_a_number_may_have_a_unit_or_a_v_in_the_evidence() -> None:
+    shown = 'restart_sec = "5s", limit = 512MiB, task-master v0.37.1, commit 9f31, sha 17a4be, rev v8-rc'
+    for line in ("- It waits 5 seconds.", "- At most 512 MiB.", "- Works with 0.37.1."):
+        assert uncovered(line, shown) == [], line
+    assert uncovered("- Wait 9 s, 17 s, 8 s, 51 s.", shown) == ["9", "17", "8", "51"]
+
+
+def test_a_number_of_the_skills_own_section_needs_no_evidence() -> None:
+    for line in (
+        "## 4. Add tasks",
+        "- Tags are there: go to 4.",
+        "- Go back to 2 or 3, then see 5.",
+        "See sections 2 and 3",
+    ):
+        assert uncovered(line, "nothing") == [], line
+    assert uncovered("- Go to 4 km/h, see 17 rows, wait 3.", "nothing") == ["4", "17", "3"]
 
 
 def test_what_stands_beside_a_placeholder_is_part_of_a_word_of_the_evidence() -> None:
@@ -105,29 +123,53 @@ def test_a_line_that_its_evidence_does_not_cover_goes_back_to_the_teacher(upskil
     assert (own_lines(saved), done.json["own_lines"], done.json["notes"]) == (([], 2), 0, [])
 
 
+def test_a_line_of_an_older_skill_is_not_called_the_teachers_own(upskill: Upskill, tern: Path) -> None:
+    skill = Skill.new("tern-old", "Pushes.", "- Push with `tern push`.\n- Log in with `tern login`.")
+    Provenance().with_sources({"- Push with `tern push`.": ("own",)}, {}).add_to(skill).save(tern / "tern-old")
+    shown = upskill("show", "tern-old", "--sources").out
+    assert "own 1 of 2 lines rests on the teacher's word alone." in shown
+    assert "1 of 2 lines has no source: from an older skill, or edited by hand." in shown
+    assert "- Log in with `tern login`.\n" in shown
+
+
 def test_a_line_that_stays_uncovered_is_kept_marked_and_counted(upskill: Upskill, tern: Path) -> None:
     teacher(tern, INVENTED, INVENTED)
     given = ("--from", "guide.md", "-m", "scripted:teacher.json", "--student", "scripted:student.json")
     done = upskill("generate", "push", *given, "--attempts", 0)
     assert done.code == 0, done.err
-    assert "1 of 2 lines are the teacher's own, without evidence" in done.out
+    assert "1 of 2 lines rests on the teacher's word alone" in done.out
     saved = Skill.load(tern / "skills" / "tern")
     assert Provenance.of(saved).sources["- Push with `tern push --force`."] == ("d1", "own")
     shown = upskill("show", "skills/tern", "--sources")
     assert "- Push with `tern push --force`.  [d1, own]" in shown.out
-    assert "own 1 of 2 lines are the teacher's own knowledge: no source supports them." in shown.out
+    assert "own 1 of 2 lines rests on the teacher's word alone." in shown.out
     rows = upskill("show", "skills/tern", "--sources", "--json").json["lines"]
     assert [row["own"] for row in rows] == [True, False]
 
 
-def test_a_line_that_stands_twice_has_the_evidence_of_both(upskill: Upskill, tern: Path) -> None:
+def test_a_line_that_stands_twice_has_its_own_evidence_at_each_place(upskill: Upskill, tern: Path) -> None:
     (tern / "more.md").write_text(GUIDE)
     line = "- Exit code 17: `tern unlock`."
     twice = blocks((line, "d1"), ("- Push with `tern push --ring gold`.", "d1"), (line, "d2"))
     teacher(tern, twice, twice)
     given = ("--from", "guide.md", "--from", "more.md", "-m", "scripted:teacher.json", "--no-eval")
     assert upskill("generate", "push", *given).code == 0
-    assert Provenance.of(Skill.load(tern / "skills" / "tern")).sources[line] == ("d1", "d2")
+    rows = upskill("show", "skills/tern", "--sources", "--json").json["lines"]
+    assert [row["evidence"] for row in rows] == [["d1"], ["d1"], ["d2"]]
+    skill = Skill.load(tern / "skills" / "tern")
+    assert Provenance.of(skill).add_to(skill).fingerprint == skill.fingerprint
+    # After an edit before it, nobody can tell which of the two a line was.
+    edited = skill.with_body(skill.body.replace("gold", "red"))
+    assert [each.ids for each in sourced_lines(edited)] == [("d1",), (), ("d1", "d2")]
+
+
+def test_a_line_that_is_evident_in_one_place_is_not_the_teachers_own_there(upskill: Upskill, tern: Path) -> None:
+    line = "tern push --ring gold"
+    twice = blocks((f"Push:\n\n```\n{line}\n```", "d1"), (f"After tea:\n\n```\ncd\n{line}\n```", "own"))
+    teacher(tern, twice, twice)
+    assert upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval").code == 0
+    own, _ = own_lines(Skill.load(tern / "skills" / "tern"))
+    assert own == ["After tea:", "cd", line]
 
 
 def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(upskill: Upskill, tern: Path) -> None:
@@ -136,7 +178,7 @@ def test_a_skill_from_a_sentence_alone_says_that_only_memory_stands_behind_it(up
     done = upskill("generate", "push with tern", "-m", "scripted:teacher.json", "--no-eval")
     assert done.code == 0, done.err
     for said in (done.out, done.err):
-        assert "NOTHING BUT THE MODEL'S MEMORY stands behind this skill" in " ".join(said.split())
+        assert "This skill comes ONLY FROM THE MODEL'S MEMORY" in " ".join(said.split())
         assert "--from" in said
     assert "upskill eval skills/tern -m MODEL" in done.out
     given = upskill("generate", "push", "--from", "guide.md", "-m", "scripted:teacher.json", "--no-eval")

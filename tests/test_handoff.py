@@ -64,7 +64,8 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
         assert done.code == 0, done.err
         stem = prompts(desk)[-1]
         assert stem.startswith(f"{number:02d}-")
-        assert f"waiting for 1 answer: desk/{stem}.prompt.md" in done.err
+        size = (desk / f"{stem}.prompt.md").stat().st_size
+        assert f"waiting for 1 answer: desk/{stem}.prompt.md ({-(-size // 1000)} kB to read)\n" in done.err
         assert done.json == {"waiting_for": [f"desk/{stem}.prompt.md"]}
         assert "Write the answer" in (desk / f"{stem}.prompt.md").read_text()
         write_answer(desk, stem, answer)
@@ -75,6 +76,9 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
     printed = " ".join(done.out.split())
     assert re.search(r"Spent: test writer [1-9][\d,]* tokens · teacher [1-9][\d,]* tokens · ", printed)
     assert "(those of handoff:desk are estimated)" in printed
+    spent = done.out[done.out.index("  Spent: ") : done.out.index("\nSaved to")].strip("\n").splitlines()
+    assert len(spent) > 1  # wrapped
+    assert all(line.startswith("  ") for line in spent), spent
 
 
 def test_an_embedded_student_is_not_loaded_before_it_is_asked(upskill: Upskill, desk: Path) -> None:
@@ -114,9 +118,9 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
     few = {"answers": FRESH["answers"][1:]}
     twice = {"answers": [*few["answers"], few["answers"][0]]}
     for answer, why in (
-        (few, "$.answers: has 19 items, but must have at least 20"),
+        (few, "$.answers: 19 items, but there must be at least 20"),
         (twice, "it has no answers to word-1"),
-        ({"answers": [FRESH["answers"][0] | {"wrong": ["no"]}, *few["answers"]]}, "$.answers[0].wrong: has 1 item"),
+        ({"answers": [FRESH["answers"][0] | {"wrong": ["no"]}, *few["answers"]]}, "$.answers[0].wrong: 1 item"),
     ):
         write_answer(desk, prompts(desk)[1], answer)
         done = go(upskill)
@@ -130,7 +134,7 @@ def test_a_wrong_answer_is_refused_by_its_file_until_it_is_fixed(upskill: Upskil
         ({**draft(FIRST), "blocks": "none"}, "$.blocks: 'none' is not of type 'array'"),
         (unknown, ".evidence[0]: 'd9' is not one of"),
         ({**draft(FIRST), "description": ""}, "description"),
-        ({**draft(FIRST), "blocks": list[Any]()}, "$.blocks: has 0 items, but must have at least 1"),
+        ({**draft(FIRST), "blocks": list[Any]()}, "$.blocks: 0 items, but there must be at least 1"),
     ):
         write_answer(desk, stem, answer)
         done = go(upskill)
@@ -184,12 +188,12 @@ def test_prompts_that_are_no_longer_asked_disappear_and_answers_stay(upskill: Up
     # With another skill the edits are asked for anew.
     write_answer(desk, second, draft(FIRST[:1]))
     done = go(upskill)
-    assert (done.code, "no longer asked" in done.err) == (0, False)
+    assert (done.code, "no longer needed" in done.err) == (0, False)
     assert second in prompts(desk)
     assert (len(prompts(desk)), third in prompts(desk)) == (4, False)
     done = go(upskill, task="something else")
     assert done.code == 0
-    unused = f"desk/{first}.prompt.md and 2 other prompts are no longer asked; their answers are not used."
+    unused = f"The prompt desk/{first}.prompt.md and 2 other prompts are no longer needed; their answers are not used."
     assert unused in " ".join(done.err.split())
     assert (len(prompts(desk)), (desk / f"{first}.answer.json").exists()) == (4, True)
 
@@ -239,7 +243,7 @@ def test_the_page_about_generate_begins_with_commands_that_work_on_a_clean_machi
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=clean, check=True)
     printed = [line for line in lines if not line.startswith("$ ")]
     assert [re.sub("-[0-9a-f]{8}", "", line) for line in done.stderr.splitlines()] == [
-        re.sub("-[0-9a-f]{8}", "", line) for line in printed
+        re.sub("-…", "", line) for line in printed
     ]
 
 
@@ -251,7 +255,10 @@ def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upski
     done = go(upskill, "--attempts", 3)
     assert done.code == 0, done.err
     said = " ".join(done.out.split())
-    assert "1 candidate was tried; the search ended: the teacher would change nothing" in said
+    assert "No version besides the first draft was tried; the search ended: the teacher would change nothing" in said
+    making = json.loads((desk.parent / "skills/house-words/skill_meta.json").read_text())["making"][0]["spent"]
+    # The student's train trials were run before the last pause.
+    assert f" ({making['student']['tokens']:,} with earlier calls)" in said
     assert len(prompts(desk)) == 4
 
 
@@ -327,3 +334,8 @@ def test_a_journal_that_cannot_be_read_is_named(upskill: Upskill, desk: Path) ->
     journal.write_text("[{}")
     done = upskill(*command)
     assert (done.code, f"desk/{journal.name}: cannot be read" in done.err) == (2, True)
+
+
+def test_a_handoff_and_a_teacher_are_named_as_they_can_be_typed(upskill: Upskill, home: Path) -> None:
+    done = upskill("generate", TASK, "--handoff", "desk", "-m", "local")
+    assert (done.code, "--handoff and -m (--teacher) contradict each other" in done.err) == (2, True)

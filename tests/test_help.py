@@ -55,12 +55,23 @@ def test_no_line_of_a_help_page_is_too_wide_and_none_shows_how_click_names_types
         assert not re.search(r"INTEGER|FLOAT|TEXT RANGE|x>=|<=x|1000000", page), name
 
 
+def test_a_page_gives_the_default_of_its_own_command_and_offers_no_agent_that_it_refuses() -> None:
+    pages = {name: " ".join(page_of(name, command).split()) for name, command in every_command()}
+    repeats = re.compile(r"--repeats N [^[]*\[default: (\d+)\]")
+    defaults = {name: repeats.findall(page) for name, page in pages.items() if "--repeats N" in page}
+    as_it_takes: dict[str, list[str]] = {name: [] for name in ("distill", "tests", "challenge", "matrix")}
+    ours = {"trigger": ["3"], "benchmark": ["3"], "ci": ["12"], "recheck": ["12"], **as_it_takes}
+    assert defaults == {name: ours.get(name, ["1"]) for name in defaults}
+    assert "chat (" in pages["eval"]
+    assert "chat" not in pages["trigger"]
+
+
 def test_examples_stand_above_the_explanation_and_common_options_above_the_others() -> None:
     pages = {name: page_of(name, command) for name, command in every_command()}
     evaluate = pages["eval"]
     places = [
         evaluate.index(words)
-        for words in ("compare the two", "upskill eval ./skills/my-skill", "Both arms", "Most used:", "Statistics:")
+        for words in ("compare the two", "upskill eval ./skills/my-skill", "Both runs", "Most used:", "Statistics:")
     ]
     assert places == sorted(places)
     for name, flags in COMMON.items():
@@ -91,7 +102,7 @@ def test_a_letter_means_the_same_in_every_command() -> None:
             for flag in option.opts:
                 if re.fullmatch(r"-\w", flag):
                     meanings[flag].add(long)
-    assert meanings.pop("-m") == {"--student", "--teacher", "--test-writer"}  # the command's main model
+    assert meanings.pop("-m") == {"--student", "--teacher"}  # the command's main model
     assert {flag: long for flag, long in meanings.items() if len(long) > 1} == {}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from upskill.checks import Evidence, texts
+from upskill.checks import texts
 from upskill.checks.programs import ownership, plants
 from upskill.errors import TrialError
 from upskill.runs.planning.plan import CheckFinding
@@ -373,15 +373,7 @@ async def leave(kind: SandboxBackend, plant: Plant, note: Callable[[str], None])
         await sandbox.run(plant.leave)
         await sandbox.kill_processes()
         trace = Trace((Step("assistant", plant.answer),))
-        evidence = Evidence(
-            trace,
-            case.prompt,
-            sandbox=sandbox,
-            files=case.files,
-            case=case.words,
-            asked_for=case.asked_for,
-            graded_files=case.graded_files,
-        )
+        evidence = case.evidence_of(trace, sandbox=sandbox)
         grading = Grading(case, untouched, findings)
         try:
             await grading.grade(evidence)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from browser import SCREENS, Browser, accessibility_problems, overflowing, wait_for_text
-from conftest import Upskill, write_script, write_skill
+from conftest import Upskill, greetings, write_script, write_skill
 from stored_runs import Answered, plan_of_models, result_of, store_run
 from upskill import Plan, Result, Suite, Trial, open_store
 from upskill.reports import ReportContext, numbers
@@ -73,6 +73,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("html")
     with chdir(folder):  # where the models are called by short names
         plan = plan_of_models(["learns", "hostile"], cases=12, runs=2, controls=True)
+        meta = json.loads(plan.skill.read("skill_meta.json") or b"{}")
+        tuned = json.dumps(meta | {"metadata": {**meta.get("metadata", {}), "tuned": True}})
+        plan = replace(plan, skill=plan.skill.with_file("skill_meta.json", tuned.encode()))
     name = store_run(folder / "runs", plan, lambda trial: result(plan, trial))
     with open_store(folder / "runs") as store:
         found = store.run(name)
@@ -600,6 +603,30 @@ def test_code_in_a_note_is_code_and_a_stored_answer_takes_no_time(
     assert not any(" 0.0 s" in each for each in facts), facts
 
 
+def test_the_report_of_one_model_has_nothing_to_choose_and_no_half_empty_row(
+    browser: Browser, upskill: Upskill, home: Path
+) -> None:
+    write_script(home / "model.yaml")
+    suite = greetings(4)
+    for case, tags in zip(suite["cases"], (["short"], ["short"], ["long"], []), strict=True):
+        case["tags"] = tags
+    upskill("eval", write_skill(home / "greeter", suite=suite), "-m", "scripted:model.yaml", "--repeats", 2)
+    upskill("report", "last", "-o", "report.html")
+
+    def use(page: Any) -> tuple[list[float], list[str], int]:
+        assert "No notes." not in page.locator("#notes").inner_text()
+        widths = [figure.bounding_box()["width"] for figure in page.locator(".picture").all()]
+        groups = page.locator("#groups tbody th").all_inner_texts()
+        page.locator(".cell").first.click()
+        page.wait_for_selector("dialog .answer")
+        return widths, groups, page.locator("dialog label", has_text="Model").count()
+
+    (forest, bars, front), groups, choices = browser.run(use, (home / "report.html").as_uri())
+    assert forest == bars
+    assert front > 2 * bars
+    assert ("short" in groups, "long" in groups, choices) == (True, False, 0)
+
+
 def test_a_typed_link_to_a_case_with_a_slash_in_its_id_opens_it(browser: Browser, tmp_path: Path) -> None:
     plan = plan_of_models(["model"], folder=tmp_path)
     cases = [{"id": name, "prompt": name, "checks": [{"contains": "ahoy"}]} for name in ("build/toml", "build")]
@@ -709,3 +736,10 @@ def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
     index = opened(page, "index")
     assert sum(index["blocks"]) == len(evaluation.outcomes) // 2 == 96
     assert set(index["columns"]["seed"]["values"]) == {0}
+
+
+def test_a_verbose_answer_that_passed_is_no_obstacle(browser: Browser, tmp_path: Path) -> None:
+    plan = plan_of_models(["learns"], cases=3, runs=1)
+    answered = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=True, cause="verbose"))
+    failures = browser.run(lambda page: page.locator("#failures tbody").inner_text(), answered)
+    assert "verbose" not in failures

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,7 +98,7 @@ def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskil
     done = improve(upskill, "--target", 0, "--json")  # reached, which is no reason not to do what was asked
     assert done.code == 0, done.err
     said = done.json
-    assert [one["decision"] for one in said["attempts"]] == ["first draft", "best guess"]
+    assert [one["decision"] for one in said["attempts"]] == ["older version", "best guess"]
     assert "older cases are too few to rule out a loss of 10%; about " in said["confirmation"]["why_not"]
     assert (said["confirmation"]["only_not_worse"], said["confirmation"]["older_cases_broken"]) == (False, [])
     assert set(said["confirmation"]["fixed"]) == {f"word-{number}" for number in NEW if number in TRAIN}
@@ -148,35 +151,108 @@ def test_where_no_case_can_get_better_a_change_has_to_be_shown_not_worse(
     assert done.code == 0, done.err
     assert done.json["confirmation"]["only_not_worse"]
     assert done.json["ended"] == "all attempts are used"
-    assert [one["decision"] for one in done.json["attempts"]] == ["first draft", "best guess"]
+    assert [one["decision"] for one in done.json["attempts"]] == ["older version", "best guess"]
     saved = Skill.load(house / FOLDER).body
     assert FILLER not in saved
     assert all(fact(number) in saved for number in OLD)
+
+
+KIND: dict[str, Any] = {"note": "", "edits": [{**WIDER["edits"][0], "text": "- Be kind."}]}
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_requested_change_that_is_not_shown_to_be_better_is_kept_because_somebody_asked(
+    upskill: Upskill, house: Path, attempts: int
+) -> None:
+    useless = {"note": "", "edits": [{**WIDER["edits"][0], "text": "- Be brief."}]}
+    rules = [{"system": REVISES, "when": "Be kind", "answer": json.dumps(useless)}]  # what the search adds by itself
+    write_rules(house / "teacher.json", [*rules, *teacher(NEW, KIND)])
+    done = improve(upskill, "--attempts", attempts)
+    assert done.code == 0, done.err
+    decisions = [one["decision"] for one in upskill("versions", FOLDER, "--json").json]
+    assert decisions == ["older version", "kept as requested", "not enough evidence"][: attempts + 1]
+    known = "not shown to be better on 6 train cases; kept because you asked for it"
+    assert (known in " ".join(done.err.split()), known in " ".join(done.out.split())) == (True, True)
+    assert "The previous version is in " in done.err
+    body = Skill.load(house / FOLDER).body
+    assert ("- Be kind." in body, "- Be brief." in body) == (True, False)
+
+
+def test_a_change_that_is_shown_to_be_worse_can_be_made_all_the_same(upskill: Upskill, house: Path) -> None:
+    write_rules(house / "teacher.json", teacher(NEW, TRADE))
+    done = improve(upskill)
+    why = "The requested change was not made: worse (better on "
+    assert why in " ".join(done.err.split())
+    command = " ".join(done.err.split()).partition("all the same: upskill ")[2].partition(" | patch -p1 -d ")[0]
+    diff = upskill(*shlex.split(command)).out
+    assert f"+{fact(NEW[0])}" in diff
+    subprocess.run(["patch", "-p1", "-d", str(house / FOLDER)], input=diff, text=True, check=True)
+    assert fact(NEW[0]) in Skill.load(house / FOLDER).body
 
 
 def test_a_request_that_breaks_a_third_of_the_cases_is_not_made(upskill: Upskill, house: Path) -> None:
     harm = {"note": "", "edits": [{**SHORTER["edits"][0], "line": line} for line in range(2, 8)]}
     write_rules(house / "teacher.json", teacher((), harm))
     done = improve(upskill, request="make it shorter")
-    assert "The requested change was not made. The skill is unchanged." in done.err
+    assert "The requested change was not made: worse (" in done.err
     assert all(fact(number) in Skill.load(house / FOLDER).body for number in OLD)
 
 
-def test_cases_that_are_too_few_to_show_anything_are_said_before_a_change_is_paid_for(
-    upskill: Upskill, house: Path
-) -> None:
+def test_a_change_is_made_even_where_few_cases_could_show_that_it_does_no_harm(upskill: Upskill, house: Path) -> None:
     two = [{**written_case(number), "held_out": False} for number in OLD[:2]]
     (house / "two.json").write_text(json.dumps(two))
     write_rules(house / "teacher.json", teacher((), SHORTER))
-    few = improve(upskill, "--tests", "two.json", "--json", request="make it shorter").json
-    assert few["ended"] == "no train case fails, and 2 are too few to show that a change does no harm"
-    with open_store(house / "runs") as store:
-        assert list(store.requests()) == []
+    elsewhere = ("--output", "few/house-words")
+    few = improve(upskill, "--tests", "two.json", *elsewhere, "--json", request="make it shorter").json
+    assert (few["confirmation"]["only_not_worse"], FILLER in Skill.load(few["saved_to"]).body) == (True, False)
     # Where there are new cases to get better, so few older ones count with them.
     older = Skill.load(house / FOLDER)
     record_version(add_suite(older, Suite.parse(two, "two"))).save(house / FOLDER, overwrite=True)
     write_rules(house / "teacher.json", teacher(NEW, WIDER))
     assert improve(upskill, "--json").json["confirmation"]["decision"] == "confirmed"
+
+
+def test_a_test_writer_knows_which_skill_a_request_is_about_and_not_what_it_says(upskill: Upskill, house: Path) -> None:
+    (house / "page.md").write_text("\n".join(map(fact, NEW)))
+    assert improve(upskill, "--from", "page.md", "--no-eval").code == 0
+    with open_store(house / "runs") as store:
+        asked = next(request for _, request, _ in store.requests() if "You write test cases" in request)
+    text = json.loads(asked)["messages"][1]["text"].partition("\n\n")[0]
+    about = {"name": "house-words", "description": "States facts about the ship. Use when asked about it."}
+    assert json.loads(text) == {"task": REQUEST, **about}
+
+
+def test_a_skill_without_tests_is_improved_with_a_word_that_nothing_tests_what_it_could_do(
+    upskill: Upskill, house: Path
+) -> None:
+    shutil.rmtree(house / FOLDER / "evals")
+    done = improve(upskill, "--no-eval", "--force")
+    assert (
+        "house-words has no tests of its own, so upskill can't check that what worked before still works." in done.err
+    )
+    assert f"Read {FOLDER}: skill to improve, about " in done.err
+
+
+def test_an_older_skill_that_is_not_changed_keeps_its_own_history(upskill: Upskill, house: Path) -> None:
+    (house / FOLDER / "skill_meta.json").unlink()
+    (house / "older").mkdir()
+    (house / FOLDER).rename(house / "older/house-words")
+    (house / "page.md").write_text("\n".join(map(fact, NEW)))
+    write_rules(house / "teacher.json", teacher(NEW, TRADE))
+    student = ("--student", "scripted:student.json", "--attempts", 1, "--cases", len(NEW))
+    command = ("generate", REQUEST, "--from", "older/house-words", "--from", "page.md", "-m", "scripted:teacher.json")
+    first, again = (upskill(*command, *student) for _ in range(2))  # the same command finds what it has saved
+    for done in (first, again):
+        assert done.code == 0, done.err
+        out = " ".join(done.out.split())
+        assert f"The skill in {FOLDER} is the older one, unchanged, with its new results. Next:" in out
+        assert "Saved to" not in out
+        assert "--sources" not in out
+        assert "1 version besides the older version was tried; the search ended: all attempts are used." in out
+        metadata = Provenance.of(Skill.load(house / FOLDER)).metadata
+        assert {"generated_by", "source_task", "source_files", "improved_by"}.isdisjoint(metadata)
+        assert metadata["test_pass_rate"] is not None
+    assert "Evaluating on scripted:student.json... (version 2, " in again.err
 
 
 # What a person has edited.
@@ -193,7 +269,7 @@ def test_a_skill_that_was_edited_by_hand_is_not_replaced_unless_someone_says_so(
     for more in ((), ("--output", FOLDER)):
         refused = improve(upskill, *more)
         assert refused.code == 2
-        assert f"{FOLDER}: was written or edited by hand" in refused.err
+        assert f"{FOLDER}: written or edited by hand" in refused.err
         assert "--force" in refused.err
         assert (house / FOLDER / "SKILL.md").read_text() == text
     assert not (house / "runs").exists()  # nothing was asked or paid for
@@ -253,7 +329,7 @@ def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, 
     done = improve(upskill, "--no-eval")
     assert f"The previous version is in {FOLDER.parent}/.previous/house-words/1.0.0-" in done.err
     first, second = upskill("versions", FOLDER, "--json").json
-    assert (first["decision"], first["parent"], first["pass_rate"]) == ("first draft", None, None)
+    assert (first["decision"], first["parent"], first["pass_rate"]) == ("older version", None, None)
     assert (second["decision"], second["parent"]) == ("unproven", "c1")
     assert second["note"] == f"not evaluated: --no-eval; asked for: {REQUEST}"
     changed = upskill("versions", FOLDER, "--diff")
@@ -346,5 +422,5 @@ def test_stored_evidence_keeps_apart_from_new_material_of_the_same_name(house: P
 def test_a_request_without_an_attempt_is_refused_before_anybody_is_paid(upskill: Upskill, house: Path) -> None:
     done = improve(upskill, "--attempts", 0)
     assert done.code == 2
-    assert "--attempts 0 makes no change to the older skill, and a change was asked for" in done.err
+    assert "--attempts 0 makes no change to the older skill, but you asked for a change" in done.err
     assert not (house / "runs").exists()

@@ -51,7 +51,9 @@ def test_everything_goes_into_the_folder_that_was_named_and_nothing_is_overwritt
     assert Path("shop/SKILL.md").read_text(encoding="utf-8") == "mine"
     WORKFLOW.parent.mkdir(parents=True)
     WORKFLOW.write_text("mine", encoding="utf-8")
-    assert f"kept {WORKFLOW}" in upskill("init", "other", "--ci").out
+    other = upskill("init", "other", "--ci")
+    assert f"kept {WORKFLOW}" in other.out
+    assert f"{WORKFLOW} does not test other" in other.err
     assert WORKFLOW.read_text(encoding="utf-8") == "mine"
 
 
@@ -80,6 +82,32 @@ def test_the_steps_of_the_workflow_prove_the_skill_in_a_fresh_environment(
             ran = subprocess.run(["bash", "-ec", command], capture_output=True, text=True, env=environment, check=False)
             assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
     assert summary.read_text(encoding="utf-8").startswith("### upskill: 1 skill changed, none blocked")
+
+
+def test_a_second_skill_is_added_to_what_the_workflow_tests(home: Path, upskill: Upskill) -> None:
+    for name in ("alpha", "beta", "skills/gamma"):
+        assert upskill("init", name, "--ci", "--yes").code == 0
+    text = WORKFLOW.read_text(encoding="utf-8")
+    assert yaml.safe_load(text)[True]["pull_request"]["paths"] == ["alpha/**", "beta/**", "skills/gamma/**"]
+    assert "run: upskill validate alpha beta skills/gamma\n" in text
+    assert "run: upskill ci alpha beta skills/gamma --yes --output upskill-report\n" in text
+    WORKFLOW.write_text(text.replace("skills/gamma", "skills"), encoding="utf-8")
+    assert f"kept {WORKFLOW}" in (done := upskill("init", "skills/delta", "--ci", "--yes")).out
+    assert "does not test" not in done.err
+
+
+def test_the_workflow_goes_to_the_top_of_the_repository(
+    home: Path, upskill: Upskill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    (home / "skills").mkdir()
+    monkeypatch.chdir(home / "skills")
+    assert f"wrote ../{WORKFLOW}" in upskill("init", "alpha", "--ci", "--yes").out
+    assert not Path(".github").exists()
+    text = (home / WORKFLOW).read_text(encoding="utf-8")
+    assert 'paths: ["skills/alpha/**"]' in text
+    assert "run: upskill ci skills/alpha --yes" in text
+    assert f"added skills/beta to ../{WORKFLOW}" in upskill("init", "beta", "--ci", "--yes").out
 
 
 def test_the_documentation_shows_the_whole_workflow(home: Path) -> None:
@@ -117,7 +145,10 @@ def test_queries_of_the_example_are_named_once_the_skill_is_about_something_else
     Path("model.json").write_text('[{"answer": "Hello."}]', encoding="utf-8")
     trigger = ("trigger", "shop", "-m", "scripted:model.json", "--no-log-runs")
     for done in (upskill("validate", "shop"), upskill(*trigger)):
-        assert "eval_queries.json: contains queries about kiln, the example from `upskill init`" in done.out + done.err
+        assert (
+            "eval_queries.json: these queries are still about kiln, the example from `upskill init`"
+            in done.out + done.err
+        )
     own = (
         '[{"query": "How do we greet?", "should_trigger": true}, {"query": "Fire the kiln.", "should_trigger": false}]'
     )

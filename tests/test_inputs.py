@@ -74,23 +74,23 @@ def test_settings_and_keys_are_only_read_from_files(
 
 def test_an_input_says_what_it_is_and_what_to_do(home: Path, endless: dict[str, Path]) -> None:
     expected = {
-        "fifo": "is a FIFO, not a file",
-        "device": "is a device, not a file",
-        "link": "is a device, not a file",
-        "sparse": "is larger than 100 MB",
+        "fifo": ": a FIFO, not a file",
+        "device": ": a device, not a file",
+        "link": ": a device, not a file",
+        "sparse": ": larger than 100 MB",
     }
     for name, words in expected.items():
         with pytest.raises(UsageError, match=words) as caught:
             read_input(endless[name])
         assert caught.value.hint
-    with pytest.raises(UsageError, match="is a folder, not a file"):
+    with pytest.raises(UsageError, match=": a folder, not a file"):
         read_input(home)
     with pytest.raises(UsageError, match="No such file"):
         open_input(home / "missing")
     with pytest.raises(UsageError, match="null byte"):
         read_input("a\0b")
     (home / "latin").write_bytes(b"caf\xe9")
-    with pytest.raises(UsageError, match="is not UTF-8 text"):
+    with pytest.raises(UsageError, match=": not UTF-8 text"):
         read_input_text(home / "latin")
     (home / "marked").write_bytes(b"\xef\xbb\xbfhello")
     assert read_input_text(home / "marked", most=8) == "hello"

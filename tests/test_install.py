@@ -105,7 +105,7 @@ def test_a_changed_skill_is_never_overwritten_silently(tmp_path: Path, change: s
             target.symlink_to(tmp_path / "moved")
     before = contents(tmp_path)
     newer = Skill.load(made(tmp_path / "newer", "Better."))
-    with pytest.raises(UsageError, match="holds a skill that was changed since it was installed") as error:
+    with pytest.raises(UsageError, match="this skill was changed since it was installed") as error:
         install(newer, there)
     assert "--force" in error.value.hint
     assert {name: data for name, data in contents(tmp_path).items() if not name.startswith("newer/")} == before
@@ -135,6 +135,7 @@ def test_the_command_says_where_the_old_one_went(home: Path, upskill: Upskill) -
     made(home / "skills", "Better.")
     refused = upskill("install", source, "--to", "generic")
     assert (refused.code, refused.out) == (2, "")
+    assert "moves the old one to .upskill-kept/" in refused.err
     forced = upskill("install", source, "--to", "generic", "--force")
     assert (forced.code, forced.out) == (0, "replaced: .agents/skills/my-skill\n")
     (kept,) = home.glob(".agents/skills/.upskill-kept/my-skill-*")
@@ -153,9 +154,7 @@ def test_a_replacement_that_breaks_leaves_the_old_one_in_place(tmp_path: Path) -
 
 def test_an_invalid_skill_is_not_installed(tmp_path: Path) -> None:
     skill = Skill.new("My_Skill", "Does things.", "Body.")
-    with pytest.raises(
-        UsageError, match="My_Skill: is not a valid skill: name 'My_Skill' has capital letters"
-    ) as error:
+    with pytest.raises(UsageError, match="My_Skill: not a valid skill: name 'My_Skill' has capital letters") as error:
         install(skill, tmp_path / "there")
     assert error.value.hint == "`upskill validate` lists every problem."
     assert not (tmp_path / "there").exists()
@@ -172,7 +171,7 @@ def test_a_broken_record_only_makes_it_more_careful(tmp_path: Path, record: str)
     there = tmp_path / "there"
     install(Skill.load(made(tmp_path / "skills")), there)
     (there / RECORD).write_text(record)
-    with pytest.raises(UsageError, match="or that upskill did not install"):
+    with pytest.raises(UsageError, match="or upskill did not install it"):
         install(Skill.load(made(tmp_path / "skills", "Better.")), there)
 
 
@@ -181,6 +180,6 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="cannot be written"):
         install(Skill.load(made(tmp_path / "skills")), tmp_path / "there")
     (tmp_path / "other" / RECORD).mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"{RECORD}: is not a regular file"):
+    with pytest.raises(UsageError, match=f"{RECORD}: not a regular file"):
         install(Skill.load(made(tmp_path / "skills")), tmp_path / "other")
     assert {path.name for path in (tmp_path / "other").iterdir()} == {RECORD, "my-skill"}

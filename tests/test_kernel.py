@@ -68,7 +68,7 @@ async def test_a_file_compiles_for_the_h100_and_says_what_it_takes(sandbox: Sand
     await sandbox.write("src/scale.cuh", "__device__ inline float scale(float x) { return 2.0f * x + 1.0f; }\n")
     await sandbox.write("src/kernel.cu", GOOD.replace("#include", '#include "scale.cuh"\n#include', 1))
     passed = await look({"kernel_compiles": {"file": "src/kernel.cu"}}, sandbox)
-    assert passed == Finding(True, "compiles to a cubin for sm_90a: _Z6affinePKfPfi")
+    assert passed == Finding(True, "compiles for sm_90a: _Z6affinePKfPfi")
     takes = await look({"kernel_resources": {"file": "src/kernel.cu", "registers": 32}}, sandbox)
     assert takes.passed
     assert takes.reason.endswith(" registers, 0 bytes of spills, 0 bytes of shared memory, 0 bytes of stack")
@@ -91,15 +91,15 @@ async def test_the_compiler_speaks_for_itself_and_later_tiers_fail_with_it(
 async def test_registers_spills_and_shared_memory_have_limits(sandbox: Sandbox) -> None:
     await sandbox.write("kernel.cu", HUNGRY)
     over = await look({"kernel_resources": {"shared": 8192}}, sandbox)
-    assert over == Finding(False, "_Z6hungryPfi has 16384 bytes of shared memory, and may have 8192")
+    assert over == Finding(False, "_Z6hungryPfi has 16384 bytes of shared memory, and at most 8192 are allowed")
     stack = await look({"kernel_resources": {"stack": 0}}, sandbox)
-    assert stack == Finding(False, "_Z6hungryPfi has 96 bytes of stack, and may have 0")
+    assert stack == Finding(False, "_Z6hungryPfi has 96 bytes of stack, and at most 0 are allowed")
     few = await look({"kernel_resources": {"registers": 8}}, sandbox)
     assert not few.passed
-    assert few.reason.endswith(" registers, and may have 8")
+    assert few.reason.endswith(" registers, and at most 8 are allowed")
     squeezed = await look({"kernel_resources": {"flags": ["-maxrregcount", "16"]}}, sandbox)
     assert not squeezed.passed
-    assert squeezed.reason.endswith(" bytes of spills, and may have 0")
+    assert squeezed.reason.endswith(" bytes of spills, and at most 0 are allowed")
     assert (await look({"kernel_resources": {"shared": 16384}}, sandbox)).passed
 
 
@@ -125,7 +125,9 @@ async def test_spills_count_whatever_the_code_makes_the_compiler_print(sandbox: 
     await sandbox.write("kernel.cu", decoy % "first" + HUNGRY + decoy % "last")
     squeezed = await look({"kernel_resources": {"flags": ["-maxrregcount", "16"]}}, sandbox)
     assert not squeezed.passed
-    assert re.search(r"_Z6hungryPfi has [1-9]\d* bytes of spills, and may have 0|cannot be used", squeezed.reason)
+    assert re.search(
+        r"_Z6hungryPfi has [1-9]\d* bytes of spills, and at most 0 are allowed|cannot be used", squeezed.reason
+    )
     stack = await look({"kernel_resources": {"stack": 0}}, sandbox)
     assert not stack.passed
 
@@ -163,7 +165,7 @@ def test_a_cubin_that_says_other_than_the_compiler_is_refused() -> None:
     for messages in ("", line.format("k", 0), line.format("other", 96)):
         with pytest.raises(ValueError, match="96 bytes of stack for k, ptxas says"):
             build_module.add_spills([kernel], messages)
-    with pytest.raises(ValueError, match="no cubin"):
+    with pytest.raises(ValueError, match="not a readable cubin"):
         read_cubin(b"\x7fELF")
 
 
@@ -182,7 +184,7 @@ async def test_what_a_student_leaves_is_never_an_error_of_the_machine(
         await sandbox.write("kernel.cu", GOOD)
         large = await look({"kernel_compiles": {}}, sandbox)
     assert not large.passed
-    assert "100 are read at most" in large.reason
+    assert "at most 100 are read" in large.reason
     with pytest.raises(MissingTool, match=r"nvcc cannot compile this here: nvcc fatal .*no-such-option"):
         await look({"kernel_compiles": {"flags": ["--no-such-option"]}}, sandbox)
 
@@ -309,9 +311,9 @@ PROJECT = {
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("", "", "a project of kernel-builder, edition 5, for sm_90a"),
-        ('"9.0"', '"9.0a", "10.0"', "a project of kernel-builder, edition 5, for sm_90a"),
-        ('cuda-capabilities = ["9.0"]\n', "", "a project of kernel-builder, edition 5, for sm_90a"),
+        ("", "", "a kernel-builder project, edition 5, for sm_90a"),
+        ('"9.0"', '"9.0a", "10.0"', "a kernel-builder project, edition 5, for sm_90a"),
+        ('cuda-capabilities = ["9.0"]\n', "", "a kernel-builder project, edition 5, for sm_90a"),
         ("edition = 5", "edition = 3", "build.toml:4: edition 3 is not the current one, 5"),
         ("edition = 5\n", "", "build.toml:1: [general] has no edition"),
         ("version = 1", 'version = "1.0"', "build.toml:3: version is a whole number, not '1.0'"),
@@ -325,14 +327,14 @@ PROJECT = {
         ),
         ('["9.0"]', '"9.0"', "build.toml:18: cuda-capabilities is a list of texts, not '9.0'"),
         ('["9.0"]', "[9.0]", "build.toml:18: cuda-capabilities is a list of texts, not [9.0]"),
-        ('backends = ["cuda"]', 'backends = ["rocm"]', "build.toml:6: backends leaves out 'cuda'"),
+        ('backends = ["cuda"]', 'backends = ["rocm"]', "build.toml:6: backends does not list 'cuda'"),
         ('backends = ["cuda"]', 'backends = "cuda"', "build.toml:6: backends is a list of texts, not 'cuda'"),
         ("version = 1", f"version = {'9' * 5000}", "build.toml is not TOML: Exceeds the limit"),
         ("version = 1", f"version = {'[' * 5000}", "build.toml is not TOML: "),
-        ("[general]", "\ufeff[general]", "a project of kernel-builder, edition 5, for sm_90a"),
-        ('"torch-ext/torch_b', '"./torch-ext/torch_b', "a project of kernel-builder, edition 5, for sm_90a"),
+        ("[general]", "\ufeff[general]", "a kernel-builder project, edition 5, for sm_90a"),
+        ('"torch-ext/torch_b', '"./torch-ext/torch_b', "a kernel-builder project, edition 5, for sm_90a"),
         ('backend = "cuda"', 'backend = "nvidia"', "build.toml:15: 'nvidia' is not a backend"),
-        ("fast-norm", "fast-nrm", "torch-ext/fast_nrm/__init__.py: is not there, the Python package of the kernel"),
+        ("fast-norm", "fast-nrm", "torch-ext/fast_nrm/__init__.py: the kernel's Python package is missing"),
         ("[kernel.norm]", "[kernel.norm", "build.toml is not TOML: Expected ']' at the end of a table declaration"),
         ("[torch]\nsrc", "[pytorch]\nsrc", "build.toml:8: no key is called 'pytorch'; Did you mean 'torch'"),
     ],
@@ -345,7 +347,7 @@ async def test_a_project_of_kernel_builder_is_read_line_by_line(
         await sandbox.write(f"project/{path}", text)
     finding = await look({"kernel_project": {"folder": "./project"}}, sandbox)
     assert finding.reason.startswith(reason), finding.reason
-    assert finding.passed is reason.startswith("a project")
+    assert finding.passed is reason.startswith("a kernel-builder project")
 
 
 async def test_a_project_needs_a_binding_that_registers_something(sandbox: Sandbox) -> None:
@@ -401,12 +403,12 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
         ({"tiers": ["compiles", "compiles"]}, "names 'compiles' twice"),
         (
             {"tiers": ["compiles"], "timeout": 300},
-            "timeout is for the tiers on a GPU.*compile_timeout is for the compiler",
+            "timeout applies to the GPU tiers.*compile_timeout applies to the compiler",
         ),
         ({"task": "affine.py", "resources": {"regs": 3}}, "no field is called 'regs'"),
-        ({"task": "affine.py", "than": []}, "than is empty"),
-        ({"tiers": ["compiles"], "resources": {"spills": 0}}, "tiers leaves it out: name 'resources' there too"),
-        ({"tiers": ["compiles"], "project": {"folder": "x"}}, "tiers leaves it out: name 'project' there too"),
+        ({"task": "affine.py", "than": []}, "`than` is empty"),
+        ({"tiers": ["compiles"], "resources": {"spills": 0}}, "tiers does not list 'resources'; add it there"),
+        ({"tiers": ["compiles"], "project": {"folder": "x"}}, "tiers does not list 'project'; add it there"),
     ],
 )
 def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str) -> None:
@@ -423,7 +425,7 @@ def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str
         (("SHAPES = [(1,), (17,), (300,)]\nTIMED = (1000,)", ""), "has no SHAPES"),
         (("(17,)", "(0,)"), "SHAPES.1.0: Input should be greater than 0, not 0"),
         (("int n", "struct S n"), "'struct S' is not a type that can be passed"),
-        (("SHAPES = [", "SHAPES = list() + ["), "SHAPES is not written out"),
+        (("SHAPES = [", "SHAPES = list() + ["), "SHAPES must be a literal"),
         (("def inputs", "def inputs("), "line 16 is not Python"),
         (("SHAPES = [(1,), (17,), (300,)]", "SHAPES = 5"), "SHAPES: Input should be a valid tuple, not 5"),
         (("SHAPES = [", "SHAPES: list[tuple[int]] = [0, "), "SHAPES.0.0: Input should be greater than 0, not 0"),
@@ -434,7 +436,7 @@ def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str
         (("SCRATCH = 65536", "TOLERANCE = {'float32': 1e-3}"), "TOLERANCE.float32: Input should be a valid tuple"),
         (("SCRATCH = 65536", "TOLERANCE = {'float32': (0, 1e999)}"), "TOLERANCE.float32.1: Input should be a finite"),
         (("SCRATCH = 65536", "TOLERENCE = {'float32': (1, 1)}"), "did you mean TOLERANCE"),
-        (("SCRATCH = 65536", "SCRATCH = {[]: 1}"), "SCRATCH is not written out"),
+        (("SCRATCH = 65536", "SCRATCH = {[]: 1}"), "SCRATCH must be a literal"),
         (("int n", "int n, cudaStream_t stream"), "SIGNATURE: leave the stream out"),
         (("SCRATCH = 65536", "SCRATCH = 65536\0"), "is not Python"),
         (("int n", "int x"), "two arguments are called 'x'"),
@@ -452,7 +454,7 @@ def test_a_task_that_says_too_little_is_refused_with_the_suite(change: tuple[str
 )
 def test_a_plan_that_a_launcher_forged_is_not_carried_out(forged: str) -> None:
     made = build_module.Build(kernels=(build_module.CompiledKernel("k", (8,)),))
-    with pytest.raises(trial_run.BadLauncher, match="no plan that can be read"):
+    with pytest.raises(trial_run.BadLauncher, match="no readable plan"):
         trial_run.read_plans(f"call\n{forged}\nend\n", made, 1, "")
 
 
@@ -502,7 +504,9 @@ def test_show_says_how_far_students_get_tier_by_tier(upskill: Upskill, home: Pat
     assert shown.splitlines()[0].strip() == "scripted:student.yaml"
     assert "kernel_compiles" in shown
     assert "100%" in shown.split("kernel_compiles")[1].splitlines()[0]
-    assert "_Z6affinePKfPfi has 16384 bytes of shared memory, and may have 1024" in upskill("show", "last").out
+    assert (
+        "_Z6affinePKfPfi has 16384 bytes of shared memory, and at most 1024 are allowed" in upskill("show", "last").out
+    )
 
 
 def test_without_a_gpu_nothing_is_asked_and_it_says_what_to_install(
@@ -516,7 +520,7 @@ def test_without_a_gpu_nothing_is_asked_and_it_says_what_to_install(
     done = upskill("eval", "skill", "-m", "scripted:student.yaml")
     assert done.code == 3
     assert "upskill: there is no NVIDIA GPU on this machine" in done.err
-    assert "`tiers: [compiles, resources]` needs none of it" in done.err
+    assert "`tiers: [compiles, resources]` works without it" in done.err
     assert "No stored run has a result yet" in upskill("runs").err
 
 
@@ -526,7 +530,7 @@ def test_an_architecture_that_nvcc_does_not_know_is_said_before_anything_is_aske
     write_script(home / "student.yaml", [{"answer": f"```cuda\n{GOOD}```"}])
     done = upskill("eval", "skill", "-m", "scripted:student.yaml")
     assert done.code == 3
-    assert re.search(r"does not compile for sm_30, but for .*sm_90.*: write one of these as `arch`", done.err)
+    assert re.search(r"cannot compile for sm_30; it supports .*sm_90.*\. Set `arch` to one of these", done.err)
     assert "No stored run has a result yet" in upskill("runs").err
     check = read_check({"kernel_compiles": {"arch": "sm_90a"}}, "suite.yaml").check
     check.expect_tools()

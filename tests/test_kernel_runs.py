@@ -112,7 +112,7 @@ async def test_hostile_kernels_fail(sandbox: Sandbox, tmp_path: Path, monkeypatc
     monkeypatch.setattr(gpu_process, "SERVER", ("never", "started"))
     again = await look("kernel_faster", codes["writes_a_part"], sandbox)
     assert not again.passed
-    assert again.reason.startswith("not timed, as it is not correct: the kernel is wrong at 300 float32")
+    assert again.reason.startswith("not timed, because it is not correct: the kernel is wrong at 300 float32")
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -213,7 +213,7 @@ async def test_runs_on_one_input_have_to_agree_bit_for_bit_unless_the_task_says_
     on_cpu(MOODY, tmp_path, monkeypatch)
     finding = await look("kernel_correct", MOODY, sandbox)
     assert not finding.passed
-    assert re.search(r"at \d+ float32: a second run on the same input gives other bits", finding.reason)
+    assert re.search(r"at \d+ float32: a second run on the same input gives different bits", finding.reason)
     loose = beside("affine.py") + "EXACT = False\n"
     assert (await look("kernel_correct", MOODY, sandbox, source=loose)).passed
 
@@ -229,7 +229,7 @@ async def test_a_gpu_that_is_gone_afterwards_is_an_error_and_so_is_a_broken_task
     gpu_process.ForkServer.running("bubblewrap").stop()
     on_cpu(GOOD, tmp_path, monkeypatch)
     broken = beside("affine.py").replace("return 2 * np", "return 2 / 0 * np")
-    with pytest.raises(MissingTool, match="the task of the kernel breaks here: ZeroDivisionError"):
+    with pytest.raises(MissingTool, match="the kernel's task file fails here: ZeroDivisionError"):
         await look("kernel_correct", GOOD, sandbox, source=broken)
     monkeypatch.setattr(gpu_process, "SERVER", (sys.executable, "-c", "raise SystemExit('no room for Python')"))
     with pytest.raises(MissingTool, match=r"the GPU could not be used: .*no room for Python|has ended"):
@@ -282,7 +282,7 @@ async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
         async with await SANDBOXES.load("none")().open(Setup()) as open_to_all:
             with pytest.raises(MissingTool, match="the task sees files of the host"):
                 await look("kernel_correct", GOOD, open_to_all, source=source)
-    with pytest.raises(MissingTool, match="the sandbox 'landlock' cannot hold what comes with a suite"):
+    with pytest.raises(MissingTool, match="the sandbox 'landlock' cannot isolate a suite's own code"):
         gpu_process.ForkServer.running("landlock")
 
 
@@ -323,7 +323,7 @@ async def test_the_end_of_a_watched_process_is_heard(monkeypatch: pytest.MonkeyP
     store = os.memfd_create("outputs")
     watched = gpu_process.GpuProcess("watched", store, "none", ("/usr/bin/env",))
     assert await watched.receive(HANGS) == {}
-    with pytest.raises(gpu_process.Silent, match="its process ended with 0"):
+    with pytest.raises(gpu_process.Silent, match="its process exited with 0"):
         await watched.receive(HANGS)
     watched.close()
     os.close(store)
@@ -364,7 +364,7 @@ def test_the_functions_of_a_task_can_be_imported_and_read_as_compilers_do() -> N
         ([1.0, 2.0], [1.0, 2.0], ""),
         ([1.0009, 2.0], [1.0, 2.0], ""),
         ([1.1, 2.0], [1.0, 2.0], "1 of 2 elements are wrong; element 0 is 1.1 and should be 1"),
-        ([np.nan, 2.0], [1.0, 2.0], "1 of 2 elements are wrong, 1 of them not a number; element 0 is nan"),
+        ([np.nan, 2.0], [1.0, 2.0], "1 of 2 elements are wrong, 1 of them NaN; element 0 is nan"),
         ([np.inf, 2.0], [1.0, 2.0], "1 of 2 elements are wrong; element 0 is inf"),
         ([1.0, np.inf], [1.0, np.inf], ""),
         ([1.0, -np.inf], [1.0, np.inf], "1 of 2 elements are wrong"),

@@ -49,5 +49,5 @@ def test_the_environment_wins_and_is_not_touched(tmp_path: Path) -> None:
 def test_a_file_that_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_bytes(b"\xff\xfe\x00binary")
-    with pytest.raises(UsageError, match="is not UTF-8 text"):
+    with pytest.raises(UsageError, match=": not UTF-8 text"):
         find_keys({}, file)

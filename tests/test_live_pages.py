@@ -13,11 +13,11 @@ import pytest
 
 from browser import Browser, accessibility_problems, overflowing
 from conftest import greetings, start, write_script, write_skill
-from live_server import Live, add_runs, served
+from live_server import Live, add_runs, run_now, served
 from test_live import Site
 from test_looks import look
 from test_store import PLAN, TRIALS, begin, result_of
-from upskill import Store, open_store
+from upskill import Skill, Store, Suite, open_store
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +83,24 @@ def test_the_list_leads_to_a_run_a_skill_and_a_comparison(browser: Browser, site
         return tiles, " ".join(added), page.locator("h1").inner_text()
 
     tiles, added, title = browser.run(use, site.live.address)
-    assert tiles == "0 6 0"
+    assert tiles == "100% → 0% 0 6 0"
     assert "Say hello." in added
     assert "greeter" in title
+
+
+def test_the_comparison_opens_on_the_latest_two_runs_of_one_skill(browser: Browser, tmp_path: Path) -> None:
+    ids = add_runs(tmp_path)
+    with open_store(tmp_path / "runs") as store:
+        student = write_script(tmp_path / "other.json", [{"answer": "hello"}])
+        run_now(store, Skill.load(write_skill(tmp_path / "sailor")), Suite.parse(greetings(2)), [student])
+    with served(tmp_path / "runs") as live:
+
+        def use(page: Any) -> list[str]:
+            page.locator(".tiles").wait_for()
+            assert (page.locator("select[name=model]").count(), page.locator("select[name=other]").count()) == (1, 0)
+            return [page.locator(f"select[name={name}]").input_value() for name in ("before", "after")]
+
+        assert browser.run(use, f"{live.address}compare") == [ids["first"], ids["second"]]
 
 
 def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Path) -> None:

@@ -279,7 +279,9 @@ def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upsk
         lows.append(told["interval"][0])
     assert lows == sorted(lows, reverse=True)
     assert lows[0] > lows[1] > lows[6]
-    assert "version 7 of this skill on these cases" in " ".join(upskill("eval", skill, "-m", student, "-v").out.split())
+    assert "look 7 at these cases, with version 7 of this skill" in " ".join(
+        upskill("eval", skill, "-m", student, "-v").out.split()
+    )
     # New cases are a first look again, also under the ids of the old ones.
     suite = {
         "cases": [
@@ -564,6 +566,23 @@ def test_an_unfinished_run_that_is_finished_or_drawn_anew_counts_once(upskill: U
         assert upskill(*command, "--fresh").json["models"][0]["look"] == 3
 
 
+@pytest.mark.parametrize("way", ["other seeds", "other versions"])
+def test_runs_that_were_stopped_before_their_end_are_looks(way: str, upskill: Upskill, home: Path) -> None:
+    """Someone may stop each just before its end, read the answers one by one, and finish the one that fits."""
+    skill = write_skill(home / "greeter", cases=12)
+    with serving(Luck()) as server:
+        command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
+        for number in range(3):
+            if way == "other versions":
+                write_skill(home / "greeter", cases=12, body=f"# Greetings\n\nSay ahoy to guest {number}.\n")
+            upskill(*command, "--seed", number if way == "other seeds" else 0, "--set", "max_calls=23")
+        first = 0  # the first that was begun may be the one that is finished
+        assert upskill(*command, "--seed", first).json["models"][0]["look"] == 3
+        assert upskill(*command, "--seed", first).json["models"][0]["look"] == 3  # shown again
+        upskill(*command, "--seed", 9, "--set", "max_calls=2")  # tells next to nothing
+        assert upskill(*command, "--seed", 10).json["models"][0]["look"] == 4
+
+
 @pytest.mark.parametrize(
     "work", ["a case added", "a case dropped", "a case reworded", "a check repaired", "more repeats"]
 )
@@ -602,3 +621,100 @@ def test_a_limit_that_nothing_reaches_and_another_word_do_not_make_new_cases(
         suite = {"checks": [{"contains": "ahoy"}, *checks], "cases": cases}
         looks.append(evaluated_json(upskill, write_skill(home / "greeter", suite=suite), *student)["look"])
     assert looks == [1, 2]
+
+
+# Choosing cases survives new draws: a case that is easy stays easy.
+
+
+def halves(call: Call) -> str:
+    """Right with the skill for even guests and without it for odd ones: over all cases, it does nothing."""
+    guest = next(word for word in call.prompt.split() if word.rstrip(".").isdigit()).rstrip(".")
+    is_right = ("ahoy" in call.system) == (int(guest) % 2 == 0)
+    return f"{'ahoy' if is_right else 'hello'} {call.seed} {call.body.get('temperature')}"
+
+
+ROUTES: dict[str, tuple[object, ...]] = {
+    "other seeds": ("--seed", 100),
+    "another temperature": ("--set", "temperature=0.3"),
+    "more repeats": ("--repeats", 4),
+    "drawn anew": ("--fresh",),
+    "until decided": ("--until-decided", "--repeats", 12, "--seed", 100),
+    "until decided on these cases": ("--until-decided", "--set", "scope=suite", "--repeats", 12, "--seed", 100),
+    "another version": ("--seed", 100),
+    "without a baseline": ("--seed", 100),
+    "unfinished": ("--seed", 100),
+    "pruned": ("--seed", 100),
+    "in two steps": ("--seed", 100),
+    "every prompt reworded": (),
+    "recheck": (),
+    "recheck, killed": ("--seed", 100),
+    "against another skill": ("--seed", 100),
+    "the others replaced": ("--seed", 100),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_cases_that_were_chosen_after_a_look_decide_nothing_with_new_draws(
+    route: str, upskill: Upskill, home: Path
+) -> None:
+    suite = greetings(24)
+    skill = write_skill(home / "greeter", suite=suite)
+    with serving(halves) as server:
+        command = ("eval", skill, "-m", "m", "--base-url", server.url, "--json")
+        first = {"without a baseline": ("--no-baseline",), "unfinished": ("--set", "max_calls=46")}.get(route, ())
+        if route == "against another skill":
+            other = write_skill(home / "hailer", body="# Hailer\n\nSay ahoy, and mean it.\n")
+            first = ("--against", other)
+        assert upskill(*command, *first).json["models"][0]["decision"] != "helps"
+        won = [case for number, case in enumerate(suite["cases"], 1) if number % 2 == 0]
+        if route == "recheck, killed":
+            with open_store(home / "runs") as store:  # as if it had been killed before its report
+                store.database.execute("DELETE FROM looks")
+                run = store.run("last")
+                store.annotate(run, analysis=replace(run.plan.analysis, reported=False))
+        elif route == "pruned":
+            upskill("store", "prune", "--keep", 0, "--replies", "--yes")
+        elif route == "in two steps":
+            write_skill(skill, suite=suite | {"cases": [*won, *suite["cases"][12::2]]})
+            upskill(*command, "--seed", 50)
+        elif route == "every prompt reworded":
+            won = [case | {"prompt": f"{case['prompt']} Briefly!"} for case in won]
+        elif route == "the others replaced":
+            won += [
+                {"id": f"new-{number}", "prompt": f"What would you say to {number} sailors?"}
+                for number in range(100, 112, 2)
+            ]
+        write_skill(skill, suite=suite | {"cases": won})
+        if route == "another version":
+            edit(skill / "SKILL.md", "ahoy", "ahoy, and ahoy")
+        if route == "recheck":
+            upskill("recheck", skill, "-m", "m", "--base-url", server.url, "--yes")
+        else:
+            upskill(*command, *ROUTES[route])
+    with open_store(home / "runs") as store:
+        evaluation = evaluation_of(store, store.run("last"))
+    verdict, lost = evaluation.verdicts[0], [case for case, _ in evaluation.looks["m"].cases_left_out]
+    assert (verdict.lift or 0) > 0.9
+    assert (verdict.decision, verdict.reason) == ("undecided", "cases were chosen after a look")
+    assert verdict.these_cases
+    assert verdict.these_cases.decision == "undecided"
+    assert sorted(lost) == sorted(f"greet-{odd}" for odd in range(1, 24, 2))
+    shown = " ".join(upskill("export", "last", "--format", "markdown", "-o", "-").out.split())
+    assert "12 cases of an earlier run were left out; they still count: greet-" in shown
+
+
+def test_a_suite_whose_cases_were_all_edited_or_replaced_leaves_none_out(upskill: Upskill, home: Path) -> None:
+    suite = greetings(12)
+    skill, student = write_skill(home / "greeter", suite=suite), write_script(home / "student.yaml")
+    upskill("eval", skill, "-m", student, "--limit", 3)
+    assert evaluated_json(upskill, skill, "-m", student)["looks"]["left_out"] == []  # more cases than before
+    for case in suite["cases"]:
+        case["prompt"] += " Briefly!"
+    write_skill(skill, suite=suite)
+    told = evaluated_json(upskill, skill, "-m", student)
+    assert (told["looks"]["number"], told["looks"]["left_out"]) == (3, [])
+    del suite["cases"][3]
+    write_skill(skill, suite=suite)
+    told = evaluated_json(upskill, skill, "-m", student, "--fresh")
+    assert [case["case"] for case in told["looks"]["left_out"]] == ["greet-4", "greet-4"]  # before and after the edit
+    assert told["decision"] == "helps"

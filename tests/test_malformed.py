@@ -87,42 +87,45 @@ LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 SKILLS: dict[str, Kind] = {
-    "no SKILL.md": (lambda folder: (folder / "SKILL.md").unlink(), "greeter: has no SKILL.md"),
-    "SKILL.md links to itself": (manifest_links_to_itself, "SKILL.md: this symbolic link runs in a circle"),
-    "the folder is a file": (replaced_by(lambda path: path.write_text("x")), "greeter: is not a folder"),
+    "no SKILL.md": (lambda folder: (folder / "SKILL.md").unlink(), "greeter: no SKILL.md"),
+    "SKILL.md links to itself": (manifest_links_to_itself, "SKILL.md: this symbolic link is part of a loop"),
+    "the folder is a file": (replaced_by(lambda path: path.write_text("x")), "greeter: not a folder"),
     "the folder is missing": (replaced_by(lambda path: None), "greeter: no such folder"),
     "the folder links to itself": (replaced_by(lambda path: path.symlink_to("greeter")), "greeter: "),
-    "a link in a circle": (linked("loop", "loop"), "loop: this symbolic link runs in a circle"),
-    "a dangling link": (linked("gone.md", "nowhere.md"), "gone.md: this symbolic link leads nowhere (nowhere.md)"),
-    "a link out of the folder": (linked("out", "../script.json"), "out: this symbolic link leads out of the skill"),
+    "a link in a circle": (linked("loop", "loop"), "loop: this symbolic link is part of a loop"),
+    "a dangling link": (
+        linked("gone.md", "nowhere.md"),
+        "gone.md: this symbolic link points to a missing file (nowhere.md)",
+    ),
+    "a link out of the folder": (linked("out", "../script.json"), "out: this symbolic link points outside the skill"),
     "a body of 50 MB": (
         lambda folder: os.truncate(folder / "SKILL.md", 50_000_000),
-        "is 50.0 MB; a SKILL.md may have",
+        ": 50.0 MB; the limit for SKILL.md is",
     ),
-    "an asset of 300 MB": (large_asset, "greeter: is too large for a skill (over 256 MB"),
-    "a FIFO": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: is neither a file nor a folder"),
+    "an asset of 300 MB": (large_asset, "greeter: too large for a skill (over 256 MB"),
+    "a FIFO": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: neither a file nor a folder"),
     "a file name that is not UTF-8": (name_that_is_not_utf8, "greeter: a file's name is not UTF-8"),
-    "zero bytes": (manifest(b"\0" * 100), "SKILL.md: holds zero bytes, so it is not a text file"),
-    "a picture": (manifest(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"), "SKILL.md: is not UTF-8 text (byte 0)"),
-    "UTF-16": (manifest(doc().encode("utf-16")), "SKILL.md: is not UTF-8 text (byte 0)"),
-    "a zero byte in the body": (manifest(doc(body="a\0b")), "SKILL.md: holds zero bytes"),
-    "no frontmatter": (manifest("# Title\n"), "SKILL.md: does not start with frontmatter"),
+    "zero bytes": (manifest(b"\0" * 100), "SKILL.md: not a text file: it contains NUL bytes"),
+    "a picture": (manifest(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe"), "SKILL.md: not UTF-8 text (byte 0)"),
+    "UTF-16": (manifest(doc().encode("utf-16")), "SKILL.md: not UTF-8 text (byte 0)"),
+    "a zero byte in the body": (manifest(doc(body="a\0b")), "it contains NUL bytes"),
+    "no frontmatter": (manifest("# Title\n"), "SKILL.md: no frontmatter at the start"),
     "frontmatter not closed": (manifest(f"---\n{HEAD}\n# Title\n"), "SKILL.md: the frontmatter is not closed"),
     "empty frontmatter": (manifest("---\n---\nBody\n"), "the frontmatter is not a list of `field: value` lines"),
     "frontmatter a list": (manifest(doc("- a\n- b\n")), "the frontmatter is not a list of `field: value` lines"),
     "broken YAML": (manifest(doc("name: [greeter\n")), "SKILL.md: line 3: not valid YAML: "),
     "tabs for spaces": (manifest(doc(HEAD + "metadata:\n\ta: b\n")), "SKILL.md: line 5: not valid YAML: "),
     "a quote left open": (manifest(doc("name: greeter\ndescription: 'x\n")), "not valid YAML: found unexpected end"),
-    "no description": (manifest(doc("name: greeter\n")), "SKILL.md: has no description"),
+    "no description": (manifest(doc("name: greeter\n")), "SKILL.md: no description"),
     "an anchor that refers to itself": (
         manifest(doc(HEAD + "metadata: &m\n  again: *m\n")),
-        "is nested more than 20 levels deep, or refers to itself",
+        ": nested more than 20 levels deep, or refers to itself",
     ),
     "an unknown alias": (manifest(doc(HEAD + "license: *x\n")), "not valid YAML: found undefined alias 'x'"),
     "a billion laughs": (manifest(doc(HEAD + LAUGHS)), "expands to more than 10,000 values"),
     "nested a thousand deep": (
         manifest(doc(HEAD + "metadata: " + "[" * 1000 + "\n")),
-        "is nested more than 100 levels",
+        ": nested more than 100 levels",
     ),
     "an escape that is no character": (
         manifest(doc('name: greeter\ndescription: "\\U00110000"\n')),
@@ -182,11 +185,11 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
         "- !!python/object/apply:os.system [true]\n",
         "could not determine a constructor",
     ),
-    "nested without end": ("s.json", "[" * 100_000, "s.json: is nested too deeply"),
+    "nested without end": ("s.json", "[" * 100_000, "s.json: nested too deeply"),
     "brackets without end in YAML": (
         "s.yaml",
         f"cases:\n  - prompt: {'[' * 3000}",
-        "s.yaml: line 2: not valid YAML: is nested more than 100 levels deep",
+        "s.yaml: line 2: not valid YAML: nested more than 100 levels deep",
     ),
     "a bare carriage return": ("s.csv", "prompt,expected\nSay\rhi,hi\n", "line 2: not valid CSV: a carriage return is"),
     "text": ("s.json", '"hello"', "s.json: not a suite"),
@@ -196,13 +199,13 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "a case is text": ("s.json", ["hello"], "s.json: case 1: expected a case, got 'hello'"),
     "the prompt is a number": ("s.json", [CASE | {"prompt": 5}], "prompt: Input should be a valid string, not 5"),
     "the prompt is empty": ("s.json", [CASE | {"prompt": ""}], "s.json: case 1 ('one'): the prompt is empty"),
-    "the prompt is half a character": ("s.json", [CASE | {"prompt": "\ud800"}], "contains an unpaired surrogate"),
-    "no prompt": ("s.json", [{"id": "a", "checks": [{"contains": "x"}]}], "s.json: case 1 ('a'): has no prompt"),
+    "the prompt is half a character": ("s.json", [CASE | {"prompt": "\ud800"}], "unpaired surrogate"),
+    "no prompt": ("s.json", [{"id": "a", "checks": [{"contains": "x"}]}], "s.json: case 1 ('a'): no prompt"),
     "an unknown field": ("s.json", [CASE | {"promt": "x"}], "case 1 ('one'): no field is called 'promt'"),
     "a path out": ("s.json", [CASE | {"files": {"../../x": "y"}}], "'../../x' is not a path inside the workspace"),
     "a listed file that is missing": ("s.json", [CASE | {"files": ["no.txt"]}], "file 'no.txt' not found"),
     "no checks": ("s.json", [{"id": "a", "prompt": "x"}], "s.json: case 1 ('a'): no checks"),
-    "an empty contains": ("s.json", [CASE | {"checks": [{"contains": ""}]}], "contains.text: is empty"),
+    "an empty contains": ("s.json", [CASE | {"checks": [{"contains": ""}]}], "contains.text: empty"),
     "an empty expectation": ("s.json", [{"input": "x", "expected": {"contains": []}}], "expected.contains is empty"),
     "an unknown check": ("s.json", [CASE | {"checks": [{"contain": "x"}]}], "no check named 'contain'"),
     "a bad regular expression": ("s.json", [CASE | {"checks": [{"regex": "("}]}], "'(' is not a regular expression"),
@@ -214,8 +217,8 @@ SUITES: dict[str, tuple[str, bytes | str | list[Any] | dict[str, Any] | None, st
     "a negative length": ("s.json", [CASE | {"checks": [{"max_length": -5}]}], "greater than or equal to 1, not -5"),
     "the same id twice": ("s.json", [CASE, CASE], "s.json: cases 1 and 2 have the same id 'one'"),
     "held_out is text": ("s.json", [CASE | {"held_out": "no"}], "held_out: Input should be a valid boolean, not 'no'"),
-    "binary": ("s.json", b"\x89PNG\r\n\x1a\n\xff", "s.json: is not UTF-8 text (byte 0)"),
-    "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: is not UTF-8 text (byte 0)"),
+    "binary": ("s.json", b"\x89PNG\r\n\x1a\n\xff", "s.json: not UTF-8 text (byte 0)"),
+    "UTF-16": ("s.json", json.dumps(SUITE).encode("utf-16"), "s.json: not UTF-8 text (byte 0)"),
     "missing": ("s.json", None, "s.json: No such file or directory"),
     "a judge that is not named": ("s.json", [CASE | {"checks": [{"judge": "x"}]}], "needs a judge"),
 }
@@ -232,7 +235,7 @@ def test_a_malformed_suite_is_one_message(upskill: Upskill, skill: Path, model: 
 
 
 def test_a_folder_as_a_suite_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
-    one_message(upskill("eval", skill.name, "-t", "greeter", "-m", model), "greeter: is a folder, not a file")
+    one_message(upskill("eval", skill.name, "-t", "greeter", "-m", model), "greeter: a folder, not a file")
 
 
 def test_a_skill_without_a_suite_is_one_message(upskill: Upskill, skill: Path, model: str) -> None:
@@ -265,7 +268,7 @@ MODELS = {
     "scripted:": "'scripted:' has a provider but no model",
     " ": "the model name is empty",
     "scripted:nowhere.yaml": "scripted:nowhere.yaml: No such file or directory",
-    "scripted:greeter": "scripted:greeter: is a folder, not a file",
+    "scripted:greeter": "scripted:greeter: a folder, not a file",
 }
 
 
@@ -278,13 +281,13 @@ SCRIPTS = {
     "nothing": ("", "not a list of rules"),
     "text": ("hello", "not a list of rules"),
     "broken": ("- answer: 'x", "not valid YAML: found unexpected end of stream"),
-    "binary": (b"\xff\xfe", "is not UTF-8 text"),
+    "binary": (b"\xff\xfe", ": not UTF-8 text"),
     "unknown field": ("- anser: x", "rule 1: anser: Extra inputs are not permitted"),
     "a number": ("- answer: x\n- answer: 5", "rule 2: answer: Input should be a valid string"),
     "a rule that is text": ("- hello", "rule 1: "),
     "a rule without an answer": ("- when: x", "rule 1: needs one of answer, answers, calls, turns, stop or error"),
     "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a regular expression: missing )"),
-    "nested without end": ("[" * 1000, "is nested more than 100 levels deep"),
+    "nested without end": ("[" * 1000, ": nested more than 100 levels deep"),
 }
 
 
@@ -329,7 +332,7 @@ def test_an_option_that_makes_no_sense_is_one_message(upskill: Upskill, skill: P
         (["list", "-d", "nowhere"], "nowhere: no such folder"),
         (["show", "last", "--store", "nowhere"], "nowhere: no such folder"),
         (["install", "nowhere", "--to", "codex"], "nowhere: no such folder"),
-        (["benchmark", "greeter"], "no model was named"),
+        (["benchmark", "greeter"], "no model given"),
         (["validate"], "Missing argument 'SKILLS...'"),
     ],
 )
@@ -347,14 +350,14 @@ def test_a_path_that_cannot_be_is_one_message(upskill: Upskill, skill: Path, mod
 
 def test_a_process_of_its_own_says_the_same(home: Path, skill: Path, model: str) -> None:
     (skill / "SKILL.md").write_bytes(b"\x89PNG\xff")
-    one_message(spawn("eval", skill.name, "-m", model), "SKILL.md: is not UTF-8 text (byte 0)")
+    one_message(spawn("eval", skill.name, "-m", model), "SKILL.md: not UTF-8 text (byte 0)")
 
 
 def test_validate_says_the_same_of_a_skill_that_does_not_load(upskill: Upskill, skill: Path) -> None:
     (skill / "SKILL.md").write_text("no frontmatter")
     done = upskill("validate", skill.name)
     assert (done.code, done.err) == (2, "")
-    assert "greeter: invalid\n  error: greeter/SKILL.md: does not start with frontmatter" in done.out
+    assert "greeter: invalid\n  error: greeter/SKILL.md: no frontmatter at the start" in done.out
 
 
 # What looks odd and is usable, works.

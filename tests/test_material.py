@@ -33,6 +33,8 @@ from upskill.authoring.material.material import (
 from upskill.authoring.writing.teachers import check_start
 from upskill.installation import add_extra
 from upskill.traces import Status, Step
+from upskill.traces.formats import read_trace
+from upskill.traces.redaction.redact import redact_trace
 
 
 @pytest.fixture(autouse=True)
@@ -73,11 +75,11 @@ def test_a_tool_is_read_however_its_file_is_written(home: Path) -> None:
     ):
         (home / f"{number}.json").write_text(json.dumps(said))
         assert read_tools(f"{number}.json").schemas == ((TOOL, f"{number}.json#send_word"),)
-    with pytest.raises(UsageError, match="contains no tool named 'send'") as wrong:
+    with pytest.raises(UsageError, match=": no tool named 'send'") as wrong:
         read_tools("2.json#send")
     assert "send_word" in wrong.value.hint
     (home / "none.json").write_text("{}")
-    with pytest.raises(UsageError, match="contains no tool"):
+    with pytest.raises(UsageError, match=": no tool in it"):
         read_tools("none.json")
 
 
@@ -151,7 +153,7 @@ def test_every_source_is_told_with_how_it_was_read_and_how_much_of_it_a_teacher_
     )
     assert material.sources[2:4] == (
         f"talk.md: document, {size + 34} of {size + 34} characters",
-        "greeter: skill to improve",
+        "greeter: skill to improve, about 3 tokens",
     )
     guide, talk = sorted(material.sources[4:])
     assert talk.startswith("talk.md: trace (markdown), undated ")
@@ -228,7 +230,7 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
     (folder / "huge.txt").write_bytes(b"a" * 20_000_001)
     os.mkfifo(folder / "pipe")  # whoever opened it would wait for ever
     (folder / "link.md").symlink_to(folder / "b.md")
-    (folder / "kimi.jsonl").write_text('{"type": "context.append_loop_event", "event": {"type": "tool.call"}}\n')
+    (folder / "goose.jsonl").write_text('{"content": [{"type": "toolRequest"}]}\n')
     material = gather("task", sources=["kit"])
     assert [piece.source for piece in material.pieces if piece.kind == "document"] == [
         *("a.txt", "b.md", "SKILL.md", "pairs.json")
@@ -236,30 +238,37 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
     assert [trace.goal for trace in material.traces] == ["The earlier one.", "The middle one.", "The later one."]
     assert material.sources[0].startswith(
         "kit: folder, 4 documents and 3 sessions; left out: 1 binary, 1 empty, 2 hidden, 1 linked, 1 not understood,"
-        " 1 too large, 1 unreadable (kit/kimi.jsonl: is not in any known trace format: it looks like a file of Kimi"
+        " 1 too large, 1 unreadable (kit/goose.jsonl: not in any known trace format: it looks like a file of Goose"
     )
     assert len(material.sources) == 8
     assert material.skill is None
     assert len(gather("task", sources=["doc:kit"]).traces) == 0
     assert gather("task", sources=["doc:kit/deep"]).skill is None
     (home / "nothing").mkdir()
-    with pytest.raises(UsageError, match=r"nothing: contains no SKILL.md and no readable file"):
+    with pytest.raises(UsageError, match=r"nothing: no SKILL.md and no readable file in it"):
         gather("task", sources=["nothing"])
 
 
 def test_a_session_that_cannot_be_read_is_not_taken_for_a_document(home: Path) -> None:
-    row = '{"type": "tool_result", "tool_call_id": "1", "content": "x"}\n'
-    (home / "grok.jsonl").write_text(row)
-    with pytest.raises(UsageError, match="looks like a file of Grok CLI") as refused:
-        read_source("grok.jsonl")
-    assert "--from doc:grok.jsonl" in refused.value.hint
-    assert read_source("doc:grok.jsonl") == Document(row, len(row))
+    row = '{"content": [{"type": "toolRequest"}]}\n'
+    (home / "goose.jsonl").write_text(row)
+    with pytest.raises(UsageError, match="looks like a file of Goose") as refused:
+        read_source("goose.jsonl")
+    assert "--from doc:goose.jsonl" in refused.value.hint
+    assert read_source("doc:goose.jsonl") == Document(row, len(row))
+
+
+def test_what_the_person_said_is_shown_once_however_often_it_was_said() -> None:
+    texts = ("Move the grid.", "The build fails.", "Try again.", "The build fails.")
+    material = gather("task", sources=[Trace(tuple(Step("user", text) for text in texts))])
+    assert [json.loads(piece.text) for piece in material.pieces] == [{"by": "user", "text": each} for each in texts[:3]]
+    assert "left out: 1 repeated message" in material.sources[0]
 
 
 def test_a_second_trace_has_ids_of_its_own() -> None:
     one, other = Trace((Step("user", "one"),)), Trace((Step("user", "other"),), started="2026-03-02T10:00:00Z")
     material = gather("task", sources=[one, other, one])
-    assert ids(material) == ["s1", "r2-q1", "r2-s1"]
+    assert ids(material) == ["s1", "r2-s1"]
     assert [trace.goal or trace.steps[0].text for trace in material.traces] == ["other", "one"]  # undated ones last
     assert material.sources[2:] == ("session: the same session as another file",)
 
@@ -413,7 +422,7 @@ def test_a_server_on_the_web_is_asked_the_same_way() -> None:
         assert [(tool["name"], tool["description"]) for tool, _ in read_tools(url).schemas] == [
             ("send_word", "Sends a word.")
         ]
-        with pytest.raises(UsageError, match="contains no tool named 'send'") as wrong:
+        with pytest.raises(UsageError, match=": no tool named 'send'") as wrong:
             read_tools(f"{url}#send")
         assert "send_word" in wrong.value.hint
         with pytest.raises(UsageError, match="Not Found"):
@@ -427,3 +436,13 @@ def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch: p
     with pytest.raises(UsageError, match="needs the package mcp") as missing:
         read_tools("mcp:server")
     assert add_extra("mcp") in missing.value.hint
+
+
+def test_generate_redacts_in_a_session_what_trace_show_redacts(tmp_path: Path) -> None:
+    session = tmp_path / "session.md"
+    session.write_text(
+        "> set it up\n\n⏺ Update(a.yml)\n  ⎿  - DB_PASSWORD=pass\n     - net\n\n⏺ Done.\n", encoding="utf-8"
+    )
+    material = gather("Set it up.", sources=[session])
+    assert material.redacted == redact_trace(read_trace(session)).counts == {}
+    assert any("DB_PASSWORD=pass\\n" in piece.text for piece in material.pieces)

@@ -27,9 +27,9 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     upskill: Upskill, home: Path, coder_weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPSKILL_CACHE", str(coder_weights.parent.parent))
-    commands = blocks_of("Your skill", "console")[0].splitlines()
-    assert commands.pop(0).startswith("pip install")  # which is what has put upskill here
-    assert commands == ["upskill init my-skill", "upskill eval my-skill"]
+    environment, install, *commands = blocks_of("Your skill", "console")[0].splitlines()
+    assert (environment[:15], install[:11]) == ("python3 -m venv", "pip install")  # which is what has put upskill here
+    assert commands == ["upskill init my-skill --yes", "upskill eval my-skill"]
     started, evaluated = (upskill(*shlex.split(command)[1:]) for command in commands)
     assert (started.code, evaluated.code) == (0, 0), (started, evaluated)
     verdict = (
@@ -42,7 +42,7 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     (home / "my-skill/evals/suite.yaml").write_text(suite, encoding="utf-8")
     assert upskill("show", "last", "--failed").code == 0
     assert len(Suite.load(home / "my-skill/evals/suite.yaml").cases) == 2
-    assert upskill("validate", "my-skill").code == 0
+    assert upskill("validate", "my-skill").out == "my-skill: valid\n"
 
 
 def test_tests_and_sessions_that_are_already_there_are_taken_along(upskill: Upskill, home: Path) -> None:

@@ -44,9 +44,15 @@ def test_a_given_price_wins_by_either_name() -> None:
     assert price_for(resolve("local"), {"local": {"input": 1.0, "output": 1.0}}).cost(1000, 0) == pytest.approx(1e-3)
 
 
-@pytest.mark.parametrize("rates", [{"input": 1.0}, {"input": 1.0, "output": 1.0, "outptu": 1.0}])
-def test_a_given_price_that_is_incomplete_or_misspelt_is_a_usage_error(rates: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="prices: x"):
+@pytest.mark.parametrize(
+    ("rates", "why"),
+    [
+        ({"input": 1.0}, "needs input and output, but has only input"),
+        ({"input": 1.0, "output": 1.0, "outptu": 1.0}, "no rate is called 'outptu'"),
+    ],
+)
+def test_a_given_price_that_is_incomplete_or_misspelt_is_a_usage_error(rates: dict[str, float], why: str) -> None:
+    with pytest.raises(UsageError, match=f"prices: x: {why}"):
         price_for(resolve("openai:x"), {"x": rates})
 
 

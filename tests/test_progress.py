@@ -82,10 +82,12 @@ def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(monkeypatch: pytest
     assert re.fullmatch(r"… 2 of 8 trials · about 45 s left · 100 tokens · free\n", said), said
     assert watched.after(14.5) == ""
     progress.reading("local", 512, 2048)
-    assert "local has read 512 of 2,048 tokens of a prompt" in watched.after(0.5)
+    assert "local is reading the prompt: 512 of 2,048 tokens" in watched.after(0.5)
     for trial in trials[2:]:
         progress.result(passed(trial))
     assert watched.after(60) == ""  # all is done: there is nothing to wait for
+    assert progress.expected_time(80) == ", about 5 min"  # 8 trials took 30 seconds
+    assert RunProgress(quiet=True).expected_time(80) == ""
 
 
 def test_a_long_wait_says_for_whom_and_that_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

@@ -8,12 +8,15 @@ import hashlib
 import json
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from conftest import Upskill
+from conftest import Upskill, write_script
 from upskill import Skill, UsageError
+from upskill.plain import as_mapping
 from upskill.runs.replay import receipt as receipts
 from upskill.runs.replay.receipt import RECEIPT, REPLIES, verify
 
@@ -29,6 +32,8 @@ def proven(upskill: Upskill, home: Path) -> Path:
     shutil.copy(EXAMPLES / "scripted.yaml", home / "scripted.yaml")
     done = upskill("eval", folder, "-m", "scripted:scripted.yaml", "--repeats", 2, "--receipt")
     assert done.code == 0, done.err
+    wrote = "Wrote tern-deploy/evals/receipt.json and tern-deploy/evals/replies.jsonl.gz; commit both."
+    assert f"{wrote} `upskill verify tern-deploy` checks them without a model." in " ".join(done.err.split())
     return folder
 
 
@@ -37,9 +42,30 @@ def test_a_receipt_holds_on_a_machine_without_the_model(upskill: Upskill, proven
     done = upskill("verify", proven)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        "tern-deploy: holds. helps, 0% (0/40) → 70% (28/40), lift +70 (+41 to +88, 40 pairs)"
-        f" (scripted:scripted.yaml, {json.loads((proven / RECEIPT).read_text())['date']})\n"
+        "tern-deploy: holds. helps, 0% (0/40) → 70% (28/40), lift +70 (+41 to +88, 40 pairs) "
+        "(scripted:scripted.yaml, 20 cases of evals/suite.yaml)\n"
+        "  Claimed by the author: answers of scripted:scripted.yaml,"
+        f" {json.loads((proven / RECEIPT).read_text())['date']}, no earlier looks, free\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "student"),
+    [
+        ("tern-deploy", "local"),
+        ("house-commit-messages", "local"),
+        ("dprint-cli", "local:qwen2.5-coder-1.5b"),
+        ("midpoint-grouper-groups", "local:qwen2.5-coder-1.5b"),
+    ],
+)
+def test_the_receipts_of_examples_hold_without_a_key_or_a_model(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch, name: str, student: str
+) -> None:
+    monkeypatch.setenv("UPSKILL_CACHE", str(home / "no-weights"))
+    done = upskill("verify", EXAMPLES / name, "--json")
+    assert (done.code, done.err) == (0, "")
+    claimed = done.json[0]["claimed"]
+    assert (claimed["models"], claimed["earlier_looks"], claimed["cost_usd"]) == ([student], 0, 0.0)
 
 
 def test_a_receipt_changes_no_result_and_is_the_same_again(upskill: Upskill, proven: Path) -> None:
@@ -65,12 +91,55 @@ def test_a_forged_verdict_is_found_though_its_digest_fits(proven: Path) -> None:
     content = json.loads(path.read_text())
     content["verdicts"][0] |= {"lift": 0.9, "decision": "saves"}
     content["verdicts"][0]["skill"]["passed"] = 36
-    content["digest"] = receipts._digest(content)  # pyright: ignore[reportPrivateUsage]
-    path.write_bytes(receipts._render(content))  # pyright: ignore[reportPrivateUsage]
+    _rewrite(proven, content)
     assert _changes(proven) == [
         "scripted:scripted.yaml, skill: 36 of 48 passed, now 28 of 40",
         "scripted:scripted.yaml: lift was 0.9, now 0.7; decision was saves, now helps",
     ]
+
+
+def _rewrite(folder: Path, content: dict[str, Any]) -> None:
+    """As a forger would, with a digest that fits."""
+    content["digest"] = receipts._digest(content)  # pyright: ignore[reportPrivateUsage]
+    (folder / RECEIPT).write_bytes(receipts._render(content))  # pyright: ignore[reportPrivateUsage]
+
+
+CLAIMED = (
+    "date",
+    "upskill",
+    "looks",
+    "cost_usd",
+    "settings/margin",
+    "settings/scope",
+    "settings/sandbox",
+    "models/0/identity",
+)
+
+
+def _leaves(content: Any, path: str = "") -> Iterator[str]:
+    mapping = as_mapping(content)
+    keys: list[Any] = list(range(len(content))) if mapping is None else list(mapping)
+    for key in keys:
+        here = f"{path}/{key}".lstrip("/")
+        yield from _leaves(content[key], here) if isinstance(content[key], dict | list) and content[key] else [here]
+
+
+def test_whatever_follows_from_the_answers_cannot_be_forged_with_a_digest_that_fits(proven: Path) -> None:
+    whole = json.loads((proven / RECEIPT).read_text())
+    ends = ("cost_usd", "recommendation", "replayed", "break_even", "baseline", "skill", "ratio", "digest")
+    unproven: list[str] = []
+    for path in [each for each in _leaves(whole) if not each.startswith((*CLAIMED, "suite/cases", "skill/files"))]:
+        content = json.loads(json.dumps(whole))
+        *parents, last = path.split("/")
+        place: Any = content
+        for part in parents:
+            place = place[int(part) if isinstance(place, list) else part]
+        key: Any = int(last) if isinstance(place, list) else last
+        place[key] = place[key] + 1 if isinstance(place[key], int | float) else "forged"
+        _rewrite(proven, content)
+        if not _changes(proven):
+            unproven.append(path)
+    assert [path for path in unproven if path.split("/")[-1] not in ends] == []
 
 
 def test_a_tampered_byte_anywhere_is_found_and_named(proven: Path) -> None:
@@ -140,6 +209,90 @@ def test_answers_that_are_left_out_are_missed(upskill: Upskill, proven: Path) ->
     kept[-1]["end"]["trials"] = sum("trial" in line for line in kept)
     path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in kept).encode()))
     content["replies"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    content["digest"] = receipts._digest(content)  # pyright: ignore[reportPrivateUsage]
-    (proven / RECEIPT).write_bytes(receipts._render(content))  # pyright: ignore[reportPrivateUsage]
+    _rewrite(proven, content)
     assert "evals/replies.jsonl.gz: the answers of 4 trials are missing" in _changes(proven)
+
+
+def _settle(folder: Path, content: dict[str, Any]) -> None:
+    """A forger lets `verify` compute the verdicts that its settings give."""
+    _rewrite(folder, content | {"verdicts": []})
+    verdicts = asyncio.run(verify(Skill.load(folder))).as_run
+    _rewrite(folder, content | {"verdicts": [verdict.to_dict() for verdict in verdicts]})
+
+
+@pytest.fixture
+def weak(upskill: Upskill, home: Path) -> Path:
+    """A skill that helps on one case of four, with a receipt that says `undecided`."""
+    folder = home / "codes"
+    (folder / "evals").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: codes\ndescription: Codes.\n---\n\nThe code of door 0 is K0.\n")
+    cases = [
+        {"id": f"door-{n}", "prompt": f"What is the code of door {n}?", "checks": [{"contains": f"K{n}"}]}
+        for n in range(4)
+    ]
+    (folder / "evals/suite.yaml").write_text(json.dumps({"cases": cases}))
+    model = write_script(home / "student.json", [{"when": "door 0", "system": "K0", "answer": "K0"}, {"answer": "?"}])
+    assert upskill("eval", folder, "-m", model, "--repeats", 12, "--receipt").code == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "terms"),
+    [("scope", "suite", "on exactly these cases"), ("margin", 0.9, "with a margin of 90 points")],
+)
+def test_a_receipt_cannot_choose_the_terms_of_its_verdict(
+    upskill: Upskill, weak: Path, name: str, value: object, terms: str
+) -> None:
+    content = json.loads((weak / RECEIPT).read_text())
+    content["settings"][name] = value
+    _settle(weak, content)
+    done = upskill("verify", weak, "--badge")
+    assert done.out.startswith("codes: holds. undecided, ")
+    assert f"\n  As its author ran it, {terms}: " in done.out
+    assert "undecided" in (weak / "evals/badge.svg").read_text()
+    shutil.rmtree("runs")
+    assert terms in " ".join(upskill("list", ".").out.split())
+
+
+def test_rounds_that_are_left_out_in_the_middle_are_missed(weak: Path) -> None:
+    path, content = weak / REPLIES, json.loads((weak / RECEIPT).read_text())
+    kept: list[Any] = []
+    is_kept = True
+    for line in map(json.loads, gzip.decompress(path.read_bytes()).splitlines()):
+        is_kept = line["trial"]["seed"] != 3 if "trial" in line else is_kept or "end" in line
+        kept += [line] if is_kept else []
+    counts = {name: sum(key in line for line in kept) for name, key in (("trials", "trial"), ("replies", "reply"))}
+    kept[-1]["end"] |= counts
+    path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in kept).encode()))
+    content["replies"] |= counts | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    content["settings"]["scope"] = "suite"
+    _settle(weak, content)
+    assert _changes(weak) == ["evals/replies.jsonl.gz: the answers of 8 trials are missing"]
+
+
+def test_a_suite_that_is_not_the_skills_own_is_named(upskill: Upskill, weak: Path) -> None:
+    cases = json.loads((weak / "evals/suite.yaml").read_text())["cases"]
+    other = weak / "evals" / "other.yaml"
+    other.write_text(json.dumps({"cases": cases[:2]}))
+    assert upskill("eval", weak, "-t", other, "-m", "scripted:student.json", "--receipt").code == 0
+    assert "2 cases of evals/other.yaml, not the skill's own suite)" in upskill("verify", weak).out
+
+
+def test_a_verdict_without_a_decision_is_found_and_not_listed(upskill: Upskill, weak: Path) -> None:
+    content = json.loads((weak / RECEIPT).read_text())
+    del content["verdicts"][0]["decision"]
+    _rewrite(weak, content)
+    assert _changes(weak) == ["evals/receipt.json: edited (a verdict without decision)"]
+    shutil.rmtree("runs")
+    assert "not evaluated yet" in upskill("list", ".").out
+
+
+def test_a_badge_or_card_that_says_something_else_is_named(upskill: Upskill, proven: Path) -> None:
+    assert "does not say" not in upskill("verify", proven, "--badge", "--card").out
+    for name, flag in (("evals/badge.svg", "--badge"), ("skill-card.md", "--card")):
+        path = proven / name
+        path.write_text(path.read_text().replace("+70 points", "+99 points"))
+        said = f"  {name} does not say what this receipt says. To write it again: {flag}\n"
+        assert said in upskill("verify", proven).out
+        assert upskill("verify", proven, "--json").json[0]["differ"] == [name]
+        assert said not in upskill("verify", proven, flag).out

@@ -75,12 +75,29 @@ def test_each_skill_is_kept_retired_repaired_or_left_open(
     assert "`harmful-" in rows["harmful"]["reason"]
     assert re.search(r"open after \d+ rounds. About \d+ more \([\d,]+ trials\) would tell", rows["noisy"]["reason"])
     summary = (library / "report" / "summary.md").read_text()
-    assert summary.startswith("### upskill recheck: 1 keep, 1 retire, 1 repair, 1 undecided\n")
+    assert summary.startswith("### upskill recheck: keep 1, retire 1, repair 1, undecided 1\n")
     assert "Not run, because they have no test cases: `untested`." in summary
     assert (again.code, again.out) == (1, summary), "a skill needs repair"
     page = (library / "report" / "index.html").read_text()
+    assert '<table id="verdicts" class="wrap stacks">' in page, "a phone shows the cells of a row below each other"
     assert all((library / "report" / name).is_file() for name in re.findall(r'href="([^"#]+\.html)"', page))
-    assert "<td>generic:student</td>" in page
+    assert '<td data-head="Model">generic:student</td>' in page
+
+
+def test_a_student_that_never_varies_decides_after_two_rounds(upskill: Upskill, library: Path) -> None:
+    manual = {"system": "The manual of helpful", "answer": "yes"}
+    lines = [{"match": r"helpful drawer [0-2]", **manual}, {"match": r"noisy drawer [0-3]", "answer": "yes"}]
+    (library / "student.yaml").write_text(json.dumps([*lines, {"match": ".*", "answer": "no"}]))
+    done = upskill("recheck", "skills/helpful", "skills/noisy", "-m", "scripted:student.yaml", "--json")
+    rows = {row["skill"]: row for row in done.json["skills"]}
+    assert {name: (row["status"], row["rounds"]) for name, row in rows.items()} == {
+        "helpful": ("keep", 2),
+        "noisy": ("retire", 2),
+    }
+    assert rows["helpful"]["reason"].startswith("it helps. The student gives the same answers every time")
+    assert "undecided; helps on these cases" in upskill("list", "skills").out
+    assert "undecided; helps on these cases" in upskill("runs", "-s", "helpful").out
+    assert "undecided; no effect on these cases" in upskill("runs").out
 
 
 def test_the_verdict_before_stands_beside_the_new_one(
@@ -92,6 +109,7 @@ def test_the_verdict_before_stands_beside_the_new_one(
         assert first.code == 0, first.err
         done = upskill("recheck", "skills/helpful", "-m", "generic:new")
         assert "| generic:old: helps, +100 points |" in done.out
+        assert "| helps, +100 points |" in upskill("recheck", "skills/helpful", "-m", "generic:old").out
         elsewhere = upskill("recheck", "skills/helpful", "-m", "generic:new", "--store", "other")
         assert elsewhere.out == done.out, "a receipt says the same"
 

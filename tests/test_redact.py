@@ -119,6 +119,11 @@ The password is asked for at the prompt. The secret of success is patience.
 tokenizer = AutoTokenizer.from_pretrained("gpt2")
 Authorization header is missing
 export API_KEY=<your key here>
+fly secrets set ALLOWED_ORIGINS=https://desk.example.com,https://lab.example.com
+fly secrets set ALLOWED_ORIGINS="https://desk.example.com, https://*.lab.example.com:8443"
+fly secrets set GIT_REMOTE_URL="https://github.com/username/repo.git"
+Let me see if all tests pass: Perfect! All green.
+Do they pass: **Great!** And tests pass: p5.js works, tests pass = Yay!!
 data = b"\\x00\\x01"; x = 0xDEADBEEFCAFEBABE
 """
 
@@ -126,6 +131,23 @@ data = b"\\x00\\x01"; x = 0xDEADBEEFCAFEBABE
 @pytest.mark.parametrize("line", ORDINARY.strip().splitlines())
 def test_ordinary_code_hashes_and_prose_stay_as_they_are(line: str) -> None:
     assert redact(line) == line
+
+
+def test_an_address_with_something_hidden_in_it_is_a_secret() -> None:
+    for hidden in (
+        "https://hooks.example.com/in/9f8e7d6c5b4a",
+        "https://ada:hunter2@example.com",
+        "https://a.io/?k=x9y8",
+    ):
+        assert "[REDACTED" in redact(f"fly secrets set HOOK_URL={hidden}"), hidden
+
+
+def test_the_name_of_a_secret_that_is_one_somewhere_stays_where_it_is_a_word() -> None:
+    clean = redact("An access token goes into the URL: https://username:token@github.com/username/repo.git")
+    assert (
+        clean
+        == "An access token goes into the URL: https://username:[REDACTED url-password]@github.com/username/repo.git"
+    )
 
 
 def test_the_code_of_this_package_is_left_alone() -> None:
@@ -204,8 +226,8 @@ def test_every_part_of_a_trace_is_redacted() -> None:
     assert secret not in canonical([getattr(redaction.trace, field.name) for field in fields(redaction.trace)])
     assert "/home/ada" not in canonical(redaction.trace)
     assert redaction.trace.steps[3].arguments["n"] == 3
-    assert redaction.counts["github-token"] == 12
-    assert redaction.summary == "redacted 12 github tokens, 2 home folders"
+    assert redaction.counts["github-token"] == 11
+    assert redaction.summary == "redacted 11 github tokens, 2 home folders"
     assert redact_trace(redaction.trace).trace == redaction.trace
     assert redact_trace(Trace((Step("user", "hello"),))).summary == "nothing to redact"
 
@@ -292,6 +314,14 @@ def test_a_value_that_was_found_once_is_found_everywhere() -> None:
     redaction = redact_trace(Trace(steps))
     assert "h0rse-battery9" not in canonical(redaction.trace)
     assert redaction.counts["password"] == 3
+
+
+def test_what_was_asked_is_counted_once_though_it_is_also_the_goal() -> None:
+    redaction = redact_trace(
+        Trace((Step("user", "The password is h0rse-battery9."),), goal="The password is h0rse-battery9.")
+    )
+    assert redaction.counts == {"password": 1}
+    assert redaction.trace.goal == "The password is [REDACTED password]."
 
 
 def test_a_short_secret_is_found_again_as_a_whole_word_only() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, read_check, spawn, write_skill
+from conftest import REPOSITORY, Upskill, read_check, spawn, write_skill
 from plugin import install_plugin
 from teaching import (
     HELD_OUT,
@@ -45,7 +45,16 @@ from upskill.authoring.search.comparison import (
 )
 from upskill.authoring.search.failures import mask_expected, stored_failures
 from upskill.authoring.search.refine import CITED_BATCH, RefineOptions, refine
-from upskill.authoring.search.refiners import Edit, Failure, Proposal, Refiner, TriedEdits, apply_all, apply_edits
+from upskill.authoring.search.refiners import (
+    REQUEST_TOKENS,
+    Edit,
+    Failure,
+    Proposal,
+    Refiner,
+    TriedEdits,
+    apply_all,
+    apply_edits,
+)
 from upskill.authoring.search.refiners.gepa import Gepa
 from upskill.authoring.search.refiners.rewrite import Rewrite
 from upskill.authoring.writing.grounding import mark_own_lines
@@ -177,8 +186,23 @@ BOTH_QUOTES = "jj describe -m ['\"]\\w+"
         ({"max_length": 40}, "the answer has 90 characters", "the answer has 90 characters"),
         (
             {"not_contains": "sudo"},
-            "the answer has 'sudo', which it must not",
-            "the answer has 'sudo', which it must not",
+            "the answer contains 'sudo', which it must not",
+            "the answer contains [masked], which it must not",
+        ),
+        (
+            {"not_regex": r"^(?!.*--frozen).*uv sync"},
+            r"the answer matches '^(?!.*--frozen).*uv sync' with 'uv sync', which it must not",
+            "the answer matches [masked] with 'uv sync', which it must not",
+        ),
+        (
+            {"tool_not_called": {"tool": "bash", "arguments": "rm -rf"}},
+            "bash with 'rm -rf' was called once, which it must not",
+            "[masked] with [masked] was called once, which it must not",
+        ),
+        (
+            {"compiles": {"file": "kernel.cu"}},
+            "kernel.cu does not compile as CUDA: kernel.cu:3: error",
+            "kernel.cu does not compile as CUDA: kernel.cu:3: error",
         ),
         (
             {"json_schema": {"properties": {"env": {"const": "reef"}}}},
@@ -286,6 +310,15 @@ async def test_the_description_and_files_can_be_edited_and_nothing_outside_their
     }
 
 
+async def test_a_skill_that_should_have_no_files_gets_none_from_an_edit() -> None:
+    reviser = says({"note": "", "edits": [{**edit("write_file", 0, "All greetings."), "path": "references/all.md"}]})
+    refiner = Rewrite(reviser)
+    refiner.file_tokens = 0
+    assert await refiner.propose(SKILL, [FAILURE], (), 1) is None
+    assert "write_file" not in reviser.asked[0].messages[0].text
+    assert "files none" in reviser.asked[0].messages[0].text
+
+
 async def test_a_file_is_tried_and_a_line_held_to_its_evidence_before_either_is_a_candidate() -> None:
     broken = [
         {**edit("write_file", 0, "#!/bin/sh\nexit 4"), "path": "scripts/greet.sh"},
@@ -347,6 +380,22 @@ async def test_the_budget_is_kept_in_code() -> None:
     same = {"note": "", "edits": [edit("replace", 4, "- Be kind.")]}
     assert await Rewrite(says(same)).propose(SKILL, [FAILURE], (), 1) is None
     assert await Rewrite(says("no object")).propose(SKILL, [FAILURE], (), 1) is None
+
+
+async def test_a_request_has_room_in_a_long_skill_and_its_prompt_names_limits_that_hold() -> None:
+    """What fits into the tokens of new lines, by bytes with line breaks, fits into the body too."""
+    older = Skill.new("greet", "Greets.", "\n".join(["- Say ahoy to whoever comes aboard."] * 110))
+    lines = ["x" * 265] * 6
+    assert sum(map(len, lines)) + len(lines) <= 4 * REQUEST_TOKENS
+    reviser = says({"note": "", "edits": [edit("insert", 110, line) for line in lines]})
+    found = await Rewrite(reviser, Material("also say farewell", skill=older)).propose(older, (), (), 1)
+    assert found is not None
+    assert (len(reviser.asked), len(found.edits)) == (1, 6)
+    asked = " ".join(reviser.asked[0].messages[0].text.split())
+    limit = older.tokens + REQUEST_TOKENS
+    assert f"New lines may have {REQUEST_TOKENS} tokens together" in asked
+    assert f"The body has {older.tokens} tokens now and may have {limit}." in asked
+    assert found.skill.tokens <= limit
 
 
 def test_edits_name_lines_as_they_were_before_all_of_them() -> None:
@@ -601,6 +650,25 @@ async def test_an_edit_that_breaks_cases_is_left_out_of_its_proposal(home: Path)
     assert sorted(found.skill.body.splitlines()[1:]) == sorted(facts[:8])
     assert found.confirmation.tried == 6  # with it, and without each of its five edits
     assert [len(duel.plan.suite.cases) for duel in found.duels[:5]] == [3] * 5
+
+
+async def test_one_case_that_an_edit_breaks_is_too_few_to_find_the_edit_by_leaving_each_out(home: Path) -> None:
+    harm = "- Be brief."
+    student = write_rules(
+        home / "student.json", [{"when": prompt(TRAIN[0]), "system": harm, "answer": "No."}, *student_rules()]
+    )
+    facts = [fact(number) for number in TRAIN]
+    found = await search(student, Inserting([*facts[4:8], harm]), attempts=1, knows=TRAIN[:4])
+    assert (found.attempts[1].comparison.broken, found.confirmation.tried) == ((f"word-{TRAIN[0]}",), 1)
+
+
+async def test_what_is_left_out_to_find_a_harmful_edit_is_no_version(home: Path, upskill: Upskill) -> None:
+    broken = [{"when": prompt(number), "system": "- Be ", "answer": "No."} for number in TRAIN[:3]]
+    student = write_rules(home / "student.json", [*broken, *student_rules()])
+    facts = [fact(number) for number in TRAIN]
+    found = await search(student, Inserting([*facts[4:6], "- Be brief.", "- Be kind."]), attempts=1, knows=TRAIN[:4])
+    assert len(found.duels) > 4  # leaving out one edit repairs nothing
+    assert len(upskill("versions", "house-words", "--json").json) == len(found.attempts)
 
 
 async def test_the_reviser_sees_a_few_tasks_that_pass() -> None:

@@ -202,7 +202,7 @@ def test_what_a_file_says_of_itself_is_its_claim(upskill: Upskill, skill: Path, 
     shown = " ".join(done.out.split())
     assert "…, file of 1970-01-01): no model was called. Only the file says that these are answers of gpt-9." in shown
     assert "Replayed: " in shown
-    assert "undecided (replayed)" in shown
+    assert "undecided; helps on these cases (replayed)" in shown
 
 
 async def test_a_plan_that_does_not_say_that_it_is_played_is_not(skill: Path, cassette: Path) -> None:
@@ -372,7 +372,7 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
         refused(words)
     bad.unlink()
     os.mkfifo(bad)
-    refused("is a FIFO")
+    refused(": a FIFO")
     bad.unlink()
     number = next(number for number, line in enumerate(lines) if "reply" in line)
     reply: Mapping[str, Any] = lines[number]["reply"]

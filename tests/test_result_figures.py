@@ -28,7 +28,7 @@ def test_the_table_and_the_pictures_of_the_results_are_what_was_recorded(documen
         for cell, model in zip(row.replace("*", "").split("|"), document["models"], strict=True):
             low, high = (f"{round(100 * end):+d}".replace("-", "−") for end in model["interval"])
             before, after = (round(100 * model[arm]["pass_rate"]) for arm in ("baseline", "skill"))
-            assert cell.strip() == f"{before} → {after} % ({low} to {high}) `{model['decision']}`", document["skill"]
+            assert cell.strip() == f"{before} → {after}% ({low} to {high}) `{model['decision']}`", document["skill"]
     for name, svg in make_pictures.drawn(documents).items():
         made = (make_pictures.PICTURES / name).read_text(encoding="utf-8")
         assert made == f"{svg}\n", f"{name} is not what `make pictures` draws"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -131,7 +132,7 @@ EIGHT = (
 def test_both_answers_are_given_in_one_line_where_they_differ() -> None:
     verdict = compute_verdict(outcomes(*EIGHT))
     assert (verdict.decision, these(verdict).decision) == ("undecided", "helps")
-    said = "tern helps haiku on these 8 cases (+35, +12 to +54); too few cases to say more: about 11 would do."
+    said = "tern helps haiku on these 8 cases (+35, +12 to +54); too few cases to say more; about 11 in all would do."
     assert conclude(verdict, "tern", "haiku") == said
     assert verdict.advice == ""  # said once
     assert verdict.to_dict()["these_cases"]["interval"] == pytest.approx([0.1236, 0.5422], abs=1e-3)
@@ -190,6 +191,17 @@ def test_earlier_looks_and_rounds_widen_the_interval_on_these_cases() -> None:
     assert rounds.high - rounds.low > first.high - first.low
 
 
+def test_a_run_that_stopped_by_its_rule_is_not_cut_short(upskill: Upskill, home: Path) -> None:
+    lines = [{"when": "guest 1", "system": "ahoy", "answer": "ahoy"}, {"answer": "hello"}]
+    model, skill = write_script(home / "model.json", lines), write_skill(home / "greeter")
+    rounds = ("-m", model, "--until-decided", "--set", "scope=suite", "--repeats", 12)
+    upskill("eval", write_skill(home / "sailor"), "-m", model)
+    upskill("eval", skill, *rounds)
+    assert re.search(
+        r"greeter +0% → 25% \(\+25 points\), undecided; helps on these cases$", upskill("runs").out, re.MULTILINE
+    )
+
+
 def test_answers_that_are_copies_are_one_draw() -> None:
     rows = outcomes(["FFFFF"] * 5 + ["PPPPP"] * 3, ["PPPPP"] * 6 + ["FFFFF"] * 2)
     copies = [replace(row, answer=1 + hash((row.case, row.arm)) % 1000) for row in rows]
@@ -226,7 +238,13 @@ def test_a_short_answer_may_repeat() -> None:
 
 
 def test_a_bound_above_zero_does_not_read_as_zero() -> None:
-    assert [*map(signed_points, (0.0, 0.003, -0.0004, 0.55, 1e-17))] == ["0", "+0.3", "-0.04", "+55", "0"]
+    assert [*map(signed_points, (0.0, 0.003, -0.0004, 0.55, 1e-17))] == [
+        "0",
+        "just above 0",
+        "just below 0",
+        "+55",
+        "0",
+    ]
 
 
 def test_a_gate_can_ask_for_these_cases_and_reports_have_both(upskill: Upskill, home: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,10 +106,16 @@ def test_what_sessions_share_is_shown_once_with_how_many_support_it() -> None:
     material = gather("task", sources=press())
     pieces = shown(material)
     built = {name: piece for name, piece in pieces.items() if "press build docs" in json.dumps(piece)}
-    assert list(built) == ["r3-q3", "r3-s2"]  # in the list of what worked, and as a step
-    assert built["r3-q3"]["worked, in this order"][0] == {"command": "press build docs", "sessions": 3}
+    assert list(built) == ["r3-q1", "r3-s2"]  # in the list of what worked, and as a step
+    assert built["r3-q1"]["worked, in this order"][0] == {"command": "press build docs", "sessions": 3}
     assert built["r3-s2"]["also in sessions"] == ["2026-03-02 10:00", "2026-04-02 10:00"]
     assert material.sources[0].endswith("; left out: 1 step shown with a later session")
+
+
+def test_steps_that_a_later_session_shows_are_counted_in_plain_english() -> None:
+    work = [("user", "Build it."), ("run", "press build docs"), ("run", "press check docs")]
+    material = gather("task", sources=[session(work, "2026-03-02"), session(work, "2026-04-02")])
+    assert re.search(r"[2-9] steps shown with a later session$", material.sources[0])
 
 
 def test_what_varies_and_what_was_corrected_is_shown_with_its_dates() -> None:
@@ -190,7 +197,7 @@ OLD, NEW = ("- Run `press release --to stage-a`.", "s3"), ("- Run `press release
 
 
 async def test_a_draft_that_says_what_was_overruled_goes_back_with_the_later_message() -> None:
-    answers = [draft(OLD), draft(("- Release to stage-a.", "h1")), draft(NEW, ("- Never to `stage-a`.", "r3-q2"))]
+    answers = [draft(OLD), draft(("- Release to stage-a.", "h1")), draft(NEW, ("- Never to `stage-a`.", "r3-s3"))]
     teacher = says(*answers)
     skill = (await write_skill(gather("task", sources=press()), teacher)).skill
     assert skill.body == "- Run `press release --to stage-b`.\n- Never to `stage-a`."

@@ -100,10 +100,10 @@ WRONG = {
     "prices: {m: {input: 1}}": ("prices.m.output: Field required", ""),
     "prices: {m: {input: -1, output: 1}}": ("prices.m.input: Input should be greater than or equal to 0, not -1", ""),
     "prices: {m: {input: 1, output: 1, cache: 1}}": ("no setting named 'prices.m.cache'", ""),
-    "- a": ("is not a list of `setting: value` lines", ""),
+    "- a": (": not a list of `setting: value` lines", ""),
     "a: b: c": ("line 1: not valid YAML: mapping values are not allowed here", ""),
     "student: a\nstudent: b": ("line 2: not valid YAML: 'student' appears twice", ""),
-    "prices: &p {m: *p}": ("not valid YAML: is nested more than 100 levels deep, or refers to itself", ""),
+    "prices: &p {m: *p}": ("not valid YAML: nested more than 100 levels deep, or refers to itself", ""),
     "student: !!python/object/apply:os.getcwd []": ("not valid YAML: could not determine a constructor", ""),
 }
 
@@ -122,9 +122,9 @@ def test_what_is_wrong_is_a_usage_error_with_the_file_and_the_key(tmp_path: Path
 def test_a_file_that_is_not_text_is_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_bytes(b"student: caf\xe9")
-    with pytest.raises(UsageError, match="is not UTF-8 text"):
+    with pytest.raises(UsageError, match=": not UTF-8 text"):
         Settings.read(file)
-    with pytest.raises(UsageError, match="is a folder, not a file"):
+    with pytest.raises(UsageError, match=": a folder, not a file"):
         Settings.read(tmp_path)
 
 

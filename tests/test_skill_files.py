@@ -74,10 +74,17 @@ def test_a_script_is_run_before_it_is_kept_and_goes_back_where_it_fails(upskill:
     assert "dry-run" not in asked[1].partition("cannot be used")[2]
 
 
+def test_without_a_budget_for_files_the_teacher_is_asked_for_none(upskill: Upskill, tern: Path) -> None:
+    plain = {name: value for name, value in written(HELPFUL).items() if name != "files"}
+    plain["blocks"] = [{"text": "- Push with `tern push`.", "evidence": ["d1"]}]
+    *asked, _ = make(upskill, tern, plain, plain, "--file-tokens", 0)
+    assert [words for words in ("- files: ", "Write a script") if words in asked[0]] == []
+
+
 def test_a_script_that_never_works_is_left_out_with_the_line_that_names_it(upskill: Upskill, tern: Path) -> None:
     *asked, notes = make(upskill, tern, written(BROKEN), written("print('no interpreter')"))
     assert len(asked) == 3
-    assert "Left out, with the lines that name it: scripts/push.sh (its first line is not #!" in notes
+    assert "Left out these files and the lines that mention them: scripts/push.sh (its first line is not #!" in notes
     saved = Skill.load(tern / "out" / "tern")
     assert saved.resources == ("references/codes.md",)
     assert "push.sh" not in saved.body

@@ -101,7 +101,7 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     with _file(tmp_path) as db:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(UsageError, match="was written by a newer upskill") as caught:
+    with pytest.raises(UsageError, match=": written by a newer upskill") as caught:
         open_store(tmp_path)
     assert "Upgrade" in caught.value.hint
     with _file(tmp_path) as db:
@@ -303,7 +303,7 @@ async def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path, monkeyp
 
 def test_a_file_in_the_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("", encoding="utf-8")
-    with pytest.raises(UsageError, match="runs: is not a folder"):
+    with pytest.raises(UsageError, match="runs: not a folder"):
         open_store(tmp_path / "runs")
 
 

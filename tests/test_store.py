@@ -422,7 +422,7 @@ def test_the_latest_runs_are_read_a_page_at_a_time(store: Store) -> None:
     assert [run.id for run in store.latest_runs(9, page[-1].number)] == [run.id for run in runs[2::-1]]
 
 
-async def test_runs_that_are_half_done_and_that_nobody_was_shown_are_found(store: Store) -> None:
+async def test_runs_with_results_that_nobody_was_shown_are_found(store: Store) -> None:
     empty, half, errored, whole, seen, later = (begin(store, fresh=True) for _ in range(6))
     for run in (half, seen, later):
         await store.add_result(run, result_of(TRIALS[0]))
@@ -431,8 +431,9 @@ async def test_runs_that_are_half_done_and_that_nobody_was_shown_are_found(store
     said: dict[str, Any] = {"skill_hash": "a", "suite": "b", "suite_fingerprint": "c", "cases": {"d": "e"}}
     said |= {"runs": 1, "seed": 0, "margin": 0.05, "scope": "", "trials": 2}
     store.add_look(Look(run=seen.id, model="m", skill="greeter", **said))
-    assert [run.id for run in store.unfinished_runs(later.number)] == [half.id]
-    assert not [*store.unfinished_runs(empty.number)]
+    assert [run.id for run in store.unreported_runs(later, later.created)] == [half.id, whole.id]
+    assert [run.id for run in store.unreported_runs(half, later.created)] == [whole.id, later.id]
+    assert not [*store.unreported_runs(empty, "2000")]
 
 
 async def test_skills_and_scores_are_counted(store: Store) -> None:

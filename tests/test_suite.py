@@ -266,13 +266,16 @@ def nameless(prompt: str = "Say hello, friend of mine, today!", **more: Any) -> 
     return {"prompt": prompt, "checks": [{"contains": "hello"}], **more}
 
 
-def test_an_id_is_made_from_the_content_alone() -> None:
+def test_an_id_is_made_from_what_is_asked_and_stays_when_checks_change() -> None:
     alone = Suite.parse([nameless()]).cases[0].id
     assert re.fullmatch(r"[0-9a-f]{4}-say-hello-friend-mine-today", alone)
     among = Suite.parse([CASE, nameless("Other."), nameless()], "elsewhere")
     assert among.cases[2].id == alone
-    different = [nameless(checks=[{"contains": "bye"}]), nameless(files={"a": "b"}), nameless("Say hello again.")]
-    assert len({alone, *(case.id for case in Suite.parse(different).cases)}) == 4
+    stricter = nameless(checks=[{"contains": "bye"}])
+    assert Suite.parse([stricter]).cases[0].id == alone
+    different = [nameless(), stricter, nameless(files={"a": "b"}), nameless("Say hello again.")]
+    assert Suite.parse(different).cases[0].id == alone
+    assert len({case.id for case in Suite.parse(different).cases}) == 4
     assert Suite.parse([nameless(tags=["x"], held_out=True)]).cases[0].id == alone
 
 
@@ -338,7 +341,8 @@ def test_fingerprints_know_what_decides_an_outcome() -> None:
 # What is wrong is said, with its place and what to do.
 
 FIELDS_OF_OURS = (
-    "checks, evidence, expected_output, files, gpu, held_out, id, max_output_tokens, max_words, metadata, output_file,"
+    "checks, evidence, expected_output, files, gpu, held_out, id, max_output_tokens, max_words,"
+    " mcp_servers, metadata, output_file,"
     " prompt, reference, right, tags, wrong"
 )
 WRONG: dict[str, tuple[object, str, str]] = {
@@ -361,7 +365,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "Did you mean 'checks'?",
     ),
     "a case that is text": (["hello"], "s: case 1: expected a case, got 'hello'", "A case has a prompt and checks."),
-    "no prompt": ([{"id": "x", "checks": [{"contains": "y"}]}], "s: case 1 ('x'): has no prompt", ""),
+    "no prompt": ([{"id": "x", "checks": [{"contains": "y"}]}], "s: case 1 ('x'): no prompt", ""),
     "a blank prompt": ([CASE | {"prompt": " \n"}], "s: case 1 ('one'): the prompt is empty", ""),
     "a prompt that is a number": (
         [CASE | {"prompt": 5}],
@@ -396,7 +400,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     "upstream's empty text": (
         [{"input": "x", "expected": {"contains": ""}}],
         "s: case 1: expected.contains is empty",
-        "Every answer contains the empty text.",
+        "Every answer contains an empty string.",
     ),
     "upstream's missing expectation": ([{"input": "x"}], "s: case 1: no checks", ""),
     "upstream's unknown validator": (
@@ -406,7 +410,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "upstream's files as a list": (
         [{"input": "x", "expected": "y", "context": {"files": ["a"]}}],
-        "s: case 1: context.files maps file names to text",
+        "s: case 1: context.files must map file names to text",
         'For example {"a.txt": "text"}.',
     ),
     "the same id twice": (
@@ -459,7 +463,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "half a character": (
         [CASE | {"prompt": "a\ud800"}],
-        r"s: contains an unpaired surrogate ('\ud800')",
+        r"s: unpaired surrogate ('\ud800')",
         "Write the character itself",
     ),
     "text": ("hello", "s: not a suite", ""),
@@ -489,15 +493,15 @@ TEXTS: dict[str, tuple[str, bytes, str]] = {
     "a field twice in YAML": ("s.yaml", b"- id: 1\n  id: 2\n", "s.yaml: line 2: not valid YAML: 'id' appears twice"),
     "tabs": ("s.yaml", b"cases:\n\t- prompt: x\n", "s.yaml: line 2: not valid YAML: found character '\\t'"),
     "an empty file": ("s.yaml", b"", "s.yaml: not a suite"),
-    "not UTF-8": ("s.yaml", b"- prompt: caf\xe9\n", "s.yaml: is not UTF-8 text (byte 13)"),
-    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: contains an unpaired surrogate"),
+    "not UTF-8": ("s.yaml", b"- prompt: caf\xe9\n", "s.yaml: not UTF-8 text (byte 13)"),
+    "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: unpaired surrogate"),
     "an object of Python": ("s.yaml", b"- !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
     "a set": ("s.yaml", b"cases: !!set {a}\n", "s.yaml: line 1: not valid YAML: unknown tag 'set'"),
     "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a field name is not plain"),
-    "an alias of itself": ("s.yaml", b"cases: &c [*c]\n", "s.yaml: line 1: not valid YAML: is nested more than 100"),
+    "an alias of itself": ("s.yaml", b"cases: &c [*c]\n", "s.yaml: line 1: not valid YAML: nested more than 100"),
     "a number of five thousand digits": ("s.yaml", b"- id: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
-    "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: line 1: not valid YAML: is nested more than 100 levels deep"),
-    "deep JSON": ("s.json", b"[" * 100_000, "s.json: is nested too deeply"),
+    "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: line 1: not valid YAML: nested more than 100 levels deep"),
+    "deep JSON": ("s.json", b"[" * 100_000, "s.json: nested too deeply"),
 }
 
 
@@ -520,7 +524,7 @@ def test_aliases_of_aliases_do_not_fill_the_memory(tmp_path: Path) -> None:
 def test_files_that_are_no_suite_are_usage_errors(tmp_path: Path) -> None:
     for path, words in (
         (tmp_path / "none.yaml", "No such file or directory"),
-        (tmp_path, "is a folder, not a file"),
+        (tmp_path, ": a folder, not a file"),
         (tmp_path / ("x" * 5000), "File name too long"),
         ("a\0b", "the name contains a null byte"),
     ):
@@ -529,7 +533,7 @@ def test_files_that_are_no_suite_are_usage_errors(tmp_path: Path) -> None:
     large = tmp_path / "large.yaml"
     large.touch()
     os.truncate(large, 20_000_001)
-    with pytest.raises(UsageError, match="is larger than 20 MB"):
+    with pytest.raises(UsageError, match=": larger than 20 MB"):
         Suite.load(large)
 
 

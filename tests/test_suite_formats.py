@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from conftest import REPOSITORY, Upskill
+from test_checks_done import open_sandbox
 from upskill import Skill, Suite, UsageError
 from upskill.checks import Evidence
 from upskill.suites.formats import FORMATS, Notes, recognize
@@ -417,7 +418,7 @@ defaultTest: {assert: [{type: not-contains, value: sorry}]}
     ]
     assert list(notes_of(suite).left_out())[1:] == [
         "assert: reads file://a.yaml; write out its content (case 2)",
-        "assert: is not a list (case 3)",
+        "assert: not a list (case 3)",
         "contains: upskill has no check with a field 'negate' (case 4)",
     ]
     head = "q,__expected,__prefix,__suffix,__threshold\n"
@@ -662,7 +663,7 @@ def test_a_column_that_is_there_twice_and_a_row_that_is_too_long_are_named_by_th
     for text, words in (
         ("id,prompt,contains,contains\na,Say,four,4\n", "line 1: duplicate column 'contains'"),
         ("\nid,Prompt,prompt \na,b,c\n", "line 2: duplicate column 'prompt'"),
-        ('prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n', "line 5: has 3 cells, but the header has 2"),
+        ('prompt,expected\n"two\nlines",x\n\nAdd 1,2 and 3,6\n', "line 5: 3 cells, but the header has 2"),
         ('prompt,expected\nSay,x\n"Say b,y\nSay c,z\n', "line 3: not valid CSV: unexpected end of data"),
         ("prompt,expected,\nSay,x,y\n", "line 2: 'y' is in a column without a name"),
     ):
@@ -690,7 +691,7 @@ def test_fields_that_mean_nothing_here_are_told_wherever_they_stand() -> None:
         (
             {"evals": [words]},
             [
-                "left out: checks: is not a list",
+                "left out: checks: not a list",
                 "changed: expected_output: a judge checks it instead of the assertions that are left out",
             ],
         ),
@@ -704,7 +705,18 @@ def test_a_suite_of_ours_is_never_taken_for_anothers() -> None:
     for said in ([case], {"cases": [case]}, {"cases": [case | {"expected_output": "z", "metadata": {"a": 1}}]}):
         assert recognize(said) is None
     assert recognize([case | {"promt": "x"}]) is None  # so that the misspelt field is named
-    assert set(FORMATS.table) == {"inspect", "promptfoo", "scenarios", "waza", "evals", "table"}
+    assert set(FORMATS.table) == {
+        "plugin_eval",
+        "harbor",
+        "tessl",
+        "skillgrade",
+        "inspect",
+        "promptfoo",
+        "scenarios",
+        "waza",
+        "evals",
+        "table",
+    }
 
 
 @pytest.mark.parametrize("junk", [None, 7, "x", [], [[]], {}, [None], [{"a": {}}], [{1: 2}]])
@@ -807,10 +819,11 @@ def test_import_calls_a_program_and_a_session_what_they_are(home: Path, upskill:
     written(Path("opencode/storage/session/global/ses_1.json"), {"id": "ses_1", "projectID": "global"})
     for name in ("opencode", "opencode/storage", "opencode/storage/session/global/ses_1.json"):
         assert (
-            f"{name}: is an agent's session (opencode session), not a file of test cases" in upskill("import", name).err
+            f"{name}: this is an agent's session (opencode session), not a file of test cases"
+            in upskill("import", name).err
         )
     Path("empty").mkdir()
-    assert "empty: is a folder, not a file" in upskill("import", "empty").err
+    assert "empty: a folder, not a file" in upskill("import", "empty").err
 
 
 def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill: Upskill) -> None:
@@ -845,6 +858,270 @@ def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill:
         assert [case.to_dict() for case in Suite.load(f"{name}.yaml").cases] == [
             case.to_dict() for case in Suite.load(name).cases
         ]
-    for name, words in (("none.yaml", "No such file"), (".", "is a folder")):
+    for name, words in (("none.yaml", "No such file"), (".", "a folder, not a file")):
         done = upskill("import", name)
         assert (done.code, bool(re.search(words, done.err))) == (2, True)
+
+
+# Folders of cases.
+
+
+def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill: Upskill) -> None:
+    graders = {
+        "polite": "---\ntype: llm\nweight: 2\n---\nPASS if it greets Ada.\nFAIL otherwise.\n",
+        "file": "---\ntype: llm\nfocus: {source: file, path: out.md}\n---\nPASS if it is short.\n",
+        "name": "---\ntype: regex\npattern: '^ada$'\nflags: im\n---\n",
+        "body": "---\ntype: regex\nmatch: not_contains\n---\n(?<word>x)\\k<word>\n",
+        "in-file": "---\ntype: regex\ntarget: {source: file, path: out.md}\npattern: Ada\n---\n",
+        "fired": "---\ntype: tool_used\ntool: Skill\ninput_match: greeter\n---\n",
+        "ran": '---\ntype: tool_used\ntool: Bash\ninput_match: \'"command":"make\'\nmax: 2\n---\n',
+        "never": "---\ntype: tool_used\ntool: Write\nmin: 0\nmax: 0\n---\n",
+        "there": "---\ntype: file_exists\npath: out.md\n---\n",
+        "z1": "---\ntype: tool_order\nbefore: Read\nafter: Write\n---\n",
+        "z2": "---\ntype: baseline\nbaseline_file: old.jsonl\n---\nAs good.\n",
+        "z3": "---\ntype: regex\ntarget: trace\npattern: x\n---\n",
+        "z4": "---\ntype: regex\nmatch: 'count:2'\npattern: x\n---\n",
+        "z5": "---\ntype: file_exists\npath: '**/*.md'\n---\n",
+        "z6": "---\ntype: regex\npattern: x\narm: with-only\n---\n",
+        "z7": "---\ntype: tool_used\ntool: Read\nmin: 0\nmax: 3\n---\n",
+    }
+    for name, text in graders.items():
+        written(Path(f"plugin/evals/greets/graders/{name}.md"), text)
+    prompt = "---\nmax_turns: 5\ntags: [smoke]\nappend_system_prompt: Be brief.\n---\n\nGreet Ada.\n"
+    written(Path("plugin/evals/greets/prompt.md"), prompt)
+    context = {"context": {"add_dirs": ["resources"]}}
+    written(Path("plugin/evals/greets/case.yaml"), {"schema_version": "1.1", "name": "greets-ada", **context})
+    written(Path("plugin/evals/greets/resources/names.txt"), "Ada\n")
+    one_file = {"prompt": "Greet Bob."}, [{"name": "a", "type": "llm", "criteria": "Greets Bob"}]
+    written(Path("plugin/evals/group/bob/case.yaml"), {"name": "bob", "execution": one_file[0], "graders": one_file[1]})
+    written(Path("plugin/evals/fires/prompt.md"), "Hello?")
+    written(Path("plugin/evals/fires/graders/fired.md"), graders["fired"])
+    written(Path("plugin/evals/seeded/prompt.md"), "Go on.")
+    written(Path("plugin/evals/seeded/case.yaml"), {"name": "seeded", "context": {"scaffold_script": "setup.sh"}})
+    written(Path("plugin/README.md"), "Not a case.")
+    suite = Suite.load("plugin")
+    assert [case.id for case in suite.cases] == ["greets-ada", "bob"]
+    first, second = suite.cases
+    assert (first.prompt, first.tags, first.files) == (
+        "Be brief.\n\nGreet Ada.",
+        ("smoke",),
+        {"resources/names.txt": "Ada\n"},
+    )
+    rubric = "The answer meets these criteria: "
+    assert sorted(map(repr, checks_of(suite)[0])) == sorted(
+        map(
+            repr,
+            [
+                ("judge", f"{rubric}PASS if it greets Ada.\nFAIL otherwise."),
+                ("judge", {"statement": f"{rubric}PASS if it is short.", "files": ["out.md"]}),
+                ("regex", {"pattern": "(?im)^ada$", "multiline": True}),
+                ("not_regex", {"pattern": "(?P<word>x)(?P=word)", "multiline": False}),
+                ("file_matches", {"path": "out.md", "pattern": "Ada", "multiline": False}),
+                ("skill_activated", True),
+                ("tool_called", {"tool": "Bash", "arguments": r'"command":\s*"make', "at_least": 1, "at_most": 2}),
+                ("tool_not_called", {"tool": "Write"}),
+                ("file_exists", "out.md"),
+            ],
+        )
+    )
+    assert checks_of(suite)[1] == [("judge", f"{rubric}Greets Bob")]
+    assert first.metadata["weights"]["polite"] == 2
+    left_out = "\n".join(notes_of(suite).left_out())
+    for words in (
+        *("tool_order: upskill has no", "baseline: upskill has no", "regex of trace: a check sees"),
+        *("regex with match: count:2: use", "file_exists with a pattern or exists: false: use"),
+        *("regex with arm: with-only: a comparison", "tool_used with min: 0: upskill has no"),
+        *("case 'fires': only says when", "case 'seeded': it has a scaffold_script"),
+    ):
+        assert words in left_out
+    assert upskill("import", "plugin", "-o", "suite.yaml").code == 0
+    assert [case.to_dict() for case in Suite.load("suite.yaml").cases] == [case.to_dict() for case in suite.cases]
+    assert second.files == {}
+
+
+def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path) -> None:
+    checklist = [
+        {"name": "Greets", "description": "The file greets Ada", "max_score": 70},
+        {"name": "Short", "description": "It is one line", "max_score": 30},
+    ]
+    criteria = {"context": "Tests greetings.", "type": "weighted_checklist", "checklist": checklist}
+    for name, files in (("one", "`hello.md`"), ("two", "`hello.md` and `src/a.py`"), ("none", "an answer")):
+        written(tmp_path / "evals" / name / "criteria.json", criteria)
+        written(
+            tmp_path / "evals" / name / "task.md", f"# Greet\n\nSee `in.txt`.\n\n## Output Specification\n\n{files}\n"
+        )
+    written(tmp_path / "evals" / "one" / "scenario.json", {"description": "d", "include": ["./inputs"]})
+    written(tmp_path / "evals" / "one" / "inputs" / "names.txt", "Ada\n")
+    written(tmp_path / "evals" / "one" / "capability.txt", "Greetings\n")
+    suite = Suite.load(tmp_path)
+    rubric = ["The file greets Ada", "It is one line"]
+    cases = {case.id: case for case in suite.cases}
+    assert [each for case in ("one", "two", "none") for each in checks_of(Suite((cases[case],)))] == [
+        [("judge", {"rubric": rubric})],
+        [("judge", {"rubric": rubric, "files": ["hello.md", "src/a.py"]})],
+        [("judge", {"rubric": rubric})],
+    ]
+    assert [cases[name].output_file for name in ("one", "two", "none")] == ["hello.md", "", ""]
+    assert cases["one"].files == {"inputs/names.txt": "Ada\n"}
+    assert cases["one"].metadata == {
+        "weights": {"Greets": 70, "Short": 30},
+        "capability": "Greetings",
+        "context": "Tests greetings.",
+        "description": "d",
+    }
+    assert "weights: kept as metadata; every check must hold" in "\n".join(notes_of(suite).changed())
+    assert not list(notes_of(suite).left_out())
+
+
+SKILLGRADE: dict[str, Any] = {
+    "version": "1",
+    "skill": "SKILL.md",
+    "defaults": {"agent": "gemini", "docker": {"base": "node:20-slim", "setup": "npm i -g x"}},
+    "tasks": [
+        {
+            "name": "greet",
+            "instruction": "task.md",
+            "workspace": [{"src": "fixtures/a.txt", "dest": "in/a.txt", "chmod": "+x"}, "fixtures/a.txt"],
+            "graders": [
+                {"type": "deterministic", "run": "python3 graders/check.py", "weight": 0.7},
+                {"type": "llm_rubric", "rubric": "It is polite.", "model": "m", "weight": 0.3},
+                {"type": "deterministic", "check": "file_contains", "path": "a"},
+            ],
+        },
+        {
+            "name": "far",
+            "instruction": "x",
+            "workspace": [{"src": "fixtures/a.txt", "dest": "/bin/a"}],
+            "graders": [{"type": "llm_rubric", "rubric": "y"}],
+        },
+    ],
+}
+
+
+def test_tasks_of_skillgrade_run_their_graders_as_commands(tmp_path: Path) -> None:
+    written(tmp_path / "task.md", "Greet Ada.\n")
+    written(tmp_path / "fixtures" / "a.txt", "A\n")
+    script = written(tmp_path / "graders" / "check.py", 'print(\'{"score": 1.0, "details": ""}\')\n')
+    suite = Suite.load(written(tmp_path / "eval.yaml", SKILLGRADE))
+    (case,) = suite.cases
+    assert (case.id, case.prompt, case.files) == ("greet", "Greet Ada.", {"in/a.txt": "A\n", "a.txt": "A\n"})
+    (name, command), (judge, rubric) = checks_of(suite)[0]
+    assert (name, command["files"], command["needs"]) == (
+        *("command", {"graders/check.py": script.read_text(encoding="utf-8")}),
+        ["python3"],
+    )
+    assert (command["run"], command["exit_code"]) == ('cp -r "$CHECK"/. . && python3 graders/check.py', None)
+    assert [bool(re.search(command["regex"], f'{{"score": {score}}}')) for score in ("1", "1.00", "0.9", "10")] == [
+        *(True, True, False, False)
+    ]
+    assert (judge, rubric) == ("judge", "The answer meets these criteria: It is polite.")
+    left_out = "\n".join(notes_of(suite).left_out())
+    for words in (
+        "setup: the sandbox",
+        "chmod of a file",
+        "model of a grader",
+        "no check with a field 'check'",
+        "/bin/a",
+    ):
+        assert words in left_out
+
+
+def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_files(tmp_path: Path) -> None:
+    written(tmp_path / "App" / "App.csproj", "<Project />\n")
+    assertions = [
+        {"type": "file_contains", "path": "App/App.csproj", "value": "net10.0"},
+        {"type": "file_contains", "path": "**/*.cs", "value": "x"},
+        {"type": "exit_success"},
+    ]
+    scenario: dict[str, Any] = {
+        "name": "a",
+        "prompt": "Go.",
+        "setup": {"copy_test_files": True},
+        "assertions": assertions,
+    }
+    scenario |= {"expect_tools": ["bash"], "expect_activation": False, "timeout": 60}
+    suite = Suite.load(written(tmp_path / "eval.yaml", {"scenarios": [scenario]}))
+    assert dict(suite.cases[0].files) == {"App/App.csproj": "<Project />\n"}
+    assert checks_of(suite) == [
+        [
+            ("file_contains", {"path": "App/App.csproj", "text": "net10.0"}),
+            ("tool_called", "bash"),
+            ("skill_activated", False),
+        ]
+    ]
+    left_out = list(notes_of(suite).left_out())
+    assert [line.partition(" (")[0] for line in left_out] == [
+        "file_contains: upskill looks at files by name, not by pattern",
+        "exit_success: upskill has no check of this type",
+    ]
+
+
+def harbor_task(folder: Path, *, docker: str, test: str, toml: str = "", **files: str) -> None:
+    written(folder / "task.toml", f'version = "1.0"\n{toml}\n[metadata]\ntags = ["files"]\ndifficulty = "easy"\n')
+    written(
+        folder / "instruction.md",
+        "Put the sum of /app/in/numbers.txt into `/app/out.txt`. Stay in /app, not in /apple.",
+    )
+    written(folder / "environment" / "Dockerfile", docker)
+    written(folder / "tests" / "test.sh", test)
+    for name, text in files.items():
+        written(folder / "environment" / name, text)
+
+
+REWARD = (
+    "if diff -q /app/out.txt /tests/want.txt >/dev/null; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
+)
+PLAIN = """# A comment
+FROM ubuntu:24.04
+WORKDIR /app
+RUN mkdir -p /app/in && \\
+  touch /app/x
+COPY numbers in/numbers.txt
+"""
+
+
+async def test_a_harbor_task_with_a_plain_image_runs_its_tests_in_the_sandbox(home: Path) -> None:
+    harbor_task(Path("sum"), docker=PLAIN + "COPY skills /root/.claude/skills\n", test=REWARD, numbers="3\n4\n")
+    written(Path("sum/tests/want.txt"), "7\n")
+    written(Path("sum/environment/skills/adds/SKILL.md"), "---\nname: adds\n---\n")
+    suite = Suite.load("sum")
+    (case,) = suite.cases
+    assert (case.id, case.tags, dict(case.files)) == ("sum", ("files",), {"in/numbers.txt": "3\n4\n"})
+    assert case.prompt == "Put the sum of in/numbers.txt into `out.txt`. Stay in ., not in /apple."
+    assert "skills: only the skill arm gets a skill (case 'sum')" in notes_of(suite).left_out()
+    for answer, passed in (("7\n", True), ("8\n", False)):
+        async with await open_sandbox(files={**case.files, "out.txt": answer}) as sandbox:
+            finding = await case.checks[0].check.run(case.evidence_of(Trace(()), sandbox=sandbox))
+        assert finding.passed is passed, finding.reason
+    assert Suite.parse(suite.to_dict()).cases == suite.cases
+
+
+def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
+    for name, docker, test, toml in (
+        ("a", "FROM acme/image:1\nWORKDIR /app\n", REWARD, ""),
+        ("b", "FROM python:3.12\nRUN pip install numpy\nWORKDIR /app\n", REWARD, ""),
+        ("c", "FROM python:3.12\nWORKDIR /app\n", "apt-get update\n" + REWARD, ""),
+        ("d", "FROM ubuntu\nWORKDIR /app\nCOPY data /data\n", REWARD, ""),
+        ("e", PLAIN, REWARD, "[verifier.env]\nAPI_KEY = 'x'\n"),
+        ("f", PLAIN, "exit 0\n", ""),
+        ("g", "FROM ubuntu\n", REWARD, ""),
+        ("h", PLAIN, REWARD, "[[steps]]\nname = 'one'\n"),
+        ("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD, "[verifier]\ntimeout_sec = 90.0\n"),
+    ):
+        harbor_task(tmp_path / name, docker=docker, test=test, toml=toml, data="x")
+    suite = Suite.load(tmp_path)
+    assert [(case.id, dict(case.files)) for case in suite.cases] == [("z", {"data": "x"})]
+    ((_, command),) = checks_of(suite)[0]
+    assert (command["needs"], command["timeout"]) == (["python3"], 90.0)
+    left_out = "\n".join(notes_of(suite).left_out())
+    for words in (
+        *(
+            "'a': it needs 'FROM acme/image:1'",
+            "'b': it needs 'RUN pip install numpy'",
+            "'c': its tests install programs",
+        ),
+        *("'d': it needs files in /data, outside of /app", "'e': it needs the variable API_KEY"),
+        *("'f': it has no tests/test.sh that writes a reward", "'g': it names no WORKDIR", "'h': it has several steps"),
+        "ENV: the sandbox sets no variables (case 'z')",
+    ):
+        assert words in left_out

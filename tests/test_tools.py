@@ -32,7 +32,7 @@ from upskill.agents.tools import (
     tool_calling_for,
 )
 from upskill.errors import AgentError, ModelError, SandboxError, UsageError, wrap_trial_errors
-from upskill.models import Address, Message, Model, ModelContext, Reply, Request, ToolCall
+from upskill.models import Address, Message, Model, ModelContext, Reply, Request, Tool, ToolCall
 from upskill.models.addresses import resolve
 from upskill.models.parsing import INVALID_ARGUMENTS
 from upskill.models.scripted import Rule, ScriptedModel
@@ -484,10 +484,10 @@ WRONG_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("read_file", {"path": "a", "offset": 1.5}, "read_file: offset must be a integer"),
     ("bash", {INVALID_ARGUMENTS: "{ls"}, "The arguments of the call are not a JSON object."),
     ("Bash", {"command": "ls"}, f"There is no tool 'Bash'. Tools: {', '.join(NAMES)}."),
-    ("bash", {"command": "a\0b"}, "a command cannot hold a NUL byte\n[exit code 126]"),
-    ("read_file", {"path": "a\ud800"}, "a?: a path cannot hold half of a character"),
-    ("write_file", {"path": "a\ud800", "content": "x"}, "a?: a path cannot hold half of a character"),
-    ("list_files", {"path": "\ud800"}, "?: a path cannot hold half of a character"),
+    ("bash", {"command": "a\0b"}, "a command cannot contain a NUL byte\n[exit code 126]"),
+    ("read_file", {"path": "a\ud800"}, "a?: a path cannot contain half a character"),
+    ("write_file", {"path": "a\ud800", "content": "x"}, "a?: a path cannot contain half a character"),
+    ("list_files", {"path": "\ud800"}, "?: a path cannot contain half a character"),
 ]
 
 
@@ -591,6 +591,23 @@ def test_only_a_teacher_has_a_field_for_what_it_says_before_a_call() -> None:
         assert (("say" in calling.schema["properties"]), calling.schema["required"]) == (says, ["call"])
 
 
+def test_tools_of_others_keep_their_optional_and_nested_arguments() -> None:
+    where = {"type": "object", "properties": {"city": {"type": "string", "format": "x"}}, "required": ["city"]}
+    properties = {"query": {"type": "string", "description": "words"}, "where": where, "days": {"type": "integer"}}
+    tool = Tool("news__search", "Search.", {"type": "object", "properties": properties, "required": ["query"]})
+    calling = JsonToolCalling((*TOOLS, tool), max_text=90)
+    assert "- news__search(query, where, days): Search." in calling.instructions
+    assert calling.schema is not None
+    call = next(form for form in calling.schema["properties"]["call"]["anyOf"] if "query" in form["properties"])
+    assert call["required"] == ["tool", "query"]
+    assert call["properties"] == {
+        "tool": {"type": "string", "enum": ["news__search"]},
+        "query": {"type": "string", "maxLength": 30},
+        "where": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "days": {"type": "integer"},
+    }
+
+
 def test_old_results_are_cut_where_the_context_is_short_but_not_a_skill() -> None:
     tools = JsonToolCalling(TOOLS, max_conversation=3_000)
     talk = [Message("system", "s"), Message("user", "t" * 500)]
@@ -607,9 +624,18 @@ def test_old_results_are_cut_where_the_context_is_short_but_not_a_skill() -> Non
     assert JsonToolCalling(TOOLS).fit(talk) == tuple(talk)
 
 
+async def test_an_embedded_model_that_repeats_its_call_is_done(kind: SandboxBackend) -> None:
+    again = spelled("bash", command="echo ahoy >> a.txt")
+    async with await kind.open(Tools().setup(Task("Greet."))) as sandbox:
+        student = Recorded([again, again, spelled("answer", text="Never asked for.")])
+        trace = await Tools().run(Task("Greet."), Student(LOCAL, student, sandbox))
+        assert await sandbox.read("a.txt") == b"ahoy\n"
+    assert (len(trace.calls), trace.turns, trace.stop) == (1, 2, "end")
+
+
 def test_which_models_have_calls_of_their_own() -> None:
     names = ("local", "local:smollm2-135m", "claude-code", "openai:gpt-4.1", "haiku")
-    assert [has_native_tools(resolve(name)) for name in names] == [True, False, False, True, True]
+    assert [has_native_tools(resolve(name)) for name in names] == [False, False, False, True, True]
     assert has_native_tools(SCRIPT)
     file = tool_calling_for(Address("local:/x.gguf", "local", "/x.gguf"), TOOLS, 192)
     assert isinstance(file, JsonToolCalling)
@@ -744,7 +770,7 @@ async def test_only_where_this_run_keeps_the_skill_counts_as_its_folder(tmp_path
     reached.append(Trace((step("bash", "No such file", command="cat ~/.agents/skills/greeter/a", status="error"),)))
     for trace in reached:
         found = await leak(trace, "", None, hidden)
-        assert found.startswith("step 1 reaches for the folder of the skill: "), trace
+        assert found.startswith("step 1 uses the skill's folder: "), trace
     invented = [
         Trace((Step("assistant", "I looked at ~/.agents/skills/greeter."),)),
         Trace((step("bash", "skills/greeter", command="echo skills/greeter"),)),
@@ -931,7 +957,7 @@ def test_6_a_baseline_that_reaches_for_the_skill_finds_nothing_and_is_told(plant
         assert result.trace is not None
         assert [made.status for made in result.trace.calls] == ["error", "error"]
         assert all("No such file or directory" in made.output for made in result.trace.calls)
-        assert "step 1 reaches for the folder of the skill" in result.leak
+        assert "step 1 uses the skill's folder" in result.leak
         assert result.outcome.leaked
     for result in arms["skill"]:
         assert result.trace is not None
@@ -996,18 +1022,20 @@ KNOWING = {
 }
 
 
-async def test_the_example_for_agents_lets_knowing_pass_and_nothing_else(kind: SandboxBackend, tmp_path: Path) -> None:
-    skill = Skill.load(REPOSITORY / "examples" / "tern-deploy")
-    suite = Suite.load(REPOSITORY / "examples" / "tern-deploy" / "evals" / "agent.yaml")
+@pytest.mark.parametrize(("name", "file"), [("tern-deploy", "agent.yaml"), ("lodge-desk", "suite.yaml")])
+async def test_an_example_for_agents_lets_knowing_pass_and_nothing_else(
+    kind: SandboxBackend, tmp_path: Path, name: str, file: str
+) -> None:
+    skill = Skill.load(REPOSITORY / "examples" / name)
+    suite = Suite.load(REPOSITORY / "examples" / name / "evals" / file)
     assert len(suite.cases) >= 10
-    assert suite.cases != (Suite.of(skill) or suite).cases
     assert [str(found) for found in await probe_suite(suite, skill)] == []
     rules = [
         {
-            "when": suite.by_id[name].prompt.strip(),
-            "turns": [calls(call("bash", command=command)), "Done."],
+            "when": case.prompt.strip(),
+            "turns": [calls(call("bash", command=case.reference or KNOWING[case.id])), "Done."],
         }
-        for name, command in KNOWING.items()
+        for case in suite.cases
     ]
     model = write_script(tmp_path / "knowing.yaml", rules)
     results = await results_of(make_plan(skill, suite, [model], options=PlanOptions(agent="tools", baseline=False)))

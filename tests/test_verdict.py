@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
@@ -343,11 +344,14 @@ def test_a_skill_that_helps_a_little_says_where_it_still_fails() -> None:
 
 
 def test_undecided_says_how_much_more_would_settle_it() -> None:
-    found = compute_verdict(both(alike(4, "F", "P") | {"x": ("P", "F"), "y": ("P", "P"), "z": ("F", "F")}))
+    rows = both(alike(4, "F", "P") | {"x": ("P", "F"), "y": ("P", "P"), "z": ("F", "F")})
+    found = compute_verdict(rows)
     assert found.decision == "undecided"
     assert found.pairs_needed is not None
     assert found.pairs_needed > 0
-    assert found.advice.startswith(f"About {found.pairs_needed} more pairs would settle it: ")
+    assert re.fullmatch(r"About (\d+ more runs? of each case, or )?\d+ more cases?,? would settle it\.", found.advice)
+    answers = [replace(row, seed=seed, answer=number) for number, row in enumerate(rows, 1) for seed in (0, 1)]
+    assert re.fullmatch(r"About \d+ more cases? would settle it\.", compute_verdict(answers).advice)
 
 
 def test_one_of_anything_is_told_in_the_singular() -> None:
@@ -355,7 +359,7 @@ def test_one_of_anything_is_told_in_the_singular() -> None:
     assert "1 of 1 trial of the baseline errored" in found.recommendation
     more = compute_verdict(both(alike(4, "F", "P") | {"x": ("P", "F")}))
     one = replace(more, evidence_needed=EvidenceNeeded(pairs=1, runs=None, cases=1))
-    assert advise(one) == "About 1 more pair would settle it: 1 more case."
+    assert advise(one) == "About 1 more case would settle it."
 
 
 @pytest.mark.parametrize(

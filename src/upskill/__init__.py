@@ -25,6 +25,11 @@ _NAMES = {
     "upskill.authoring.writing.suite_writer": "write_suite",
     "upskill.checks": "Check Evidence Finding",
     "upskill.errors": "RunFailed TrialError UpskillError UsageError",
+    "upskill.experiments.attacks": "Attacked attack_checks",
+    "upskill.experiments.counterexamples": "Challenged ChallengeSettings challenge",
+    "upskill.experiments.distill": "Distilled DistillSettings distill",
+    "upskill.experiments.matrix": "Matrix MatrixSettings matrix",
+    "upskill.experiments.mutation": "Score score",
     "upskill.models": "Address ModelContext",
     "upskill.models.pool": "Models",
     "upskill.runs.planning.plan": "Plan PlanOptions Result Trial make_plan",
@@ -77,6 +82,19 @@ if TYPE_CHECKING:
     from upskill.errors import TrialError as TrialError
     from upskill.errors import UpskillError as UpskillError
     from upskill.errors import UsageError as UsageError
+    from upskill.experiments.attacks import Attacked as Attacked
+    from upskill.experiments.attacks import attack_checks as attack_checks
+    from upskill.experiments.counterexamples import Challenged as Challenged
+    from upskill.experiments.counterexamples import ChallengeSettings as ChallengeSettings
+    from upskill.experiments.counterexamples import challenge as challenge
+    from upskill.experiments.distill import Distilled as Distilled
+    from upskill.experiments.distill import DistillSettings as DistillSettings
+    from upskill.experiments.distill import distill as distill
+    from upskill.experiments.matrix import Matrix as Matrix
+    from upskill.experiments.matrix import MatrixSettings as MatrixSettings
+    from upskill.experiments.matrix import matrix as matrix
+    from upskill.experiments.mutation import Score as Score
+    from upskill.experiments.mutation import score as score
     from upskill.models import Address as Address
     from upskill.models import ModelContext as ModelContext
     from upskill.models.pool import Models as Models

@@ -2,4 +2,5 @@
 
 from upskill.cli import main
 
-main()
+if __name__ == "__main__":  # processes that this one starts import it, too
+    main()

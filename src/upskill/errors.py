@@ -6,6 +6,7 @@ import difflib
 import traceback
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 MAX_SHOWN = 6  # files that are named in one message
@@ -68,9 +69,10 @@ class Paused(UsageError):
         self.files = sorted(set(files))
         listing = ", ".join(self.files[:MAX_SHOWN]) + (", …" if len(self.files) > MAX_SHOWN else "")
         answers = "1 answer" if len(self.files) == 1 else f"{len(self.files)} answers"
+        size = sum(path.stat().st_size for path in map(Path, self.files) if path.is_file())
         super().__init__(
-            f"waiting for {answers}: {listing}",
-            "Each prompt ends with the file to put its answer in. Then run the same command again.",
+            f"waiting for {answers}: {listing}" + (f" ({-(-size // 1000):,} kB to read)" if size else ""),
+            "The last line of each prompt names the file for your answer. Then run the same command again.",
         )
 
 

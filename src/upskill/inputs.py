@@ -32,7 +32,7 @@ def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
     if stream is None:
         os.close(descriptor)
         kind = KINDS.get(stat.S_IFMT(info.st_mode), "something else")
-        raise UsageError(f"{path}: is {kind}, not a file", hint or "Save its content to a file, and pass that.")
+        raise UsageError(f"{path}: {kind}, not a file", hint or "Save its content to a file, and pass that.")
     if info.st_size > most:
         stream.close()
         raise _too_large(path, most)
@@ -54,9 +54,9 @@ def read_input_text(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str 
     try:
         return read_input(path, most=most, hint=hint).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is not UTF-8 text", "Save it as UTF-8.") from error
+        raise UsageError(f"{path}: not UTF-8 text", "Save it as UTF-8.") from error
 
 
 def _too_large(path: str | Path, most: int) -> UsageError:
     size = f"{most // 10**6} MB" if most >= 10**6 else f"{most:,} bytes"
-    return UsageError(f"{path}: is larger than {size}", "Is this the right file?")
+    return UsageError(f"{path}: larger than {size}", "Is this the right file?")

@@ -10,7 +10,7 @@ The library takes an options class as a value; the command line makes flags from
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -26,7 +26,7 @@ class Option:
     metavar: str | None = None
     minimum: float | None = None
     maximum: float | None = None
-    show_default: bool = False
+    show_default: bool | str = False  # a string: the class's attribute with the default, if the field's own is None
     count: bool = False  # the value is how often the flag appears
     hidden: bool = False  # still accepted, but not in the help
     bare: str = ""  # what the flag means without a value; empty: it needs one
@@ -55,4 +55,7 @@ def options_of(cls: type[Any]) -> Iterator[tuple[str, Option, Any, Any]]:
             if name in declared:
                 is_union = get_origin(hints[name]) in (Union, UnionType)
                 kinds = [kind for kind in get_args(hints[name]) if kind is not NoneType] if is_union else [hints[name]]
-                yield name, declared.pop(name), kinds[0], by_name[name].default
+                option = declared.pop(name)
+                if isinstance(option.show_default, str):
+                    option = replace(option, show_default=str(getattr(cls, option.show_default)))
+                yield name, option, kinds[0], by_name[name].default

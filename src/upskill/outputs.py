@@ -20,7 +20,7 @@ from typing import IO, Any, BinaryIO
 from upskill.errors import UsageError
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-# How the files begin that `report`, `export`, `plot`, `runs`, `feedback` and `eval --report` write.
+# How the files begin that `report`, `export`, `plot`, `runs`, `feedback`, `pack` and `eval --report` write.
 _OURS = re.compile(
     rb"run,(?:created,)?skill,model,"  # CSV
     rb'|\{\s*"run": "[^"]+",.{0,1000}"skill": '  # JSON
@@ -31,7 +31,8 @@ _OURS = re.compile(
     rb'|<svg [^>]{0,300}class="up-picture"'
     rb"|\x89PNG.{33}tEXtSoftware\0upskill"
     rb"|.*\n  Read (?:[0-9,]+ more notes? and )?every answer: upskill show "  # what a terminal shows
-    rb"|PAR1.*upskill",
+    rb"|PAR1.*upskill"
+    rb"|PK\x03\x04.*upskill pack\Z",
     re.S,
 )
 MAX_READ = 16_384  # bytes of a file's beginning, and of its end, where Parquet says who wrote it
@@ -66,7 +67,7 @@ def check_ours(path: str | Path, *, force: bool = False) -> None:
     if target.stat().st_size and not _OURS.match(content):
         raise UsageError(
             f"{target}: already exists, and upskill did not write it",
-            "Name another file, or overwrite this one with --force.",
+            "Choose another file, or overwrite this one with --force.",
         )
 
 
@@ -78,7 +79,7 @@ def whole_file(path: str | Path, *, private: bool = False) -> Generator[BinaryIO
     """
     target = Path(path)
     if target.is_dir():
-        raise UsageError(f"{target}: is not a regular file", "Name another file.")
+        raise UsageError(f"{target}: not a regular file", "Choose another file.")
     with _write_errors(target):
         if target.exists() and not target.is_file():
             with target.open("wb") as stream:
@@ -107,7 +108,7 @@ def whole_folder(path: str | Path, marker: str, *, force: bool = False) -> Gener
     """
     target = Path(path)
     if os.path.lexists(target) and (refusal := _not_ours(target, marker, force=force)):
-        raise UsageError(f"{target}: {refusal}", "Name a new folder, or an unchanged export.")
+        raise UsageError(f"{target}: {refusal}", "Choose a new folder, or an unchanged export.")
     with replaced_folder(target, mode=PRIVATE_FOLDER) as fresh:
         yield fresh
         (fresh / marker).touch()  # last: anything newer is not ours
@@ -142,10 +143,10 @@ def replaced_folder(
 def _not_ours(target: Path, marker: str, *, force: bool) -> str:
     """Empty if the folder may be replaced."""
     if target.is_symlink() or not target.is_dir():
-        return "is not a folder"
+        return "not a folder"
     mark = target / marker
     if not mark.is_file():
-        return "contains other files" if any(target.iterdir()) else ""
+        return "other files in it" if any(target.iterdir()) else ""
     made = mark.stat().st_mtime_ns
     for folder, _, files in () if force else os.walk(target):
         for name in files:

@@ -112,6 +112,33 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+_JSON_PROBLEMS = {
+    "Expecting value": "a value is missing",
+    "Extra data": "more text follows it",
+    "Expecting property name enclosed in double quotes": "a name in double quotes is missing",
+    "Expecting ',' delimiter": "a comma is missing",
+    "Expecting ':' delimiter": "a colon is missing",
+    "Illegal trailing comma before end of object": "a comma is too many",
+    "Illegal trailing comma before end of array": "a comma is too many",
+    "Unterminated string starting at": "a text has no closing quote",
+    "Invalid control character at": "a text has a line break or another control character in it",
+    "Invalid \\escape": "a backslash is not part of an escape",
+}
+
+
+def describe_json_error(error: Exception) -> str:
+    """What is wrong with a text that is not JSON, for people."""
+    if not isinstance(error, json.JSONDecodeError):
+        return str(error)
+    if not error.doc.strip():
+        return "it is empty"
+    begins = error.pos == len(error.doc) - len(error.doc.lstrip())
+    if begins and error.msg == "Expecting value":
+        return f"it begins with {quoted(error.doc.strip().splitlines()[0][:20])}"
+    problem = _JSON_PROBLEMS.get(error.msg.removesuffix(": "), error.msg)
+    return f"{problem} (line {error.lineno}, column {error.colno})"
+
+
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON schema of an object with all of these properties and no others: the form that every provider takes."""
     return {
@@ -144,7 +171,7 @@ def bound_yaml(root: yaml.Node, *, deepest: int, most: int, unique: bool = False
         if not isinstance(node, yaml.CollectionNode):
             return 1
         if level > deepest:
-            raise refused_yaml(f"is nested more than {deepest} levels deep, or refers to itself", node.start_mark)
+            raise refused_yaml(f"nested more than {deepest} levels deep, or refers to itself", node.start_mark)
         if id(node) not in sizes:
             if unique and isinstance(node, yaml.MappingNode):
                 _refuse_twins(node)
@@ -259,7 +286,7 @@ def refuse_depth(text: str, loader: Any = yaml.SafeLoader) -> None:
     for event in cast("Iterator[Any]", yaml.parse(text, loader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            raise _TooDeep(problem=f"is nested more than {DEEPEST} levels deep", problem_mark=event.start_mark)
+            raise _TooDeep(problem=f"nested more than {DEEPEST} levels deep", problem_mark=event.start_mark)
 
 
 _PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_finite)
@@ -275,7 +302,7 @@ def read_yaml(text: str, *, text_fields: frozenset[str] = frozenset()) -> object
         loader.text_fields = text_fields
         return loader.get_single_data()
     except RecursionError as error:
-        raise refused_yaml("is nested too deeply") from error
+        raise refused_yaml("nested too deeply") from error
     except ValueError as error:  # an escape that is no character, a number of five thousand digits
         raise refused_yaml(str(error)) from error
     finally:

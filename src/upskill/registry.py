@@ -1,6 +1,7 @@
 """A registry: names a person may type, each standing for "module:attribute" that is loaded when first used.
 
 Built-ins are rows of a table; other packages add rows through an entry point in the registry's group.
+"NAME:ARGUMENT" is what the `with_argument` of a built-in makes of its argument.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class Registry:
 
     def load(self, name: str) -> Any:
         target = self.table.get(name) or self.rows.get(name)
+        if target is None and (kind := name.partition(":")[0]) in self.table:
+            with_argument = getattr(self.load(kind), "with_argument", None)
+            if with_argument is not None:
+                return with_argument(name.partition(":")[2])
         if target is None:
             raise UsageError(f"no {self.noun} named {name!r}", did_you_mean(name, self.names()))
         module, _, attribute = target.partition(":")

@@ -70,7 +70,9 @@ class Settings(BaseModel):
         ge=1,
     )
     temperature: float | None = _setting(None, "For students (default: 0, or 0.7 with repeats).", ge=0, le=2)
-    margin: float = _setting(5.0, "A lift below this many points counts as no effect.", ge=0, le=100)
+    margin: float = _setting(
+        5.0, "If the whole interval is within this many points of zero, the decision is `no effect`.", ge=0, le=100
+    )
     scope: Literal["cases", "suite"] = _setting(
         "cases", "What --until-decided decides about: tasks like these cases, or this exact suite."
     )
@@ -82,6 +84,7 @@ class Settings(BaseModel):
     )
     strict_suite: bool = _setting(False, "Refuse a suite with a case that an uninformed answer passes.")
     gpu: bool = _setting(False, "Give sandboxes the NVIDIA GPU, like `gpu: true` in a case; trials take turns.")
+    mcp_hosts: list[str] = _setting([], "Hosts that MCP servers of a suite may reach, such as `api.example.com`.")
     max_turns: int | None = _setting(
         None, "Turns per trial of an agent (default 20; a teacher 60; in `trigger` 3).", ge=1
     )
@@ -127,7 +130,7 @@ class Settings(BaseModel):
             raise UsageError(f"{path}: {yaml_words(error)}") from error
         fields = as_mapping({} if content is None else content)
         if fields is None:
-            raise UsageError(f"{path}: is not a list of `setting: value` lines")
+            raise UsageError(f"{path}: not a list of `setting: value` lines")
         return cls._validate(fields, str(path), f"{path}: ")
 
     def changed(self, assignments: Iterable[str]) -> Settings:

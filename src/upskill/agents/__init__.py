@@ -5,16 +5,18 @@ Kinds, one module each:
     chat          the skill in the prompt, one answer
     tools         our own loop: the skill in a catalog, commands and files in a sandbox
     claude_code, codex, opencode    the real programs, in a sandbox (their rows are in `AGENT_SPECS`)
+    acp           any program that speaks the Agent Client Protocol (`acp_client`: runs beside it in the sandbox)
 
 `toolbox` has the catalog and the tools of `tools`. Parts of the real programs: `program` (finding and running one),
-`proxy` (its only way to the model), `allow_list` (what it may send there). `activation` tells which skills it saw.
+`proxy` (its only way to the model), `allow_list` (what it may send there). `activation` tells which skills it saw,
+`mcp` has the MCP servers of a suite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from upskill.models import Address, Model, Role, ToolCall
 from upskill.registry import Registry
@@ -32,6 +34,7 @@ AGENTS = Registry(
     {
         "chat": "upskill.agents.chat:Chat",
         "tools": "upskill.agents.tools:Tools",
+        "acp": "upskill.agents.acp:Acp",
         **{spec.name: spec.agent for spec in AGENT_SPECS.values() if spec.agent},
     },
 )
@@ -62,6 +65,7 @@ class Task:
     max_output_tokens: int = 1024
     distractors: tuple[Skill, ...] = ()  # skills that are on offer in every arm
     bounds: Bounds = Bounds()
+    mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])  # as in a suite
 
     @property
     def offered_skills(self) -> tuple[Skill, ...]:

@@ -34,6 +34,12 @@ def activated(trace: Trace, skill: str, canary: str = "") -> bool:
     return any(_opens(step, skill) or (canary and canary in step.output) for step in trace.calls)
 
 
+def opened_skills(trace: Trace, skills: Iterable[str]) -> tuple[str, ...]:
+    """Which of these skills were opened, in that order."""
+    names = tuple(skills)
+    return tuple(dict.fromkeys(name for step in trace.calls for name in names if _opens(step, name)))
+
+
 def without_openings(steps: Iterable[Step], skill: str) -> list[Step]:
     """Steps that both arms can take, so that they can decide an outcome."""
     return [step for step in steps if step.tool not in SKILL_TOOLS and not (skill and _opens(step, skill))]
@@ -111,7 +117,7 @@ async def find_leak(
             if canary != own and canary in canaries():
                 return f"step {number} shows the canary {canary} of another trial"
     for number, arguments in hidden.used_by(trace) if hidden else ():
-        return f"step {number} reaches for the folder of the skill: {arguments[:200]}"
+        return f"step {number} uses the skill's folder: {arguments[:200]}"
     if sandbox is None:
         return ""
     # An agent may have done things that its trace does not show.
@@ -120,4 +126,4 @@ async def find_leak(
     # Whatever was found when time is up decides: an error would be a way out for a student about to fail.
     done = await sandbox.run(line, Limits(wall=SEARCH_SECONDS))
     foreign = sorted(canary for canary in set(done.output.split()) - {own} if canary in canaries())
-    return f"a file that was left behind has the canary {foreign[0]} of another trial" if foreign else ""
+    return f"a file the student left has the canary {foreign[0]} of another trial" if foreign else ""

@@ -45,7 +45,7 @@ HEADERS = _names(
 # About the program's own connection, or a credential: dropped without a word, because every client sends some.
 SILENT_HEADERS = _names(
     "authorization x-api-key api-key host content-type content-length content-encoding accept-encoding connection "
-    "keep-alive transfer-encoding expect"
+    "keep-alive transfer-encoding expect accept-language sec-fetch-mode"
 )
 FUNCTION = _names("type name description parameters strict defer_loading")
 ALLOWED: Mapping[Wire, AllowList] = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from upskill.agents.allow_list import Wire
+from upskill.agents.mcp import McpServer, expand
 from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model
 from upskill.agents.proxy import ANTHROPIC, Upstream, messages_url
 from upskill.errors import UsageError
@@ -42,8 +43,8 @@ class ClaudeCode(ProgramAgent):
                 self.spec.name,
                 address,
                 "the Anthropic messages API",
-                "Take -m anthropic:MODEL, a server that has it with --base-url URL, or -m claude-code for its own "
-                "login.",
+                "Use -m anthropic:MODEL, --base-url URL for a server that has the model, or -m claude-code for its "
+                "own login.",
             )
         return "messages"
 
@@ -56,7 +57,7 @@ class ClaudeCode(ProgramAgent):
         key = keys.get("ANTHROPIC_API_KEY", "")
         if not token and not key:
             raise UsageError(
-                "no login of Claude Code was found",
+                "no Claude Code login was found",
                 "Set CLAUDE_CODE_OAUTH_TOKEN (from `claude setup-token`), or use a key with -m anthropic:MODEL.",
             )
         return Upstream(
@@ -71,6 +72,22 @@ class ClaudeCode(ProgramAgent):
 
     def settings(self, url: str) -> dict[str, str]:
         return {".claude.json": json.dumps({"hasCompletedOnboarding": True})}
+
+    def with_servers(self, invocation: Invocation, servers: Mapping[str, McpServer]) -> Invocation:
+        named = {
+            name: {
+                "command": server.command[0],
+                "args": server.command[1:],
+                "env": expand(server.env),
+                "alwaysLoad": True,  # else it asks the model before the server has started
+            }
+            for name, server in servers.items()
+        }
+        milliseconds = str(int(1000 * max(server.timeout for server in servers.values())))
+        return Invocation(
+            (*invocation.arguments, "--mcp-config", json.dumps({"mcpServers": named})),
+            {**invocation.environment, **dict.fromkeys(("MCP_TIMEOUT", "MCP_TOOL_TIMEOUT"), milliseconds)},
+        )
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         arguments = [

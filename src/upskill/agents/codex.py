@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from upskill.agents.allow_list import Wire
+from upskill.agents.mcp import McpServer, expand
 from upskill.agents.program import ProgramAgent, incompatible_model
 from upskill.agents.proxy import Upstream
 from upskill.errors import UsageError
@@ -61,7 +62,7 @@ class Codex(ProgramAgent):
                 self.spec.name,
                 address,
                 "the Responses API",
-                "Take -m openai:MODEL, a server that has it with --base-url URL, or -m codex for its own login.",
+                "Use -m openai:MODEL, --base-url URL for a server that has the model, or -m codex for its own login.",
             )
         return "responses"
 
@@ -73,7 +74,7 @@ class Codex(ProgramAgent):
         token = str(tokens.get("access_token") or "")
         if not key and not token:
             raise UsageError(
-                "no login of Codex was found",
+                "no Codex login was found",
                 "Run `codex login`, set CODEX_API_KEY, or use a key of your own with -m openai:MODEL.",
             )
         headers = {"Authorization": f"Bearer {key or token}"}
@@ -85,6 +86,16 @@ class Codex(ProgramAgent):
 
     def settings(self, url: str) -> dict[str, str]:
         return {".codex/config.toml": SETTINGS.format(url=json.dumps(url))}
+
+    def with_servers(self, invocation: Invocation, servers: Mapping[str, McpServer]) -> Invocation:
+        options: list[str] = []
+        for name, server in servers.items():
+            env = ", ".join(f"{key} = {json.dumps(value)}" for key, value in expand(server.env).items())
+            limits = f"startup_timeout_sec = {server.timeout}, tool_timeout_sec = {server.timeout}"
+            command = f"command = {json.dumps(server.command[0])}, args = {json.dumps(server.command[1:])}"
+            table = f"{{{command}, env = {{{env}}}, {limits}, required = true}}"  # so it waits for the server
+            options += ["--config", f"mcp_servers.{name}={table}"]
+        return Invocation((*invocation.arguments[:-1], *options, invocation.arguments[-1]), invocation.environment)
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         arguments = ["exec", "--json", "--skip-git-repo-check", "--color", "never"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from upskill.agents.allow_list import Wire
+from upskill.agents.mcp import McpServer, expand
 from upskill.agents.program import PLACEHOLDER_KEY, ProgramAgent, incompatible_model, readonly_mount
 from upskill.agents.proxy import Upstream
 from upskill.errors import UsageError
@@ -39,7 +40,7 @@ class OpenCode(ProgramAgent):
                 self.spec.name,
                 address,
                 "about 10,000 tokens for its own prompt and tools, which takes an embedded model many minutes to read",
-                "Take --agent tools with it, or a server of your own with a longer context: -m ollama:MODEL.",
+                "Use --agent tools with it, or your own server with a longer context: -m ollama:MODEL.",
             )
         if address.provider == "anthropic":
             return "messages"
@@ -49,7 +50,7 @@ class OpenCode(ProgramAgent):
             self.spec.name,
             address,
             "a model with an API",
-            "Take -m anthropic:MODEL, -m openai:MODEL, any other endpoint of `upskill models`, or --base-url URL.",
+            "Use -m anthropic:MODEL, -m openai:MODEL, another endpoint from `upskill models`, or --base-url URL.",
         )
 
     def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
@@ -57,15 +58,15 @@ class OpenCode(ProgramAgent):
         provider, _, model = address.model.partition("/")
         if not model:
             raise UsageError(
-                f"{address.name!r} does not say which model opencode is to use", "Write opencode:PROVIDER/MODEL."
+                f"{address.name!r} does not say which model opencode should use", "Write opencode:PROVIDER/MODEL."
             )
         stored = read_json(self.spec.folder_in() / "auth.json")
         key = str(dict_or_empty(stored.get(provider)).get("key") or "")
         if not key:
             known = sorted(name for name, login in stored.items() if dict_or_empty(login).get("key"))
             raise UsageError(
-                f"no API key of opencode for {provider!r} was found",
-                (f"There are some for: {', '.join(known)}. " if known else "")
+                f"opencode has no API key for {provider!r}",
+                (f"It has keys for: {', '.join(known)}. " if known else "")
                 + "Run `opencode auth login` (a key, not a subscription), or use a key of your own with -m.",
             )
         row = OPENCODE_ENDPOINTS.get(provider, provider)
@@ -74,13 +75,27 @@ class OpenCode(ProgramAgent):
         if row != "anthropic":
             if row not in ENDPOINTS:
                 raise incompatible_model(
-                    self.spec.name, address, "a provider of `upskill models`", "Give its --base-url URL."
+                    self.spec.name, address, "a provider from `upskill models`", "Give its --base-url URL."
                 )
             variables = ENDPOINTS[row].key_variables
         return self.upstream(there, {**keys, **dict.fromkeys(variables, key)}, prices)
 
     def extra_mounts(self) -> Mapping[str, Path]:
         return readonly_mount(_ripgrep())
+
+    def with_servers(self, invocation: Invocation, servers: Mapping[str, McpServer]) -> Invocation:
+        settings = json.loads(invocation.environment["OPENCODE_CONFIG_CONTENT"])
+        settings["mcp"] = {
+            name: {
+                "type": "local",
+                "command": server.command,
+                "environment": expand(server.env),
+                "timeout": int(1000 * server.timeout),
+            }
+            for name, server in servers.items()
+        }
+        environment = {**invocation.environment, "OPENCODE_CONFIG_CONTENT": json.dumps(settings)}
+        return Invocation(invocation.arguments, environment)
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         provider: dict[str, Any] = {
@@ -93,7 +108,9 @@ class OpenCode(ProgramAgent):
             "autoupdate": False,
             "permission": {"*": "allow", "webfetch": "deny", "websearch": "deny"},
             "provider": {"upskill": provider},
+            "model": f"upskill/{upstream.model}",
             "small_model": f"upskill/{upstream.model}",
+            "agent": {"title": {"disable": True}},  # each would be another call
         }
         # Without a title, opencode would ask the model for one in another call.
         arguments = ["run", "--pure", "--format", "json", "--title", "upskill"]

@@ -12,12 +12,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from socket import create_server
 from typing import ClassVar
 
 from upskill.agents import Student, Task, skill_files
 from upskill.agents.activation import CANARY_PATTERN
 from upskill.agents.allow_list import Wire
+from upskill.agents.mcp import (
+    McpServer,
+    McpServers,
+    read_servers,
+    redact_trace,
+    rename_tools,
+    secrets_of,
+    show_programs,
+)
 from upskill.agents.proxy import Proxy, Upstream, upstream_for
 from upskill.errors import AgentError, TrialError, UsageError
 from upskill.models import Address, Stop, Unanswered
@@ -25,7 +33,7 @@ from upskill.models.parsing import safe_excerpt
 from upskill.models.prices import Prices
 from upskill.models.program import Invocation, package_version, program_version
 from upskill.plain import dict_or_empty
-from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable
+from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable, unused_port
 from upskill.skills.agent_specs import AgentSpec
 from upskill.traces import FORMATS, Trace
 from upskill.traces.formats import Format
@@ -38,6 +46,8 @@ STOP_REASONS: dict[str, Stop] = {  # in the words of the programs
 PLACEHOLDER_KEY = "upskill-has-the-key"  # programs refuse to start without a key
 EXECUTABLE_MAGIC = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, macOS, macOS for both processors
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")  # in every sandbox
+# Below the home folder, where programs keep settings, sessions and what they remember.
+OWN_HOME = (".{}", ".{}.json", ".config/{}", ".local/share/{}", ".local/state/{}", ".cache/{}")
 CPU_PER_SECOND = 4  # seconds of processor time for each second that a trial may take
 # The runtimes of these programs reserve far more memory than they use, and start dozens of threads.
 LIMITS = Limits(
@@ -85,8 +95,19 @@ class ProgramAgent(ABC):
     @abstractmethod
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation: ...
 
+    def with_servers(self, invocation: Invocation, servers: Mapping[str, McpServer]) -> Invocation:
+        """Name these MCP servers in its own configuration; the program starts them."""
+        del servers
+        return invocation
+
     def extra_mounts(self) -> Mapping[str, Path]:
         return {}
+
+    def command(self, program: Program, invocation: Invocation) -> tuple[str, ...]:
+        return (*program.command, *invocation.arguments)
+
+    def stdin(self, task: Task) -> bytes:
+        return task.prompt.encode("utf-8", "replace")
 
     # The interface of an agent.
 
@@ -100,17 +121,18 @@ class ProgramAgent(ABC):
         self.extra_mounts()
 
     def setup(self, task: Task) -> Setup:
-        with create_server(("127.0.0.1", 0)) as probe:  # some sandboxes share our loopback
-            port = probe.getsockname()[1]
+        port = unused_port()
         files, runnable = skill_files(task.offered_skills, self.spec.user_skills)
-        return Setup(
+        setup = Setup(
             files=task.files,
             home_files={**self.settings(f"http://127.0.0.1:{port}/v1"), **files},
             runnable=runnable,
             readonly_mounts={**self._program().readonly_mounts, **self.extra_mounts()},
             limits=LIMITS,
             proxy_port=port,
+            own_home=tuple(place.format(self.spec.program) for place in OWN_HOME),
         )
+        return show_programs(setup, read_servers(task.mcp_servers))
 
     async def run(self, task: Task, student: Student) -> Trace:
         sandbox, address = student.sandbox, student.address
@@ -121,19 +143,28 @@ class ProgramAgent(ABC):
         canary = CANARY_PATTERN.search(task.skill.body) if task.skill and task.bounds.until_activated else None
         proxy = Proxy(upstream, task.bounds, student.ledger, canary[0] if canary else "", student.role)
         limits = replace(LIMITS, wall=task.bounds.seconds, cpu=CPU_PER_SECOND * task.bounds.seconds)
+        servers = read_servers(task.mcp_servers)
+        if servers:  # the program would go on without one that does not start
+            async with McpServers(servers, sandbox) as started:
+                tools = started.tools
+            await sandbox.kill_processes()
+        else:
+            tools = ()
         try:
             async with proxy.serve(sandbox.proxy_socket) as url:
                 invocation = self.invocation(address, upstream, url)
+                if servers:
+                    invocation = self.with_servers(invocation, servers)
                 done = await sandbox.run(
-                    [*program.command, *invocation.arguments],
+                    self.command(program, invocation),
                     limits,
-                    stdin=task.prompt.encode("utf-8", "replace"),
+                    stdin=self.stdin(task),
                     environment=invocation.environment,
                 )
         except TrialError as error:  # the requests so far were paid for
             error.usage = proxy.usage
             raise
-        trace = self.read(done.output)
+        trace = rename_tools(redact_trace(self.read(done.output), secrets_of(servers)), tools)
         # The proxy saw every request, even those of sub-agents and those that the program does not report.
         trace = replace(
             trace,
@@ -178,37 +209,39 @@ class ProgramAgent(ABC):
         if done.timed_out:
             return None
         if done.killed_why:
-            return AgentError(f"{self.spec.name} was ended: it {done.killed_why}")
+            return AgentError(f"{self.spec.name} was killed: it {done.killed_why}")
         if done.code or not trace.steps:
             message = _last_error(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
             quote = safe_excerpt(printable(message), proxy.upstream.secrets) or "it said nothing"
             # Their runtimes need things that not every kind of sandbox has: under landlock, only Codex starts.
             hint = "" if kind == "bubblewrap" else f"These programs work in bubblewrap; this was {kind}."
-            return AgentError(f"{self.spec.name} ended with code {done.code} and without an answer: {quote}", hint)
+            return AgentError(f"{self.spec.name} exited with code {done.code} without an answer: {quote}", hint)
         return None
 
 
 def find_program(name: str, install: str) -> Program:
-    program = shutil.which(name)
+    program, hint = shutil.which(name), f"Install it with `{install}`." if install else ""
     if program is None:
-        raise UsageError(
-            f"the agent needs the command `{name}`, which is not on the PATH", f"Install it with `{install}`."
-        )
+        raise UsageError(f"the agent needs the command `{name}`, which is not on the PATH", hint)
     path = Path(program).resolve()
     try:
         with path.open("rb") as stream:
             head = stream.read(128)
     except OSError as error:
-        raise UsageError(f"{program} cannot be read: {error.strerror}", f"Install it with `{install}`.") from error
+        raise UsageError(f"{program} cannot be read: {error.strerror}", hint) from error
     version = package_version(path)
     if head.startswith(EXECUTABLE_MAGIC):
         return Program((str(path),), readonly_mount(path), version)
     line, node = head.partition(b"\n")[0], shutil.which("node")
+    interpreter = Path(line.removeprefix(b"#!").decode("utf-8", "replace").strip())
+    environment = interpreter.parent.parent
+    if line.startswith(b"#!/") and (environment / "pyvenv.cfg").is_file():  # of Python, as pip and uv install them
+        runtime = interpreter.resolve().parent.parent
+        return Program((str(interpreter), str(path)), {**readonly_mount(runtime), **readonly_mount(environment)})
     packages = [folder for folder in path.parents if folder.name == "node_modules"]
     if not (line.startswith(b"#!") and b"node" in line and packages):
         raise UsageError(
-            f"{program} is neither an executable nor a package of node, so it cannot be mounted in a sandbox",
-            f"Install it with `{install}`.",
+            f"{program} is neither an executable nor a package of node or Python, so the sandbox cannot mount it", hint
         )
     if node is None:
         raise UsageError(f"{program} needs `node`, which is not on the PATH", "Install Node.js.")

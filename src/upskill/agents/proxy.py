@@ -122,7 +122,7 @@ class Proxy:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(f"not sent to the model, because no student may: {what}" for what in self.filter.dropped)
+        return tuple(f"not sent to the model, because students may not: {what}" for what in self.filter.dropped)
 
     @asynccontextmanager
     async def serve(self, proxy_socket: socket) -> AsyncGenerator[str]:
@@ -159,7 +159,7 @@ class Proxy:
         if not body or is_deep(body):
             return _refuse(request, "the request is not a JSON object, or is nested too deeply")
         if any(points_outside(body.get(name)) for name in CONTENT_FIELDS):
-            return _refuse(request, "nothing is fetched from elsewhere for a student")
+            return _refuse(request, "students cannot fetch anything from elsewhere")
         body = self.filter.body(body)
         if self.upstream.model:  # this trial is about one model, whatever others the program uses
             body["model"] = self.upstream.model

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from upskill.agents.mcp import LIMITS, McpError, McpServers
 from upskill.models import Tool, ToolCall
 from upskill.models.parsing import INVALID_ARGUMENTS
 from upskill.sandboxes import Limits, Sandbox, printable
@@ -95,12 +96,21 @@ class _ToolError(Exception):
 class Toolbox:
     """The tools of one trial, each carried out by the method of its name."""
 
-    def __init__(self, sandbox: Sandbox, skills: Sequence[Skill], folder: str, max_result: int = MAX_RESULT) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        skills: Sequence[Skill],
+        folder: str,
+        max_result: int = MAX_RESULT,
+        servers: McpServers | None = None,
+    ) -> None:
         self.sandbox = sandbox
         self.skills = {skill.name: skill for skill in skills}
         self.folder = folder
         self.max_result = max_result
-        self.tools = TOOLS
+        self.servers = servers
+        self.limits = LIMITS if servers and servers.servers else Limits()
+        self.tools = (*TOOLS, *(servers.tools if servers else ()))
         if skills:
             name = {"type": "string", "enum": list(self.skills), "description": "the skill's name"}
             schema = {
@@ -109,7 +119,7 @@ class Toolbox:
                 "required": ["name"],
                 "additionalProperties": False,
             }
-            self.tools = (*TOOLS, Tool(ACTIVATE_TOOL, "Load the instructions of a skill.", schema))
+            self.tools = (*self.tools, Tool(ACTIVATE_TOOL, "Load the instructions of a skill.", schema))
         self._seconds_left = COMMAND_SECONDS
         self._opened: set[str] = set()
 
@@ -120,7 +130,7 @@ class Toolbox:
         try:
             output = await self._dispatch(call)
             status = "ok"
-        except _ToolError as error:
+        except (_ToolError, McpError) as error:
             output = str(error)
         except OSError as error:  # not a SandboxError, which ends the trial
             output = f"{error.filename or call.name}: {error.strerror or error}"
@@ -137,6 +147,11 @@ class Toolbox:
             raise _ToolError(f"{call.name!r} is a skill, not a tool. Call {ACTIVATE_TOOL} with its name to open it.")
         if tool is None:
             raise _ToolError(f"There is no tool {call.name!r}. Tools: {', '.join(tool.name for tool in self.tools)}.")
+        if self.servers and tool in self.servers.tools:
+            output, is_error = await self.servers.call(call.name, call.arguments, self._seconds_left)
+            if is_error:
+                raise _ToolError(output)
+            return output
         arguments = {name: value for name, value in call.arguments.items() if value is not None}
         if problem := _argument_error(arguments, tool.parameters):
             raise _ToolError(f"{call.name}: {problem}")
@@ -146,7 +161,7 @@ class Toolbox:
     async def bash(self, command: str, timeout: float = COMMAND_SECONDS) -> str:  # noqa: ASYNC109 - it is the tool's
         if not timeout > 0:  # any number, even one that no float can hold
             raise _ToolError("bash: timeout must be more than 0")
-        default = Limits()
+        default = self.limits
         wall = float(max(MIN_WALL, min(timeout, self._seconds_left)))
         done = await self.sandbox.run(command, replace(default, wall=wall, cpu=max(default.cpu, wall)))
         parts = [stream.rstrip("\n") for stream in (done.output, done.error) if stream.strip()]

@@ -1,7 +1,7 @@
 """`tools`: our own small loop. The skill is in a catalog, and the model works in a sandbox until it answers.
 
-At a bound on turns, tokens or time, the work so far is judged. Models without tool calls in their API answer with one
-call at a time, as JSON that fits a schema; results come back as user messages.
+At a bound on turns, tokens or time, the work so far is judged. Embedded models, and those without tool calls in their
+API, answer with one call at a time, as JSON that fits a schema; results come back as user messages.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 
 from upskill.agents import SYSTEM, Student, Task, skill_files
 from upskill.agents.activation import activated
-from upskill.agents.toolbox import ACTIVATE_TOOL, MAX_RESULT, SKILLS_FOLDER, Toolbox, catalog_prompt
+from upskill.agents.mcp import LIMITS, McpServers, read_servers, secrets_of, show_programs
+from upskill.agents.toolbox import ACTIVATE_TOOL, MAX_RESULT, SKILLS_FOLDER, TOOLS, Toolbox, catalog_prompt
 from upskill.errors import AgentError, TrialError
 from upskill.models import Address, Message, Reply, Request, Tool, ToolCall
 from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
-from upskill.models.parsing import INVALID_ARGUMENTS, parse_json_answer
+from upskill.models.parsing import INVALID_ARGUMENTS, parse_json_answer, redact
 from upskill.plain import dict_or_empty, is_deep
-from upskill.sandboxes import Setup
+from upskill.sandboxes import Setup, unused_port
 from upskill.traces import NO_USAGE, Step, Trace
 
 log = logging.getLogger(__name__)
@@ -31,14 +32,16 @@ WORKSPACE_PROMPT = (
     "You work in a workspace, which is the current folder, with the tools you are given. Do what the task asks for "
     "with them, and answer when it is done."
 )
-TEXT_ONLY_PROVIDERS = ("command", "handoff")
+# Embedded models have calls in their template too, but nothing makes them use those, and a system
+# prompt takes about 840 tokens there instead of 290. JSON that a grammar holds to a schema is always a call.
+TEXT_ONLY_PROVIDERS = ("command", "handoff", "local")
 ANSWER = "answer"
+OWN_TOOLS = frozenset([ANSWER, ACTIVATE_TOOL, *(tool.name for tool in TOOLS)])
 DEFAULT_CONTEXT = 8_192  # tokens, for a local model that is not in the table
 CHARACTERS_PER_TOKEN = 2.5  # a safe lower estimate
 # Characters of the texts in a call, and tokens of the JSON around them. A model of 135M rambles on until it is stopped,
 # and a call that is cut off cannot be run.
 MAX_TEXT, MIN_TEXT, CALL_TOKENS = 600, 48, 40
-LOCAL_RESULT = 3_000  # characters, for a local model with tool calls: reading takes it a while
 OLD_RESULT = 160  # characters that are kept of an older result when the context is short
 INSTRUCTIONS = "Every turn is one call of one of these tools, as JSON:"
 SAY = "What you say before the call goes into `say`."
@@ -58,29 +61,35 @@ class Tools:
 
     def setup(self, task: Task) -> Setup:
         files, runnable = skill_files(task.offered_skills, SKILLS_FOLDER)
-        return Setup(files=task.files, home_files=files, runnable=runnable)
+        setup = Setup(files=task.files, home_files=files, runnable=runnable)
+        if not task.mcp_servers:
+            return setup
+        setup = replace(setup, limits=LIMITS, proxy_port=unused_port())
+        return show_programs(setup, read_servers(task.mcp_servers))
 
     async def run(self, task: Task, student: Student) -> Trace:
         if student.sandbox is None:
             raise AgentError("the agent 'tools' was given no sandbox to work in")
-        loop = _Loop(task, student, self.system, says=self.says)
-        try:
-            return await loop.run()
-        except TrialError as error:  # the turns so far were paid for
-            error.usage = loop.usage + (error.usage or NO_USAGE)
-            raise
+        async with McpServers(read_servers(task.mcp_servers), student.sandbox) as servers:
+            loop = _Loop(task, student, self.system, servers, says=self.says)
+            try:
+                return await loop.run()
+            except TrialError as error:  # the turns so far were paid for
+                error.usage = loop.usage + (error.usage or NO_USAGE)
+                raise
 
 
 class _Loop:
     """The work on one task."""
 
-    def __init__(self, task: Task, student: Student, system: str, *, says: bool) -> None:
+    def __init__(self, task: Task, student: Student, system: str, servers: McpServers, *, says: bool) -> None:
         assert student.sandbox is not None
         folder = f"{student.sandbox.home}/{SKILLS_FOLDER}"
         self.task = task
         self.student = student
         self.is_embedded = student.address.provider == "local"
-        self.toolbox = Toolbox(student.sandbox, task.offered_skills, folder)
+        self.secrets = secrets_of(servers.servers)
+        self.toolbox = Toolbox(student.sandbox, task.offered_skills, folder, servers=servers)
         self.calling = tool_calling_for(student.address, self.toolbox.tools, task.max_output_tokens, says=says)
         self.toolbox.max_result = self.calling.max_result or MAX_RESULT
         parts = [system, self.calling.instructions, catalog_prompt(task.offered_skills, folder)]
@@ -91,6 +100,7 @@ class _Loop:
         self.steps: list[Step] = []
         self.usage = NO_USAGE
         self.turns = 0
+        self.last_calls: tuple[ToolCall, ...] = ()
         self.model_name = ""
         self.stop_details = ""
         self.deadline = time.monotonic() + task.bounds.seconds
@@ -117,6 +127,9 @@ class _Loop:
             if not turn.calls:
                 stop = turn.stop
                 break
+            if self.is_embedded and turn.calls == self.last_calls:  # a small model has no other idea then
+                break
+            self.last_calls = turn.calls
             self.messages += self.calling.next_messages(reply, turn, await self._run_calls(turn))
             stop = self._bound_reached()
         return Trace(
@@ -167,6 +180,8 @@ class _Loop:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output="Not carried out: time is up.")
             elif not self.student.replay or (step := self.student.replay(call)) is None:
                 step = await self.toolbox.run(call, self._seconds_left)
+            if self.secrets:
+                step = replace(step, output=redact(step.output, self.secrets))
             steps.append(step)
             self._add(step)
         return steps
@@ -201,9 +216,6 @@ class Turn:
 
 
 def has_native_tools(address: Address) -> bool:
-    if address.provider == "local":
-        row = LOCAL_MODELS.get(address.model or DEFAULT_LOCAL_MODEL)
-        return row is not None and row.tools
     return address.provider not in TEXT_ONLY_PROVIDERS
 
 
@@ -211,10 +223,10 @@ def tool_calling_for(
     address: Address, tools: tuple[Tool, ...], output_tokens: int, *, says: bool = False
 ) -> ToolCalling:
     if has_native_tools(address):
-        return ToolCalling(tools, max_result=LOCAL_RESULT if address.provider == "local" else None)
+        return ToolCalling(tools)
     if address.provider != "local":
         return JsonToolCalling(tools, says=says)
-    row = LOCAL_MODELS.get(address.model)
+    row = LOCAL_MODELS.get(address.model or DEFAULT_LOCAL_MODEL)
     max_conversation = int(CHARACTERS_PER_TOKEN * max(0, (row.context if row else DEFAULT_CONTEXT) - output_tokens))
     max_text = max(MIN_TEXT, min(MAX_TEXT, int(CHARACTERS_PER_TOKEN * (output_tokens - CALL_TOKENS))))
     return JsonToolCalling(tools, max_text=max_text, max_conversation=max_conversation)
@@ -266,11 +278,13 @@ class JsonToolCalling(ToolCalling):
         forms = [(tool.name, tool.description, tool.parameters) for tool in tools]
         forms.append((ANSWER, "End, and say what came of it.", answer))
         lines = [
-            f"- {name}({', '.join(parameters['required'])}): {description}" for name, description, parameters in forms
+            f"- {name}({', '.join(_fields(name, parameters))}): {description}"
+            for name, description, parameters in forms
         ]
         self.instructions = "\n".join([INSTRUCTIONS, *lines, *([SAY] if says else [])])
         call = {"anyOf": [_call_schema(name, parameters, max_text) for name, _, parameters in forms]}
         say = {"say": {"type": "string"}} if says else {}
+        # Of the forms tried on a few prompts, only this one, with the whole catalog, got the 1.5B to open a skill.
         self.schema = {**_object({**say, "call": call}), "required": ["call"]}
 
     def read(self, reply: Reply) -> Turn:
@@ -311,14 +325,28 @@ class JsonToolCalling(ToolCalling):
         return tuple(sent)
 
 
+def _fields(name: str, parameters: Mapping[str, Any]) -> list[str]:
+    """The arguments that are offered: of our own tools only those that are required, which keeps calls short."""
+    return list(parameters["required"] if name in OWN_TOOLS else parameters["properties"])
+
+
 def _call_schema(name: str, parameters: Mapping[str, Any], max_text: int | None) -> dict[str, Any]:
+    fields = _fields(name, parameters)
     properties: dict[str, Any] = {"tool": {"type": "string", "enum": [name]}}
-    for field in parameters["required"]:
-        schema = parameters["properties"][field]
-        properties[field] = {key: schema[key] for key in ("type", "enum") if key in schema}
-        if max_text is not None and "enum" not in schema:
-            properties[field]["maxLength"] = max_text // len(parameters["required"])
-    return _object(properties)
+    for field in fields:
+        properties[field] = schema = _plain_schema(parameters["properties"][field])
+        if max_text is not None and schema.get("type") == "string" and "enum" not in schema:
+            schema["maxLength"] = max_text // len(fields)
+    return {**_object(properties), "required": ["tool", *parameters["required"]]}
+
+
+def _plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a grammar can hold a model to."""
+    plain = {key: schema[key] for key in ("type", "enum", "required") if key in schema}
+    if "properties" in schema:
+        inner = dict_or_empty(schema["properties"]).items()
+        plain["properties"] = {name: _plain_schema(dict_or_empty(each)) for name, each in inner}
+    return plain | ({"items": _plain_schema(dict_or_empty(schema["items"]))} if "items" in schema else {})
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:

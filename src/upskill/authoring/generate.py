@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ from upskill.plain import counted, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
+from upskill.runs.planning.stored_plan import TUNED
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import check_suite_quality
 from upskill.runs.stores import Store
@@ -59,8 +61,8 @@ from upskill.verdicts.advice import is_too_weak
 from upskill.verdicts.verdict import UNTESTED
 
 ONLY_A_SENTENCE = (
-    "NOTHING BUT THE MODEL'S MEMORY stands behind this skill: it is written from a sentence alone. Give what it should"
-    " say with --from (a document, a trace) or -e."
+    "This skill comes ONLY FROM THE MODEL'S MEMORY: there is no source. Give one with --from (a document, a trace)"
+    " or -e."
 )
 ALSO_ITS_TESTS = "Its tests would come from the same memory, so the result is called untested, whatever its numbers."
 # To see whether a plan can be made.
@@ -83,6 +85,7 @@ class Generated:
     previous: Path | None = None  # where the version that it replaced is kept
     feedback: tuple[str, ...] = ()  # what became of each review, in words
     missing: tuple[str, ...] = ()  # what the teacher asked and nobody answered
+    unchanged: bool = False  # the older skill, with new results at most
 
     def __repr__(self) -> str:
         return f"Generated({self.skill}, {str(self.folder)!r})"
@@ -114,7 +117,8 @@ class Generated:
         notes = [ONLY_A_SENTENCE] if not self.material.pieces and not self.material.skill else []
         if own and self.material.pieces:
             notes.append(
-                f"{len(own)} of {counted(lines, 'line')} are the teacher's own, without evidence (`own` in --sources)."
+                f"{len(own)} of {counted(lines, 'line')} {'rests' if len(own) == 1 else 'rest'} on the teacher's word"
+                " alone (`own` in --sources)."
             )
         return notes
 
@@ -160,18 +164,31 @@ def _check_extract(options: GenerateOptions, material: Material) -> None:
     unused = {"--feedback": options.feedback, "--tests": options.tests, "--student": options.student}
     if flag := next((flag for flag, value in unused.items() if value), ""):
         raise UsageError(
-            f"-m extract does not take {flag}: it only quotes traces, and writes and runs no tests",
-            "Name a teacher with -m.",
+            f"-m extract does not take {flag}: it only quotes traces, it doesn't write or run tests",
+            "Choose a teacher with -m.",
         )
     if material.skill is not None:
-        raise UsageError("-m extract only quotes traces; it cannot change a skill", "Name a teacher with -m.")
+        raise UsageError("-m extract only quotes traces; it cannot change a skill", "Choose a teacher with -m.")
     if not material.traces:
         document = next((file.path for file in material.files if file.kind == "doc"), "")
         what = f"{document} was read as a document" if document else "none was given"
         raise UsageError(
             f"-m extract quotes traces, and {what}",
-            f"Give one with --from (--from trace:{document or 'FILE'} says that it is one), or name a teacher with -m.",
+            f"Give one with --from (--from trace:{document or 'FILE'} says so), or choose a teacher with -m.",
         )
+
+
+def _not_made(refinement: Refinement | None, folder: Path) -> str:
+    unchanged = "The skill is unchanged."
+    tried = [attempt for attempt in refinement.attempts[1:] if attempt.evaluation] if refinement else []
+    if not tried:
+        return f"The requested change was not made. {unchanged}"
+    change, place = tried[-1], shlex.quote(str(folder))
+    version = f"upskill versions {change.skill.name} {change.skill.visible_hash[:8]}"
+    return (
+        f"The requested change was not made: {change.decision} ({change.note}). {unchanged}"
+        f" To make it all the same: {version} | patch -p1 -d {place}"
+    )
 
 
 class Generation:
@@ -223,6 +240,7 @@ class Generation:
         self.name = self.destination.choose_name()
         self.recorded = NO_USAGE  # of a lesson: its replies may have been paid for long ago
         self.draft: Path | None = None  # the folder of what is written so far
+        self.repeats = False  # the same skill was finished before: nobody needs to hear of its draft
         self.missing: tuple[str, ...] = ()
         if self.student is not None:
             self._plan(_PLACEHOLDER, self.suite or _PLACEHOLDER_SUITE)
@@ -242,9 +260,9 @@ class Generation:
             # Cases for a change that was not made would only fail.
             skill = add_suite(skill, suite if is_improved or not self.suite else self.suite)
         skill, previous = self.destination.save(skill, folder)
-        self.destination.remove_draft(self.draft, folder)
+        self.destination.remove_draft(self.draft, folder, quietly=self.repeats)
         if self.requested and not is_improved:
-            self.events.message("The requested change was not made. The skill is unchanged.")
+            self.events.message(_not_made(refinement, folder))
         if previous:
             self.events.message(f"The previous version is in {previous}.")
         ledger = models.ledger or Ledger()
@@ -262,6 +280,7 @@ class Generation:
             previous=previous,
             feedback=tuple(self.feedback.outcomes()),
             missing=self.missing,
+            unchanged=self.material.skill is not None and not is_improved,
         )
 
     async def only_prepare(self, store: Store | None) -> None:
@@ -291,7 +310,7 @@ class Generation:
             material = replace(material, task=" ".join(goal.split())[:2000])
         material = add_stored_evidence(material, material_budget(self.teacher) // 2)
         if material.redacted:
-            tell(f"Before anything was sent or kept: {describe_counts(material.redacted)}.")
+            tell(f"Before anything was sent or saved, upskill {describe_counts(material.redacted)}.")
         for left_out in material.left_out:
             tell(f"Left out: {left_out}.")
         return self.feedback.add_to(material)
@@ -301,7 +320,7 @@ class Generation:
         if not options.feedback:
             return
         if older is None:
-            raise UsageError("--feedback needs the skill that it is about", "Name its folder with --from.")
+            raise UsageError("--feedback needs the skill that it is about", "Give its folder with --from.")
         judged = bool(options.judge or options.settings.judge)
         location = options.store_location
         self.feedback = read_marks(options.feedback, older, self.suite, store, location, judged=judged)
@@ -312,13 +331,14 @@ class Generation:
 
     def _keep_draft(self, skill: Skill, suite: Suite | None = None) -> None:
         """Save what is written so far, marked as unproven, so that nothing later can lose it."""
-        draft = self.draft or self.destination.choose_draft_folder(skill)
+        draft, repeats = self.draft or self.destination.choose_draft_folder(skill), self.destination.repeats(skill)
         provenance = self._provenance(skill, None).with_state(DRAFT)
         skill = mark_own_lines(provenance.add_to(named_after(draft, skill)), self.material)
         self.destination.save(add_suite(skill, suite) if suite else skill, draft)
         if self.draft is None:
-            self.draft = draft
-            self.events.message(f"Saved the untested draft to {self.draft}.")
+            self.draft, self.repeats = draft, repeats
+            if not self.repeats:
+                self.events.message(f"Saved the unproven draft to {self.draft}.")
 
     def _plan(self, skill: Skill, suite: Suite) -> Plan:
         assert self.student is not None
@@ -400,7 +420,9 @@ class Generation:
             material = await summarize(self.material, teacher, budget=budget, tell=tell)
         if not material.pieces and not material.skill:
             tell(f"{ONLY_A_SENTENCE} {ALSO_ITS_TESTS}" if self.writes_cases else ONLY_A_SENTENCE)
-        suite = await self._write_suite(models)  # before there is a skill that its writer could read
+        # Notes on long material are made once, where the same model reads them.
+        read = material if self.writer == self.teacher else self.material
+        suite = await self._write_suite(models, read)  # before there is a skill that its writer could read
         drafts = [self.material.skill] if self.material.skill else []
         if not drafts:
             tell(f"Generating skill with {self.teacher.name}...")
@@ -451,15 +473,18 @@ class Generation:
             return min(self.options.cases, max(4, 2 * len(self.feedback.usable)))
         return self.options.cases
 
-    async def _write_suite(self, models: Models) -> Suite:
+    async def _write_suite(self, models: Models, material: Material) -> Suite:
         older, tell = self.suite, self.events.message
         if older and not self.writes_cases:
             return older
+        if self.material.skill and not older:
+            name = self.material.skill.name
+            tell(f"{name} has no tests of its own, so upskill can't check that what worked before still works.")
         tell("Generating test cases for the request..." if older else "Generating test cases...")
         try:
             async with forget_unusable_answers(models):
                 written = await write_suite(
-                    self.material,
+                    material,
                     await models.get(self.writer, "test writer"),
                     count=self._case_count,
                     author=self.writer.name,
@@ -486,9 +511,11 @@ class Generation:
         provenance = Provenance().with_sources(extraction.sources, self.material.excerpts())
         return provenance.add_to(extraction.skill)
 
-    async def _open_refiner(self, skill: Skill, material: Material, models: Models) -> Refiner:
+    async def _open_refiner(self, material: Material, models: Models) -> Refiner:
         teacher = await models.get(self.teacher, "teacher")
-        return self.refiner(teacher, material, max(self.options.tokens, skill.tokens))
+        refiner = self.refiner(teacher, material, self.options.tokens)
+        refiner.file_tokens = self.options.file_tokens
+        return refiner
 
     async def _edit_unproven(
         self, skill: Skill, suite: Suite, material: Material, models: Models, store: Store
@@ -499,7 +526,7 @@ class Generation:
             return skill
         self.events.message(f"Improving {skill.name} with {self.teacher.name}, unproven: --no-eval runs nothing...")
         student = resolve(self.options.settings.student or "local", keys=self.keys)
-        refiner = await self._open_refiner(skill, material, models)
+        refiner = await self._open_refiner(material, models)
         proposal = await refiner.propose(skill, self._known_failures(store, skill, student, suite), (), 1)
         if not proposal or not proposal.edits:
             return skill
@@ -532,13 +559,14 @@ class Generation:
             store=store,
             models=models,
             options=RefineOptions(
-                refiner=await self._open_refiner(drafts[0], material, models) if self.attempts else None,
+                refiner=await self._open_refiner(material, models) if self.attempts else None,
                 attempts=self.attempts,
                 target=options.target / 100,
                 search=self._search_id(suite),
                 known_failures=self._known_failures(store, drafts[0], student, suite) if self.material.skill else (),
                 evidence={piece.id: piece.text for piece in self.material.pieces},
                 older_cases=frozenset(self.suite.by_id if self.suite and self.writes_cases else ()),
+                improves=self.material.skill is not None,
                 requested=self.requested,
                 executor=self.executor,
             ),
@@ -560,10 +588,15 @@ class Generation:
         return SearchCost(search, writing | store.spent(*runs))
 
     def _provenance(self, skill: Skill, refinement: Refinement | None) -> Provenance:
-        provenance = Provenance.of(skill).with_author(self.teacher.name, self.material.task)
-        if self._is_improved(skill):
+        provenance, is_improved = Provenance.of(skill), self._is_improved(skill)
+        if self.material.skill is None:
+            provenance = provenance.with_author(self.teacher.name, self.material.task)
+        if is_improved:
             provenance = provenance.with_request(self.teacher.name, self.material.task)
-        provenance = provenance.with_source_files(self.material.files)
+        if is_improved or self.material.skill is None:
+            provenance = provenance.with_source_files(self.material.files)
+        if refinement and refinement.selected:
+            provenance = replace(provenance, metadata=dict(provenance.metadata) | {TUNED: True})
         # The pass rate on held-out cases where there are some, else the fit.
         evaluation = (refinement.held_out or refinement.fit) if refinement else None
         if refinement is None or evaluation is None:

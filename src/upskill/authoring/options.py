@@ -31,7 +31,7 @@ class GenerateOptions(StudentOptions):
         help="A trace, a document (text, PDF, HTML, Word, notebook), a folder of them, a skill to improve, "
         "claude-code:last, "
         "codex:last, …; repeatable. "
-        "doc:PATH, trace:PATH and skill:PATH say which.",
+        "To force the type, write doc:PATH, trace:PATH or skill:PATH.",
         metavar="PATH",
     )
     feedback: tuple[str, ...] = option(
@@ -57,7 +57,7 @@ class GenerateOptions(StudentOptions):
         "-o",
         "--output",
         default=None,
-        help="The skill's folder, named like the skill (default ./skills/NAME).",
+        help="The skill's folder; its last part becomes the skill's name (default ./skills/NAME).",
         metavar="DIR",
     )
     force: bool = option("--force", default=False, help="Replace the output folder even if it was edited by hand.")
@@ -84,13 +84,16 @@ class GenerateOptions(StudentOptions):
         maximum=60,
         show_default=True,
     )
-    no_eval: bool = option("--no-eval", default=False, help="Write the skill and its tests without running anything.")
+    no_eval: bool = option(
+        "--no-eval", default=False, help="Write the skill and its tests, but don't test the skill on a student."
+    )
     student: str | None = model_option("--student", help="The model to test (default: settings, or local).")
     judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     attempts: int | None = option(
         "--attempts",
         default=None,
-        help="How many times to try to improve the skill (default: settings, or 3; 0 with the embedded student).",
+        help="How many times to try to improve the skill (default: settings, or 3; 0 for a new skill with the embedded "
+        "student).",
         metavar="N",
         minimum=0,
     )
@@ -112,7 +115,11 @@ class GenerateOptions(StudentOptions):
         maximum=100,
     )
     refiner: str = option(
-        "--refiner", default="rewrite", help="How a better skill is proposed: rewrite, gepa.", metavar="KIND"
+        "--refiner",
+        default="rewrite",
+        help="How changes are proposed: rewrite (by the teacher) or gepa.",
+        metavar="KIND",
+        show_default=True,
     )
 
     can_extract: ClassVar[bool] = True  # whether `-m extract` can be the teacher
@@ -135,7 +142,7 @@ class TeachOptions(GenerateOptions):
     teacher_agent: str = option(
         "--teacher-agent",
         default="tools",
-        help=f"How the teacher works: tools (our own loop), or a real agent: {REAL_AGENTS}.",
+        help=f"How the teacher works: tools (built-in agent), or a real agent: {REAL_AGENTS}.",
         metavar="AGENT",
         show_default=True,
     )

@@ -77,8 +77,7 @@ class Evidence:
     output: str | None = None  # what an agent left in the file that the case names for it
     files: Mapping[str, str] = field(default_factory=dict[str, str])  # that the case brought
     case: str = ""  # its prompt and its checks, for looking up whether they name a file
-    asked_for: tuple[str, ...] = ()  # the files that the case names as the work
-    graded_files: tuple[str, ...] = ()  # of these, what is the student's beyond doubt
+    graded_files: tuple[str, ...] = ()  # what is the student's beyond doubt
     skill_body: str = ""  # what the skill of the trial says; empty without one
 
     @property
@@ -97,7 +96,7 @@ class Finding:
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("is empty, which decides nothing")
+        raise ValueError("empty, so it decides nothing")
     return text
 
 
@@ -157,8 +156,8 @@ class Check(SuiteLine):
         """Whether the outcome of a trial depends on it; False for what only an arm with a skill can do."""
         return True
 
-    def risks(self, case: str) -> Iterable[str]:
-        """What a student could do about it, in a case that says this: warned of when a suite is read."""
+    def risks(self, evidence: Evidence) -> Iterable[str]:
+        """What a student could do about it, in a case that brings and says this: warned of when a suite is read."""
         return ()
 
     def expect_tools(self) -> None:
@@ -219,7 +218,7 @@ def explain_refusal(error: ErrorDetails, where: str, separator: str, fields: Ite
         hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
         return UsageError(f"{where}: no field is called {path!r}", hint)
     if error["type"] == "missing":
-        return UsageError(f"{where}: has no {path}", f"Fields: {', '.join(fields)}.")
+        return UsageError(f"{where}: no {path}", f"Fields: {', '.join(fields)}.")
     where = f"{where}{separator}{path}" if path else where
     if error["type"] == "value_error":
         return UsageError(f"{where}: {error['msg'].removeprefix('Value error, ')}")

@@ -64,8 +64,8 @@ class NotContains(_Search):
 
     async def run(self, evidence: Evidence) -> Finding:
         if present := self.present(evidence):
-            return Finding(False, f"the answer has {enumerate_texts(present)}, which it must not")
-        return Finding(True, f"the answer is free of {enumerate_texts(self.text)}")
+            return Finding(False, f"the answer contains {enumerate_texts(present)}, which it must not")
+        return Finding(True, f"the answer does not contain {enumerate_texts(self.text)}")
 
 
 class Regex(Check):
@@ -120,7 +120,8 @@ class Equals(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         same = any(self._is(evidence.answer, text) for text in self.text)
-        return Finding(same, f"the answer {'is' if same else 'is not'} {enumerate_texts(self.text)}")
+        one_of = "one of " if len(self.text) > 1 else ""
+        return Finding(same, f"the answer {'is' if same else 'is not'} {one_of}{enumerate_texts(self.text)}")
 
     def _is(self, answer: str, text: str) -> bool:
         expected = normalize(text, ignore_case=self.ignore_case)
@@ -156,7 +157,7 @@ class MinLength(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         length = len(evidence.answer.strip())
-        reason = f"the answer has {length} characters, at least {self.characters} wanted"
+        reason = f"the answer has {length} characters; it needs at least {self.characters}"
         return Finding(length >= self.characters, reason)
 
 
@@ -170,9 +171,12 @@ class MaxLength(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         length = len(evidence.answer.strip())
-        reason = f"the answer has {length} characters, at most {self.characters} wanted"
-        if length <= self.characters or self.brief:
+        if self.brief:
+            reason = f"the answer has {length} characters; it may have at most {self.characters}"
             return Finding(length <= self.characters, reason)
+        if length <= self.characters:
+            return Finding(True, f"the answer has {length} characters; more than {self.characters} would be verbose")
+        reason = f"the answer has {length} characters, more than {self.characters}"
         skill = _word_runs(evidence.skill_body)
         if skill and len(skill & _word_runs(evidence.answer)) >= RECITED * len(skill):
             return Finding(False, f"{reason}, and it recites the skill")

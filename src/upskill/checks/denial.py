@@ -31,10 +31,13 @@ _DENIAL = (
     r"|old\s+name|renamed\s+from|deprecated|replaces)(?![\w-])"
 )
 _ENDED = "gone|removed|deprecated|obsolete|dropped|lifted|abolished|withdrawn|retired|discontinued|superseded"
+# Says of something where it is missing, and not that it is the wrong answer: "X isn't set here".
+_STATE = r"(?!\s+(?:yet\s+)?(?:there|set|defined|exported|present|passed|visible)\b)"
 _DENIED_AFTER = (
     r"(?i)[\s`'\"*_,’”)]*(?:flag|option|setting|one)?\s*(?:"
     r"(?:is|was|are|were|has been|have been|will be|would be)(?:\s+(?:now|long))?\s*"
-    rf"(?:not|n['’]t|never|no longer|wrong|renamed(?!\s+from)|replaced|invalid|incorrect|too\s+\w+|{_ENDED})\b"
+    rf"(?:(?:not|n['’]t){_STATE}|never|no longer|wrong|renamed(?!\s+from)|replaced|invalid|incorrect|too\s+\w+"
+    rf"|{_ENDED})\b"
     r"|used\s+to\s+be\b(?!\s+(?:called|named|known))"
     r"|(?:does|do|did|will|would|can|could|should|must)\s*(?:not|n['’]t|never)\s+"
     r"(?:be\b|help|work|exist|apply|suffice|fix)"
@@ -58,8 +61,16 @@ _ANSWERED_NO = (
     r"(?:(?:no|nope|never|wrong)(?=\s*(?:[,.;:!\n—–]|-\s|$)|[*_]|\s+(?:it|that|this|they|we|you)\b)"
     r"|no longer\b|not (?:any ?more|at all|quite|really)\b)"
 )
-# The mention is inside of code or of a JSON value, which is denied as a whole.
-_INSIDE = r"(?<!`)`[^`\n]*$|[{\[][^{}\[\]]*$"
+# The mention is inside of code, a JSON value or an XML element, which is denied as a whole.
+_INSIDE = r"(?<!`)`[^`\n]*$|[{\[][^{}\[\]]*$|<[\w:.-]+(?:\s[^<>]*)?>[^<>]*$"
+_ELEMENT = r"<([\w:.-]+)(?:\s[^<>]*)?>[^<>]*</\1>|<[\w:.-]+(?:\s[^<>]*)?/>"
+# What introduces a block or the rest of a line: "Not this:", or "It is not" above it. "Not in a loop:" denies nothing.
+_FENCE = r"(?m)^[ \t]*(?:```|~~~)[^`\n]*\n"
+_INTRODUCTION = r"([^\n]*?)\s*(?::|\n)\s*[`'\"*_>-]*\s*$"
+_POINTS_ON = (
+    r"(?i)(?:\b(?:not|never|cannot|avoid)|n['’]t)\b\s*(?:\w+\s+){0,3}?"
+    r"(?:do|like|use|using|run|write|put|type|say|try|answer|this|these|that|those|(?:the\s+)?following)?$"
+)
 # "It is not A: B, C.", "I cannot help with A, B.": all is denied to the end of the sentence, unless another begins.
 _SENTENCE_END = r"[.!?](?=\s|$)|\n"
 _DENIED_SENTENCE = (
@@ -99,14 +110,30 @@ _WITH = r"(?i)^\s*(?:\w+\s+){0,2}(?:with|via|through|using)\s*(?:the\s+)?[\"'`(]
 
 def is_denied(text: str, start: int, end: int) -> bool:
     after = text[end : end + MAX_AFTER]
-    before = re.sub(_CODE, " code ", text[max(0, start - MAX_BEFORE) : start])
-    while inside := re.search(_INSIDE, before):
-        before = before[: inside.start()]
+    before = _outside(text[max(0, start - MAX_BEFORE) : start])
     clause = re.split(_BOUNDARY, before)[-1]
     if re.match(_DENIED_AFTER, after) or (re.search(_SUBJECT, clause) and re.match(_ENDED_AFTER, after)):
         return True
-    denied = _is_denied_by(clause) or _is_in_denied_sentence(before, after)
+    denied = _is_denied_by(clause) or _is_in_denied_sentence(before, after) or _is_introduced_by_denial(text[:start])
     return not denied if re.match(_ANSWERED_NO, after) else denied
+
+
+def _outside(before: str) -> str:
+    """What is before the code or element that a mention is in."""
+    before = re.sub(_ELEMENT, " code ", re.sub(_CODE, " code ", before))
+    while inside := re.search(_INSIDE, before):
+        before = before[: inside.start()]
+    return before
+
+
+def _is_introduced_by_denial(before: str) -> bool:
+    fences = [fence.start() for fence in re.finditer(_FENCE, before)]
+    before = before[: fences[-1]] if len(fences) % 2 else before
+    introduction = re.search(_INTRODUCTION, _outside(before[-MAX_BEFORE:]))
+    if introduction is None:
+        return False
+    clause = re.sub(_NO_DENIAL, " ", re.split(_BOUNDARY, introduction[1])[-1])
+    return bool(re.search(_POINTS_ON, clause)) and not re.search(_SUBORDINATE, clause) and _is_denied_by(clause)
 
 
 def _is_in_denied_sentence(before: str, after: str) -> bool:

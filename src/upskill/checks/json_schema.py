@@ -26,7 +26,7 @@ from referencing.jsonschema import DRAFT202012
 from upskill.checks import Check, Evidence, Finding, texts
 from upskill.checks.texts import TooLong, compiles, search
 from upskill.checks.workspace import FileCheck
-from upskill.plain import as_list, as_mapping, list_or_empty, quoted
+from upskill.plain import as_list, as_mapping, describe_json_error, list_or_empty, quoted
 
 _FENCED = re.compile(r"(```|~~~)([\w+-]{0,20})[ \t]*\n(.*?)\1", re.DOTALL)
 _SPAN = re.compile(r"(?<!`)(`+)(json\s)?\s*([\[{][^`]*[\]}])\s*\1(?!`)", re.IGNORECASE)
@@ -34,7 +34,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(json\s)?\s*([\[{][^`]*[\]}])\s*\1(?!`)", re.IGNO
 
 def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if not schema:
-        raise ValueError("is empty, which decides nothing")
+        raise ValueError("empty, so it decides nothing")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
@@ -47,7 +47,7 @@ def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
             try:
                 resolver.lookup(part["$ref"])
             except Unresolvable as error:
-                raise ValueError(f"not a JSON schema: {part['$ref']!r} leads nowhere") from error
+                raise ValueError(f"not a JSON schema: {part['$ref']!r} does not exist") from error
     keywords: set[str] = set()
     for part in _mappings(schema):
         keywords |= set(part)
@@ -55,7 +55,7 @@ def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
         for pattern in [*own, *(as_mapping(part.get("patternProperties")) or {})]:
             compiles(pattern)
     if {"patternProperties", "unevaluatedProperties"} <= keywords:
-        raise ValueError("patternProperties with unevaluatedProperties may take for ever; use additionalProperties")
+        raise ValueError("patternProperties with unevaluatedProperties can take forever; use additionalProperties")
     return schema
 
 
@@ -102,14 +102,14 @@ async def _compare(what: str, text: str, schema: dict[str, Any]) -> Finding:
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        return Finding(False, f"{what} is not JSON: {error}")
+        return Finding(False, f"{what} is not JSON: {describe_json_error(error)}")
     try:
         problem = await asyncio.to_thread(schema_error, schema, value)
     except (RecursionError, OverflowError) as error:  # the value's doing: the schema was tried when it was read
-        return Finding(False, f"{what}'s JSON cannot be held against the schema: {error}")
+        return Finding(False, f"{what}'s JSON cannot be checked against the schema: {error}")
     if problem:
-        return Finding(False, f"{what}'s JSON does not fit at {problem}")
-    return Finding(True, f"{what} is JSON that fits the schema")
+        return Finding(False, f"{what}'s JSON does not match the schema at {problem}")
+    return Finding(True, f"{what} is JSON that matches the schema")
 
 
 def _no_constant(name: str) -> Any:
@@ -125,7 +125,7 @@ _clock = threading.local()  # `until`: the processor time of a thread at which i
 def _time_left() -> float:
     left: float = _clock.until - time.thread_time()
     if left <= 0:
-        raise TooLong(f"the schema was not held against it within {texts.LIMIT:g} s")
+        raise TooLong(f"checking it against the schema took longer than {texts.LIMIT:g} s")
     return left
 
 
@@ -165,7 +165,7 @@ def _additional(validator: Any, allowed: Any, value: Any, schema: dict[str, Any]
 def _unique_items(validator: Any, unique: Any, value: Any, schema: dict[str, Any]) -> Iterator[ValidationError]:
     counts = Counter(json.dumps(_comparable(item), sort_keys=True) for item in list_or_empty(value))
     if unique and counts and counts.most_common(1)[0][1] > 1:
-        yield ValidationError(f"{counts.most_common(1)[0][0]:.100} is there more than once")
+        yield ValidationError(f"{counts.most_common(1)[0][0]:.100} appears more than once")
 
 
 def _comparable(value: Any) -> Any:

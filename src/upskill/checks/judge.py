@@ -71,11 +71,11 @@ class Judge(Check):
     def _asks_one_thing(self) -> Judge:
         questions = [self.statement, self.rubric, self.better_than]
         if sum(question is not None for question in questions) != 1:
-            raise ValueError("asks for one of statement, rubric and better_than")
+            raise ValueError("needs exactly one of statement, rubric and better_than")
         if self.better_than is None and {"on", "ties"} & self.model_fields_set:
             raise ValueError("`on` and `ties` go with better_than")
         if self.better_than is not None and self.files:
-            raise ValueError("`files` cannot be set against another answer; say what they must have in a rubric")
+            raise ValueError("`files` cannot be compared with another answer; describe them in a rubric")
         return self
 
     @property
@@ -247,7 +247,7 @@ async def _ask(
 ) -> T:
     """What the judge says. That it says something else when it is asked again is another draw."""
     if evidence.ask is None:
-        raise CheckError("no judge model was named", "Name one with --judge.")
+        raise CheckError("no judge model was named", "Choose one with --judge.")
     material = json.dumps(content, ensure_ascii=False)
     messages = (Message("system", read_prompt("upskill.checks", prompt).strip()), Message("user", material))
     request = Request(messages, max_output_tokens=form.max_output_tokens, temperature=0.0, schema=form.schema)
@@ -262,7 +262,7 @@ async def _ask(
     try:
         result = read(_find_object(reply, form.key, content))
     except _Unusable as second:
-        raise JudgeError(f"the judge gave no grade that can be used, also when asked again: {second}") from second
+        raise JudgeError(f"the judge gave no usable grade, even when asked again: {second}") from second
     is_same = isinstance(result, list) and [grade.passed for grade in result] == first.meant
     if not is_same and (draws := current_draws()):
         draws.add("judge reply")
@@ -302,7 +302,7 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key appears twice")
     return dict(pairs)
 
 
@@ -329,7 +329,8 @@ def _doubt(grade: Grade, statement: str, texts: Sequence[str], task: str) -> str
     gives_none = not is_about_that and any(re.search(_NO_ANSWER, part) for part in parts)
     separator = f"{_SENTENCE_END}|{_NO_ANSWER}" if gives_none else _SENTENCE_END
     sentences = [[piece for piece in map(_plain, re.split(separator, part)) if piece] for part in parts]
-    own = [" ".join(piece for piece in pieces if not _occurs(piece, asked)) for pieces in sentences]
+    said = [each for each in map(_plain, re.split(_SENTENCE_END, task)) if _count_words(each) >= MIN_WORDS]
+    own = [_without(said, " ".join(piece for piece in pieces if not _occurs(piece, asked))) for pieces in sentences]
     if any(len(part) >= MIN_CHARACTERS or _count_words(part) >= MIN_WORDS for part in own):
         return ""
     if gives_none:
@@ -339,6 +340,12 @@ def _doubt(grade: Grade, statement: str, texts: Sequence[str], task: str) -> str
         return "" if whole else f"{quote!r} is too short to prove anything; quote a whole sentence"
     repeats_all = any(_occurs(asked, text) for text in whole)
     return "" if whole and not repeats_all else f"the task says {quote!r} too; quote more words of the answer with it"
+
+
+def _without(sentences: Sequence[str], text: str) -> str:
+    for sentence in sentences:
+        text = text.replace(sentence, " ")
+    return _plain(text)
 
 
 def _occurs(part: str, text: str) -> bool:

@@ -28,7 +28,7 @@ def as_list_of_texts(value: object) -> object:
 
 def not_empty(texts: list[str]) -> list[str]:
     if not texts:
-        raise ValueError("is an empty list, which decides nothing")
+        raise ValueError("an empty list, so it decides nothing")
     return texts
 
 
@@ -51,12 +51,25 @@ def enumerate_texts(texts: list[str]) -> str:
     return ", ".join(map(quoted, texts))
 
 
+def _readings(text: str) -> list[str]:
+    """The text as it is, and as a person reads it: continued lines are one line, and bold text is text."""
+    joined = re.sub(r"[ \t]*\\\r?\n[ \t]*", " ", text)
+    return [*dict.fromkeys((text, re.sub(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*", r"\1", joined)))]
+
+
 def lacking(texts: list[str], content: str, *, ignore_case: bool, asserted: bool = False) -> list[str]:
     """The texts that the content lacks or, with `asserted`, only denies."""
     if asserted:
         flags = re.IGNORECASE if ignore_case else 0
-        mentions = {text: islice(re.finditer(re.escape(text), content, flags), MAX_MENTIONS) for text in texts}
-        return [text for text in texts if all(is_denied(content, *match.span()) for match in mentions[text])]
+        return [
+            text
+            for text in texts
+            if all(
+                is_denied(reading, *match.span())
+                for reading in _readings(content)
+                for match in islice(re.finditer(re.escape(text), reading, flags), MAX_MENTIONS)
+            )
+        ]
     if ignore_case:
         content = content.casefold()
         return [text for text in texts if text.casefold() not in content]
@@ -91,7 +104,7 @@ def _as_in_python(part: re.Match[str]) -> str:
 
 def compiles(pattern: str) -> str:
     if not pattern:
-        raise ValueError("is empty, which decides nothing")
+        raise ValueError("empty, so it decides nothing")
     try:
         _compile(pattern, MULTILINE)  # as most searches want it, so that it is done once
     except (re.error, regex.error, RecursionError, OverflowError) as error:
@@ -105,15 +118,19 @@ Pattern = Annotated[str, AfterValidator(compiles)]
 def describe_match(where: str, pattern: str, match: str | None) -> Finding:
     if match is None:
         return Finding(False, f"{where} does not match {quoted(pattern)}")
-    return Finding(True, f"{where} matches {quoted(pattern)} with {quoted(match[:80])}")
+    found = f" with {quoted(match[:80])}" if match else ""  # a lookahead takes no text
+    return Finding(True, f"{where} matches {quoted(pattern)}{found}")
 
 
 async def find(
     pattern: str, text: str, *, ignore_case: bool = False, multiline: bool = True, asserted: bool = False
 ) -> str | None:
-    """The first match or None; with `asserted` one that the text does not deny."""
+    """The first match or None; with `asserted` one that the text, as it is or as a person reads it, does not deny."""
     flags = int((regex.IGNORECASE if ignore_case else 0) | (MULTILINE if multiline else 0))
-    return await asyncio.to_thread(search, pattern, text, flags, asserted=asserted)
+    for reading in _readings(text) if asserted else [text]:
+        if (match := await asyncio.to_thread(search, pattern, reading, flags, asserted=asserted)) is not None:
+            return match
+    return None
 
 
 def search(
@@ -134,8 +151,7 @@ def search(
                 timeout *= 2
                 continue
             raise TooLong(
-                f"the pattern {quoted(pattern)} did not come to an end within {LIMIT:g} s;"
-                " write it so that nothing repeated is repeated again"
+                f"the pattern {quoted(pattern)} ran longer than {LIMIT:g} s; avoid nested repetition such as (a+)+"
             ) from None
         except MemoryError:
-            raise TooLong(f"the pattern {quoted(pattern)} took all memory") from None
+            raise TooLong(f"the pattern {quoted(pattern)} used all the memory") from None

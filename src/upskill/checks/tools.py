@@ -56,7 +56,10 @@ class ToolCalled(_Calls):
         count = len(await self.calls(evidence))
         most = f" and at most {self.at_most}" if self.at_most is not None else ""
         passed = count >= self.at_least and (self.at_most is None or count <= self.at_most)
-        return Finding(passed, f"{self.description} was called {_times(count)}, at least {self.at_least}{most} wanted")
+        return Finding(
+            passed,
+            f"{self.description} was called {_times(count)}; it must be called at least {_times(self.at_least)}{most}",
+        )
 
 
 class ToolNotCalled(_Calls):
@@ -79,10 +82,12 @@ class MaxTurns(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         turns = evidence.trace.turns
-        return Finding(turns <= self.turns, f"the model was asked {_times(turns)}, at most {self.turns} wanted")
+        return Finding(
+            turns <= self.turns, f"the model was asked {_times(turns)}; at most {self.turns} turns are allowed"
+        )
 
 
-NONE_ON_OFFER = Finding(True, "no skill was on offer")
+NONE_ON_OFFER = Finding(True, "no skill was available")
 
 
 class _OfTheSkill(Check):

@@ -99,7 +99,7 @@ class SandboxCheck(Check):
 
 def sandbox_of(evidence: Evidence) -> Sandbox:
     if evidence.sandbox is None:
-        raise CheckError("there is no sandbox to look at", "Run the trial with one.")
+        raise CheckError("there is no sandbox to look into", "Run the trial with one.")
     return evidence.sandbox
 
 
@@ -192,7 +192,7 @@ class ProgramCheck(SandboxCheck):
             async with open_check_dir(sandbox_of(evidence)) as check_dir:
                 return await self.run_in(check_dir, evidence)
         except DiskFull:
-            return Finding(False, "what was left fills the disk, so the check had no room")
+            return Finding(False, "the student's files fill the disk, so the check has no room")
 
     @abstractmethod
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding: ...
@@ -237,7 +237,7 @@ def _expect(done: CommandResult) -> CommandResult:
     if os.strerror(errno.ENOSPC) in done.error or "in all" in done.killed_why:
         raise DiskFull
     if done.code:
-        raise CheckError(f"the sandbox has no place to work in: {output_excerpt(done)}")
+        raise CheckError(f"the sandbox has no writable folder: {output_excerpt(done)}")
     return done
 
 

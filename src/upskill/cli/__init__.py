@@ -1,8 +1,9 @@
 """The command line: one thin file per command in `commands` (`COMMANDS`), imported only when that command runs.
 
 `options` makes flags from options classes and finds stored runs; `eval_options` has those of eval and benchmark;
-`library` is what ci and recheck share; `last_verdicts` reads the last verdicts of a skill; `help` lays out help pages;
-`console` prints; `progress` shows slow work; `watch` waits for saved files; `log` sets up logging for `-v`.
+`library` is what ci and recheck share; `mcp_server` has the tools of mcp; `last_verdicts` reads the last verdicts of a
+skill; `help` lays out help pages; `console` prints; `progress` shows slow work; `watch` waits for saved files; `log`
+sets up logging for `-v`.
 
 Only this part prints and exits. Standard output is the result; notes and progress go to standard error.
 Exit codes: 0 done, 1 a requirement does not hold, 2 usage error, 3 too many trials errored, a bug in upskill ended a
@@ -38,7 +39,10 @@ COMMANDS = {
     "benchmark": "Evaluate a skill on several models, three repeats each.",
     "ci": "Check the skills that a branch changed, for CI.",
     "recheck": "Check which skills of a library a model still needs.",
+    "distill": "Find the shortest version of a skill that is not worse.",
+    "challenge": "Look for requests on which a skill misleads.",
     "trigger": "Measure whether a skill activates when it should, and only then.",
+    "matrix": "Find skills that take each other's requests.",
     "plan": "Estimate how many cases and repeats you need, and the cost.",
     "show": "Show a run: every trial with its prompt, answer and findings.",
     "report": "Write a run as one HTML page that opens anywhere.",
@@ -52,7 +56,10 @@ COMMANDS = {
     "list": "List the skills in a folder.",
     "verify": "Check a skill's receipt, without a model.",
     "validate": "Check skills against the Agent Skills specification.",
+    "mcp": "Serve validate, eval, show and report to agents, over MCP.",
     "install": "Install a skill where an agent looks for it.",
+    "pack": "Pack skills as archives, as a plugin, or for a website.",
+    "push": "Push a skill to the Hugging Face Hub.",
     "trace": "List the agent sessions on this machine, or show one.",
     "models": "List the embedded models, or download one.",
     "doctor": "Check what works on this machine, and how to fix the rest.",

@@ -120,16 +120,18 @@ def _wrapped(text: str) -> str:
 def check_writable(path: str, *, force: bool = False) -> None:
     """UsageError, before anything runs, if a file cannot be written or is not ours to overwrite."""
     if path == "-":
-        raise UsageError("- is not a file", "Standard output has the result. Name a file for this report.")
+        raise UsageError(
+            "this report can't go to standard output (-)", "The result is already printed there; give a file name."
+        )
     file = Path(path)
     folder = next(parent for parent in file.absolute().parents if parent.exists())
     if file.is_dir() or not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
-        raise UsageError(f"{path}: cannot be written", "Name a file in a writable folder.")
+        raise UsageError(f"{path}: cannot be written", "Choose a file in a writable folder.")
     check_ours(path, force=force)
 
 
 def write_file(path: str, content: str | bytes, *, overwrite: bool = True, private: bool = True) -> None:
     if not overwrite and os.path.lexists(path):
-        raise UsageError(f"{path}: already exists", "Name another file, or overwrite it with --force.")
+        raise UsageError(f"{path}: already exists", "Choose another file, or overwrite it with --force.")
     with whole_file(path, private=private) as stream:
         stream.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)

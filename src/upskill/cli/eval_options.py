@@ -65,14 +65,14 @@ class EvalOptions(MeasureOptions, CommandOptions):
     until_decided: bool = option(
         "--until-decided",
         default=False,
-        help="Run round after round, each case once per arm, until there is a decision or --repeats rounds are done "
-        "(default 20). The test corrects for looking after every round.",
+        help="Run round after round, each case once with and once without the skill, until there is a decision, "
+        "for at most --repeats rounds (20 unless you set it). The test corrects for looking after every round.",
     )
     preregister: str | None = option(
         "--preregister",
         default=None,
         help="Write the plan and the decision rule to FILE before the first trial. If FILE exists, run exactly "
-        "that plan. It counts as no extra look.",
+        "that plan. A preregistered run doesn't count as an extra look at the cases.",
         metavar="FILE",
     )
     controls: bool = option(
@@ -86,14 +86,14 @@ class EvalOptions(MeasureOptions, CommandOptions):
         default=(),
         help='Exit with 1 unless this holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
         'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1"; '
-        '"these:decision=helps" judges only the cases of this suite.',
+        '"these:decision=helps" asks about exactly these cases, not about tasks like them.',
         metavar="CONDITION",
     )
     reports: tuple[str, ...] = option(
         "--report",
         default=(),
-        help=f"Write a report to a file, or to standard output instead of the usual one: {', '.join(REPORTS.table)}; "
-        "repeatable.",
+        help=f"Write a report ({', '.join(REPORTS.table)}) to FILE. Without FILE, print it instead of the usual "
+        "output. Repeatable.",
         metavar="KIND[=FILE]",
     )
     receipt: bool = option(
@@ -105,7 +105,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         "--batch",
         default=False,
         help="Use the provider's batch API for students: half the price, answers within a day. Run the same command "
-        "again to wait for a submitted batch.",
+        "again to collect the results.",
     )
     replay: str | None = option(
         "--replay",
@@ -155,7 +155,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         if self.resume and (flag := first_given({"--fresh": self.fresh, "log_runs=false": not self.keeps_runs})):
             raise UsageError(f"--resume and {flag} cannot be used together")
         if self.base_url and not (self.students or self.settings.student):
-            raise UsageError("--base-url needs the name of a model on that server", "Name one with -m MODEL.")
+            raise UsageError("--base-url needs the name of a model on that server", "Choose one with -m MODEL.")
         if self.no_baseline and self.until_decided:
             hint = "Nothing can be decided without a baseline."
             raise UsageError("--no-baseline and --until-decided cannot be used together", hint)
@@ -230,13 +230,13 @@ class EvalOptions(MeasureOptions, CommandOptions):
         models = [resolve(name, self.base_url).name for name in students]
         with find_store(self.store_location) or nullcontext() as store:
             failing = failing_cases(store, skill.name, suite, models) if store else None
-        named = f"{skill.name} and {', '.join(models)}"
+        named = f"{skill.name} on {', '.join(models)}"
         if failing is None:
             raise UsageError(
                 f"--failed: no stored run of {named} has cases of this suite", "Run once without --failed."
             )
         if not failing:
-            note(f"Every case of {named} passed last time. Leave --failed out to run them all.")
+            note(f"Every case passed last time for {named}. Leave --failed out to run them all.")
             raise click.exceptions.Exit(0)
         return failing
 
@@ -306,6 +306,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
             bounds=self.bounds,
             sandbox=self.sandbox,
             gpu=settings.gpu,
+            mcp_hosts=settings.mcp_hosts,
         )
 
     def parse_requirements(self) -> tuple[Requirement, ...]:

@@ -20,18 +20,49 @@ COMMON: dict[str, tuple[str, ...]] = {
     "benchmark": ("--student", "--tests", "--repeats", "--require", "--json", "--set"),
     "generate": ("--from", "--teacher", "--student", "--output", "--no-eval"),
     "teach": ("--teacher", "--files", "--check", "--student", "--output"),
-    "tests": ("--test-writer", "--cases", "--add", "--edit", "--from"),
+    "tests": ("--student", "--cases", "--add", "--edit", "--from", "--score", "--fix", "--repeats"),
+    "distill": ("--student", "--tolerance", "--budget", "--repeats", "--write", "--report"),
+    "matrix": ("--student", "--catalog", "--with-skills", "--repeats", "--report"),
+    "challenge": ("--student", "--challenger", "--proposals", "--repeats", "--attack-checks", "--rounds", "--output"),
     "trigger": ("--student", "--queries", "--with-skills", "--improve", "--teacher"),
 }
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Material": ("--example", "--tool", "--from", "--feedback", "--files", "--check", "--only-record"),
-    "Teacher": ("--teacher", "--teacher-agent", "--handoff", "--ask", "--tokens", "--file-tokens"),
-    "Improving": ("--improve", "--attempts", "--candidates", "--target", "--refiner", "--write"),
-    "Students": ("--student", "--base-url", "--agent", "--with-skills", "--sandbox", "--batch", "--no-eval"),
+    "Teacher": ("--teacher", "--challenger", "--teacher-agent", "--handoff", "--ask", "--tokens", "--file-tokens"),
+    "Improving": (
+        "--improve",
+        "--attempts",
+        "--candidates",
+        "--target",
+        "--refiner",
+        "--budget",
+        "--rewrite",
+        "--write",
+    ),
+    "Students": (
+        "--student",
+        "--base-url",
+        "--agent",
+        "--catalog",
+        "--with-skills",
+        "--sandbox",
+        "--batch",
+        "--no-eval",
+    ),
     "Cases": (
-        *("--tests", "--cases", "--add", "--edit", "--case", "--tag", "--failed", "--limit", "--watch"),
-        *("--queries", "--count", "--test-writer", "--judge"),
+        *("--tests", "--cases", "--add", "--edit", "--case", "--tag", "--failed", "--limit", "--watch", "--all-cases"),
+        *(
+            "--queries",
+            "--count",
+            "--test-writer",
+            "--score",
+            "--fix",
+            "--proposals",
+            "--attack-checks",
+            "--rounds",
+            "--judge",
+        ),
     ),
     "Statistics": (
         *("--repeats", "--seed", "--until-decided", "--preregister", "--no-baseline", "--controls", "--against"),
@@ -156,7 +187,7 @@ def _row(option: click.Option, ctx: click.Context) -> tuple[str, str]:
     record = option.get_help_record(ctx)
     assert record is not None
     extra = option.get_help_extra(ctx)
-    notes = [f"default: {extra['default'].removesuffix('.0')}"] if "default" in extra else []
+    notes = [f"default: {extra['default'].strip('()').removesuffix('.0')}"] if "default" in extra else []
     low, high = getattr(option.type, "min", None), getattr(option.type, "max", None)
     if low is not None and high is not None and high <= 100:  # more is no limit that anybody would miss
         notes.append(f"{low:g} to {high:g}")

@@ -1,4 +1,4 @@
-"""What `ci` and `recheck` share: many plans, measured with the same models under one ceiling, and their reports."""
+"""What `ci`, `recheck`, `distill` and `matrix` share: many plans under one ceiling, and their reports."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from upskill.cli.options import CommandOptions
 from upskill.cli.progress import RunProgress
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
+from upskill.options import option
 from upskill.reports import ReportContext
 from upskill.reports.html.page import render
-from upskill.runs.planning.options import MeasureOptions, model_option
+from upskill.runs.planning.options import MAX_REPEATS, MeasureOptions, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.runs.results.evaluation import Evaluation, first_results
 from upskill.runs.running.evaluate import RunOptions, evaluate
@@ -25,27 +26,8 @@ from upskill.suites import Suite
 
 
 @dataclass(kw_only=True)
-class LibraryOptions(MeasureOptions, CommandOptions):
-    folders: tuple[str, ...] = ()
-    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
-
-    def plan(self, skill: Skill, suite: Suite, students: Iterable[str], base: Skill | None = None) -> Plan:
-        settings = self.settings
-        options = PlanOptions(
-            base_url=self.base_url,
-            runs=self.repeat_count,
-            seed=self.seed,
-            temperature=settings.temperature,
-            max_output_tokens=settings.max_output_tokens,
-            judge=self.judge or settings.judge or "",
-            reference_skill=base,
-            agent=self.agent,
-            distractors=load_skills(self.with_skills, beside=skill),
-            bounds=self.bounds,
-            sandbox=self.sandbox,
-            gpu=settings.gpu,
-        )
-        return make_plan(skill, suite, students, options)
+class PlansOptions(MeasureOptions, CommandOptions):
+    """Of a command that runs many plans with the same models, under one ceiling."""
 
     def open_models(self, store: Store, progress: RunProgress) -> Models:
         context = self.model_context(Events(message=self.tell, reading=progress.reading))
@@ -75,6 +57,47 @@ class LibraryOptions(MeasureOptions, CommandOptions):
                 return await evaluate(plan, store=store, models=models, options=here, events=events)
 
         return measure
+
+
+@dataclass(kw_only=True)
+class LibraryOptions(PlansOptions):
+    folders: tuple[str, ...] = ()
+    repeats: int | None = option(
+        "--repeats",
+        default=None,
+        help="The maximum number of rounds. Each runs every case once.",
+        metavar="N",
+        minimum=1,
+        maximum=MAX_REPEATS,
+        show_default="default_repeats",
+    )
+    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
+    output: str | None = option(
+        "-o",
+        "--output",
+        default=None,
+        help="Also write the summary (summary.md), other reports and an HTML page of each run into this folder.",
+        metavar="DIR",
+    )
+
+    def plan(self, skill: Skill, suite: Suite, students: Iterable[str], base: Skill | None = None) -> Plan:
+        settings = self.settings
+        options = PlanOptions(
+            base_url=self.base_url,
+            runs=self.repeat_count,
+            seed=self.seed,
+            temperature=settings.temperature,
+            max_output_tokens=settings.max_output_tokens,
+            judge=self.judge or settings.judge or "",
+            reference_skill=base,
+            agent=self.agent,
+            distractors=load_skills(self.with_skills, beside=skill),
+            bounds=self.bounds,
+            sandbox=self.sandbox,
+            gpu=settings.gpu,
+            mcp_hosts=settings.mcp_hosts,
+        )
+        return make_plan(skill, suite, students, options)
 
 
 def write_pages(folder: Path, store: Store, evaluations: Iterable[Evaluation]) -> None:

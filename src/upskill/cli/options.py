@@ -109,7 +109,7 @@ class GivenText(click.types.StringParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not (text := super().convert(value, param, ctx)).strip():
-            self.fail("is empty; pass a value or leave the option out.", param, ctx)
+            self.fail("it is empty; pass a value or leave the option out.", param, ctx)
         if text.startswith("--"):
             self.fail(f"{text!r} looks like the next option; pass a value before it.", param, ctx)
         return text
@@ -163,13 +163,13 @@ def open_existing_store(location: str | None) -> Store:
         return store
     folder = Path(location)
     if not is_url(location) and folder.exists() and not folder.is_dir():
-        raise UsageError(f"{location}: is not a folder", "Name the folder of your runs with --store.")
+        raise UsageError(f"{location}: not a folder", "Give the folder of your runs with --store.")
     if not is_url(location) and not folder.is_dir():
         hint = "`upskill eval SKILL` creates one; --store names another folder."
         raise NothingStored(f"{location}: no such folder", hint)
     if not is_url(location) and (older := sum(1 for _ in folder.glob("*/run_*/run_metadata.json"))):
         raise UsageError(
-            f"{location}: contains {counted(older, 'run')} in upstream's format (one folder each), but no store",
+            f"{location}: no store, only {counted(older, 'run')} in Hugging Face upskill's format (one folder each)",
             "They have no pairs to compute a lift from; run them again with `upskill eval SKILL`.",
         )
     raise NothingStored(f"{without_password(location)}: no stored runs", "`upskill eval SKILL` creates one.")
@@ -197,14 +197,14 @@ def open_run(location: str | None, name: str) -> Generator[tuple[Store, Run]]:
 
 def find_run(store: Store, name: str) -> Run:
     """By an id, the start of one, `last` or `last~1` (the run before the last). `last:held-out` is the latest run on
-    held-out cases alone, `last:fit` that of the same skill on train cases; neither is against another skill."""
+    held-out cases alone, `last:train` that of the same skill on train cases; neither is against another skill."""
     if back := COUNTED_BACK.fullmatch(name):
         if run := next(islice(store.runs(newest_first=True), int(back[1]), None), None):
             return run
         raise UsageError(
             f"there is no run {name}: the store has {counted(store.count_runs(), 'run')}", "`upskill runs` lists them."
         )
-    if name not in ("last:held-out", "last:fit"):
+    if name not in ("last:held-out", "last:train"):
         return store.run(name)
     skill = None
     for run in store.runs(newest_first=True):
@@ -213,9 +213,10 @@ def find_run(store: Store, name: str) -> Run:
             return run
         if held_out == {True}:
             skill = skill or run.plan.skill.visible_hash
-        elif held_out == {False} and skill in (None, run.plan.skill.visible_hash):
+        elif name == "last:train" and held_out == {False} and skill in (None, run.plan.skill.visible_hash):
             return run
-    raise UsageError(f"there is no run {name} yet", "`upskill generate` creates one; `upskill runs` lists all runs.")
+    makes = "`upskill generate` with a search makes one" if name == "last:held-out" else "`upskill generate` makes one"
+    raise UsageError(f"there is no run {name} yet", f"{makes}; `upskill runs` lists all runs.")
 
 
 json_option = click_options(OutputOptions, "as_json")

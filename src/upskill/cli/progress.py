@@ -183,7 +183,7 @@ class RunProgress:
         display: Display | None = None,
         load: Callable[[], float] = lambda: os.getloadavg()[0],
     ) -> None:
-        self.interrupted, self._load = interrupted, load
+        self.interrupted, self._load, self._done = interrupted, load, 0
         self.display = display or display_of_command(quiet=quiet)
 
     def started(self, plan: Plan, _: Run, missing: Collection[Trial]) -> None:
@@ -201,7 +201,7 @@ class RunProgress:
             self.display.watch(self)
 
     def reading(self, model: str, done: int, total: int) -> None:
-        has_read = f"{model} has read {done:,} of {total:,} tokens of a prompt"
+        has_read = f"{model} is reading the prompt: {done:,} of {total:,} tokens"
         self.display.detail(has_read if done < total else f"{model} is answering")
 
     def result(self, result: Result) -> None:
@@ -231,6 +231,10 @@ class RunProgress:
             cost = self._usage.cost_usd
             parts += [f"{self._usage.total_tokens:,} tokens", "price unknown" if cost is None else dollars(cost)]
         return " · ".join(parts)
+
+    def expected_time(self, trials: int) -> str:
+        """How long so many trials take at the pace of the last ones; empty where none ran."""
+        return f", about {_duration(trials * (self._last - self._began) / self._done)}" if self._done else ""
 
     def _waiting(self, now: float) -> Iterator[str]:
         """What a long wait is for, and whether an embedded student waits because the machine is busy."""

@@ -227,6 +227,10 @@ class Cassette:
         return sorted({seed for _, each, _, seed in self._trials if each == case})
 
     @property
+    def trials(self) -> int:
+        return len(self._trials)
+
+    @property
     def cases(self) -> set[str]:
         return {case for _, case, _, _ in self._trials}
 

@@ -21,7 +21,7 @@ from upskill.models import Address, ModelContext, Reply, Request
 from upskill.models.parsing import estimate_tokens, parse_json_answer
 from upskill.models.prices import Price, price_for
 from upskill.outputs import make_private_folder, open_private
-from upskill.plain import counted, digest
+from upskill.plain import counted, describe_json_error, digest
 from upskill.traces import Usage
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ class HandoffModel:
         known = [file for file in sorted(self.folder.glob(f"*-*{PROMPT}")) if _number(file) < first]
         unused = [str(file) for file in known if _stem_of(file) not in self._own_stems]
         if self.tell and len(unused) == 1:
-            self.tell(f"{unused[0]} is no longer asked; its answer is not used.")
+            self.tell(f"The prompt {unused[0]} is no longer needed; its answer is not used.")
         elif self.tell and unused:
             others = counted(len(unused) - 1, "other prompt")
-            self.tell(f"{unused[0]} and {others} are no longer asked; their answers are not used.")
+            self.tell(f"The prompt {unused[0]} and {others} are no longer needed; their answers are not used.")
 
     def _next_stem(self, request: Request) -> str:
         """The stem of a request's files: the one it has, or the next number."""
@@ -164,14 +164,14 @@ def _check_form(file: Path, text: str, request: Request) -> None:
     try:
         answer = parse_json_answer(text)
     except ValueError as error:
-        raise WrongAnswer(file, f"it is not JSON: {error}") from error
+        raise WrongAnswer(file, f"it is not JSON: {describe_json_error(error)}") from error
     errors = list(Draft202012Validator(dict(request.schema or {})).iter_errors(answer))
     if errors:
         wrong = _nearest(min(errors, key=lambda error: len(error.absolute_path)))
         message = wrong.message if len(wrong.message) <= 300 else f"{wrong.message[:299]}…"
         if limit := SIZE_LIMITS.get(str(wrong.validator)):  # not the whole value
             size = counted(len(cast("Sequence[object]", wrong.instance)), limit[0])
-            message = f"has {size}, but must have {limit[1]} {wrong.validator_value}"
+            message = f"{size}, but there must be {limit[1]} {wrong.validator_value}"
         raise WrongAnswer(file, f"{wrong.json_path}: {message}")
 
 

@@ -24,6 +24,10 @@ Shared parts, and what other commands print:
 - `pictures`: lift, pass rates, Pareto front and heat map as SVG
 - `gate`: the result of `upskill ci`, as Markdown and JUnit
 - `recheck`: the result of `upskill recheck`, as Markdown and a page
+- `distilled`: the result of `upskill distill`, and what each block of a skill is worth
+- `scored`: the result of `upskill tests --score`
+- `matrix`: the result of `upskill matrix`
+- `challenged`: the result of `upskill challenge`
 - `proof`: a verified receipt as a badge and a skill card (`upskill verify`)
 - `trigger`: how a skill triggers, and whether a better description was found
 

@@ -57,7 +57,8 @@ def describe(comparison: Comparison) -> Iterator[str]:
     always = sum(case.after[0] == case.after[1] for case in stayed)
     never = sum(case.after[0] == 0 for case in stayed)
     detail = f" ({always} passed and {never} failed in both)" if stayed else ""
-    yield f"{len(better)} got better, {len(worse)} got worse, {len(stayed)} stayed{detail}."
+    summary = summarize(comparison, with_names=False)
+    yield f"{summary[0].upper()}{summary[1:]}{detail}."
     if comparison.p_value is not None and better + worse:
         chance = "this may well be chance" if comparison.p_value > ALPHA else "chance alone rarely does this"
         cases = counted(len(better + worse), "case")
@@ -74,12 +75,15 @@ def describe(comparison: Comparison) -> Iterator[str]:
             yield f"{counted(len(ids), 'case')} {what}: {_names(ids)}."
 
 
-def summarize(comparison: Comparison) -> str:
+def summarize(comparison: Comparison, *, with_names: bool = True) -> str:
     changes: list[str] = []
     for change in ("better", "worse"):
         ids = [case.id for case in comparison.changed(change)]
-        changes.append(f"{len(ids)} got {change}" + (f" ({_names(ids)})" if ids else ""))
-    return f"{', '.join(changes)}, {len(comparison.changed('same'))} stayed."
+        changes.append(f"{len(ids) or 'none'} got {change}" + (f" ({_names(ids)})" if ids and with_names else ""))
+    unchanged = len(comparison.changed("same"))
+    if not any(comparison.changed(change) for change in ("better", "worse")):
+        return f"no change in {counted(unchanged, 'case')}"
+    return f"{', '.join(changes)}, {unchanged} unchanged"
 
 
 def _names(ids: list[str]) -> str:

@@ -6,10 +6,12 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from upskill.errors import UsageError
 from upskill.plain import counted, printable
 from upskill.reports.numbers import UNKNOWN, before_after, interval_in_points, pass_rate, points
-from upskill.runs.results.evaluation import Evaluation
-from upskill.runs.running.gate import Checked, Gate
+from upskill.runs.running.gate import Checked, Gate, in_points
+from upskill.skills.changes import SkillChange
+from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Verdict
 
@@ -19,27 +21,27 @@ MAX_CASES = 8  # that are named
 
 def headline(gate: Gate, checked: Sequence[Checked]) -> str:
     kinds = Counter(change.kind for change in {each.change.path: each.change for each in checked}.values())
-    edited = kinds["changed"] + kinds["new"]
+    edited = kinds["changed"] + kinds["new"] + kinds["deleted"]
     blocked = len({each.change.path for each in checked if gate.blocks(each)})
     result = f"{blocked} blocked" if blocked else "none blocked"
     return f"{counted(edited, 'skill')} changed, {result}" if edited else "no skill changed"
 
 
-def render_markdown(gate: Gate, checked: Sequence[Checked], commit: str) -> str:
-    return "\n".join(_lines(gate, checked, commit)) + "\n"
+def render_markdown(gate: Gate, checked: Sequence[Checked], commit: str, notes: Sequence[str] = ()) -> str:
+    return "\n".join([*_lines(gate, checked, commit), *notes]) + "\n"
 
 
 def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]:
     yield f"### upskill: {headline(gate, checked)}"
     yield ""
-    measured = [each for each in checked if each.change.kind in ("new", "changed")]
+    measured = [each for each in checked if each.change.kind in ("new", "changed") or each.change.problem]
     if measured:
         yield "| | Skill | Model | Before → now | Without → with | Result |"
         yield "|---|---|---|---|---|---|"
     for each in measured:
         mark = "❌" if gate.blocks(each) else MARKS.get(each.status, "")
-        skill = f"`{each.change.path}`" + (" (new)" if each.change.kind == "new" else "")
-        result = each.reason or ("as good as before the edit" if each.against_base else "it helps")
+        skill = f"`{each.change.path}`{_origin(each.change)}"
+        result = each.reason or _good_result(gate, each)
         cells = [
             mark,
             skill,
@@ -49,17 +51,55 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
             result,
         ]
         yield table_row(cells)
+    both = [
+        (each.against_base.pairs, each.against_none.pairs)
+        for each in measured
+        if each.against_base and each.against_none
+    ]
+    if any(before != without for before, without in both):
+        yield ""
+        yield "Each comparison ends as soon as its result is known, so one may have more rounds than the other."
+    worse_skills = {each.change.name for each in checked if each.status == "worse"}
     for evaluation in gate.evaluations:
-        if worse := _worse_cases(evaluation):
+        is_worse = bool(evaluation.plan.reference_skill) and evaluation.plan.skill.name in worse_skills
+        is_worse |= any(verdict.decision == "hurts" for verdict in evaluation.verdicts)
+        if is_worse and (worse := losing_cases(evaluation.outcomes)):
             other = "the previous skill" if evaluation.plan.reference_skill else "no skill"
             yield ""
             yield f"`{evaluation.plan.skill.name}` passes less often than with {other} on: {', '.join(worse)}."
+        elif evaluation.plan.reference_skill and (lost := _lost_cases(evaluation.outcomes)):
+            yield ""
+            yield f"`{evaluation.plan.skill.name}` no longer passes cases that always passed: {', '.join(lost)}."
     yield ""
     for each in checked:
         if each.change.kind == "renamed":
-            yield f"`{each.change.path}` {each.reason}."
+            yield f"`{each.change.path}` was `{each.change.base_path}`; nothing that students read has changed."
+        elif each.change.kind == "deleted":
+            yield f"`{each.change.path}` was deleted{_deleted_cases(each.change)}."
     if unchanged := sum(each.change.kind == "unchanged" for each in checked):
-        yield f"{counted(unchanged, 'other skill')} unchanged since `{commit[:10]}`; not run."
+        others = "other skill" if len(checked) > unchanged else "skill"
+        yield f"{counted(unchanged, others)} unchanged since `{commit[:10]}`; not run."
+
+
+def _good_result(gate: Gate, checked: Checked) -> str:
+    if checked.against_base is None:
+        return "it helps"
+    is_better = checked.against_base.decision == "helps"
+    return "better than before" if is_better else f"loses less than {in_points(gate.tolerance)}, if any"
+
+
+def _origin(change: SkillChange) -> str:
+    if change.kind == "new":
+        return " (new)" if change.in_git else " (new, not in git yet)"
+    return f" (was `{change.base_path}`)" if change.base_path != change.path else ""
+
+
+def _deleted_cases(change: SkillChange) -> str:
+    try:
+        suite = Suite.of(change.base) if change.base else None
+    except UsageError:
+        return ", with its suite"
+    return f", with {counted(len(suite.cases), 'test case')}" if suite else ""
 
 
 def change_in_words(verdict: Verdict | None) -> str:
@@ -69,11 +109,6 @@ def change_in_words(verdict: Verdict | None) -> str:
     return f"{rates}, {points(verdict.lift)} ({interval_in_points(verdict.interval)})"
 
 
-def _worse_cases(evaluation: Evaluation) -> list[str]:
-    found_loss = any(verdict.decision == "hurts" for verdict in evaluation.verdicts)
-    return losing_cases(evaluation.outcomes) if found_loss else []
-
-
 def losing_cases(outcomes: Iterable[Outcome]) -> list[str]:
     """The cases that lost most with the skill, as code."""
     lost: Counter[str] = Counter()
@@ -81,6 +116,16 @@ def losing_cases(outcomes: Iterable[Outcome]) -> list[str]:
         if row.passed is not None:
             lost[row.case] += (1 if row.arm == "baseline" else -1) * row.passed
     return [f"`{case}`" for case, number in lost.most_common(MAX_CASES) if number > 0]
+
+
+def _lost_cases(outcomes: Iterable[Outcome]) -> list[str]:
+    """What an edit broke for good, however much it improved elsewhere."""
+    passed: dict[tuple[str, str], set[bool]] = {}
+    for row in outcomes:
+        if row.passed is not None:
+            passed.setdefault((row.case, row.arm), set()).add(row.passed)
+    lost = [case for (case, arm), seen in passed.items() if arm == "skill" and seen == {False}]
+    return [f"`{case}`" for case in lost if passed.get((case, "baseline")) == {True}][:MAX_CASES]
 
 
 def table_row(cells: Iterable[str]) -> str:
@@ -93,7 +138,7 @@ def render_junit(gate: Gate, checked: Sequence[Checked]) -> str:
     suite.set("failures", str(sum(map(gate.blocks, checked))))
     for each in checked:
         test = ET.SubElement(
-            suite, "testcase", classname=printable(each.change.path), name=printable(each.model or "unchanged")
+            suite, "testcase", classname=printable(each.change.path), name=printable(each.model or each.change.kind)
         )
         lines = [
             each.reason,
@@ -102,8 +147,8 @@ def render_junit(gate: Gate, checked: Sequence[Checked]) -> str:
         ]
         if gate.blocks(each):
             ET.SubElement(test, "failure", message=printable(each.reason)).text = "\n".join(map(printable, lines))
-        elif each.change.kind in ("unchanged", "renamed"):
-            ET.SubElement(test, "skipped", message="unchanged")
+        elif each.change.kind in ("unchanged", "renamed", "deleted"):
+            ET.SubElement(test, "skipped", message=each.change.kind)
         else:
             ET.SubElement(test, "system-out").text = "\n".join(map(printable, lines))
     ET.indent(root)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import RenderableType
@@ -12,7 +12,7 @@ from upskill.authoring.evidence.commands import error_line, shell_command, step_
 from upskill.authoring.generate import Generated
 from upskill.authoring.lesson.lesson import Recording
 from upskill.authoring.saving.output import is_proven
-from upskill.authoring.saving.provenance import own_lines
+from upskill.authoring.saving.provenance import Provenance, own_lines, own_suite
 from upskill.authoring.search.comparison import Attempt, Confirmation
 from upskill.authoring.search.refine import Refinement
 from upskill.plain import counted
@@ -28,6 +28,7 @@ from upskill.verdicts.advice import decision_in_words, signed_points
 from upskill.verdicts.verdict import UNTESTED, Verdict
 
 STEP_WIDTH = 110  # characters
+MOST_ADDED = 60  # cases, by one `upskill tests --add`
 
 
 def render(generated: Generated) -> list[RenderableType]:
@@ -47,15 +48,18 @@ def render(generated: Generated) -> list[RenderableType]:
         count = counted(len(evaluation.plan.suite.cases), "case")
         cases = f"held-out, {count}" if generated.held_out else "none are held out"
         cases = cases if refinement.selected else f"all {count}"
+        first = "older version" if generated.material.skill else "first draft"
         view = view_of(evaluation)
         blocks += [Text(f"  {view.verdicts[0].model} ({cases})"), bars(view.verdicts[0], view.arms)]
-        blocks += [indented(Text(line)) for line in (*_findings(refinement), *generated.student_notes)]
+        blocks += [indented(Text(line)) for line in (*_findings(refinement, first), *generated.student_notes)]
         blocks += [indented(Text(f"Note: {warning}", style="dim")) for warning in evaluation.warnings]
     if generated.suite and (authors := describe_authors(case.metadata for case in generated.suite.cases)):
         blocks.append(indented(Text(authors)))
     if generated.spent:
+        making = {role: tokens for role, (tokens, _) in generated.cost.spent.items()}
         spent = [
             f"{role} {usage.total_tokens:,} tokens"
+            + (f" ({all_in:,} with earlier calls)" if (all_in := making.get(role, 0)) > usage.total_tokens else "")
             + (
                 ", price unknown"
                 if usage.cost_usd is None
@@ -67,11 +71,14 @@ def render(generated: Generated) -> list[RenderableType]:
         ]
         by_hand = [each.name for each in (generated.teacher, generated.student) if each and each.provider == "handoff"]
         estimated = f" (those of {by_hand[0]} are estimated)" if by_hand else ""
-        blocks.append(Text(f"  Spent: {' · '.join(spent)}{estimated}"))
+        blocks.append(indented(Text(f"Spent: {' · '.join(spent)}{estimated}")))
     state = "" if evaluation else " (unproven: nothing was run)"
     if not evaluation and is_proven(skill):
         state = " (unchanged: nothing was run)"
-    return [*blocks, Text(f"\nSaved to {generated.folder}{state}"), Text(_next_commands(generated))]
+    saved = f"Saved to {generated.folder}{state}"
+    if generated.unchanged:
+        saved = f"The skill in {generated.folder} is the older one, unchanged, with its new results."
+    return [*blocks, Text(f"\n{saved}"), Text(_next_commands(generated))]
 
 
 def _next_commands(generated: Generated) -> str:
@@ -82,17 +89,28 @@ def _next_commands(generated: Generated) -> str:
     if generated.fit and generated.refinement and not generated.refinement.selected:
         rows.append(("upskill show last", "prompts and answers"))
     elif generated.fit:
-        rows.append(("upskill show last:fit", "prompts and answers of train cases"))
+        rows.append(("upskill show last:train", "prompts and answers of train cases"))
     if not rows:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
-    if generated.material.pieces:
+    if Provenance.of(generated.skill).sources:
         rows.append((f"upskill show {folder} --sources", "the evidence behind each line"))
+    rows += _more_cases(generated, folder)
     rows.append((f"upskill install {folder} --to claude-code", "use it"))
     width = max(len(typed) for typed, _ in rows)
     return "\n".join(["Next:", *(f"  {typed:<{width}}  {why}" for typed, why in rows)])
 
 
-def _findings(refinement: Refinement) -> list[str]:
+def _more_cases(generated: Generated, folder: str) -> Iterator[tuple[str, str]]:
+    """Where a skill helps on its cases, and there are too few to say more."""
+    evaluation = generated.held_out or generated.fit
+    verdict = evaluation.verdicts[0] if evaluation else None
+    if verdict is None or verdict.decision != "undecided" or not verdict.differs_on_these_cases:
+        return
+    if (needed := verdict.evidence_needed) and needed.cases and not own_suite(generated.skill):
+        yield f"upskill tests {folder} --add {min(MOST_ADDED, needed.cases)}", "more cases, to decide whether it helps"
+
+
+def _findings(refinement: Refinement, first: str) -> list[str]:
     lines = [
         f"{split}: {_rates(verdict)}, {_interval(verdict)}{counted(verdict.pairs, 'pair')},"
         f" {decision_in_words(verdict.decision, verdict.reason)}"
@@ -113,9 +131,11 @@ def _findings(refinement: Refinement) -> list[str]:
     if refinement.confirmation:
         lines.append(confirmation_line(refinement.confirmation).strip())
     if refinement.held_out_gain:
-        lines += [gain_line(verdict) for verdict in refinement.held_out_gain.verdicts]
-    count = sum(attempt.decision != "not tried" for attempt in refinement.attempts)
-    tried = "1 candidate was" if count == 1 else f"{count} candidates were"
+        lines += [gain_line(verdict, first) for verdict in refinement.held_out_gain.verdicts]
+    count = sum(attempt.decision != "not tried" for attempt in refinement.attempts[1:])
+    tried = (
+        f"{counted(count, 'version') if count else 'No version'} besides the {first} {'were' if count > 1 else 'was'}"
+    )
     return [*lines, f"{tried} tried; the search ended: {refinement.ended}."]
 
 
@@ -130,20 +150,20 @@ def _interval(verdict: Verdict) -> str:
 
 def attempt_line(attempt: Attempt) -> str:
     if attempt.evaluation is None:
-        return f"  (attempt {attempt.number}) {attempt.decision}: {attempt.note}"
+        return f"  (version {attempt.number}) {attempt.decision}: {attempt.note}"
     verdict = attempt.evaluation.verdicts[0]
     if attempt.comparison is None:
-        decision = " OK" if verdict.is_beneficial else ""
+        decision = f", {verdict.decision}" if verdict.is_beneficial else ""
     else:
         decision = f" {attempt.decision}: {attempt.note}"
     kind = "case" if attempt.evaluation.plan.suite.held_out else "train case"
     return f"  {_rates(verdict)}{decision}  [{counted(verdict.cases, kind)}]"
 
 
-def gain_line(verdict: Verdict) -> str:
+def gain_line(verdict: Verdict, first: str) -> str:
     """What the search gained on cases it could not see: its result against the first draft."""
     return (
-        f"first draft → result on held-out cases: {_rates(verdict)}, {_interval(verdict)}"
+        f"{first} → result on held-out cases: {_rates(verdict)}, {_interval(verdict)}"
         f"{counted(verdict.pairs, 'pair')}{'' if verdict.reason == UNTESTED else GAINS.get(verdict.decision, '')}"
     )
 
@@ -157,12 +177,14 @@ GAINS: Mapping[str, str] = {
 
 
 def confirmation_line(result: Confirmation) -> str:
-    before = "older version" if result.only_not_worse or result.older_cases else "first draft"
+    before = result.before
     change = f"{'not worse' if result.only_not_worse else 'better'} than the {before} on these train cases"
     if result.decision == "confirmed":
         return f"  confirmed, {change}: {result.summary}"
     if result.decision == "best guess":
         return f"  best guess, {change} and not confirmed: {result.summary}. Reason: {result.doubt}."
+    if result.decision == "kept as requested":
+        return f"  {result.not_shown}; kept because you asked for it: {result.summary}"
     return f"  {result.decision} on these train cases, so the {before} is kept: {result.summary}"
 
 
@@ -258,7 +280,9 @@ def _confirmation_to_json(confirmation: Confirmation | None) -> dict[str, Any] |
         "candidates": confirmation.tried,
         "about": "these train cases",
         "train_cases": len({*confirmation.cases.cases}),
-        "why_not": confirmation.doubt if confirmation.decision == "best guess" else "",
+        "why_not": {"best guess": confirmation.doubt, "kept as requested": confirmation.not_shown}.get(
+            confirmation.decision, ""
+        ),
         "identical_answers": confirmation.cases.identical,
         "seeds": confirmation.rounds,
         "trials": confirmation.trials,

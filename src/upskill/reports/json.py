@@ -34,7 +34,7 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "skill": {key: getattr(stored.skill, key) for key in ("name", "fingerprint", "tokens")},
         "suite": {
             "cases": len(plan.suite.cases),
-            "held_out": len(plan.suite.held_out),
+            "held_out": len(evaluation.held_out),
             "fingerprint": stored.suite.fingerprint,
             "part": asdict(plan.suite.part) if plan.suite.part else None,
             "authors": count_authors(case.metadata for case in plan.suite.cases),
@@ -103,10 +103,13 @@ def replay_to_dict(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _looks(evaluation: Evaluation, model: str) -> dict[str, int | bool] | None:
+def _looks(evaluation: Evaluation, model: str) -> dict[str, Any] | None:
     looks = evaluation.looks.get(model)
     names = ("number", "edited", "added", "removed", "revisions", "version", "logged")
-    return {name: getattr(looks, name) for name in names} if looks else None
+    if looks is None:
+        return None
+    left_out = [{"case": case, "run": run} for case, run in looks.cases_left_out]
+    return {name: getattr(looks, name) for name in names} | {"left_out": left_out}
 
 
 def requirements(rulings: Iterable[tuple[str, Ruling]]) -> list[dict[str, Any]]:

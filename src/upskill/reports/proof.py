@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from upskill.plain import counted
 from upskill.reports.numbers import before_after, dollars, interval_in_points, pass_rate, points
+from upskill.runs.replay.receipt import Claims
 from upskill.skills import Skill
 from upskill.verdicts.verdict import Verdict
 
@@ -35,6 +37,12 @@ def badge(verdicts: Sequence[Verdict]) -> str:
     )
 
 
+def claims_in_words(claims: Claims) -> str:
+    looks = counted(claims.earlier_looks, "earlier look") if claims.earlier_looks else "no earlier looks"
+    cost = "cost unknown" if claims.cost_usd is None else dollars(claims.cost_usd)
+    return f"answers of {', '.join(claims.models)}, {claims.date}, {looks}, {cost}"
+
+
 def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], old: str = "") -> str:
     """NVIDIA's skill card, filled from the skill and its receipt. The owner fills in the rest, which is kept."""
     metadata = skill.frontmatter.get("metadata")
@@ -44,9 +52,8 @@ def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], 
         f"{interval_in_points(verdict.interval)} | {verdict.decision} |"
         for verdict in verdicts
     ]
-    cost = sum(price or 0.0 for price in receipt["cost_usd"].values())
     cases, runs = len(receipt["suite"]["cases"]), receipt["settings"]["runs"]
-    made = f"{dollars(cost)}, upskill {receipt['upskill']}"
+    claims = claims_in_words(Claims.of(receipt))
     sections = {
         "Description": skill.description,
         "Owner": str(fields.get("author") or fields.get("owner") or TO_FILL_IN),
@@ -59,13 +66,14 @@ def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], 
         "Skill Version": f"{fields.get('version') or 'unnumbered'} (content {skill.visible_hash})",
         "Evaluation": "\n".join(
             [
-                f"{cases} cases, {runs} runs each, with and without the skill, on {receipt['date']} ({made}).",
+                f"{cases} cases, {runs} runs each, with and without the skill.",
                 "",
-                "| Model | Without | With | Lift | 95 % interval | Decision |",
+                "| Model | Without | With | Lift | 95% interval | Decision |",
                 "| --- | --- | --- | --- | --- | --- |",
                 *rows,
                 "",
                 "`upskill verify` recomputes these numbers from the recorded answers.",
+                f"Claimed by the author: {claims}.",
             ]
         ),
         "Ethical Considerations": TO_FILL_IN,

@@ -84,7 +84,7 @@ def details(evaluation: Evaluation) -> Iterator[RenderableType]:
 
 
 def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> RenderableType:
-    lines = [NOT_ISOLATED, f"{counted(len(leaks), 'trial')} saw or reached for a hidden skill:"]
+    lines = [NOT_ISOLATED, f"{counted(len(leaks), 'trial')} saw or tried to open a skill that should have been hidden:"]
     lines += [f"  {line}" for line in describe_leaks(leaks)]
     look = f"See how with `{show_command} --case {leaks[0][0].case}`. " if show_command and leaks else ""
     lines.append(f"{look}Remove the way it was reached, then run again with --fresh.")

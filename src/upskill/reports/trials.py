@@ -23,7 +23,6 @@ from upskill.runs.planning.stored_plan import StoredCase, StoredPlan
 from upskill.runs.results.shown import Unfinished
 from upskill.runs.stores import Progress, Run
 from upskill.sandboxes import printable
-from upskill.suites import describe_authors
 from upskill.traces import Step
 from upskill.verdicts.statistics import effective_trials, wilson_interval
 
@@ -42,14 +41,10 @@ def render_heading(
     unfinished: Mapping[str, Unfinished] | None = None,
 ) -> Iterator[RenderableType]:
     yield Text(f"run {run.id}, started {run.created}", style="bold")
-    counts = f"{run.passed} passed, {run.failed} failed, {run.errored} errored"
-    if unfinished:
-        counts = f"{run.passed + run.failed} scored, {run.errored} errored"
-    yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}: {counts}")
+    counts = f": {run.passed + run.failed} scored, {run.errored} errored" if unfinished else ""
+    yield Text(f"skill {run.skill} · {', '.join(run.models)} · {counted(run.trials, 'trial')}{counts}")
     if replayed := replay_note(run):
         yield Text(replayed, style="yellow")
-    if authors := describe_authors(case.metadata for case in run.plan.suite.cases):
-        yield Text(printable(authors))
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
     for model, so_far in (unfinished or {}).items():
         yield indented(Text(f"{model}: {so_far}"))
@@ -136,7 +131,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
     if result.trace and not (detailed and result.trace.calls and result.trace.answer):
         parts.append(indented(Text(_cut(result.trace.answer) or "(an empty answer)")))
     for finding in result.findings:
-        mark = "✓" if finding.passed else "✗"
+        mark = "✓" if finding.passed else "✗" if finding.decides else "·"
         beside = "" if finding.decides else " (does not count)"
         line = Text(f"{finding.check}: {printable(finding.reason)}{beside}", style="dim")
         parts.append(_hanging(Text(f"  {mark}", style="dim"), line))
@@ -144,7 +139,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         parts.append(indented(Text(printable(result.error), style="yellow")))
     if result.redraws:
         reasons = ", ".join(f"{printable(reason)} ({count})" for reason, count in result.redraws.items())
-        parts.append(indented(Text(f"failed draws: {reasons}", style="yellow")))
+        parts.append(indented(Text(f"lost answers, asked for again: {reasons}", style="yellow")))
     return Group(*parts)
 
 

@@ -97,6 +97,7 @@ class RunView:
     arms: dict[str, str]
     names: tuple[str, ...]  # of models behind an alias: local = Qwen2.5-Coder-0.5B-Instruct, Q4_K_M
     suite: str  # how many cases and runs
+    runs: str  # of each case
     authors: str  # who wrote the cases, from what; empty: not recorded
     verdicts: tuple[VerdictView, ...]
     uneven_errors: tuple[str, ...]
@@ -115,8 +116,7 @@ class RunView:
 
 def view_of(evaluation: Evaluation) -> RunView:
     plan = evaluation.plan
-    up_to = "up to " if evaluation.scope else ""
-    runs = "one run each" if plan.runs == 1 else f"{up_to}{plan.runs} runs each"
+    held_out = f" ({len(evaluation.held_out)} held out)" if evaluation.held_out else ""
     spent = [
         f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
         for role, (tokens, cost) in evaluation.spent.items()
@@ -133,7 +133,8 @@ def view_of(evaluation: Evaluation) -> RunView:
         skill=plan.skill.name,
         replayed=replay_note(evaluation.run),
         arms=arm_names(has_reference=plan.reference_skill is not None),
-        suite=f"{counted(len(plan.suite.cases), 'case')} ({len(plan.suite.held_out)} held out), {runs}",
+        suite=f"{counted(len(plan.suite.cases), 'case')}{held_out}, {_runs(evaluation)}",
+        runs=_runs(evaluation),
         authors=describe_authors(case.metadata for case in plan.suite.cases),
         names=tuple(full for name, full in evaluation.full_names.items() if full != name),
         verdicts=verdicts,
@@ -141,7 +142,7 @@ def view_of(evaluation: Evaluation) -> RunView:
         missing_trials=_missing_trials(evaluation),
         problems=faults,
         controls=tuple(grouped(((each.model, line) for each in verdicts for line in each.controls), len(verdicts))),
-        splits=tuple(_splits(evaluation)) if plan.suite.held_out and plan.suite.train else (),
+        splits=tuple(_splits(evaluation)) if evaluation.held_out and plan.suite.train else (),
         looks=tuple(_looks(evaluation)),
         diagnosis=diagnosis,
         findings=tuple(grouped(findings, len(verdicts))),
@@ -152,6 +153,13 @@ def view_of(evaluation: Evaluation) -> RunView:
         spending=() if all(cost == 0 for _, cost in evaluation.spent.values()) else (f"Spent: {' · '.join(spent)}.",),
         notes=notes,
     )
+
+
+def _runs(evaluation: Evaluation) -> str:
+    planned = evaluation.plan.runs
+    done = len({row.seed for row in evaluation.outcomes}) if evaluation.scope else planned
+    at_most = f" of at most {planned}" if done < planned else ""
+    return "one run each" if planned == 1 else f"{done}{at_most} runs each"
 
 
 def replay_note(run: Run) -> str:
@@ -169,7 +177,8 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
     has_reference = evaluation.plan.reference_skill is not None
     causes, activation = tuple(_causes(verdict, evaluation)), verdict.activation
     controls = tuple(_controls(verdict, has_reference=has_reference))
-    decision = decision_in_words(verdict.decision, verdict.reason, verdict.replayed)
+    on_these = verdict.these_cases.decision if verdict.these_cases else ""
+    decision = decision_in_words(verdict.decision, verdict.reason, verdict.replayed, on_these)
     copies = [_describe_copies(verdict)] if verdict.these_cases and verdict.these_cases.copies else []
     return VerdictView(
         verdict=verdict,
@@ -196,7 +205,7 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
 
 def _describe_copies(verdict: Verdict) -> str:
     cases = counted(verdict.these_cases.copies if verdict.these_cases else 0, "case")
-    return f"{cases} got the same answer in several runs of an arm. On exactly these cases, such runs count once."
+    return f"In {cases}, several runs of an arm gave the same answer. On exactly these cases, they count as one run."
 
 
 def _lifts(verdict: Verdict) -> dict[str, str]:
@@ -254,6 +263,8 @@ def _missing_trials(evaluation: Evaluation) -> str:
     if not missing:
         return ""
     if evaluation.scope and not (evaluation.halted or evaluation.stopped):
+        if any(verdict.decision == "undecided" and verdict.repeats_itself for verdict in evaluation.verdicts):
+            return f"Stopped after {_runs(evaluation)}: the answers repeat, so more runs would tell nothing new"
         return f"{missing} of the {evaluation.run.trials} trials were not needed"
     was, it = ("was", "it") if missing == 1 else ("were", "them")
     return f"{counted(missing, 'trial')} {was} not run; the same command runs {it}"
@@ -355,14 +366,19 @@ def _describe_looks(looks: Looks) -> Iterator[str]:
     if looks.earlier:
         changes = [f"{number} {what}" for number, what in ((looks.edited, "edited"), (looks.added, "added")) if number]
         since = f"; {' and '.join(changes)} since the first" if changes else ""
-        at, hint = "these cases", ""
+        version, hint = "", ""
         if looks.revisions:
-            at, hint = "them", ". For a first look again, use cases that no version has seen"
-        version = f"version {looks.version} of this skill on these cases, of those evaluated, and "
+            version = f", with version {looks.version} of this skill"
+            hint = ". For a first look again, use cases that no version has seen"
         yield (
-            f"This is {version if looks.revisions else ''}look {looks.number} at {at}{since};"
+            f"This is look {looks.number} at these cases{version}{since};"
             f" the interval is wider to correct for earlier looks{hint}"
         )
+    if gone := looks.cases_left_out:
+        case, run = gone[0]
+        names = ", ".join(case for case, _ in gone[:5]) + ", …" * (len(gone) > 5)
+        were = "was left out; it still counts" if len(gone) == 1 else "were left out; they still count"
+        yield f"{counted(len(gone), 'case')} of an earlier run {were}: {names} (`upskill show {run} --case {case}`)"
 
 
 def _cost(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
@@ -460,10 +476,10 @@ def _splits(evaluation: Evaluation) -> Iterator[str]:
         yield f"{name}Held-out cases: {unseen}. Cases the skill may have been tuned to: {seen}."
 
 
-def row_in_words(row: Mapping[str, Any]) -> str:
-    """A line of `skill_verdicts`: what was last reported of a model."""
+def row_in_words(row: Mapping[str, Any], *, named: bool = True) -> str:
+    """A line of `skill_verdicts`: what was last reported of a model. `named`: with its name."""
     these = str(dict_or_empty(row["these_cases"]).get("decision", ""))
     decision = decision_in_words(row["decision"], row["reason"] or "", row["replayed"], these)
     lift = f", {points(row['lift'])}" if row["lift"] is not None else ""
     of = f" ({row['of']})" if row["of"] and row["of"] != row["replayed"] else ""
-    return f"{row['model']}: {decision}{lift}{of}"
+    return f"{row['model'] + ': ' if named else ''}{decision}{lift}{of}"

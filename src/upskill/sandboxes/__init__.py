@@ -124,7 +124,8 @@ class Setup:
     """What a sandbox is opened with. Files are named by relative path; those in `runnable` are executable.
 
     `readonly_mounts` are host folders or files that can be read at the given absolute path. `proxy_port` is a port on
-    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`.
+    the sandbox's own loopback: the one way out, served by whoever listens on `Sandbox.proxy_socket`. `own_home`: paths
+    in the home folder where the agent keeps settings and sessions, which are no work of the student's.
     """
 
     files: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
@@ -134,7 +135,14 @@ class Setup:
     readonly_mounts: Mapping[str, Path] = field(default_factory=dict[str, Path])
     limits: Limits = field(default_factory=Limits)
     proxy_port: int | None = None
+    own_home: tuple[str, ...] = ()
     gpu: bool = False
+
+
+def unused_port() -> int:
+    """For `proxy_port`: some sandboxes share our loopback."""
+    with create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +217,7 @@ class Sandbox(ABC):
 
     def __init__(self, setup: Setup) -> None:
         self.proxy_socket: socket | None = None  # on the sandbox's loopback
+        self.own_home = setup.own_home
         self._setup = setup
         self._lock = asyncio.Lock()
         for target in setup.readonly_mounts:
@@ -293,7 +302,7 @@ def _problem_with(argv: Sequence[str]) -> str:
     if not argv:
         return "there is no command"
     if any("\0" in word for word in argv):
-        return "a command cannot hold a NUL byte"
+        return "a command cannot contain a NUL byte"
     if any(len(word.encode()) > MAX_ARGUMENT_BYTES for word in argv):
         return f"a command cannot be longer than {MAX_ARGUMENT_BYTES:,} bytes; write it to a file and run that"
     return ""
@@ -366,10 +375,10 @@ class SandboxChoice:
     def warning(self) -> str:
         if not self.isolated:
             return (
-                "--sandbox none: whatever is run can read, change and send away everything that you can. "
+                "--sandbox none: whatever runs can read, change and send anything you can. "
                 "Use it only where that does not matter."
             )
-        return f"the sandbox {self.name!r} is a reduced one: {self.reduced}" if self.reduced else ""
+        return f"the sandbox {self.name!r} offers less protection: {self.reduced}" if self.reduced else ""
 
     def record(self) -> dict[str, Any]:
         return {**asdict(self), "passed": list(self.passed), "refused": dict(self.refused)}
@@ -414,10 +423,10 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
         async with await kind.open(setup) as sandbox:
             done = await sandbox.run(["bash", "-c", script], environment=environment)
     if done.killed_why:
-        raise SandboxError(f"its self-test was ended: it {done.killed_why}")
+        raise SandboxError(f"its self-test was killed: it {done.killed_why}")
     held = tuple(line for line in done.output.splitlines() if line in PROPERTIES)
     if done.code and not held:
-        raise SandboxError(f"a command in it ended with {done.code}: {done.error.strip() or done.killed_why}")
+        raise SandboxError(f"a command in it exited with {done.code}: {done.error.strip() or done.killed_why}")
     return held
 
 
@@ -443,7 +452,7 @@ async def choose_sandbox(name: str | None = None) -> SandboxChoice:
             continue
         return replace(chosen, refused=refused)
     raise UsageError(
-        "no sandbox works here, and a student with tools is not run without one",
+        "no sandbox works here, and a student with tools needs one",
         "Each kind, and what would make it work:\n"
         + "\n".join(fixes)
         + "\n  To run without any protection, type --sandbox none.",
@@ -461,7 +470,7 @@ async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
         raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
     missing = [each for each in PROPERTIES if each not in held and each not in kind.reduced]
     if missing:
-        raise UsageError(f"{name}: it opens, but does not provide: {', '.join(missing)}", kind.fix)
+        raise UsageError(f"{name}: it starts, but lacks: {', '.join(missing)}", kind.fix)
     return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
 
 

@@ -256,7 +256,7 @@ def _program() -> str:
     if program is None:
         raise SandboxError("bwrap is not installed")
     if not Path("/bin/bash").exists():
-        raise SandboxError("bash is not installed, and the sandbox needs it inside", "Install bash.")
+        raise SandboxError("the sandbox needs bash, and it is not installed", "Install bash.")
     seccomp.architecture_of(os.uname().machine)
     return program
 
@@ -375,7 +375,7 @@ class BubblewrapSandbox(FolderSandbox):
 
     def _check_running(self) -> None:
         if self._ended.done() or "process 1" not in self._descriptors:
-            raise SandboxError("the sandbox has ended, so nothing can be run in it")
+            raise SandboxError("the sandbox has stopped, so nothing can run in it")
 
     async def _wait_until_empty(self) -> None:
         until = self._loop.time() + GRACE_SECONDS
@@ -399,7 +399,7 @@ class BubblewrapSandbox(FolderSandbox):
             await asyncio.wait([exit_code], timeout=GRACE_SECONDS)
             if not exit_code.done():
                 self._kill()
-                raise SandboxError("the sandbox did not end its processes, so it was killed")
+                raise SandboxError("the sandbox did not stop its processes, so it was killed")
 
         try:
             await self._send(message)
@@ -408,7 +408,7 @@ class BubblewrapSandbox(FolderSandbox):
                 await self._wait_until_empty()
             return exit_code.result(), broken_limit
         except OSError as error:
-            raise SandboxError(f"the sandbox has ended: {error}") from error
+            raise SandboxError(f"the sandbox has stopped: {error}") from error
         except asyncio.CancelledError:  # its exit code would be taken for that of the next command
             self._kill()
             raise
@@ -428,7 +428,7 @@ class BubblewrapSandbox(FolderSandbox):
             except BlockingIOError:
                 if self._loop.time() > until:
                     self._kill()
-                    raise SandboxError("the sandbox no longer takes commands") from None
+                    raise SandboxError("the sandbox no longer accepts commands") from None
                 await asyncio.sleep(0.001)
 
     def _end_processes(self) -> None:
@@ -490,7 +490,7 @@ class BubblewrapSandbox(FolderSandbox):
         if not self._ended.done():
             self._ended.set_result(None)
         if self._exit_code is not None and not self._exit_code.done():
-            self._exit_code.set_exception(SandboxError("the sandbox ended while a command ran in it"))
+            self._exit_code.set_exception(SandboxError("the sandbox stopped while a command was running in it"))
 
     # The end.
 

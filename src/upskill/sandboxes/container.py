@@ -52,7 +52,7 @@ class Container(SandboxBackend):
     name = "container"
     experimental = True
     shows_gpu = True
-    fix = f"Start docker or podman as a user who may use it, and fetch the image once: `docker pull {IMAGE}`."
+    fix = f"Start docker or podman as a user with access to it, and pull the image once: `docker pull {IMAGE}`."
 
     async def version(self) -> str:
         engine, version = await _engine()
@@ -60,7 +60,7 @@ class Container(SandboxBackend):
 
     async def open(self, setup: Setup) -> ContainerSandbox:
         if setup.proxy_port is not None:
-            raise SandboxError("a container has no socket for a proxy yet", "Use bubblewrap.")
+            raise SandboxError("containers have no socket for a proxy yet", "Use bubblewrap.")
         engine, _ = await _engine()
         sandbox = ContainerSandbox(engine, setup)
         try:
@@ -81,11 +81,11 @@ async def _engine() -> tuple[str, str]:
         try:
             code, output, error = await _ask([program, *arguments], 10.0)
         except (OSError, TimeoutError) as failure:
-            problem = f"{name} does not answer: {failure or 'no answer within 10 s'}"
+            problem = f"{name} does not respond: {failure or 'no answer within 10 s'}"
             continue
         if code == 0 and output.strip():
             return program, output.decode(errors="replace").strip()
-        problem = f"{name} does not answer: {error.decode(errors='replace').strip()}"
+        problem = f"{name} does not respond: {error.decode(errors='replace').strip()}"
     raise SandboxError(problem)
 
 
@@ -150,7 +150,7 @@ class ContainerSandbox(Sandbox):
 
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if self._client is None or self._client.returncode is not None:
-            raise SandboxError("the container has ended, so nothing can be run in it")
+            raise SandboxError("the container has stopped, so nothing can run in it")
         # By name only: no list of processes shows the values in the client's environment.
         named = [word for name in command.environment for word in ("--env", name)]
         process = await asyncio.create_subprocess_exec(
@@ -174,7 +174,7 @@ class ContainerSandbox(Sandbox):
     async def _end_all(self) -> None:
         code, _, error = await _ask([self._engine, "exec", self._name, "sh", "-c", "kill -KILL -1"], ENGINE_TIMEOUT)
         if code not in (0, 137):
-            raise SandboxError(f"the processes in the container could not be ended: {error.decode(errors='replace')}")
+            raise SandboxError(f"the processes in the container could not be stopped: {error.decode(errors='replace')}")
 
     async def kill_processes(self) -> None:
         async with self._lock:

@@ -59,11 +59,11 @@ class Folder:
         """The names that a path consists of; PermissionError if it could lead out."""
         printed = path.encode("utf-8", "replace").decode()
         if "\0" in path:
-            raise OSError(errno.EINVAL, "a path cannot hold a NUL byte", printed)
+            raise OSError(errno.EINVAL, "a path cannot contain a NUL byte", printed)
         try:
             os.fsencode(path)
         except UnicodeEncodeError:
-            raise OSError(errno.EINVAL, "a path cannot hold half of a character", printed) from None
+            raise OSError(errno.EINVAL, "a path cannot contain half a character", printed) from None
         if path == self.root or path.startswith(self.root + "/"):
             path = path[len(self.root) :].lstrip("/")
         elif path.startswith("/"):
@@ -88,7 +88,7 @@ class Folder:
                 if not stat.S_ISREG(status.st_mode):
                     raise PermissionError(errno.EPERM, "is not a regular file", path)
                 if status.st_size > max_bytes:
-                    message = f"has {status.st_size:,} bytes, and {max_bytes:,} are read at most"
+                    message = f"has {status.st_size:,} bytes; at most {max_bytes:,} are read"
                     raise OSError(errno.EFBIG, message, path)
                 content = bytearray()
                 while chunk := os.read(file, min(CHUNK, max_bytes + 1 - len(content))):

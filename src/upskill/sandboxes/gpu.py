@@ -59,14 +59,14 @@ def kernels_lack(devices: Sequence[str] = (), *, torch: bool = True) -> tuple[st
 
 
 def check_gpu(kind: SandboxBackend) -> None:
-    """UsageError where a sandbox of this kind cannot show a GPU."""
+    """UsageError where a sandbox of this kind cannot provide a GPU."""
     if not gpu_devices():
         raise UsageError(
-            "a GPU is wanted, and there is none on this machine (no /dev/nvidia0)",
-            "Install the NVIDIA driver, run it where there is one, or leave `gpu: true` out.",
+            "this needs a GPU, and this machine has none (no /dev/nvidia0)",
+            "Install the NVIDIA driver, run it on a machine with a GPU, or remove `gpu: true`.",
         )
     if not kind.shows_gpu:
-        raise UsageError(f"the sandbox {kind.name!r} cannot show a GPU", "Use --sandbox bubblewrap or container.")
+        raise UsageError(f"the sandbox {kind.name!r} cannot provide a GPU", "Use --sandbox bubblewrap or container.")
 
 
 @asynccontextmanager
@@ -105,10 +105,10 @@ async def _lock(descriptor: int) -> None:
         if holder != last:
             last, since = holder, now
         if holder.user != os.getuid() and now - since >= MAX_HELD_SECONDS:
-            logger.warning("the GPU is held by %s and never released: not waiting any longer", holder)
+            logger.warning("%s holds the GPU and never released it: not waiting any longer", holder)
             return
         if say_at == started + SAY_SECONDS:
-            logger.warning("waiting for the GPU, which is held by %s", holder)
+            logger.warning("waiting for the GPU, which %s is using", holder)
         say_at = now + SAY_SECONDS
 
 
@@ -155,7 +155,7 @@ def _open_lock() -> int | None:
                         os.fchmod(descriptor, 0o644)
                     return descriptor
                 os.close(descriptor)
-        logger.warning("%s: is not a file that can be locked, so others who use the GPU are not waited for", path)
+        logger.warning("%s: cannot be locked, so other users of the GPU are not waited for", path)
     return None
 
 
@@ -188,8 +188,8 @@ def expect_architecture(nvcc: str, arch: str) -> None:
     known = _architectures(nvcc)
     if known and arch.rstrip("af") not in known:
         raise MissingTool(
-            f"{nvcc} does not compile for {arch}, but for {', '.join(known)}: write one of these as `arch`, or install"
-            " a CUDA toolkit that does"
+            f"{nvcc} cannot compile for {arch}; it supports {', '.join(known)}. Set `arch` to one of these, or install"
+            " a newer CUDA toolkit"
         )
 
 

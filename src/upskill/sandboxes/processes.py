@@ -237,7 +237,7 @@ Wrap = Callable[[list[str], dict[str, str], Limits, Path], WrappedCommand]
 
 def check_setup(kind: str, setup: Setup) -> None:
     if setup.gpu:
-        raise SandboxError(f"{kind} cannot show a GPU", "Use bubblewrap or a container.")
+        raise SandboxError(f"{kind} cannot provide a GPU", "Use bubblewrap or a container.")
     if any(target != os.fspath(path.resolve()) for target, path in setup.readonly_mounts.items()):
         raise SandboxError(f"{kind} can mount files only at their own path")
 
@@ -308,7 +308,7 @@ class ProcessSandbox(FolderSandbox):
 
     async def _execute(self, command: PreparedCommand, capture: Capture) -> tuple[int, str]:
         if not self._folders:
-            raise SandboxError("the sandbox was stopped, so nothing can be run in it")
+            raise SandboxError("the sandbox was stopped, so nothing can run in it")
         variables = {"PATH": SYSTEM_PATH, "HOME": self.home, "TMPDIR": str(self._root / "tmp")}
         variables |= {**ENVIRONMENT, **command.environment}
         before = folder_usage(self._root, self._setup.limits)

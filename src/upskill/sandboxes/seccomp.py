@@ -247,7 +247,7 @@ def _socket(families: tuple[int, ...], *, streams_only: bool) -> list[Instructio
 def architecture_of(machine: str) -> tuple[int, int]:
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
-        raise SandboxError(f"no filter of system calls is written for {machine}", "x86-64 and arm64 have one.")
+        raise SandboxError(f"there is no system-call filter for {machine}", "Use x86-64 or arm64.")
     return architecture
 
 

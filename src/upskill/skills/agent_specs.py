@@ -6,6 +6,32 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """How an agent lists skills for its model, and what it does when they do not fit."""
+
+    source: str
+    seen: str  # when we looked
+    line: str = "{name}{description}"  # what a skill takes up
+    share: float = 0  # of the context window; 0 without a limit
+    context: int = 0  # tokens, of the models it usually runs
+    unit: Literal["tokens", "characters"] = "characters"  # what it counts in, at four to a token
+    characters: int = 0  # the limit, if it does not depend on the context window
+    max_description: int = 0
+    overflow: Literal["", "shorten", "names", "drop"] = ""  # all of them; the last have no description, or are missing
+
+    def budget(self, context: int | None = None) -> int:
+        """In its unit; 0: no limit."""
+        return self.characters or int((context or self.context) * self.share * (1 if self.unit == "tokens" else 4))
+
+    def cost(self, line: str) -> int:
+        return self.cost_of(len(line.encode())) if self.unit == "tokens" else len(line)
+
+    def cost_of(self, size: int) -> int:
+        return (size + 3) // 4 if self.unit == "tokens" else size
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +45,7 @@ class AgentSpec:
     project_skills: str = ".agents/skills"  # below the folder of a project
     user_skills: str = ""  # below the home folder
     skill_tool: tuple[str, str] = ("", "")  # the tool that opens a skill, and its argument with the skill's name
+    catalog: Catalog | None = None  # None: not published
     # The program
     program: str = ""  # the command on the PATH
     install: str = ""  # the command that installs it
@@ -60,6 +87,15 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             project_skills=".claude/skills",
             user_skills=".claude/skills",
             skill_tool=("Skill", "skill"),
+            catalog=Catalog(
+                source="https://code.claude.com/docs/en/skills",
+                seen="2026-09-16",
+                line="- {name}: {description}\n",
+                share=0.01,
+                context=200_000,
+                max_description=1536,
+                overflow="names",
+            ),
             program="claude",
             install="npm install -g @anthropic-ai/claude-code",
             log_in="start `claude` once and log in, or set CLAUDE_CODE_OAUTH_TOKEN (from `claude setup-token`)",
@@ -82,6 +118,16 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             name="codex",
             title="Codex",
             user_skills=".agents/skills",
+            catalog=Catalog(
+                source="https://github.com/openai/codex/blob/343074d420/codex-rs/ext/skills/src/render.rs",
+                seen="2026-08-22",
+                line="- {name}: {description} (file: r0/{name}/SKILL.md)\n",
+                share=0.02,
+                context=272_000,
+                unit="tokens",
+                max_description=1024,
+                overflow="shorten",
+            ),
             program="codex",
             install="npm install -g @openai/codex",
             log_in="run `codex login`, or set CODEX_API_KEY",
@@ -104,6 +150,10 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             title="opencode",
             user_skills=".config/opencode/skills",
             skill_tool=("skill", "name"),
+            catalog=Catalog(
+                source="https://github.com/anomalyco/opencode/blob/d545d8fba5/packages/opencode/src/skill/index.ts",
+                seen="2026-08-19",
+            ),
             program="opencode",
             install="npm install -g opencode-ai",
             log_in="run `opencode auth login`",
@@ -125,7 +175,11 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             user_skills=".cursor/skills",
             folder=".cursor",
             moved_folder="$CURSOR_CONFIG_DIR",
-            session_files=("projects/*/agent-transcripts/*/*.jsonl", "projects/*/agent-transcripts/*.jsonl"),
+            session_files=(
+                *("projects/*/agent-transcripts/*/*.jsonl", "projects/*/agent-transcripts/*.jsonl"),
+                "chats/*/*/store.db",
+            ),
+            session_database="../.config/Cursor/User/globalStorage/state.vscdb",
             trace_format="cursor",
             trace_reader="upskill.traces.readers.cursor:FORMAT",
         ),
@@ -134,6 +188,10 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             title="Gemini CLI",
             aliases=("gemini_cli",),
             user_skills=".gemini/skills",
+            catalog=Catalog(
+                source="https://github.com/google-gemini/gemini-cli/blob/5411f113ca/packages/core/src/prompts/snippets.ts",
+                seen="2026-08-21",
+            ),
             folder=".gemini",
             session_files=("tmp/*/chats/session-*.json", "tmp/*/chats/session-*.jsonl"),
             trace_format="gemini",
@@ -143,6 +201,14 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             name="copilot",
             title="GitHub Copilot",
             user_skills=".copilot/skills",
+            catalog=Catalog(
+                source="https://github.com/github/copilot-cli/issues/2314",
+                seen="2026-03-26",
+                line="<skill>\n  <name>{name}</name>\n  <description>{description}</description>\n"
+                "  <location>user</location>\n</skill>\n",
+                characters=15_000,
+                overflow="drop",
+            ),
             folder=".copilot",
             moved_folder="$COPILOT_HOME",
             session_files=("session-state/*/events.jsonl", "session-state/*.jsonl"),
@@ -154,6 +220,10 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             title="Pi",
             project_skills=".pi/skills",
             user_skills=".pi/agent/skills",
+            catalog=Catalog(
+                source="https://github.com/badlogic/pi-mono/blob/83378aad/packages/coding-agent/src/core/skills.ts",
+                seen="2026-03-15",
+            ),
             folder=".pi/agent",
             moved_folder="$PI_CODING_AGENT_DIR",
             session_files=("sessions/*/*.jsonl",),
@@ -166,12 +236,59 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             aliases=("qwen",),
             project_skills=".qwen/skills",
             user_skills=".qwen/skills",
+            catalog=Catalog(
+                source="https://github.com/QwenLM/qwen-code/blob/db0519563d/packages/core/src/tools/skill-utils.ts",
+                seen="2026-08-22",
+            ),
             folder=".qwen",
             session_files=("projects/*/chats/*.jsonl", "tmp/*/chats/*.jsonl"),
             trace_format="qwen-code",
             trace_reader="upskill.traces.readers.qwen:FORMAT",
         ),
+        AgentSpec(
+            name="kimi",
+            title="Kimi",
+            folder=".",  # two below it, of an older program and its successor
+            session_files=(".kimi-code/sessions/*/*/agents/main/wire.jsonl", ".kimi/sessions/*/*/context.jsonl"),
+            trace_format="kimi",
+            trace_reader="upskill.traces.readers.kimi:FORMAT",
+        ),
+        AgentSpec(
+            name="grok",
+            title="Grok CLI",
+            folder=".grok",
+            moved_folder="$GROK_HOME",
+            session_files=("sessions/*/*/chat_history.jsonl",),
+            trace_format="grok",
+            trace_reader="upskill.traces.readers.grok:FORMAT",
+        ),
+        AgentSpec(
+            name="droid",
+            title="Factory Droid",
+            folder=".factory",
+            session_files=("sessions/*/*.jsonl",),
+            trace_format="droid",
+            trace_reader="upskill.traces.readers.droid:FORMAT",
+        ),
+        AgentSpec(
+            name="antigravity",
+            title="Antigravity",
+            folder=".gemini",
+            session_files=("antigravity*/brain/*/.system_generated/logs/transcript.jsonl",),
+            trace_format="antigravity",
+            trace_reader="upskill.traces.readers.antigravity:FORMAT",
+        ),
+        AgentSpec(
+            name="amp",
+            title="Amp",
+            folder=".local/share/amp",
+            moved_folder="$XDG_DATA_HOME/amp",
+            session_files=("threads/T-*.json",),
+            trace_format="amp",
+            trace_reader="upskill.traces.readers.amp:FORMAT",
+        ),
     )
 }
 
-REAL_AGENTS = ", ".join(spec.name for spec in AGENT_SPECS.values() if spec.agent)  # those that can run trials, for help
+# Those that can run trials, for help.
+REAL_AGENTS = ", ".join((*(spec.name for spec in AGENT_SPECS.values() if spec.agent), "acp:COMMAND"))

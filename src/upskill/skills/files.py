@@ -46,8 +46,8 @@ def read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:
         total += info.st_size
         if total > MAX_FOLDER_BYTES or len(files) + len(empty) >= MAX_FILES:
             raise UsageError(
-                f"{root}: is too large for a skill (over {MAX_FOLDER_BYTES // 10**6} MB or {MAX_FILES:,} files)",
-                "Is this the right folder? Keep data sets outside of the skill.",
+                f"{root}: too large for a skill (over {MAX_FOLDER_BYTES // 10**6} MB or {MAX_FILES:,} files)",
+                "Is this the right folder? Keep data sets outside the skill.",
             )
         if stat.S_ISDIR(info.st_mode):
             empty.append(name)
@@ -80,18 +80,24 @@ def _read_file(root: Path, path: Path, name: str, info: os.stat_result) -> Skill
             end = path.resolve(strict=True)
             inside = end.is_relative_to(root) and not IGNORED_NAMES & set(end.relative_to(root).parts)
         except (OSError, RuntimeError) as error:
-            why = "runs in a circle" if not isinstance(error, FileNotFoundError) else f"leads nowhere ({target})"
-            raise UsageError(f"{path}: this symbolic link {why}", "Remove it, or put the file itself there.") from error
+            why = (
+                "is part of a loop"
+                if not isinstance(error, FileNotFoundError)
+                else f"points to a missing file ({target})"
+            )
+            raise UsageError(
+                f"{path}: this symbolic link {why}", "Remove it, or replace it with the file itself."
+            ) from error
         if not inside or Path(target).is_absolute():
-            why = f"leads out of the skill ({target})"
-            raise UsageError(f"{path}: this symbolic link {why}", "Put the file itself there.")
+            why = f"points outside the skill ({target})"
+            raise UsageError(f"{path}: this symbolic link {why}", "Replace it with the file itself.")
         return SkillFile(name, link=target)
     if not stat.S_ISREG(info.st_mode):
-        raise UsageError(f"{path}: is neither a file nor a folder", "Remove it from the skill.")
+        raise UsageError(f"{path}: neither a file nor a folder", "Remove it from the skill.")
     if name.lower() == MANIFEST.lower() and info.st_size > MAX_MANIFEST_BYTES:
         raise UsageError(
-            f"{path}: is {info.st_size / 1e6:.1f} MB; a SKILL.md may have {MAX_MANIFEST_BYTES / 1e6:.0f} MB",
-            "Instructions are read whole by the model: move details into references/.",
+            f"{path}: {info.st_size / 1e6:.1f} MB; the limit for SKILL.md is {MAX_MANIFEST_BYTES / 1e6:.0f} MB",
+            "The model reads all of it: move details into references/.",
         )
     try:
         return SkillFile(name, path.read_bytes(), bool(info.st_mode & 0o100))
@@ -104,7 +110,7 @@ def find_manifest(files: Iterable[SkillFile], where: str) -> SkillFile:
     for name in (MANIFEST, "skill.md"):
         if manifest := find_file(files, name):
             return replace(manifest, path=name)
-    raise UsageError(f"{where}: has no {MANIFEST}", "A skill is a folder with a SKILL.md in it.")
+    raise UsageError(f"{where}: no {MANIFEST}", "A skill is a folder with a SKILL.md in it.")
 
 
 def find_file(files: Iterable[SkillFile], path: str) -> SkillFile | None:
@@ -129,9 +135,9 @@ def decode_text(file: SkillFile, where: str) -> str:
     try:
         text = file.data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+        raise UsageError(f"{where}: not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
     if "\0" in text:
-        raise UsageError(f"{where}: holds zero bytes, so it is not a text file", "Save it as UTF-8.")
+        raise UsageError(f"{where}: not a text file: it contains NUL bytes", "Save it as UTF-8.")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -185,5 +191,5 @@ def _keep_git_folders(old: Path, new: Path) -> None:
 
 def describe_error(error: Exception) -> str:
     if isinstance(error, RuntimeError):  # Path.resolve before Python 3.13
-        return "its symbolic links run in a circle"
+        return "its symbolic links form a loop"
     return getattr(error, "strerror", None) or str(error)

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import yaml
@@ -26,6 +27,10 @@ class Problem:
     level: Level
     message: str
     is_style: bool = False  # YAML that strict readers refuse, and every other reads
+    rule: str = "skill"  # what kind of check found it
+    file: str = MANIFEST  # in the skill's folder
+    line: int = 0
+    at: str = ""  # the field that it is about, from which the line follows
 
 
 _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
@@ -39,16 +44,16 @@ def split(text: str, where: str) -> tuple[str, str]:
     if opening and closing:
         head = text[opening.end() : closing.start()]
         is_sure = rough is None or rough[0].strip() == head.strip() or not _is_mapping(rough[0])
-        if is_sure or _is_mapping(head) or _is_mapping(_quote_colons(head)):
+        if is_sure or _is_mapping(head) or _is_mapping(quote_colons(head)):
             return head, text[closing.end() :].strip()
     if rough is not None and _is_mapping(rough[0]):
         return rough
     if not opening:
         raise UsageError(
-            f"{where}: does not start with frontmatter",
-            "The first line is ---, then name: and description:, then --- again.",
+            f"{where}: no frontmatter at the start",
+            "Start with ---, then name: and description:, then --- again.",
         )
-    raise UsageError(f"{where}: the frontmatter is not closed", "Add a line --- after the last field.")
+    raise UsageError(f"{where}: the frontmatter is not closed", "Add a line with --- after the last field.")
 
 
 def reference_split(text: str) -> tuple[str, str] | None:
@@ -67,7 +72,9 @@ def parse(head: str, where: str, problems: list[Problem]) -> dict[str, Any]:
     try:
         bound_yaml(node, deepest=20, most=10_000)
     except yaml.YAMLError as error:
-        raise UsageError(f"{where}: {yaml_words(error)}", "Write the values out, one `field: value` a line.") from error
+        raise UsageError(
+            f"{where}: {yaml_words(error)}", "Write the values out, one `field: value` per line."
+        ) from error
     return _mapping(node, problems)
 
 
@@ -86,14 +93,14 @@ def _compose_leniently(head: str, where: str, problems: list[Problem]) -> tuple[
     try:
         node = _compose(head)
     except yaml.YAMLError as first:
-        quoted_head = _quote_colons(head)
+        quoted_head = quote_colons(head)
         try:
             node = _compose(quoted_head) if quoted_head != head else None
         except yaml.YAMLError:
             node = None
         if node is None:
             raise UsageError(f"{where}: {yaml_words(first)}", "Fix the YAML between the two --- lines.") from first
-        problems.append(Problem("error", "a value with a colon in it needs quotes; read as if it had them"))
+        problems.append(Problem("error", "a value with a colon needs quotes; it was read as if quoted"))
         return quoted_head, node
     problems += _strictness_problems(head)
     return head, node
@@ -112,13 +119,14 @@ _LINE_BREAKS = {0x85: 0xF7085, 0x2028: 0xF7028, 0x2029: 0xF7029}
 _LINE_BREAKS_BACK = {alias: chr(real) for real, alias in _LINE_BREAKS.items()}
 
 
+@lru_cache(maxsize=16)  # a skill is read, and then checked
 def _compose(text: str) -> yaml.Node | None:
     try:
         text = text.translate(_LINE_BREAKS)
         refuse_depth(text)
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except RecursionError as error:
-        raise refused_yaml("is nested too deeply") from error
+        raise refused_yaml("nested too deeply") from error
     except ValueError as error:  # an escape that is no character
         raise refused_yaml(str(error)) from error
 
@@ -126,7 +134,7 @@ def _compose(text: str) -> yaml.Node | None:
 _PLAIN = re.compile(r"^(?P<key>[A-Za-z][\w-]*):[ \t]+(?P<value>[^\s'\"\[{|>&*!%@`#].*)$")
 
 
-def _quote_colons(head: str) -> str:
+def quote_colons(head: str) -> str:
     def quote_value(line: str) -> str:
         field = _PLAIN.match(line.rstrip())
         if field and ": " in field["value"] + " ":
@@ -136,16 +144,19 @@ def _quote_colons(head: str) -> str:
     return "\n".join(quote_value(line) for line in head.split("\n"))
 
 
-def _strictness_problems(head: str) -> list[Problem]:
+@lru_cache(maxsize=16)
+def _strictness_problems(head: str) -> tuple[Problem, ...]:
     messages: dict[type[Any], str] = {
-        yaml.FlowMappingStartToken: "the frontmatter uses {…}; write one `field: value` a line",
-        yaml.FlowSequenceStartToken: "the frontmatter uses […]; write one `- item` a line",
+        yaml.FlowMappingStartToken: "the frontmatter uses {…}; write one `field: value` per line",
+        yaml.FlowSequenceStartToken: "the frontmatter uses […]; write one `- item` per line",
         yaml.AnchorToken: "the frontmatter uses an anchor (&…); write the value out, or put it in quotes",
         yaml.TagToken: "the frontmatter uses a tag (!…); leave it out, or put the value in quotes",
     }
+    if not re.search(r"[{\[&!]", head):
+        return ()
     scanned = cast("Iterator[object]", yaml.scan(head.translate(_LINE_BREAKS), yaml.SafeLoader))
     tokens = {type(token) for token in scanned}
-    return [Problem("error", message, is_style=True) for kind, message in messages.items() if kind in tokens]
+    return tuple(Problem("error", message, is_style=True) for kind, message in messages.items() if kind in tokens)
 
 
 def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
@@ -225,9 +236,9 @@ def read_fields(text: str, where: str, profile: Profile) -> tuple[Mapping[str, A
         try:
             return parse(cut[0], MANIFEST, syntax), syntax, is_ambiguous
         except UsageError as error:
-            return {}, [Problem("error", f"{error.message} (as far as the first ---)")], is_ambiguous
+            return {}, [Problem("error", f"{error.message} (up to the first ---)")], is_ambiguous
     if "\t" in text.partition("\n")[0]:
-        syntax.append(Problem("error", "there is a tab after the first ---; remove it", is_style=True))
+        syntax.append(Problem("error", "remove the tab after the first ---", is_style=True))
     return parse(head, where, syntax), syntax, is_ambiguous
 
 
@@ -235,16 +246,18 @@ def field_problems(fields: Mapping[str, Any], profile: Profile) -> Iterator[Prob
     for key, value in fields.items():
         if key not in FIELDS:
             level: Level = "warning" if profile == "clients" else "error"
-            yield Problem(level, f"{key!r} is {_kind_of_field(key, fields)}")
+            yield Problem(level, f"{key!r} is {_kind_of_field(key, fields)}", at=key)
         elif key == "metadata":
             if not isinstance(value, Mapping):
-                yield Problem("warning", "metadata should be a list of `name: text` lines")
+                yield Problem("warning", "metadata should be a list of `name: text` lines", at=key)
         elif not isinstance(value, str):
             level = "error" if key in ("name", "description", "compatibility") else "warning"
-            yield Problem(level, f"{key} is not text")
+            yield Problem(level, f"{key} is not text", at=key)
     compatibility = fields.get("compatibility")
     if isinstance(compatibility, str) and len(compatibility) > 500:
-        yield Problem("error", f"compatibility is longer than 500 characters ({len(compatibility)})")
+        yield Problem(
+            "error", f"compatibility is longer than 500 characters ({len(compatibility)})", at="compatibility"
+        )
 
 
 def _kind_of_field(key: str, fields: Mapping[str, Any]) -> str:
@@ -261,19 +274,19 @@ def name_problems(written: object, folder: str | None) -> Iterator[Problem]:
         return
     name = unicodedata.normalize("NFKC", written.strip())
     if len(name) > 64:
-        yield Problem("error", f"name is longer than 64 characters ({len(name)})")
+        yield Problem("error", f"name is longer than 64 characters ({len(name)})", at="name")
     if name != name.lower():
-        yield Problem("error", f"name {name!r} has capital letters")
+        yield Problem("error", f"name {name!r} has capital letters", at="name")
     if not all(letter.isalnum() or letter == "-" for letter in name):
-        yield Problem("error", f"name {name!r} has characters other than letters, digits and -")
+        yield Problem("error", f"name {name!r} has characters other than letters, digits and -", at="name")
     if name.startswith("-") or name.endswith("-") or "--" in name:
-        yield Problem("error", f"name {name!r} starts or ends with - or has two in a row")
+        yield Problem("error", f"name {name!r} starts or ends with - or has two in a row", at="name")
     if folder is not None and unicodedata.normalize("NFKC", folder) != name:
-        yield Problem("error", f"name {name!r} differs from the folder's name {folder!r}")
+        yield Problem("error", f"name {name!r} differs from the folder's name {folder!r}", at="name")
 
 
 def description_problems(written: object) -> Iterator[Problem]:
     if not isinstance(written, str) or not written.strip():
         yield Problem("error", "description is missing")
     elif len(written) > 1024:
-        yield Problem("error", f"description is longer than 1024 characters ({len(written)})")
+        yield Problem("error", f"description is longer than 1024 characters ({len(written)})", at="description")

@@ -42,10 +42,7 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, wit
 
     An installed copy is updated if unchanged; any other is left alone unless `force`, which keeps it in .upskill-kept.
     """
-    errors = [problem.message for problem in skill.problems("clients") if problem.level == "error"]
-    errors = [message for message in errors if "differs from the folder's name" not in message]
-    if errors:
-        raise UsageError(f"{skill.name}: is not a valid skill: {errors[0]}", "`upskill validate` lists every problem.")
+    skill.require_valid()
     if not with_evals:
         files = [file for file in skill.files if not file.path.startswith(HIDDEN_FROM_STUDENTS)]
         skill = replace(skill, files=tuple(files))
@@ -62,8 +59,8 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, wit
         status = "updated"
     elif not force:
         raise UsageError(
-            f"{target}: holds a skill that was changed since it was installed, or that upskill did not install",
-            "Compare the two; --force replaces it and keeps the old one beside it.",
+            f"{target}: this skill was changed since it was installed, or upskill did not install it",
+            f"Compare the two. --force replaces it and moves the old one to {KEPT}/.",
         )
     else:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

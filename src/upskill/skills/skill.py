@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 
 from upskill.errors import UsageError
 from upskill.plain import counted
-from upskill.skills import frontmatter
+from upskill.skills import frontmatter, security
 from upskill.skills.files import (
     IGNORED_NAMES,
     MANIFEST,
@@ -27,7 +28,7 @@ from upskill.skills.files import (
     write_folder,
 )
 from upskill.skills.frontmatter import Problem, Profile
-from upskill.skills.markdown import blank_code, hidden_comments, invisible_characters
+from upskill.skills.markdown import blank_code
 
 # In the folders of the specification: what is named there is meant to be in the skill, inside a command, too.
 _NAMED = re.compile(
@@ -64,7 +65,6 @@ class Skill:
     frontmatter: Mapping[str, Any]  # every scalar as it was written
     files: tuple[SkillFile, ...]  # SKILL.md among them, sorted by path
     folder: Path | None = None
-    warnings: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # the empty ones: they are saved, but not part of any hash
 
     def __repr__(self) -> str:
@@ -98,10 +98,10 @@ class Skill:
         description = _text_field(fields, "description")
         if describes_itself and not description:
             raise UsageError(
-                f"{where}: has no description",
+                f"{where}: no description",
                 "Add `description:` to the frontmatter: what the skill does and when to use it.",
             )
-        skill = cls(
+        return cls(
             name=_text_field(fields, "name") or (folder.name if folder else ""),
             description=description,
             body=body,
@@ -110,7 +110,11 @@ class Skill:
             folder=folder,
             folders=folders,
         )
-        return replace(skill, warnings=tuple(problem.message for problem in skill.problems("clients")))
+
+    @classmethod
+    def from_files(cls, files: Iterable[SkillFile], where: str) -> Skill:
+        """A skill that is not in a folder; `where` is for messages."""
+        return cls._read(files, where)
 
     @classmethod
     def new(cls, name: str, description: str, body: str, **fields: Any) -> Skill:
@@ -191,44 +195,64 @@ class Skill:
         """Write the whole folder, all or nothing."""
         target = Path(folder)
         if os.path.lexists(target) and not overwrite:
-            raise UsageError(f"{target}: exists already", "Choose another folder, or say that it may be replaced.")
+            raise UsageError(f"{target}: already exists", "Choose another folder, or pass overwrite=True.")
         write_folder(target, self.files, self.folders)
         return target
 
+    def require_valid(self) -> None:
+        """UsageError if a client would refuse it; its folder may have any name."""
+        errors = [problem.message for problem in self.problems("clients") if problem.level == "error"]
+        errors = [message for message in errors if "differs from the folder's name" not in message]
+        if errors:
+            hint = "`upskill validate` lists every problem."
+            raise UsageError(f"{self.name}: not a valid skill: {errors[0]}", hint)
+
     def problems(self, profile: Profile = "strict") -> list[Problem]:
-        """`strict` agrees with the reference validator; `clients` only warns of client fields and of lenient YAML."""
+        """`strict` agrees with the reference validator; `clients` only warns of client fields and of lenient YAML.
+
+        Both add what could be an attack (the rules `hidden` and `security`), which that validator does not look for.
+        """
         manifest = find_manifest(self.files, self.name)
         text = decode_text(manifest, manifest.path)
         problems = [*frontmatter.manifest_problems(manifest)]
         fields, syntax, is_ambiguous = frontmatter.read_fields(text, manifest.path, profile)
         if is_ambiguous:
-            problems.append(Problem("warning", "there is a --- inside the frontmatter, where some readers end it"))
+            problems.append(Problem("warning", "the frontmatter contains a ---, where some readers stop reading"))
         for problem in syntax:
             is_warning = problem.is_style and profile == "clients"
             problems.append(replace(problem, level="warning") if is_warning else problem)
         problems += frontmatter.field_problems(fields, profile)
         problems += frontmatter.name_problems(fields.get("name"), self.folder.name if self.folder else None)
         problems += frontmatter.description_problems(fields.get("description"))
+        problems = [replace(each, line=_line_of(each.at, text)) if each.at else each for each in problems]
         warnings: list[str] = []
         if not self.body:
             warnings.append("the body is empty: there is nothing to learn")
         if self.body.count("\n") >= 500 or self.tokens > 5000:
-            warnings.append(f"the body is long (~{self.tokens} tokens); under 500 lines and 5,000 is the advice")
+            warnings.append(f"the body is long (~{self.tokens} tokens); keep it under 500 lines and 5,000 tokens")
         if missing := missing_files(self.body, (file.path for file in self.files)):
             more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
             no_file = f"the skill has no such file{'s' if len(missing) > 1 else ''}"
             warnings.append(f"the instructions name {', '.join(missing[:MAX_SHOWN])}{more}, and {no_file}")
-        return problems + [Problem("warning", warning) for warning in (*warnings, *self.hidden_text)]
+        problems += [Problem("warning", warning) for warning in warnings]
+        problems += security.hidden_text(self._shipped)
+        problems += security.risky_commands(self._shipped)
+        return problems
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before the skill is run; `problems` has more."""
+        return tuple(problem.message for problem in self.problems("clients") if problem.rule != "security")
 
     @property
     def hidden_text(self) -> tuple[str, ...]:
         """What a model reads in the skill and a person does not see, with its file and line."""
-        hidden: list[str] = []
-        for file in self.files:
-            if file.path.lower().endswith(".md") and not file.path.startswith(HIDDEN_FROM_STUDENTS):
-                text = file.data.decode("utf-8-sig", "replace")
-                hidden += [f"{file.path}, {what}" for what in (*invisible_characters(text), *hidden_comments(text))]
-        return tuple(hidden)
+        return tuple(problem.message for problem in security.hidden_text(self._shipped))
+
+    @property
+    def _shipped(self) -> Iterator[SkillFile]:
+        """What somebody else's agent may read: the card is no part of a trial, but of what `pack` makes."""
+        return (file for file in self.files if file.path == CARD or not file.path.startswith(HIDDEN_FROM_STUDENTS))
 
 
 def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]]:
@@ -243,11 +267,16 @@ def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]
     try:
         folder = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"{path}: {describe_error(error)}", "Check where its links lead.") from error
+        raise UsageError(f"{path}: {describe_error(error)}", "Check where its links point.") from error
     if not folder.is_dir():
-        raise UsageError(f"{path}: is not a folder", "A skill is a folder with a SKILL.md in it.")
+        raise UsageError(f"{path}: not a folder", "A skill is a folder with a SKILL.md in it.")
     files, folders = read_folder(folder)
     return files, str(path), folder, folders
+
+
+def _line_of(field: str, text: str) -> int:
+    place = re.search(rf"^\s*[\"']?{re.escape(field)}[\"']?\s*:", text, re.M)
+    return text.count("\n", 0, place.start(0)) + 1 + place[0].count("\n") if place else 1
 
 
 def _text_field(fields: Mapping[str, Any], name: str) -> str:
@@ -259,7 +288,9 @@ def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"half a character ({error.object[error.start]!r}) cannot be saved as UTF-8") from error
+        raise UsageError(
+            f"contains half a character ({error.object[error.start]!r}), which UTF-8 cannot store"
+        ) from error
 
 
 def estimate_tokens(text: str) -> int:
@@ -268,24 +299,33 @@ def estimate_tokens(text: str) -> int:
 
 
 def find_skills(folder: str | Path) -> Iterator[Path]:
-    """The skill folders below a folder, sorted; a skill inside a skill is one of its resources."""
-    waiting = [Path(folder)]
+    """The skill folders below a folder, sorted; a skill inside a skill is one of its resources.
+
+    Links to skills that are found nowhere else come last, as `npx skills` installs them.
+    """
+    waiting, links, seen = [Path(folder)], list[Path](), set[Path]()
     while waiting:
         here = waiting.pop()
         try:
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
         except OSError as error:
             why = f"{here}: cannot be read: {describe_error(error)}"
-            raise UsageError(why, "Name a folder with skills in it.") from error
+            raise UsageError(why, "Choose a folder with skills in it.") from error
         if any(entry.name in (MANIFEST, "skill.md") and entry.is_file() for entry in entries):
+            seen.add(here.resolve())
             yield here
             continue
+        links += [here / entry.name for entry in entries if entry.is_symlink() and entry.name not in IGNORED_NAMES]
         folders = [
             here / entry.name
             for entry in entries
             if entry.is_dir(follow_symlinks=False) and entry.name not in IGNORED_NAMES
         ]
         waiting += reversed(folders)
+    for link in links:
+        if any((link / name).is_file() for name in (MANIFEST, "skill.md")) and (real := link.resolve()) not in seen:
+            seen.add(real)
+            yield link
 
 
 def load_skills(paths: Iterable[str | Path], beside: Skill | None = None) -> list[Skill]:
@@ -295,6 +335,6 @@ def load_skills(paths: Iterable[str | Path], beside: Skill | None = None) -> lis
     for path in paths:
         folders = list(find_skills(path))
         if not folders:
-            raise UsageError(f"{path}: has no skill in it", "A skill is a folder with a SKILL.md in it.")
+            raise UsageError(f"{path}: no skill in it", "A skill is a folder with a SKILL.md in it.")
         skills += [Skill.load(folder) for folder in folders if Path(folder).resolve() != own]
     return skills

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,11 +23,12 @@ from upskill.suites.shapes import EXPECTED_FIELDS, PROMPT_FIELDS
 from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
 
 MAX_FILES = 1_000  # that a folder beside a suite is searched for
+MAX_PATHS = 50_000  # that a folder of cases may have
 PROGRAMS = (".py", ".js", ".cjs", ".mjs", ".ts", ".rb", ".sh", ".go")
 SAVE_CASES = "Save its cases as JSON, YAML or CSV with `prompt,expected`, and pass that file."
 PROGRAM_HINTS = {  # by what is in the program
     "inspect_ai": "Run it with `inspect eval`, and pass the log it writes.",
-    "get_init_inputs": "Turn the KernelBench problem into a `kernel` check: see docs/how-to/kernels.md.",
+    "get_init_inputs": "`upskill import kernelbench:FOLDER -o OUTPUT` turns KernelBench problems into kernel tasks.",
 }
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
@@ -42,7 +44,7 @@ def decode(data: bytes, where: str) -> object:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{where}: is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
+        raise UsageError(f"{where}: not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from error
     if where.endswith(PROGRAMS) or text.startswith("#!"):
         hint = next((hint for marker, hint in PROGRAM_HINTS.items() if marker in text), SAVE_CASES)
         raise UsageError(f"{where}: this is a program, not a suite", hint)
@@ -65,7 +67,7 @@ def decode(data: bytes, where: str) -> object:
     except yaml.YAMLError as error:
         raise UsageError(f"{where}: {yaml_words(error)}") from error
     except RecursionError as error:
-        raise UsageError(f"{where}: is nested too deeply") from error
+        raise UsageError(f"{where}: nested too deeply") from error
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from error
 
@@ -77,7 +79,7 @@ def check_sound(data: object, where: str) -> None:
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise UsageError(
-            f"{where}: contains an unpaired surrogate ({half!r})", "Write the character itself, or the full pair."
+            f"{where}: unpaired surrogate ({half!r})", "Write the character itself, or the full pair."
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{where}: not plain data: {error}") from error
@@ -85,6 +87,29 @@ def check_sound(data: object, where: str) -> None:
 
 class Rows(list[dict[str, str]]):
     """The rows of a CSV file, by the names in its header."""
+
+
+class Folder(list[str]):
+    """The paths of the files in a folder, for formats that keep each case in a folder of its own."""
+
+    @classmethod
+    def of(cls, root: Path) -> Folder:
+        """Empty for what is no folder."""
+        paths: list[str] = []
+        for folder, folders, files in os.walk(root) if os.path.isdir(root) else ():  # noqa: PTH112 - any name will do
+            folders[:] = [name for name in folders if name not in (".git", "node_modules", ".venv")]
+            paths += (Path(folder, name).relative_to(root).as_posix() for name in files)
+            if len(paths) > MAX_PATHS:
+                raise UsageError(f"{root}: more than {MAX_PATHS:,} files", "Pass the folder that has the cases.")
+        return cls(sorted(paths))
+
+    def below(self, *beginnings: str) -> list[str]:
+        return [path for path in self if path.startswith(beginnings)]
+
+    def having(self, *names: str) -> list[str]:
+        """The folders with a file of one of these names, each as the beginning of its paths; none inside another."""
+        found = sorted({path[: -len(path.rpartition("/")[2])] for path in self if path.rpartition("/")[2] in names})
+        return [path for path in found if not any(path != other and path.startswith(other) for other in found)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +185,7 @@ def _csv_rows(text: str, *, named: bool) -> Rows | None:
             line, before = above + before + 1, reader.line_num
             if any(cell.strip() for cell in cells[len(columns) :]):
                 raise ValueError(
-                    f"line {line}: has {len(cells)} cells, but the header has {len(columns)}: quote cells that contain"
+                    f"line {line}: {len(cells)} cells, but the header has {len(columns)}: quote cells that contain"
                     f" {mark!r}"
                 )
             unnamed = [cell for name, cell in zip(columns, cells, strict=False) if not name and cell.strip()]

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
-from upskill.checks import Evidence, SuiteCheck
+from upskill.checks import Check, Evidence, SuiteCheck
 from upskill.checks.denial import denies
 from upskill.checks.extract import Extract
 from upskill.checks.tools import ToolCalled
@@ -110,18 +110,7 @@ class CaseProbe:
         return ""
 
     def _evidence(self, answer: str, sandbox: Sandbox | None) -> Evidence:
-        case = self.case
-        return Evidence(
-            Trace((Step("assistant", answer),)),
-            case.prompt,
-            sandbox=sandbox,
-            reference=case.reference,
-            files=case.files,
-            case=case.words,
-            asked_for=case.asked_for,
-            graded_files=case.graded_files,
-            skill_body=self.skill,
-        )
+        return self.case.evidence_of(Trace((Step("assistant", answer),)), sandbox=sandbox, skill_body=self.skill)
 
     async def _on_site(self, checks: list[SuiteCheck], answer: str) -> str | None:
         try:
@@ -188,6 +177,7 @@ WORDS = {
     "fence": "an empty code block passes",
     "prompt": "the prompt repeated as the answer passes",
     "format": "the prompt's own words in the requested format pass",
+    "values": "what its schema asks for, copied from the prompt, passes",
     "skill": "the skill recited in full passes",
     "refusal": "a refusal that names the keywords passes",
     "yes": 'the answer "Yes." passes',
@@ -208,8 +198,9 @@ ADVICE = {
     "fence": "check what the code does, with command or python",
     "prompt": "ask without naming the answer, or look for something the prompt does not say",
     "format": "check its content, not only its form",
+    "values": "the prompt gives the values away: ask so that a student has to know them",
     "skill": "set max_length, so that an answer that recites the skill fails",
-    "refusal": "add `asserted: true` to contains and regex, or look for the words in their place",
+    "refusal": "add `asserted: true` to contains and regex, or check where in the answer they stand",
     "yes": "ask for the reason or the thing itself, so that a guess is not right half the time",
     "no": "ask for the reason or the thing itself, so that a guess is not right half the time",
     "denied": "add `asserted: true` to contains and regex, so that denied text does not count",
@@ -337,7 +328,8 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
     yield "fence", f"```{language}\n```"
     yield "prompt", case.prompt
     if formatted := _in_asked_format(case, language):
-        yield "format", formatted
+        fixed = any(_fixes_values(named.check) for named in case.checks)
+        yield "values" if fixed else "format", formatted
     if skill is not None:
         yield "skill", skill.body
     if keywords := _keywords(case.checks):
@@ -403,6 +395,11 @@ def _within_reach(case: Case) -> list[SuiteCheck]:
         if named.check.reads_answer or (extracted and named.check.needs_sandbox):
             reached.append(named)
     return reached
+
+
+def _fixes_values(check: Check) -> bool:
+    """Whether it is a schema that allows certain values only."""
+    return re.search(r'"(?:const|enum)": ', json.dumps(getattr(check, "wanted", {}))) is not None
 
 
 def _in_asked_format(case: Case, language: str) -> str:

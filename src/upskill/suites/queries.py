@@ -136,7 +136,7 @@ def starter_warning(skill: Skill, queries: Queries) -> str:
     example = Queries.read(skill_files("skill", "skill")["evals/eval_queries.json"].encode(), "init")
     if EXAMPLE in skill.body.casefold() or not any(query in example.all for query in queries):
         return ""
-    written = f"{queries.source}: contains queries about {EXAMPLE}, the example from `upskill init`"
+    written = f"{queries.source}: these queries are still about {EXAMPLE}, the example from `upskill init`"
     return f"{written}; replace them with what people say when they need this skill, and when they do not"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -11,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from upskill.agents.mcp import SERVER_NAME, McpServer
 from upskill.checks import ReadText, explain_refusal
 from upskill.checks.workspace import expect_inside
 from upskill.errors import UsageError, as_one
@@ -52,6 +54,11 @@ def check_expected(value: object) -> list[dict[str, Any]]:
 
 def factuality(text: str) -> str:
     return f"The answer agrees in substance with this: {text.strip()}"
+
+
+def meets(criteria: str) -> str:
+    """What a judge affirms where another tool has a rubric."""
+    return f"The answer meets these criteria: {criteria.strip()}" if criteria.strip() else ""
 
 
 def messages_text(value: object) -> tuple[str, bool]:
@@ -127,8 +134,12 @@ def typed_checks(assertion: dict[str, Any]) -> TypedChecks:
     kind = str(assertion.get("type", "")).lower().replace("-", "_").replace(" ", "_")
     ours = _KINDS.get(kind)
     used = next((key for key in _VALUES if assertion.get(key) is not None), "")
+    if "*" in text_of(assertion.get("path")):
+        return TypedChecks(refused="upskill looks at files by name, not by pattern")
     if ours and used:
         return _typed(ours, assertion, used)
+    if kind == "file_contains" and set(assertion) - _LABELS == {"path", "value"}:
+        return TypedChecks([{kind: {"path": assertion["path"], "text": assertion["value"]}}])
     used = _statement_field(assertion)
     if kind not in _JUDGED or not used:
         return TypedChecks(refused="upskill has no check of this type")
@@ -184,6 +195,21 @@ def _statement_field(fields: dict[str, Any]) -> str:
     return next((key for key in _STATEMENTS if text_of(fields.get(key)).strip()), "")
 
 
+# The beginning of a named group or a reference to one; what is escaped or in a class before it is passed over.
+_GROUP = re.compile(r"\\k<(\w+)>|\\.|\[(?:\\.|[^\]\\])*\]|\(\?<(?![=!])", re.DOTALL)
+
+
+def as_python(pattern: str, flags: str = "") -> str:
+    """A pattern of JavaScript: `(?<name>` and `/…/i` are written differently in Python."""
+    if literal := re.fullmatch(r"/(.+)/([gimsuy]*)", pattern, re.DOTALL):
+        pattern, flags = literal[1], literal[2]
+    pattern = _GROUP.sub(
+        lambda group: "(?P<" if group[0] == "(?<" else f"(?P={group[1]})" if group[1] else group[0], pattern
+    )
+    flags = "".join(flag for flag in "ims" if flag in flags)
+    return f"(?{flags}){pattern}" if flags else pattern
+
+
 ReadFile = Callable[[str], bytes | None]
 LISTS = ("cases", "tests", "evals")  # what the list of cases may be called
 
@@ -209,6 +235,10 @@ def _is_answer(value: object) -> object:
 
 
 Answer = Annotated[str | Script, BeforeValidator(_is_answer)]
+
+
+# By the name that stands before their tools.
+Servers = dict[Annotated[str, Field(pattern=SERVER_NAME, max_length=32)], McpServer]
 
 
 class OurCase(Strict):
@@ -241,6 +271,7 @@ class OurCase(Strict):
         description="Length that the prompt asks for, in words; embedded models get twice the room.",
     )
     gpu: bool = Field(default=False, description="Whether its sandbox sees the NVIDIA GPU; these trials take turns.")
+    mcp_servers: Servers = Field(default={}, description="MCP servers that the agent gets in every arm, by name.")
     metadata: dict[str, Any] = Field(default={}, description="Any other data about the case; it has no effect.")
 
 
@@ -250,6 +281,7 @@ class OurSuite(Strict):
     cases: list[Any]
     checks: list[Any] = []
     max_output_tokens: int | None = Field(default=None, ge=1)
+    mcp_servers: Servers = {}
     skill_name: Any = None
     name: Any = None
     description: Any = None
@@ -281,7 +313,7 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
     checks: list[Any] = []
     for key, value in expected.items() if case.expected is not None else ():
         if key == "contains" and value in (None, "", []):
-            raise UsageError(f"{where}: expected.contains is empty", "Every answer contains the empty text.")
+            raise UsageError(f"{where}: expected.contains is empty", "Every answer contains an empty string.")
         checks.append({key: value})
     for verifier in case.verifiers:
         typed = typed_checks(verifier)
@@ -298,7 +330,7 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
     context = case.context or {}
     files = as_mapping(context.get("files") or {})
     if files is None or not all(isinstance(text, str) for text in files.values()):
-        raise UsageError(f"{where}: context.files maps file names to text", 'For example {"a.txt": "text"}.')
+        raise UsageError(f"{where}: context.files must map file names to text", 'For example {"a.txt": "text"}.')
     if unknown := set(context) - {"files"}:
         warnings.append(f"{where}: unknown field context.{sorted(unknown)[0]}, not used")
     fields: dict[str, Any] = {name: value for name, value in case if name in OurCase.model_fields}

@@ -14,14 +14,15 @@ from typing import Any, Literal
 
 import yaml
 
-from upskill.checks import SuiteCheck, read_checks
+from upskill.agents.mcp import McpServer
+from upskill.checks import Evidence, SuiteCheck, read_checks
 from upskill.checks.extract import Extract
 from upskill.checks.programs.ownership import named_files
 from upskill.errors import ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, counted, digest, printable, short
 from upskill.skills import Skill
-from upskill.suites.files import FilesOfFolders, FilesOfSkill, check_sound, decode
+from upskill.suites.files import FilesOfFolders, FilesOfSkill, Folder, check_sound, decode
 from upskill.suites.formats import Notes, Source, convert, recognize
 from upskill.suites.shapes import (
     LISTS,
@@ -36,6 +37,7 @@ from upskill.suites.shapes import (
     mapping_or_empty,
     text_reader,
 )
+from upskill.traces import Trace
 
 HELD_OUT_SHARE = 0.4
 BLOCK = 5  # cases: two of every five are held out
@@ -135,6 +137,7 @@ class CaseFilter:
         return " ".join(parts)
 
 
+OWN_FIELDS = ("checks", "max_output_tokens", "mcp_servers")  # that a suite of another tool may have
 MAX_SUITE_BYTES = 20_000_000  # bytes
 PATHS_IN_SKILL = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json", "evals/evals.json", "skill_meta.json")
 
@@ -157,6 +160,7 @@ class Case:
     max_words: int | None = None  # how long the prompt asks it to be; an embedded model gets twice that room
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what others say of it; it decides nothing
     gpu: bool = False  # its sandbox shows the GPU
+    mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
     def __repr__(self) -> str:
         return f"Case({self.id!r}, {short(self.prompt)})"
@@ -171,7 +175,7 @@ class Case:
         }
         for name in self.__dataclass_fields__:
             if name not in written and (value := getattr(self, name)):
-                written[name] = dict(value) if name in ("files", "metadata") else value
+                written[name] = dict(value) if name in ("files", "metadata", "mcp_servers") else value
                 if name in ("tags", "evidence", "right", "wrong"):
                     written[name] = [{"run": item.run} if isinstance(item, Script) else item for item in value]
         return written
@@ -190,10 +194,17 @@ class Case:
         """What it asks for and looks at, without what it brings."""
         return "\n".join([self.prompt, self.output_file, *(_as_text(named.config) for named in self.checks)])
 
-    @cached_property
-    def asked_for(self) -> tuple[str, ...]:
-        """The files that the prompt names, and those of `graded_files`."""
-        return tuple(dict.fromkeys([*self.graded_files, *named_files(self.prompt, self.files)]))
+    def evidence_of(self, trace: Trace, **more: Any) -> Evidence:
+        """What checks look at: what a trial left, and what this case says."""
+        return Evidence(
+            trace,
+            self.prompt,
+            reference=self.reference,
+            files=self.files,
+            case=self.words,
+            graded_files=self.graded_files,
+            **more,
+        )
 
     @cached_property
     def graded_files(self) -> tuple[str, ...]:
@@ -213,6 +224,8 @@ class Case:
             decides.append({"output_file": self.output_file})
         if self.gpu:
             decides.append({"gpu": True})
+        if self.mcp_servers:
+            decides.append({"mcp_servers": dict(self.mcp_servers)})
         if not all(named.check.decides for named in self.checks):
             decides.append("beside the outcome")  # they were part of it once
         if revised := {named.name: named.check.revision for named in self.checks if named.check.revision}:
@@ -281,6 +294,9 @@ class Suite:
 
     @classmethod
     def load(cls, path: str | Path) -> Suite:
+        """From a file, or from a folder in which another tool keeps its cases."""
+        if (paths := Folder.of(Path(path))) and recognize(paths):
+            return cls.parse(paths, str(path), FilesOfFolders((Path(path).absolute(),)))
         data = read_input(path, most=MAX_SUITE_BYTES, hint="Pass a suite file: YAML or JSON.")
         folder = Path(path).absolute().parent
         inside = folder.name in ("evals", ".upskill", "tasks")
@@ -312,21 +328,21 @@ class Suite:
         notes: Notes | None = None
         if name := recognize(data):
             notes = Notes()
-            own = {
-                key: value for key, value in mapping_or_empty(data).items() if key in ("checks", "max_output_tokens")
-            }
+            own = {key: value for key, value in mapping_or_empty(data).items() if key in OWN_FIELDS}
             data = convert(name, Source(data, where, read_file, notes)) | own
         file = _read_file(data, where)
         shared: list[SuiteCheck] = []
         for number, item in enumerate(file.checks):
             location = f"{where}: checks[{number}]"
             shared += read_checks(item, location, text_reader(read_file, location))
+        common = _plain_servers(file.mcp_servers)
         warnings: list[str] = list(notes.warnings(where)) if notes else []
         read: list[tuple[Case, bool | None]] = []
-        problems = ErrorCollector()
+        problems, made_ids = ErrorCollector(), dict[str, object]()
         for number, item in enumerate(file.cases, start=1):
             with problems.collect():
-                read.append(_read_case(item, f"{where}: case {number}", shared, read_file, warnings))
+                case, side = _read_case(item, f"{where}: case {number}", shared, read_file, warnings, made_ids)
+                read.append((replace(case, mcp_servers={**common, **case.mcp_servers}), side))
         problems.raise_any()
         if not read:
             raise UsageError(f"{where}: no cases", "Add at least one case.")
@@ -370,7 +386,8 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
     """How students could cheat the checks: each risk once, with its cases."""
     by_risk: dict[str, list[str]] = {}
     for case in cases:
-        for risk in dict.fromkeys(risk for named in case.checks for risk in named.check.risks(case.words)):
+        evidence = case.evidence_of(Trace(()))
+        for risk in dict.fromkeys(risk for named in case.checks for risk in named.check.risks(evidence)):
             by_risk.setdefault(risk, []).append(case.id)
     for risk, ids in by_risk.items():
         more = ", …" if len(ids) > 3 else ""
@@ -378,7 +395,12 @@ def _risks(cases: Iterable[Case]) -> Iterator[str]:
 
 
 def _read_case(
-    item: object, where: str, shared: list[SuiteCheck], read_file: ReadFile | None, warnings: list[str]
+    item: object,
+    where: str,
+    shared: list[SuiteCheck],
+    read_file: ReadFile | None,
+    warnings: list[str],
+    made_ids: dict[str, object],
 ) -> tuple[Case, bool | None]:
     fields = as_mapping(item)
     if fields is None:
@@ -412,15 +434,27 @@ def _read_case(
         raise UsageError(f"{where}: the prompt is empty")
     for name in [*ours.files, *([ours.output_file] if ours.output_file else [])]:
         check_path(name, where)
-    made = ours.id if ours.id is not None else make_id(ours.prompt, digest([ours.prompt, ours.files, ours.checks]))
-    id = str(made).strip()  # noqa: A001
+    id = str(_made_id(ours, made_ids) if ours.id is None else ours.id).strip()  # noqa: A001
     if not id or len(id) > 200 or not id.isprintable():
         raise UsageError(f"{where}: {short(id)} is not a valid id", "Use 1 to 200 printable characters.")
     values: dict[str, Any] = {
         name: value if (items := as_list(value)) is None else tuple(items) for name, value in ours
     }
     values |= {"id": id, "checks": checks, "held_out": bool(ours.held_out)}
+    values["mcp_servers"] = _plain_servers(ours.mcp_servers)
     return Case(**values), ours.held_out
+
+
+def _plain_servers(servers: Mapping[str, McpServer]) -> dict[str, Mapping[str, Any]]:
+    return {name: server.model_dump(exclude_defaults=True) for name, server in servers.items()}
+
+
+def _made_id(case: OurCase, made_ids: dict[str, object]) -> str:
+    """From what is asked, so it stays when checks change. Only a second case that asks the same has them in its id."""
+    asked = digest([case.prompt, case.files])
+    made = make_id(case.prompt, asked)
+    is_other = made_ids.setdefault(made, case.checks) != case.checks
+    return make_id(case.prompt, digest([asked, case.checks])) if is_other else made
 
 
 def _read_file(data: object, where: str) -> OurSuite:

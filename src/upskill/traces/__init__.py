@@ -29,6 +29,7 @@ FORMATS = Registry(
         "openhands": "upskill.traces.readers.openhands:FORMAT",
         "otel": "upskill.traces.readers.otel:FORMAT",
         "inspect": "upskill.traces.readers.inspect_ai:FORMAT",
+        "chatgpt": "upskill.traces.readers.chatgpt:FORMAT",
         "claude-ai": "upskill.traces.readers.claude_ai:FORMAT",
         "atif": "upskill.traces.readers.atif:FORMAT",
         "messages": "upskill.traces.readers.messages:FORMAT",

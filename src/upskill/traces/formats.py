@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -18,7 +19,7 @@ from typing import Any, BinaryIO, TypeVar
 from upskill.errors import UsageError
 from upskill.inputs import open_input
 from upskill.installation import add_extra
-from upskill.plain import as_list, as_mapping
+from upskill.plain import as_list, as_mapping, counted
 from upskill.skills.markdown import read_fences
 from upskill.traces import FORMATS, Status, Step, StepKind, Trace, Usage
 from upskill.traces.values import (
@@ -26,6 +27,7 @@ from upskill.traces.values import (
     as_row,
     block_text,
     content_text,
+    date_in,
     is_object,
     kind_of,
     parse_arguments,
@@ -46,14 +48,7 @@ HINT = "`upskill trace list` lists the sessions on this machine."
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 # Programs whose files we cannot read yet, by a kind of record that only they write, or by a field of a document.
-UNREAD = {
-    **dict.fromkeys(("context.append_loop_event", "_checkpoint", "_usage", "TurnBegin"), "Kimi Code"),
-    **dict.fromkeys(("backend_tool_call", "tool_result/tool_call_id"), "Grok CLI"),
-    **dict.fromkeys(("PLANNER_RESPONSE", "USER_INPUT"), "Antigravity"),
-    **dict.fromkeys(("completion/finalText", "session_start/owner"), "Droid"),
-    **dict.fromkeys(("toolRequest", "toolResponse"), "Goose"),
-    "current_node": "ChatGPT's export",
-}
+UNREAD = dict.fromkeys(("toolRequest", "toolResponse"), "Goose")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cDEHM])")
 _Record = TypeVar("_Record")
 
@@ -99,7 +94,7 @@ class Sample:
         with open_trace(path) as stream:
             data = stream.read(SAMPLE_BYTES + 1)
         if not data.strip():
-            raise UsageError(f"{path}: is empty", HINT)
+            raise UsageError(f"{path}: empty file", HINT)
         return cls(path, data[:SAMPLE_BYTES], len(data) <= SAMPLE_BYTES)
 
     @cached_property
@@ -138,6 +133,8 @@ class Sample:
     @property
     def outline(self) -> str:
         """What the file consists of, in a few words."""
+        if self.data.startswith(SQLITE):
+            return "a database"
         if fields := as_mapping(self.document):
             return f"an object with {_listed(fields)}"
         if (values := as_list(self.document)) is not None:
@@ -210,21 +207,31 @@ def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
             data = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(MAX_DOCUMENT_BYTES)
         except ImportError as error:
             raise UsageError(
-                f"{path}: is compressed with Zstandard; reading it needs the package zstandard, which is not installed",
+                f"{path}: compressed with Zstandard; reading it needs the package zstandard, which is not installed",
                 f"Run `{add_extra('zstd')}`, or unpack it first: zstd -d '{path}'.",
             ) from error
         except Exception as error:  # the library's own, which is loaded here alone
             raise UsageError(f"{path}: cannot be unpacked: {error}", "Was it copied whole?") from error
     if len(data) == MAX_DOCUMENT_BYTES:
-        raise UsageError(f"{path}: is too large once unpacked", f"Unpack it first: zstd -d '{path}'.")
+        raise UsageError(f"{path}: too large once unpacked", f"Unpack it first: zstd -d '{path}'.")
     return BytesIO(data)
+
+
+@contextmanager
+def open_database(path: Path, kind: str, hint: str) -> Generator[sqlite3.Connection]:
+    """An SQLite file, only to be read. UsageError, with this hint, if it is not of this kind."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        raise UsageError(f"{path}: could not be read as {kind}: {error}", hint) from error
 
 
 def load_document(path: Path) -> object:
     try:
         return json.loads(read_text(path))
     except RecursionError as error:
-        raise UsageError(f"{path}: is nested too deeply") from error
+        raise UsageError(f"{path}: nested too deeply") from error
     except ValueError as error:
         is_broken = isinstance(error, json.JSONDecodeError)  # else a number has more digits than Python reads
         why = f"line {error.lineno}: not valid JSON: {error.msg}" if is_broken else error
@@ -251,7 +258,7 @@ def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
         why = "; ".join(dict.fromkeys(trace.warnings)) or nothing
         how = "read as" if format else "detected as"
         raise UsageError(
-            f"{path}: contains no steps. It was {how} {name} ({chosen.title}): {why}",
+            f"{path}: no steps in it. It was {how} {name} ({chosen.title}): {why}",
             "To read it as another format, use `upskill trace show --format NAME`: " + ", ".join(FORMATS.names()) + ".",
         )
     if not format and 2 * chosen.count_unknown(trace.skipped) > builder.records > 0:  # a text has no records
@@ -271,8 +278,14 @@ def detect_format(path: str | Path) -> str:
 def describe_skipped(skipped: Mapping[str, int], most: int = 8) -> str:
     kinds = Counter(skipped).most_common()
     others = sum(count for _, count in kinds[most:])
-    parts = [f"{count:,} {kind}" for kind, count in kinds[:most]]
+    parts = [_count_kind(kind, count) for kind, count in kinds[:most]]
     return ", ".join([*parts, f"{others:,} of {len(kinds) - most} other kinds"] if others else parts)
+
+
+def _count_kind(kind: str, count: int) -> str:
+    """`2 lines before the first turn`, but `2 event_msg/token_count`."""
+    noun, *rest = kind.split(" ")
+    return " ".join([counted(count, noun) if rest else f"{count:,} {noun}", *rest])
 
 
 def _detect_format(sample: Sample) -> str:
@@ -287,7 +300,7 @@ def _detect_format(sample: Sample) -> str:
         except UsageError as error:
             why = error.message.removeprefix(f"{sample.path}")
     raise UsageError(
-        f"{sample.path}: is not in any known trace format{why}",
+        f"{sample.path}: not in any known trace format{why}",
         f"Formats: {', '.join(FORMATS.names())}. A text file needs lines such as `User:` and `Assistant:`.",
     )
 
@@ -308,6 +321,7 @@ class TraceBuilder:
         self.ids: list[str] = []  # one for each step: the id of a call, or empty
         self.usage = Usage()
         self.model = self.cwd = self.session = self.stop = self.started = ""
+        self.title = ""  # what a text has before its first turn, or else its file's name, may have the date
         self.malformed = self.turns = 0
         self.warnings: list[str] = []
         self.skipped = Counter[str]()  # records that nothing was taken from, by kind
@@ -344,6 +358,12 @@ class TraceBuilder:
         document = Sample.open(self.path).document
         return list(self.read_lines()) if document is None else as_list(document) or [document]
 
+    def read_beside(self, name: str) -> Row:
+        """The JSON object in a file next to this one; empty if there is none."""
+        with suppress(UsageError):
+            return as_row(load_document(self.path.with_name(name)))
+        return Row()
+
     def read_branch(self, name: str, parent: str) -> list[Row]:
         """The JSON objects on the path to the last one in a tree of lines; all, if it does not lead to the root.
 
@@ -370,7 +390,7 @@ class TraceBuilder:
             return name
         if name:
             hint = f"The latest are: {', '.join(names[-5:])}."
-            raise UsageError(f"{file}: contains no {kind[:-1]} named {name!r}", hint)
+            raise UsageError(f"{file}: no {kind[:-1]} named {name!r}", hint)
         chosen = names[-1 if latest else 0]
         if others := [name for name in names if name != chosen]:
             which = ", ".join(f"{file.name}/{name}" for name in others[-3:])
@@ -489,6 +509,7 @@ class TraceBuilder:
         requests = [step for step in self.steps if step.kind == "user"]
         goal = next((step.text for step in requests if not step.agent), requests[0].text if requests else "")
         started = self.started or next((step.at for step in self.steps if step.at), "")
+        started = started or date_in(self.title) or date_in(split_path(self.path)[0].name)
         return Trace(
             steps=tuple(self.steps),
             usage=self.usage,

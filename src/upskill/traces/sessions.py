@@ -14,6 +14,11 @@ from upskill.traces.formats import Format, Sample
 
 LAST = "last"
 MAX_SESSIONS = 1_000  # of an agent that are looked at in a folder
+# Names that all sessions of an agent share, in a folder for each.
+SHARED_NAMES = (
+    *("events", "wire", "main", "agents", "context", "chat_history"),
+    *("transcript", "logs", ".system_generated", "store"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,8 @@ class Session:
 
     @property
     def name(self) -> str:
-        name = self.path.name.removesuffix(".zst")
-        return self.path.parent.name if name == "events.jsonl" else Path(name).stem  # a folder for each session
+        stem = Path(self.path.name.removesuffix(".zst")).stem
+        return next(name for name in (stem, *(each.name for each in self.path.parents)) if name not in SHARED_NAMES)
 
 
 # By the name of the trace format, which is also what people type before `:last`.

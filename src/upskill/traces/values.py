@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from upskill.plain import as_list, as_mapping, dict_or_empty, is_deep, list_or_empty
 from upskill.traces import Status, Usage
 
+_DATE = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d)(?:[ _T](\d\d)[-:.]?(\d\d)(?:[-:.]?(\d\d))?(Z?))?(?!\d)")
 _FAILED = re.compile(r"^(?:FAILED|ERROR|[Ee]rror:)(?!\w|\W*(?:0|none)\b)", re.M)
 _SHOWS = re.compile(r"(?:sudo )?(?:cat|less|more|head|tail|grep|rg|awk|sed|journalctl)\b")
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:?|\(?exit (?:code|status):?) (-?\d+)\)?\s*$", re.M | re.I)
@@ -153,6 +155,16 @@ def seconds_between(begin: str, end: str) -> float | None:
     except (ValueError, OverflowError, OSError):
         return None
     return round(seconds, 3) if seconds >= 0 else None
+
+
+def date_in(text: str) -> str:
+    """The first date with a time in a title or a file name, else the first: `… (2025-06-18 16:25Z)`."""
+    for day, hour, minute, second, zone in sorted(_DATE.findall(text), key=lambda date: not date[1]):
+        date = f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}{zone}"
+        with suppress(ValueError):
+            datetime.fromisoformat(date)
+            return date
+    return ""
 
 
 def iso_time(milliseconds: object) -> str:

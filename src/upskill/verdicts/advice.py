@@ -16,6 +16,7 @@ from upskill.verdicts.verdict import (
     ISOLATION,
     LOOK_UP,
     PART,
+    SAME_ANSWERS,
     SEARCH,
     SNAPSHOTS,
     UNFINISHED,
@@ -33,9 +34,10 @@ INVALID = f"INVALID: the{NOT_ISOLATED.removeprefix('The')}"
 
 
 def signed_points(share: float) -> str:
-    """A share as signed percentage points: +55. A small change keeps its decimals: +0.3."""
-    written = (f"{100 * share:+.{digits}f}" for digits in range(3))
-    return next((text for text in written if float(text)), "0")
+    """A share as signed percentage points: +55. What rounds to 0 still says on which side of it it is."""
+    if whole := round(100 * share):
+        return f"{whole:+d}"
+    return "0" if abs(share) < 0.00005 else "just above 0" if share > 0 else "just below 0"
 
 
 def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
@@ -96,6 +98,9 @@ def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_re
     low, high = map(signed_points, these.lift.interval)
     claim = _CLAIMS[these.decision][has_reference].format(skill=skill, model=model)
     cases = "this case" if verdict.cases == 1 else f"these {verdict.cases} cases"
+    if these.reason == SAME_ANSWERS:
+        lift = f"{signed_points(these.lift.value)} points, exactly: {SAME_ANSWERS}"
+        return f"{claim} on {cases} ({lift}); undecided on tasks like these."
     on_these = f"{claim} on {cases} ({signed_points(these.lift.value)}, {low} to {high})"
     if verdict.alone:
         return f"{on_these}; on tasks like these it {verdict.reason}."
@@ -104,7 +109,9 @@ def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_re
     if verdict.cases == 1:
         return f"{on_these}; one case says nothing about other tasks."
     needed = verdict.evidence_needed
-    enough = f": about {verdict.cases + needed.cases:,} would do" if needed and needed.cases < UNREACHABLE else ""
+    enough = (
+        f"; about {verdict.cases + needed.cases:,} in all would do" if needed and needed.cases < UNREACHABLE else ""
+    )
     return f"{on_these}; too few cases to say more{enough}."
 
 
@@ -134,7 +141,7 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         CHOSEN: CHOSEN,
         SNAPSHOTS: "the arms ran on different snapshots of the model",
         ERRORS: f"{_errored(verdict)}, too many for a verdict",
-        UNFINISHED: "more than 10 % of the pairs are missing a trial in one arm",
+        UNFINISHED: "more than 10% of the pairs are missing a trial in one arm",
         "no pairs": "no case was scored in both arms",
     }.get(verdict.reason, lift)
     return f"Undecided whether {claim}: {why}."
@@ -219,8 +226,8 @@ def _advise_evidence(verdict: Verdict) -> str:
         return "Run again with --fresh."
     if verdict.reason == CHOSEN:
         return (
-            "Some results of an earlier look were kept, others left out, edited or repeated. Counting all, it is"
-            " undecided. Start over with --fresh, or use new cases."
+            "Some cases or results of an earlier look were kept, others left out, edited or repeated. Counting all,"
+            " it is undecided. Put the cases back and run with --fresh, or use new cases only."
         )
     if verdict.reason == ERRORS:
         return "Fix the errors and run again."
@@ -246,9 +253,10 @@ def _advise_evidence(verdict: Verdict) -> str:
     needed = verdict.evidence_needed
     if verdict.reason == "no pairs" or needed is None:
         return "More evidence is needed."
-    if verdict.differs_on_these_cases and not verdict.alone and verdict.cases > 1:
+    is_exact = verdict.these_cases is not None and verdict.these_cases.reason == SAME_ANSWERS
+    if is_exact or (verdict.differs_on_these_cases and not verdict.alone and verdict.cases > 1):
         return ""  # the conclusion has said it
     more = counted(needed.cases, "more case")
-    if needed.runs is not None:
-        more = f"{counted(needed.runs, 'more run')} of each case, or {more}"
-    return f"About {counted(needed.pairs, 'more pair')} would settle it: {more}."
+    if needed.runs is not None and not verdict.repeats_itself:
+        more = f"{counted(needed.runs, 'more run')} of each case, or {more},"
+    return f"About {more} would settle it."

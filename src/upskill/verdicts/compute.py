@@ -39,6 +39,8 @@ from upskill.verdicts.verdict import (
     ERRORS_COULD_EXPLAIN,
     ISOLATION,
     NO_EVIDENCE_NEEDED,
+    ONE_CASE,
+    OPEN_INTERVAL,
     SNAPSHOTS,
     UNFINISHED,
     Activation,
@@ -97,7 +99,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
 
     decision, reason, missing = decide(_weigh_lift, lift)
     if decision == "undecided" and not obstacle and len(set(pairs.units)) == 1:
-        reason = "one case"
+        reason = ONE_CASE
     these_cases = None
     if pairs and options.both_scopes:
         on_these, _ = _weigh_these_cases(pairs, options, level)
@@ -375,4 +377,4 @@ def _decide(findings: _Findings) -> tuple[Decision, str]:
         return "saves", f"not worse by more than the margin, and {findings.saving} lower beyond doubt"
     if findings.support("no effect"):
         return "no effect", "the interval of the lift is within the margin"
-    return "undecided", "the interval of the lift holds both 0 and more than the margin"
+    return "undecided", OPEN_INTERVAL

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,3 +42,16 @@ class Outcome:
     snapshot: str = ""  # the name that the provider answered under
     answer: int = 0  # a hash of all that the student did; 0: not known
     redraws: int = 0  # failed draws: an answer that may have been on its way was asked for again
+
+
+def gave_same_answers(outcomes: Iterable[Outcome]) -> bool:
+    """Whether all seeds of a case, in each arm, gave the same answer in the same way."""
+    answers: dict[tuple[str, str], int] = {}
+    scored = (row for row in outcomes if row.passed is not None)
+    return all(row.answer == answers.setdefault((row.case, row.arm), row.answer) != 0 for row in scored)
+
+
+def never_varies(outcomes: Sequence[Outcome]) -> bool:
+    """Whether every case was repeated and every repeat was a copy: then what was seen is the truth on these cases."""
+    repeats = Counter((row.case, row.arm) for row in outcomes if row.passed is not None)
+    return bool(repeats) and min(repeats.values()) > 1 and gave_same_answers(outcomes)

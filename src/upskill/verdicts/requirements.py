@@ -40,7 +40,7 @@ _ON_THESE_CASES = ("lift", "decision")  # what can be required of exactly these 
 _MEETS_NOTHING = {  # reasons of a verdict, in words
     ISOLATION: "the run is invalid: the arms were not isolated",
     SNAPSHOTS: "the arms ran on different snapshots of the model",
-    ERRORS: "more than 10 % of an arm's trials errored",
+    ERRORS: "more than 10% of an arm's trials errored",
     UNFINISHED: "the run is unfinished",
     UNTESTED: "untested: the skill and its cases both come from a model's memory",
     CHOSEN: CHOSEN,

@@ -27,6 +27,10 @@ UNTESTED = "untested"  # the skill and its cases are both a model's memory
 SEARCH = "part of a search"  # which decides by comparing candidates
 PART = "part of the suite"  # somebody chose the cases
 CHOSEN = "cases were chosen after a look"
+SAME_ANSWERS = "the student gives the same answers every time"  # so what was seen on these cases is the truth
+# Too little evidence.
+ONE_CASE = "one case"
+OPEN_INTERVAL = "the interval of the lift holds both 0 and more than the margin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,27 @@ class Verdict:
     def differs_on_these_cases(self) -> bool:
         """Something is decided about exactly these cases that is not decided about tasks like these."""
         return self.these_cases is not None and self.these_cases.decision not in ("undecided", self.decision)
+
+    @property
+    def decision_if_exact(self) -> Decision:
+        """Where nothing is left to chance: the decision that the lift itself makes, if only evidence was lacking."""
+        if self.lift is None or self.decision != "undecided" or self.reason not in (ONE_CASE, OPEN_INTERVAL):
+            return self.decision
+        if self.lift:
+            return "helps" if self.lift > 0 else "hurts"
+        return "saves" if (self.token_savings or 0.0) > 0 else "no effect"
+
+    def made_exact(self) -> Verdict:
+        """What the lift says decides about exactly these cases."""
+        decision = self.decision_if_exact
+        if self.these_cases is None or decision in (self.decision, self.these_cases.decision):
+            return self
+        return replace(self, these_cases=replace(self.these_cases, decision=decision, reason=SAME_ANSWERS))
+
+    @property
+    def repeats_itself(self) -> bool:
+        """In every case an arm gives the same answer again, so further rounds add nothing."""
+        return self.these_cases is not None and self.these_cases.copies >= self.cases
 
     @property
     def is_beneficial(self) -> bool:

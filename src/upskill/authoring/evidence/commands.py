@@ -21,6 +21,8 @@ _FAILED = re.compile(
     r"|^\S*(?:Error|Exception):(?! \(none)|^npm (?:ERR!|error)|\bELIFECYCLE\b"
     r"|^(?:FAILED|FAIL)\b|\b[1-9]\d* (?:failed|failing|errors?)\b|^error\b(?!: \(none)|\bpanicked at\b"
     r"|^Build failed|^CMake Error|\berrors occurred\b"
+    r"|^\S+: (?:bad address|can't connect|server returned error)\b|\bConnection refused\b|\bCould not resolve host\b"
+    r"|^\s*HTTP/[\d.]+ [45]\d\d\b|\bHTTP Status [45]\d\d\b|^Expecting value: line \d"
     r"|^exit(?:ed with)? (?:code|status):? [1-9]|\bpermission denied\b"
     r"|^\W*(?:exit|rc|ret|status)(?: code| status)?\W{1,3}[1-9]\d*$",
     re.I | re.M,
@@ -45,6 +47,9 @@ _EXIT_LINE = re.compile(
 _ERROR = re.compile(
     r"^E   |\berror\b|\bfatal\b|exception\b|Error\b|\bpanicked at\b|timed out|^npm ERR!|unknown (?:option|flag)", re.I
 )
+_WRONG = re.compile(rf"{_ERROR.pattern}|\bfail(?:ed|ure)?\b|not found|\b(?:reserved|denied|invalid|cannot)\b", re.I)
+# The exit code of such a line is 0 whatever its commands do.
+_ALWAYS_ENDS_WELL = re.compile(r"(?:\|\||;)\s*(?:true|:)\s*$|\|\|\s*(?:echo|printf)\b[^|&;]*$")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _PREPARES = frozenset(("cd", "set", "export", "source", ".", "true", "sleep"))
 _LOOKS = frozenset(("ls", "cat", "pwd", "head", "tail", "grep", "rg", "find", "wc", "which", "echo", "tree", "stat"))
@@ -57,8 +62,8 @@ TODO_TOOLS = (
 )
 PATHS = ("file_path", "filePath", "path", "filename", "target_file", "absolute_path")
 LISTING_TOOLS = ("ls", "listdir", "listdirectory", "listfiles", "listfolder", "glob", "findfiles", "filesearch")
-# Words that are followed by what is run: `uv run pytest`, `docker compose up`, `python -m build`.
-_RUNS_NEXT = frozenset(("run", "exec", "compose"))
+# Words that are followed by a program with its own first word: `uv run tern push`, `python -m pip list`.
+_LAUNCHERS = frozenset(("run", "exec", "-m", "npx", "bunx", "pnpx", "uvx", "dlx"))
 
 
 def shell_command(step: Step) -> str:
@@ -66,7 +71,8 @@ def shell_command(step: Step) -> str:
     if step.kind != "tool":
         return ""
     arguments = step.arguments
-    value: Any = next((arguments[name] for name in ("command", "cmd", "commands", "script") if arguments.get(name)), "")
+    names = ("command", "cmd", "commands", "script", "CommandLine")
+    value: Any = next((arguments[name] for name in names if arguments.get(name)), "")
     if not value and _SHELL_TOOL.search(step.tool):
         value = arguments.get("input") or arguments.get("code")
     if isinstance(value, str) and value in _EDITOR_COMMANDS and "path" in arguments:
@@ -89,7 +95,9 @@ def _script_of(command: list[str]) -> str:
 
 
 def command_key(line: str) -> str:
-    """Equal for runs of the same command: its programs, each with its first word that is no option."""
+    """Equal for runs of the same command: its programs, each with its first word that is no option, as a rule its
+    subcommand.
+    """
     try:
         commands = _simple_commands(line)
     except ValueError:  # a quote that is never closed, or a script with more than commands in it
@@ -99,11 +107,12 @@ def command_key(line: str) -> str:
         if program in _PREPARES:
             continue
         key = [PurePosixPath(program).name]
+        missing = 1 + (key[0] in _LAUNCHERS)  # words
         for argument in arguments:
-            is_word = re.fullmatch(r"[A-Za-z][\w:.-]*", argument) is not None
-            if is_word or argument == "-m":
+            if argument == "-m" or re.fullmatch(r"[A-Za-z][\w:.-]*", argument):
                 key.append(argument)
-            if is_word and argument not in _RUNS_NEXT:
+                missing = 2 if argument in _LAUNCHERS else 1 if argument == "compose" else missing - 1
+            if not missing:
                 break
         keys.append(" ".join(key))
     return " ; ".join(keys) or line
@@ -167,8 +176,9 @@ def outcome_of(step: Step) -> Outcome:
         return "unknown"
     if step_failed(step):
         return "failed"
-    hides = re.search(r"[|;]", shell_command(step)) is not None
-    return "unknown" if hides and _FAILED.search(step.output[-20_000:]) else "ok"
+    command = shell_command(step)
+    hides = re.search(r"[|;]", command) is not None and _FAILED.search(step.output[-20_000:])
+    return "unknown" if hides or _ALWAYS_ENDS_WELL.search(command) else "ok"
 
 
 def step_failed(step: Step) -> bool:
@@ -182,6 +192,13 @@ def output_lines(output: str) -> list[str]:
     """Without empty lines and the lines that agents wrap around an output."""
     lines = [line.strip().removeprefix("Output: ").strip()[:MAX_ERROR_LINE] for line in output.splitlines()]
     return [line for line in lines if line and not _EXIT_LINE.match(line)]
+
+
+def excerpt(output: str, count: int) -> list[str]:
+    """The last lines; if none of them says what went wrong, as at the end of a help text, the first that do."""
+    lines = output_lines(output)
+    wrong = [line for line in lines if _WRONG.search(line)]
+    return lines[-count:] if not wrong or wrong[-1] in lines[-count:] else wrong[:count]
 
 
 def error_line(output: str) -> str:

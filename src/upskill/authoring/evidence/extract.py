@@ -12,13 +12,14 @@ from upskill.authoring.evidence.commands import (
     PATHS,
     Outcome,
     command_key,
+    excerpt,
     is_said,
     only_looks,
     outcome_of,
-    output_lines,
     shell_command,
 )
 from upskill.authoring.evidence.sessions import Sessions, words_in
+from upskill.authoring.saving.provenance import cite_lines
 from upskill.errors import UsageError
 from upskill.plain import counted
 from upskill.skills import Skill, estimate_tokens
@@ -38,7 +39,7 @@ HEADINGS: dict[Section, str] = {
     "failed": "## Commands that failed",
 }
 LOOKING_LEFT_OUT = "Commands that only look around are left out."
-FAILED, ERROR, SUCCESS = "Failed:", "Its last output:", "The next run of the same command that succeeded:"
+FAILED, ERROR, SUCCESS = "Failed:", "From its output:", "The next run of the same command that succeeded:"
 BETWEEN, MORE_BETWEEN = "Ran or changed in between:", "Ran or changed in between, of more than are quoted here:"
 CUT = "(cut here)"
 SENTENCES = (INTRODUCTION, LOOKING_LEFT_OUT, FAILED, ERROR, SUCCESS, BETWEEN, MORE_BETWEEN, CUT)
@@ -47,7 +48,7 @@ SENTENCES = (INTRODUCTION, LOOKING_LEFT_OUT, FAILED, ERROR, SUCCESS, BETWEEN, MO
 @dataclass(frozen=True, slots=True)
 class Extraction:
     skill: Skill
-    sources: Mapping[str, tuple[str, ...]]  # a line of the body -> the ids of its steps
+    sources: Mapping[str, tuple[str, ...]]  # of `cite_lines`: the ids of steps
     left_out: int = 0  # quotations that did not fit into the tokens
 
 
@@ -87,10 +88,7 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
         if not fitting or estimate_tokens("\n".join(line for line, _ in _body([*fitting, entry]))) <= tokens:
             fitting.append(entry)
     body = _body(fitting)
-    sources: dict[str, tuple[str, ...]] = {}
-    for line, step in body:
-        if step:
-            sources[line.strip()] = tuple(dict.fromkeys([*sources.get(line.strip(), ()), step]))
+    sources = cite_lines((line, (step,) if step else ()) for line, step in body)
     goal = " ".join(sessions.latest_goal().split())
     began = f" It began with: {goal[:300]}" if goal and not set("<>") & set(goal) else ""
     number = counted(len(sessions.traces), "session")
@@ -140,12 +138,14 @@ def _quoted(quote: Quotation, prefix: str) -> Iterator[tuple[str, str]]:
         yield CUT, step
 
 
-MAX_ERROR_LINES = 5  # the last of an output
+MAX_ERROR_LINES = 5
 MAX_BETWEEN = 12  # calls between a failure and the next success
 _CHANGES = (
     *("content", "contents", "fileText", "file_text", "streamContent", "code_edit", "edits"),
     *("new_string", "newString", "new_str", "newText"),
 )
+# What Claude Code answers: some formats of traces keep no other word of the path.
+_CHANGED = re.compile(r"The file (.+?) has been (?:updated|created)|File created successfully at: (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Quotation:
 @dataclass(frozen=True, slots=True)
 class FailedCommand:
     command: Quotation
-    error: str  # the last lines that it printed
+    error: str  # from what it printed
     success: Quotation | None = None
     between: tuple[Quotation, ...] = ()  # commands, and the files that were changed
     more_between: bool = False
@@ -175,8 +175,7 @@ class Quotations:
     support: Mapping[str, int] = field(default_factory=dict[str, int])  # sessions in which a command worked
 
     def to_pieces(self) -> Iterator[tuple[dict[str, Any], tuple[int, ...]]]:
-        for message in self.messages:
-            yield {"the person said": message.text}, (message.step,)
+        """What the steps themselves do not say: messages are steps already."""
         for failure in self.failed:
             fields: dict[str, Any] = {"failed": failure.command.text, "error": failure.error}
             if failure.success:
@@ -203,23 +202,23 @@ class _Call:
     def quote(self) -> list[Quotation]:
         if self.command:
             return [] if only_looks(self.command) else [Quotation(self.command, self.number)]
-        return [Quotation(path, self.number) for path in _changed_files(self.step.arguments)]
+        return [Quotation(path, self.number) for path in _changed_files(self.step)]
 
 
 def quote_trace(trace: Trace, *, first: bool = True) -> Quotations:
     """`first`: its first message is the task, and not quoted."""
     calls: list[_Call] = []
-    messages: list[Quotation] = []
+    messages: dict[str, Quotation] = {}
     worked: dict[str, Quotation] = {}
     for number, step in enumerate(trace.steps, start=1):
         if is_said(step):
-            messages.append(Quotation(step.text.strip(), number))
+            messages.setdefault(step.text.strip(), Quotation(step.text.strip(), number))
         elif step.kind == "tool":
             call = _Call(number, step, shell_command(step), outcome_of(step))
             calls.append(call)
             if call.command and call.outcome == "ok" and not only_looks(call.command):
                 worked.setdefault(call.command, Quotation(call.command, number))
-    return Quotations(tuple(worked.values()), tuple(_failed_commands(calls)), tuple(messages[first:]))
+    return Quotations(tuple(worked.values()), tuple(_failed_commands(calls)), tuple(messages.values())[first:])
 
 
 def quote_sessions(sessions: Sessions) -> list[Quotations]:
@@ -244,7 +243,7 @@ def _failed_commands(calls: list[_Call]) -> Iterator[FailedCommand]:
     for position, call in enumerate(calls):
         if not call.command or call.outcome != "failed":
             continue
-        key, error = keys[position], "\n".join(output_lines(call.step.output)[-MAX_ERROR_LINES:])
+        key, error = keys[position], "\n".join(excerpt(call.step.output, MAX_ERROR_LINES))
         later = range(position + 1, len(calls))
         success = next((index for index in later if keys[index] == key and calls[index].outcome == "ok"), None)
         between = [quote for other in calls[position + 1 : success] for quote in other.quote()] if success else []
@@ -259,10 +258,13 @@ def _failed_commands(calls: list[_Call]) -> Iterator[FailedCommand]:
     yield from failures.values()
 
 
-def _changed_files(arguments: Mapping[str, Any]) -> Iterator[str]:
+def _changed_files(step: Step) -> Iterator[str]:
+    arguments = step.arguments
     path = next((arguments[name] for name in PATHS if isinstance(arguments.get(name), str)), "")
     if path and any(name in arguments for name in _CHANGES):
         yield path
+    elif changed := _CHANGED.match(step.output):
+        yield changed[1] or changed[2]
     for value in arguments.values():
         if isinstance(value, str) and "*** Begin Patch" in value:
             yield from re.findall(r"^\*\*\* (?:Add|Update|Delete) File: .+$", value, re.M)

@@ -97,7 +97,7 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
                 size += path.stat().st_size
                 if size > MAX_WORKSPACE_BYTES:
                     raise UsageError(
-                        f"{source}: is larger than {MAX_WORKSPACE_BYTES // 10**6} MB", "Give only what is needed."
+                        f"{source}: larger than {MAX_WORKSPACE_BYTES // 10**6} MB", "Give only what is needed."
                     )
                 files[name.as_posix()] = read_input(path)
                 if path.stat().st_mode & stat.S_IXUSR:
@@ -110,7 +110,7 @@ def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     if not kind.needs_sandbox:
         raise UsageError(
             f"the agent {lesson.agent!r} only answers, so there would be nothing to learn from",
-            "Name one that acts, for example --agent tools.",
+            "Choose one that acts, for example --agent tools.",
         )
     # Our own loop gets another system prompt than students do; a program brings its own.
     agent: Agent = kind(read_prompt("teach"), says=True) if lesson.agent == "tools" else kind()

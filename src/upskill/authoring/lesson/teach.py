@@ -52,13 +52,13 @@ async def teach(
 ) -> TeachResult:
     """LessonFailed if the check fails or, without a check, if the teacher did nothing or hit a limit."""
     if options.only_record and not options.keeps_runs:
-        raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be left.")
+        raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be saved.")
     if not options.task.strip():
         raise UsageError("there is no task", 'Say what to do: upskill teach "…".')
     if options.teacher == EXTRACT:
         raise UsageError(
             "extract only quotes recordings, so it cannot be a teacher",
-            "Name a model; `upskill generate -m extract --from TRACE` quotes a recording.",
+            "Choose a model; `upskill generate -m extract --from TRACE` quotes a recording.",
         )
     tools = await check_start(options, models)
     if options.only_record:  # no student is needed
@@ -118,7 +118,7 @@ class _Teaching(Generation):
         where = f"recorded in {recording.path}" if recording.path else "not kept: log_runs is off"
         tell(f"{counted(len(calls), 'tool call')}, of which {sum(map(step_failed, calls))} failed, {where}.")
         if recording.redacted:
-            tell(f"Before it was kept: {describe_counts(recording.redacted)}.")
+            tell(f"Before it was saved, upskill {describe_counts(recording.redacted)}.")
         return recording
 
     def _require_success(self, recording: Recording) -> None:
@@ -130,7 +130,9 @@ class _Teaching(Generation):
             reason = f": {line}" if (line := error_line(output)) else ""
             raise LessonFailed(f"the check failed: {check}{reason}", "--fresh lets it try again.", recording)
         elif not acted:
-            raise LessonFailed("the teacher did nothing, it only answered", "Name a stronger model with -m.", recording)
+            raise LessonFailed(
+                "the teacher did nothing, it only answered", "Choose a stronger model with -m.", recording
+            )
         elif recording.bound:
             raise LessonFailed(
                 f"the teacher was stopped by its bound on {recording.bound}",

@@ -42,7 +42,7 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
             "Open it in the program it was made with, and save its text as a .md or .txt file.",
         ) from error
     if not text.strip():
-        raise UsageError(f"{name}: contains no text", "A scan has only pictures of text; run it through OCR first.")
+        raise UsageError(f"{name}: no text in it", "A scan has only pictures of text; run it through OCR first.")
     return text
 
 
@@ -62,7 +62,7 @@ class _Unreadable(Exception):
 
 def _pdf(data: bytes) -> str:
     if b"%PDF-" not in data[:1024]:
-        raise _Unreadable("is not a PDF file, whatever its name says")
+        raise _Unreadable("not a PDF file, whatever its name says")
     pypdf: Any = import_module("pypdf")
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it would say in words of its own what is wrong
     reader: Any = pypdf.PdfReader(BytesIO(data))
@@ -72,7 +72,7 @@ def _pdf(data: bytes) -> str:
         except Exception:  # a way of encrypting that takes another library
             opened = False
         if not opened:
-            raise _Unreadable("is a PDF file that only a password opens")
+            raise _Unreadable("a PDF file that only a password opens")
     texts = (str(page.extract_text()).strip() for page in reader.pages)
     return "\n\n".join(f"# Page {number}\n\n{text}" for number, text in enumerate(texts, 1) if text)
 
@@ -101,14 +101,14 @@ def _docx(data: bytes) -> str:
     mammoth: Any = import_module("mammoth")
     with ZipFile(BytesIO(data)) as archive:
         if sum(member.file_size for member in archive.infolist()) > MAX_UNPACKED:
-            raise _Unreadable(f"is too large: unpacked it has more than {MAX_UNPACKED // 10**6} MB")
+            raise _Unreadable(f"too large: unpacked it has more than {MAX_UNPACKED // 10**6} MB")
     return _html(str(mammoth.convert_to_html(BytesIO(data)).value))
 
 
 def _notebook(data: bytes) -> str:
     notebook = dict_or_empty(json.loads(data.decode("utf-8-sig")))
     if "cells" not in notebook:
-        raise _Unreadable("is not a notebook: it has no cells")
+        raise _Unreadable("not a notebook: it has no cells")
     language = dict_or_empty(dict_or_empty(notebook.get("metadata")).get("kernelspec")).get("language", "python")
     parts: list[str] = []
     for cell in map(dict_or_empty, list_or_empty(notebook["cells"])):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from upskill.authoring.evidence.commands import noise_of
+from upskill.authoring.evidence.commands import is_said, noise_of
 from upskill.authoring.evidence.extract import Quotations, quote_sessions
 from upskill.authoring.evidence.sessions import Overruled, Sessions
 from upskill.authoring.material.documents import KINDS, read_document, without_comments
@@ -135,19 +135,18 @@ def gather(
     sources: Sequence[str | Path | Skill | Trace] = (),
 ) -> Material:
     """Read everything that a person gave; UsageError, before anything is paid for, if something cannot be used."""
-    redactor = Redactor(Counter[str]())
+    redactor = Redactor()
     skill: Skill | None = None
     traces: list[Trace] = []
     pieces: list[Piece] = []
     told: list[str] = []
     files: list[SourceFile | None] = []
     session_files: list[SourceFile | None] = []
-    counts: Counter[str] = Counter()
     for number, example in enumerate(examples, start=1):
         before, _, after = (part.strip() for part in example.partition("->"))
         if not before or not after:
             raise UsageError(f"{example!r} is not an example", 'Write -e "input -> output".')
-        text = json.dumps({"input": before, "output": after}, ensure_ascii=False)
+        text = json.dumps(redactor.value({"input": before, "output": after}), ensure_ascii=False)
         pieces.append(Piece(f"e{number}", "example", text, "-e"))
     told += [f"-e: {counted(len(examples), 'example')}"] if examples else []
     told += [each.about for each in tools]
@@ -165,12 +164,11 @@ def gather(
                 if skill is not None:
                     raise UsageError(f"{name}: only one skill can be improved at a time; {skill.name} was given first")
                 skill = read
-                told.append(f"{skill.name}: skill to improve")
+                place = skill.folder or skill.name if isinstance(source, Skill) else name.removeprefix("skill:")
+                told.append(f"{place}: skill to improve, about {skill.tokens:,} tokens")
             elif isinstance(read, Trace):
                 session_files.append(SourceFile.of("trace", read.source) if read.source else None)
-                clean = redact_trace(read)
-                counts.update(clean.counts)
-                traces.append(clean.trace)
+                traces.append(redact_trace(read, redactor).trace)
             else:
                 file = name.removeprefix("doc:")
                 files.append(SourceFile.of("doc", file))
@@ -180,19 +178,19 @@ def gather(
                     pieces.append(Piece(f"d{parts}", "document", text, Path(file).name))
     sessions = Sessions(traces)
     shown = list(_session_pieces(sessions))
-    pieces += [*_history_pieces(sessions), *(piece for session, _ in shown for piece in session)]
     told += [about for _, about in shown]
     pieces = [replace(piece, text=redactor.text(piece.text)) for piece in pieces]
+    # Sessions are redacted before they become JSON, in which the `\n` after a password would look like a part of it.
+    pieces += [*_history_pieces(sessions), *(piece for session, _ in shown for piece in session)]
     # A secret that was recognized in one piece may stand in another without what gave it away.
     pieces = [replace(piece, text=redactor.replace_known(piece.text)) for piece in pieces]
     task = redactor.text(task.strip())
-    counts.update(redactor.counts)
     return Material(
         task=task,
         pieces=tuple(pieces),
         skill=skill,
         traces=sessions.traces,
-        redacted=dict(counts),
+        redacted=dict(redactor.counts),
         sources=tuple(told),
         files=(*filter(None, files), *sorted(filter(None, session_files), key=lambda file: file.path)),
         overruled=tuple(replace(each, message=redactor.replace_known(each.message)) for each in sessions.overruled),
@@ -218,7 +216,7 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
     why = ""
     for path in sorted(_walk(folder, left_out)):
         if len(opened) >= MAX_FILES:
-            raise UsageError(f"{folder}: contains more than {MAX_FILES:,} files", "Name a smaller folder, or files.")
+            raise UsageError(f"{folder}: more than {MAX_FILES:,} files", "Choose a smaller folder, or files.")
         try:
             # A skill in a folder of other things is one of the things, not the one to improve.
             read = read_source(f"doc:{path}" if path.name in MANIFESTS else f"{kind}:{path}" if kind else path)
@@ -231,7 +229,7 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
             opened.append((str(path), read))
     counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items())) + why
     if not opened:
-        raise UsageError(f"{folder}: contains no SKILL.md and no readable file{counts and ': '}{counts}")
+        raise UsageError(f"{folder}: no SKILL.md and no readable file in it{counts and ': '}{counts}")
     sessions = sum(isinstance(read, Trace) for _, read in opened)
     about = f"{folder}: folder, {counted(len(opened) - sessions, 'document')} and {counted(sessions, 'session')}"
     return opened, about + (f"; left out: {counts}" if counts else "")
@@ -311,7 +309,7 @@ def no_task(material: Material, sources: Sequence[str]) -> UsageError:
     """What is wrong where nobody said what to do; a file that was meant as a trace may be in an unknown format."""
     why = ""
     if sources and not material.traces and not _folder_of(sources[0]):
-        why = f": {sources[0]}: contains commands, but no message from a person"
+        why = f": {sources[0]}: only commands, no message from a person"
         try:
             read_trace(Path(sources[0].removeprefix("doc:")))
         except UsageError as error:
@@ -331,10 +329,10 @@ def _as_document(path: Path) -> Document:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is neither a trace nor UTF-8 text", "Save it as plain text first.") from error
+        raise UsageError(f"{path}: neither a trace nor UTF-8 text", "Save it as plain text first.") from error
     shown = without_comments(text) if path.suffix.lower() in (".md", ".markdown") else text
     if not shown.strip() or "\0" in text:
-        raise UsageError(f"{path}: contains no text")
+        raise UsageError(f"{path}: no text in it")
     return Document(shown, len(text), "; left out: comments, which no reader sees" if shown != text else "")
 
 
@@ -347,14 +345,14 @@ def read_tools(name: str) -> Tools:
     except OSError as error:  # of a running server
         raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: is not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
+        raise UsageError(f"{file}: not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
     entries = [as_mapping(entry) or {} for entry in _entries(value)]
     tools = [tool for tool in entries if tool.get("name") and isinstance(tool["name"], str)]
     if not tools:
-        raise UsageError(f"{file}: contains no tool", "A tool has a name, a description and an inputSchema.")
+        raise UsageError(f"{file}: no tool in it", "A tool has a name, a description and an inputSchema.")
     names = [str(tool["name"]) for tool in tools]
     if tool_name and tool_name not in names:
-        raise UsageError(f"{file}: contains no tool named {tool_name!r}", did_you_mean(tool_name, names))
+        raise UsageError(f"{file}: no tool named {tool_name!r}", did_you_mean(tool_name, names))
     chosen = tuple((tool, f"{Path(file).name}#{tool['name']}") for tool in tools if tool_name in ("", tool["name"]))
     about = f"{file}: {len(chosen)} of {counted(len(entries), 'tool')}"
     if nameless := len(entries) - len(tools):
@@ -416,13 +414,18 @@ def _trace_pieces(sessions: Sessions, session: int, quotations: Quotations) -> t
     when = {"session": sessions.label(session)} if len(sessions.traces) > 1 else {}
     steps: list[Piece] = []
     noise: Counter[str] = Counter()
-    shown = reminders = 0
+    said = set[str]()
+    shown = reminders = repeated = 0
     for number, told in enumerate(trace.steps, start=1):
         step, removed = _without_reminders(told)
         sharing = sessions.sharing(told)
         kind = noise_of(step)
         if not kind and sharing and sharing[-1] != session:
-            kind = "step shown with a later session"
+            repeated += 1
+            continue
+        if not kind and is_said(step) and step.text.strip():
+            kind = "repeated message" if step.text.strip() in said else ""
+            said.add(step.text.strip())
         if kind or not (step.text or step.tool or step.output):
             noise[kind or ("system reminder" if removed else "empty step")] += 1
             continue
@@ -453,6 +456,7 @@ def _trace_pieces(sessions: Sessions, session: int, quotations: Quotations) -> t
         f" {counted(len(trace.steps), 'step')}, {shown:,} of {sum(map(_size, trace.steps)):,} characters"
     )
     left_out = [counted(count, kind) for kind, count in noise.most_common()]
+    left_out += [f"{counted(repeated, 'step')} shown with a later session"] if repeated else []
     left_out += [f"{counted(reminders, 'system reminder')} inside other steps"] if reminders else []
     notes = [f"left out: {', '.join(left_out)}" if left_out else "", *trace.warnings]
     notes.append(f"skipped in the file: {describe_skipped(trace.skipped)}" if trace.skipped else "")

@@ -19,6 +19,7 @@ from upskill.errors import UpskillError, UsageError
 from upskill.outputs import whole_file
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
 from upskill.skills.files import PREVIOUS
+from upskill.skills.lock import lock_note
 
 RECORD = "visible_hash"  # in the metadata of skill_meta.json
 
@@ -32,7 +33,7 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
     """UsageError if no skill can be saved in this folder. Call it before anything is paid for."""
     if folder.name != (better := as_name(folder.name)):
         raise UsageError(
-            f"{folder}: the folder must have the skill's name, and {folder.name!r} is not a valid one",
+            f"{folder}: the last part becomes the skill's name, and {folder.name!r} is not a valid one",
             f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
         )
     if folder.exists() and not may_replace:
@@ -63,7 +64,7 @@ class Destination:
     def choose_name(self) -> str:
         """The skill's name where --output or the skill to be improved decides it; UsageError if it cannot be saved."""
         if not self.output:
-            check_writable(self.skills / "NAME", "Name another folder with --output, or skills_dir in the settings.")
+            check_writable(self.skills / "NAME", "Choose another folder with --output, or skills_dir in the settings.")
         if not self.output and self.older is None:
             return ""
         folder = Path(self.output) if self.output else self.skills / (self.older.name if self.older else "")
@@ -72,7 +73,7 @@ class Destination:
         nobody_to_ask = self.events.replace_edited is None and not self.force
         if nobody_to_ask and (before := _load(folder)) and self.is_ours(folder) and edited_by_hand(before):
             raise UsageError(
-                f"{folder}: was written or edited by hand",
+                f"{folder}: written or edited by hand",
                 f"Use --force to replace it (this version is kept in {folder.parent / PREVIOUS / folder.name}), or save"
                 " the new one elsewhere with --output.",
             )
@@ -110,6 +111,8 @@ class Destination:
             if before is None or is_new or not edited_by_hand(before):
                 skill = record_version(skill)
             skill.save(folder, overwrite=True)
+            if told := lock_note(folder):
+                self.events.message(told)
         except UsageError as error:
             raise UsageError(
                 error.message,
@@ -118,16 +121,26 @@ class Destination:
             ) from error
         return skill, previous
 
-    def remove_draft(self, draft: Path | None, finished: Path) -> None:
+    def repeats(self, skill: Skill) -> bool:
+        """Whether the same task and teacher made a skill with results before, which a draft is only kept beside."""
+        first = self._first(skill)
+        before = _load(first) if self.older is None else None
+        return before is not None and is_proven(before) and self.is_ours(first)
+
+    def remove_draft(self, draft: Path | None, finished: Path, *, quietly: bool) -> None:
         if draft and draft.resolve() != finished.resolve() and (skill := _load(draft)) and _is_draft(skill):
             shutil.rmtree(draft, ignore_errors=True)
-            self.events.message(f"Removed the draft in {draft}. The skill is in {finished}.")
+            if not quietly:
+                self.events.message(f"Removed the draft in {draft}. The skill is in {finished}.")
 
     def is_ours(self, folder: Path) -> bool:
         """Whether the folder holds the skill to be improved, or what the same task and teacher made before."""
         if self.older is not None and self.older.folder is not None and folder.resolve() == self.older.folder:
             return True
-        made = _metadata(_load(folder))
+        before = _load(folder)
+        if self.older and before and before.visible_hash == self.older.visible_hash and not edited_by_hand(before):
+            return True
+        made = _metadata(before)
         teacher, task = self.author
         makers = (made.get("generated_by"), made.get("source_task")), (made.get("improved_by"), made.get("request"))
         return (shared_name(teacher), task) in makers

@@ -26,6 +26,7 @@ FILE = "skill_meta.json"
 OWN_KNOWLEDGE = "own"  # cited as evidence: the teacher knew it, and nothing that was given says it
 EVALS = "evals/evals.json"
 SUITE = "evals/suite.json"
+OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
 WRITTEN = {"metadata": {"written": True}}  # in a suite file that a model wrote
 VERSION = "1.0.0"  # of a skill that is new
 SOURCE_FILES = "source_files"  # in the metadata
@@ -113,7 +114,7 @@ class SearchCost:
 class Provenance:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tests: tuple[Any, ...] = ()
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # line -> evidence ids
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # of `cite_lines`
     evidence: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     costs: tuple[SearchCost, ...] = ()
     other_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # fields that are not ours, kept
@@ -126,15 +127,20 @@ class Provenance:
         try:
             fields = as_mapping(json.loads(data.decode("utf-8-sig")))
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not JSON: {error}") from error
+            raise UsageError(f"{skill.folder or skill.name}/{FILE}: not JSON: {error}") from error
         if fields is None:
-            raise UsageError(f"{skill.folder or skill.name}/{FILE}: is not a JSON object")
+            raise UsageError(f"{skill.folder or skill.name}/{FILE}: not a JSON object")
         rows = [dict_or_empty(row) for row in list_or_empty(fields.pop("sources", []))]
         evidence = dict_or_empty(fields.pop("evidence", {}))
         return cls(
             dict_or_empty(fields.pop("metadata", {})),
             tuple(list_or_empty(fields.pop("tests", []))),
-            {str(row.get("line", "")): tuple(map(str, list_or_empty(row.get("evidence")))) for row in rows},
+            {
+                "\n".join(str(row[name]) for name in ("after", "line") if name in row): tuple(
+                    map(str, list_or_empty(row.get("evidence")))
+                )
+                for row in rows
+            },
             {key: {k: str(v) for k, v in dict_or_empty(row).items()} for key, row in evidence.items()},
             tuple(SearchCost.from_dict(dict_or_empty(row)) for row in list_or_empty(fields.pop("making", []))),
             fields,
@@ -142,14 +148,18 @@ class Provenance:
 
     def add_to(self, skill: Skill) -> Skill:
         """The skill with this provenance. Only sources of lines that the body has, and evidence they cite, are kept."""
-        lines = {line.strip() for line in skill.body.splitlines()}
+        lines = {key for keys in _places(skill.body.splitlines()) for key in keys}
         sources = {line: ids for line, ids in self.sources.items() if line in lines}
         cited = {name for ids in sources.values() for name in ids}
         fields: dict[str, Any] = {"metadata": dict(self.metadata)}
         if self.tests:
             fields["tests"] = list(self.tests)
         if sources:
-            fields["sources"] = [{"line": line, "evidence": list(ids)} for line, ids in sources.items()]
+            fields["sources"] = [
+                {**({"after": key.partition("\n")[0]} if "\n" in key else {}), "line": line, "evidence": list(ids)}
+                for key, ids in sources.items()
+                for line in [key.rpartition("\n")[2]]
+            ]
             fields["evidence"] = {name: dict(row) for name, row in self.evidence.items() if name in cited}
         if self.costs:
             fields["making"] = [cost.to_dict() for cost in self.costs]
@@ -158,7 +168,7 @@ class Provenance:
     def with_sources(
         self, sources: Mapping[str, Iterable[str]], evidence: Mapping[str, Mapping[str, str]]
     ) -> Provenance:
-        more = {line.strip(): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
+        more = {line.strip(" \t"): tuple(dict.fromkeys(ids)) for line, ids in sources.items() if line.strip()}
         return replace(self, sources={**self.sources, **more}, evidence={**self.evidence, **evidence})
 
     def with_author(self, model: str, task: str) -> Provenance:
@@ -177,7 +187,7 @@ class Provenance:
         return replace(self, metadata=metadata | ({"state": state} if state else {}))
 
     def with_request(self, model: str, request: str) -> Provenance:
-        version = str(self.metadata.get("version", ""))
+        version = str(self.metadata.get("version", VERSION))
         numbers = re.fullmatch(r"(\d+)\.(\d+)(\.\d+)?", version)
         metadata = {
             "version": f"{numbers[1]}.{int(numbers[2]) + 1}.0" if numbers else version,
@@ -210,11 +220,45 @@ def is_fact(line: str) -> bool:
     return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```", "~~~"))
 
 
+def cite_lines(lines: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
+    """The evidence of each line. Where equal lines cite differently, also by place: after the line before it."""
+    cited = [(line, tuple(ids)) for line, ids in lines]
+    sources: dict[str, tuple[str, ...]] = {}
+    for keys, (_, ids) in zip(_places(line for line, _ in cited), cited, strict=True):
+        for key in dict.fromkeys(keys) if ids else ():
+            sources[key] = tuple(dict.fromkeys([*sources.get(key, ()), *ids]))
+    return {key: ids for key, ids in sources.items() if "\n" not in key or ids != sources[key.rpartition("\n")[2]]}
+
+
+def _places(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each line, and its place: the line before it that is not empty, and itself."""
+    before = ""
+    for line in map(str.strip, lines):
+        yield line, f"{before}\n{line}" if line else ""
+        before = line or before
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedLine:
+    text: str
+    ids: tuple[str, ...]
+    is_own: bool  # it says something that only the teacher says
+    is_untold: bool  # nothing says where it comes from: it was there before the teacher, or a person wrote it
+
+
+def sourced_lines(skill: Skill) -> list[SourcedLine]:
+    sources, lines = Provenance.of(skill).sources, skill.body.splitlines()
+    found = [sources.get(place, sources.get(line)) for line, place in _places(lines)]
+    return [
+        SourcedLine(line, ids or (), is_fact(line) and OWN_KNOWLEDGE in (ids or ()), is_fact(line) and ids is None)
+        for line, ids in zip(lines, found, strict=True)
+    ]
+
+
 def own_lines(skill: Skill) -> tuple[list[str], int]:
-    """The lines that no given material supports, and how many lines state something."""
-    sources = Provenance.of(skill).sources
-    lines = [line.strip() for line in skill.body.splitlines() if is_fact(line)]
-    return [line for line in lines if sources and OWN_KNOWLEDGE in sources.get(line, (OWN_KNOWLEDGE,))], len(lines)
+    """The lines that say something which only the teacher says, and how many lines state something."""
+    lines = [line for line in sourced_lines(skill) if is_fact(line.text)]
+    return [line.text.strip() for line in lines if line.is_own], len(lines)
 
 
 def is_from_memory(skill: Skill) -> bool:
@@ -259,6 +303,12 @@ def has_written_suite(skill: Skill) -> bool:
     except (ValueError, RecursionError):
         return False
     return dict_or_empty(suite.get("metadata")).get("written") is True
+
+
+def own_suite(skill: Skill) -> str:
+    """The suite that a person wrote, which upskill never changes; empty where there is none."""
+    written = SUITE if has_written_suite(skill) else ""
+    return next((name for name in OWN_SUITES if skill.file(name) and name != written), "")
 
 
 def save_suite(skill: Skill, suite: Suite) -> tuple[Skill, Suite]:

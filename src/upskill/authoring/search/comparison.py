@@ -35,15 +35,18 @@ MAX_CASES_NAMED = 500  # more are not suggested
 
 Decision = Literal[
     "first draft",
+    "older version",  # the same, where an older skill is improved
     "set aside",  # it fixed some of the failing cases that it was tried on, and waits for the others
     "kept provisionally",
     "confirmed",
     "best guess",  # better on exactly these train cases, and not confirmed
+    "kept as requested",  # somebody asked for it, and it is shown neither better nor worse
     "not enough evidence",
     "worse",
     "not decided",  # errors or a ceiling came first
     "not tried",  # there was nothing new to try
 ]
+KEPT: tuple[Decision, ...] = ("confirmed", "best guess", "kept as requested")  # at the end of a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ class Confirmation:
     tried: int = 1  # candidates that it was chosen from on the same cases
     only_not_worse: bool = False  # no case could get better, so it had to be shown that none got worse
     older_cases: Comparison | None = None  # those that must not get worse
+    before: Decision = "first draft"  # what it was compared with
 
     @property
     def level(self) -> float:
@@ -172,6 +176,19 @@ class Confirmation:
         if self.older_cases is not None:
             summary += f"; older cases: {self.older_cases.summary}"
         return f"{summary}; {counted(self.rounds, 'fresh seed')} per case"
+
+    @property
+    def not_shown(self) -> str:
+        """What is not shown of a requested change that is kept all the same."""
+        cases = f"{len({*self.cases.cases})} train cases"
+        if not self.cases.decidable:
+            return f"not tested on {cases}"
+        if self.only_not_worse:
+            return f"not shown to lose less than {MARGIN:.0%} on {cases}"
+        if self.cases.is_better_here(LAST_LOOK) and self.older_cases:
+            older = counted(len({*self.older_cases.cases}), "older case")
+            return f"better on {cases}, but not shown to lose less than {MARGIN:.0%} on {older}"
+        return f"not shown to be better on {cases}"
 
     @property
     def doubt(self) -> str:
@@ -208,7 +225,7 @@ class Attempt:
         """Whether it was kept, provisionally or for good; None: nobody knows."""
         if self.decision in ("not decided", "set aside"):
             return None
-        return self.decision in ("first draft", "kept provisionally", "confirmed", "best guess")
+        return self.decision in ("first draft", "older version", "kept provisionally", *KEPT)
 
 
 def compare(
@@ -234,13 +251,6 @@ def compare(
         for key in keys
     )
     return Comparison.of(tuple(case for case, _ in keys), differences, errored)
-
-
-def gave_same_answers(outcomes: Iterable[Outcome]) -> bool:
-    """Whether all seeds of a case, in each arm, gave the same answer in the same way."""
-    answers: dict[tuple[str, str], int] = {}
-    scored = (row for row in outcomes if row.passed is not None)
-    return all(row.answer == answers.setdefault((row.case, row.arm), row.answer) != 0 for row in scored)
 
 
 def confirm(

@@ -151,7 +151,7 @@ def _long_words(text: str) -> set[str]:
 def store_unproven(
     store: Store, search: str, skill: Skill, proposal: Proposal | None = None, request: str = ""
 ) -> None:
-    decision = {"search_decision": "unproven" if proposal is None else "first draft"}
+    decision = {"search_decision": "unproven" if proposal is None else "older version"}
     first = store.add_candidate(search, skill, None, None, "not evaluated: --no-eval", decision)
     if proposal is not None:
         verdict = {"search_decision": "unproven", "proposal": proposal.to_dict()}

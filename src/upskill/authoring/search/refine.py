@@ -23,12 +23,13 @@ from upskill.runs.running.executors import Executor
 from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
+from upskill.verdicts.outcome import gave_same_answers
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
 SIDE_BY_SIDE = 3  # proposals for the same skill, whose edits are then tried together
 BATCH, CITED_BATCH = 8, 3  # failing cases that a proposal is tried on first; fewer if it cites what they rest on
 ROUNDS_AGAIN = 2  # fresh seeds for the cases that changed, where a candidate is not ahead
-MAX_BROKEN, MAX_LEFT_OUT = 4, 8  # cases and edits, to find the edit that breaks the cases
+MIN_BROKEN, MAX_BROKEN, MAX_LEFT_OUT = 2, 4, 8  # cases and edits, to find the edit that breaks the cases
 FRESH_CASES_FROM = 48  # train cases; of so many, every second is kept for the confirmation
 TRYING_SEED, CONFIRMING_SEED = 1_000, 500_000  # added to the seed of the plan
 
@@ -44,7 +45,8 @@ class RefineOptions:
     known_failures: Sequence[Failure] = ()  # of the first draft, from earlier runs
     evidence: Mapping[str, str] = field(default_factory=dict[str, str])  # the texts behind the cases, by id
     older_cases: frozenset[str] = frozenset()  # ids of cases that must not get worse; the others are to get better
-    requested: bool = False  # a change was asked for: it is made even where no case fails
+    improves: bool = False  # the first draft is an older skill
+    requested: bool = False  # a change of it was asked for: it is made unless it is shown to be worse
     executor: Executor | None = None  # None: this process
 
 
@@ -109,6 +111,7 @@ class Search(SearchLoop[Attempt]):
     tried: list[TriedEdits] = field(default_factory=list[TriedEdits])
     front: list[Attempt] = field(default_factory=list[Attempt])  # each fixed cases that no other of them did
     confirmation: Confirmation | None = None
+    request: Attempt | None = None  # of the proposals that make the requested change and are not worse, the best
     selects: bool = True
 
     def __post_init__(self) -> None:
@@ -123,6 +126,7 @@ class Search(SearchLoop[Attempt]):
             self.targets = tuple(case for case in targets if case.id not in fresh)
             self.fresh = tuple(case for case in targets if case.id in fresh)
         self.target_ids = frozenset(case.id for case in self.targets)
+        self.first_name: Decision = "older version" if self.options.improves else "first draft"
         self.variants = set[str]()  # hashes of skills that were tried on train cases and are no attempts
         if refiner := self.options.refiner:
             refiner.cases, refiner.run = self.targets, self._run_for_refiner
@@ -139,9 +143,13 @@ class Search(SearchLoop[Attempt]):
                     await self.search(drafts, self.options.attempts if self.options.refiner else 0)
                     await self._try_front()
                     await self._confirm()
+                    is_kept = self.best and self.best.decision in comparing.KEPT
+                    if self.request and self.request is not self.best and not is_kept:
+                        self.best = self.request
+                        await self._confirm()
                 else:
                     note = "not evaluated: the suite has no train cases"
-                    self.attempts.append(Attempt(1, drafts[0], None, "first draft", note))
+                    self.attempts.append(Attempt(1, drafts[0], None, self.first_name, note))
                     self.ended = "the suite has no train cases"
             except CeilingReached as reached:
                 self.halted = reached.message
@@ -173,21 +181,19 @@ class Search(SearchLoop[Attempt]):
         first = self.attempts[0]
         if self.best is None or self.best is first:
             return first
-        if self.confirmation and self.confirmation.decision in ("confirmed", "best guess"):
+        if self.confirmation and self.confirmation.decision in comparing.KEPT:
             return self.best
         if self.halted:
             self.events.message(
-                f"Candidate {self.best.number} was not tested on fresh seeds, so the first draft"
-                " is saved. To continue, run the same command with a higher ceiling."
+                f"Version {self.best.number} was not tested on fresh seeds, so the {self.first_name}"
+                " is saved. To continue, run the same command with a higher limit, e.g. --max-cost."
             )
         return first
 
     def reason_to_stop(self) -> str:
         assert self.best is not None
-        if self.options.requested and self.best is self.attempts[0]:
-            if self._has_room or len(self.targets) >= comparing.MIN_NOT_WORSE:
-                return ""  # whatever passes already
-            return f"no train case fails, and {len(self.targets)} are too few to show that a change does no harm"
+        if self._awaits_request:
+            return ""  # whatever passes already
         if self.options.requested and not self._has_room:
             return "the requested change is made"
         if self._pass_rate >= self.options.target:
@@ -228,7 +234,7 @@ class Search(SearchLoop[Attempt]):
             attempt.note = "the same as one that was tried before"
             self._remember(attempt)
             return self.keep(attempt)
-        if proposal is None or self.best is None or not self._open or (self.options.requested and not self._has_room):
+        if proposal is None or self.best is None or not self._open or self._awaits_request:
             return await self._try_on_all(attempt)
         cited = {name for edit in proposal.edits for name in edit.evidence}
         fixed, failing = self._fixed, self._failing(self.best)
@@ -261,7 +267,12 @@ class Search(SearchLoop[Attempt]):
     async def _without_harmful_edits(self, attempt: Attempt, parent: Skill) -> Proposal | None:
         """The proposal without the edits whose absence fixes most of what it breaks; None: there are none."""
         proposal, broken = attempt.proposal, attempt.comparison.broken[:MAX_BROKEN] if attempt.comparison else ()
-        if not (proposal and broken and 1 < len(proposal.edits) <= MAX_LEFT_OUT and proposal.is_composed(parent)):
+        if not (
+            proposal
+            and len(broken) >= MIN_BROKEN
+            and 1 < len(proposal.edits) <= MAX_LEFT_OUT
+            and proposal.is_composed(parent)
+        ):
             return None
         cases, gains = tuple(self.suite.by_id[case] for case in broken), list[int]()
         for left_out in proposal.edits:
@@ -269,6 +280,7 @@ class Search(SearchLoop[Attempt]):
             duel = await self._duel(variant, attempt.skill, cases, TRYING_SEED * attempt.number, 1)
             gains.append(compare(duel.outcomes, duel.outcomes, arm="baseline").gain)
             self.variants.add(variant.visible_hash)
+        self._store(attempt, attempt.stored.parent if attempt.stored else None)  # with its variants
         most = max(1, *gains)
         harmless = tuple(edit for edit, gain in zip(proposal.edits, gains, strict=True) if gain < most)
         if not 0 < len(harmless) < len(proposal.edits):
@@ -279,14 +291,18 @@ class Search(SearchLoop[Attempt]):
         """Run it on all train cases, and keep it if it passes more of them than the best so far."""
         cases = (*self.older, *self.targets)
         if self.best and self.best.evaluation:
-            attempt.comparison = await self._compare_with_best(attempt, cases)
+            attempt.comparison = change = await self._compare_with_best(attempt, cases)
+            before = self.request.comparison if self.request else None
+            is_better = before is None or change.gain > before.gain
+            if self._awaits_request and is_better and attempt.decision in ("kept provisionally", "not enough evidence"):
+                self.request = attempt
         else:
             evaluation = await self._run(attempt, cases)
             if evaluation.too_many_errors and not evaluation.halted:
                 hint = " --no-eval skips the evaluation."
                 raise evaluation_error("the skill cannot be evaluated", evaluation, hint=hint)
-            attempt.decision = "not decided" if evaluation.halted else "first draft"
-            attempt.note = "the first draft"
+            attempt.decision = "not decided" if evaluation.halted else self.first_name
+            attempt.note = f"the {self.first_name}"
         return self.keep(attempt)
 
     async def _compare_with_best(self, attempt: Attempt, cases: tuple[Case, ...]) -> Comparison:
@@ -355,7 +371,7 @@ class Search(SearchLoop[Attempt]):
         looks = comparing.confirming_rounds(min(len(targets), len(self.older) or len(targets)))
         for rounds in looks:
             duel = await self._duel(last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds)
-            identical = rounds > 1 and comparing.gave_same_answers(duel.outcomes)
+            identical = rounds > 1 and gave_same_answers(duel.outcomes)
             parts = (
                 compare(duel.outcomes, duel.outcomes, {case.id for case in cases}, arm="baseline", worst=True)
                 for cases in (targets, self.older)
@@ -368,16 +384,24 @@ class Search(SearchLoop[Attempt]):
                 better, older if self.older else None, here, over_cases, only_not_worse=only_not_worse
             )
             self.confirmation = Confirmation(
-                better, decision, rounds, len(duel.plan), tried, only_not_worse, older if self.older else None
+                cases=better,
+                decision=decision,
+                rounds=rounds,
+                trials=len(duel.plan),
+                tried=tried,
+                only_not_worse=only_not_worse,
+                older_cases=older if self.older else None,
+                before=self.first_name,
             )
             if decision not in ("confirmed", "not enough evidence") or (better.gain <= 0 and not only_not_worse):
                 break
         assert self.confirmation is not None
+        if last is self.request and self.confirmation.decision in ("not enough evidence", "not decided"):
+            self.confirmation = replace(self.confirmation, decision="kept as requested")
         decision, summary = self.confirmation.decision, self.confirmation.summary
         for attempt in self.attempts:
-            if attempt.decision == "kept provisionally" and (
-                attempt is last or decision not in ("confirmed", "best guess")
-            ):
+            is_dropped = decision not in comparing.KEPT and attempt is not self.request
+            if attempt is last or (is_dropped and attempt.decision == "kept provisionally"):
                 attempt.decision, attempt.tested = decision, attempt is last
                 attempt.note += f"; on fresh seeds: {summary}"
                 self._store(attempt, attempt.stored.parent if attempt.stored else None)
@@ -456,6 +480,10 @@ class Search(SearchLoop[Attempt]):
     def _open(self) -> frozenset[str]:
         assert self.best is not None
         return self._failing(self.best) - self._fixed
+
+    @property
+    def _awaits_request(self) -> bool:
+        return self.options.requested and self.best is self.attempts[0]
 
     @property
     def _has_room(self) -> bool:

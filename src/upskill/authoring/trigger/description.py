@@ -101,7 +101,7 @@ async def improve_description(
 ) -> Improvement:
     """Validation queries pick the winner, which flatters it, so only what test queries show to be better is written."""
     if options.requirements:
-        raise UsageError("--require and --improve contradict each other", "Check the requirement in a second run.")
+        raise UsageError("--require and --improve cannot be used together", "Check the requirement in a second run.")
     if options.write and options.output:
         raise UsageError("--write and --output contradict each other")
     if len(options.students) > 1:
@@ -110,7 +110,7 @@ async def improve_description(
         check_output(Path(options.output), may_replace=options.force)
     name = options.teacher or options.settings.teacher
     if not name:
-        raise UsageError("--improve needs a teacher", "Name a model with --teacher.")
+        raise UsageError("--improve needs a teacher", "Choose a model with --teacher.")
     teacher = resolve(name, keys=models.context.keys if models else find_keys())
     session = TriggerSession(options, models, events or Events(), teacher)
     if session.queries is not None:
@@ -138,18 +138,21 @@ async def improve_description(
 def check_parts(queries: Queries) -> None:
     """UsageError if there are too few queries to choose by, or for a test of a description to show anything."""
     tests, needed = len(queries.part("test")), min_queries(level_of_test(1))
-    for kind, what in ((queries.should_trigger, "should trigger"), (queries.should_not_trigger, "should not trigger")):
+    for kind, what in (
+        (queries.should_trigger, "should_trigger: true"),
+        (queries.should_not_trigger, "should_trigger: false"),
+    ):
         if len(kind) < 2:
-            count = "only one query" if kind else "no query"
+            count = "only one query is" if kind else "no query is"
             raise UsageError(
-                f"{queries.source}: {count} {what}",
-                f"A description is chosen and tested on both kinds: give {needed} of each or more.",
+                f"{queries.source}: {count} marked {what}",
+                f"A description is chosen and tested on both kinds: give at least {needed} of each.",
             )
     if tests < needed:
         raise UsageError(
             f"{queries.source}: {tests} test queries are too few to show that any description is better",
-            f"At least {needed} are needed, and half of the queries are for the test: give {needed} of each kind or"
-            " more, and rather 15. --test-writer MODEL --count N writes them where there are none.",
+            f"At least {needed} are needed, and half of the queries are for the test: give at least {needed} of each"
+            " kind, preferably 15. --test-writer MODEL --count N writes them if there are none.",
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from upskill.agents import AGENTS, Agent, Bounds
-from upskill.agents.activation import activated
+from upskill.agents.activation import activated, opened_skills
 from upskill.agents.toolbox import catalog_prompt
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
@@ -32,13 +32,14 @@ from upskill.options import option
 from upskill.outputs import whole_file
 from upskill.plain import as_list, object_schema
 from upskill.runs.planning.estimate import USUAL_ANSWER_TOKENS, CostEstimate, check_prices, estimate_writing
-from upskill.runs.planning.options import MeasureOptions, choose_students, model_option
-from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
+from upskill.runs.planning.options import MAX_REPEATS, MeasureOptions, choose_students, model_option
+from upskill.runs.planning.plan import Plan, PlanOptions, Result, Trial, make_plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, estimate_tokens, load_skills
+from upskill.skills.agent_specs import REAL_AGENTS
 from upskill.suites import Case, Suite
 from upskill.suites.queries import PATHS_IN_SKILL, Queries, Query, starter_warning
 from upskill.traces.redaction.redact import redact
@@ -49,6 +50,7 @@ MAX_TURNS = 3  # of the model in one run: one that wants a skill opens it early
 PROMPT_TOKENS = 900  # what the tools and the text around the catalog take, roughly
 TOOL_RESULT_TOKENS = 500
 MAX_BODY = 6_000  # characters of the body that a model is shown
+TRIGGER_PLAN = PlanOptions(agent="tools", runs=3, bounds=Bounds(MAX_TURNS))
 
 
 @dataclass(kw_only=True)
@@ -57,7 +59,28 @@ class TriggerOptions(MeasureOptions):
     default_repeats: ClassVar[int] = 3
 
     skill: str  # its folder
-    agent: str = "tools"
+    agent: str = option(
+        "--agent",
+        default="tools",
+        help=f"How the student works: tools (built-in agent), or a real agent: {REAL_AGENTS}.",
+        metavar="AGENT",
+        show_default=True,
+    )
+    with_skills: tuple[str, ...] = option(
+        "--with-skills",
+        default=(),
+        help="Other skills to put in the catalog: a skill, or a folder of skills; repeatable.",
+        metavar="DIR",
+    )
+    repeats: int | None = option(
+        "--repeats",
+        default=None,
+        help="How many times to run each query.",
+        metavar="N",
+        minimum=1,
+        maximum=MAX_REPEATS,
+        show_default="default_repeats",
+    )
     replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
     queries: str | None = option(
         "--queries",
@@ -95,7 +118,7 @@ class TriggerOptions(MeasureOptions):
         "-o",
         "--output",
         default=None,
-        help="Write the skill with that description to this folder instead.",
+        help="Write the improved skill to this folder instead of updating SKILL.",
         metavar="DIR",
     )
     force: bool = option("--force", default=False, help="Replace the output folder if it exists.")
@@ -317,15 +340,24 @@ def make_trigger_plan(
     skill: Skill, queries: Queries, models: Iterable[str] = ("local",), options: PlanOptions | None = None
 ) -> Plan:
     """A plan that runs each query with the skill among others until it is opened; each is a case with one check."""
-    options = options or PlanOptions(agent="tools", runs=3, bounds=Bounds(MAX_TURNS))
+    options = options or TRIGGER_PLAN
     agent: type[Agent] = AGENTS.load(options.agent)
     if not agent.needs_sandbox:
         raise UsageError(
             f"the agent {options.agent!r} has no skill catalog, so it cannot activate a skill",
-            "Name one that acts, for example --agent tools.",
+            "Choose one that has one, for example --agent tools.",
         )
     options = replace(options, baseline=False, bounds=replace(options.bounds, until_activated=True))
     return make_plan(skill, suite_of(queries), models, options)
+
+
+def skills_opened(result: Result, skill: str, others: Iterable[str]) -> tuple[str, ...] | None:
+    """Which of these an agent opened, in that order; None if the trial errored."""
+    if result.passed is None or result.trace is None:
+        return None
+    opened = opened_skills(result.trace, (skill, *others))
+    # It may have read the skill in another way, which the canary shows.
+    return (*opened, skill) if result.activated and skill not in opened else opened
 
 
 def estimate_runs(

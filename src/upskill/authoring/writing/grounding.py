@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, TASK, Material
-from upskill.authoring.saving.provenance import Provenance
+from upskill.authoring.saving.provenance import Provenance, sourced_lines
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
 from upskill.skills.markdown import read_fences
@@ -25,7 +25,12 @@ SEPARATORS = re.compile(r"[\s\"'`()\[\]{}<>|;,&=$*?!\\]+")
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 PATH = re.compile(r"(?<![\w/.~])(?:~|\.{1,2})?/[\w.@%+-]+(?:/[\w.@%+-]+)*|(?<![\w/])[\w.-]+(?:/[\w.-]+)*/[\w-]+\.\w+")
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:[.:]\d+)*(?![\w-])")
-LIST_MARK = re.compile(r"^\s*\d+[.)]\s+|\bsteps? \d+\b", re.IGNORECASE)
+# Numbers of the skill's own sections and steps: "## 4. Check it", "go to 4", "steps 2 and 3".
+OWN_NUMBER = re.compile(
+    r"^\s*(?:#+\s+)?\d+[.)]\s+|\b(?:steps?|sections?|go(?: back)? to|see) \d{1,2}(?:(?:,|,? (?:and|or|to)) \d{1,2})*"
+    r"(?![\w-]|[.:]\d| \w)|\b(?:steps?|sections?) \d+\b",
+    re.IGNORECASE,
+)
 SYNTAX = re.compile(
     r"if|then|else|elif|fi|for|in|do|done|while|case|esac|function|return|import|from|def|class|with|as|not|and|or|is|"
     r"True|False|None|true|false|null|cd|echo|set|export|source|[A-Z]{1,10}|[a-z]"
@@ -40,7 +45,11 @@ def uncovered(text: str, evidence: str) -> list[str]:
 
 
 def _pattern(thing: str) -> str:
-    """What stands beside a placeholder is a part of a word; everything else is a whole word."""
+    """What stands beside a placeholder is a part of a word; everything else is a whole word. Only a number may have a
+    `v` before it or a unit after it: `v0.37.1`, `5s`.
+    """
+    if NUMBER.fullmatch(thing):
+        return rf"(?<![\w-])v?{re.escape(thing)}[^\W\d_]{{0,4}}(?![\w-])"
     before = "" if thing.startswith(GAP) else r"(?<![\w-])"
     after = "" if thing.endswith(GAP) else r"(?![\w-])"
     return before + re.escape(thing.strip(GAP)) + after
@@ -63,10 +72,9 @@ def overruled_lines(skill: Skill, material: Material) -> list[tuple[str, str]]:
     """
     if not material.overruled:
         return []
-    sources = Provenance.of(skill).sources
     lines = [
-        (line.strip(), line if kind == "code" else " ".join(_exact_things(line)), set(sources.get(line.strip(), ())))
-        for line, kind in read_fences(skill.body.splitlines())
+        (line.strip(), line if kind == "code" else " ".join(_exact_things(line)), set(sourced.ids))
+        for (line, kind), sourced in zip(read_fences(skill.body.splitlines()), sourced_lines(skill), strict=True)
     ]
     files = [
         (path, text, set[str]().union(*(ids for line, _, ids in lines if path in line)))
@@ -101,8 +109,9 @@ def mark_own_lines(skill: Skill, material: Material) -> Skill:
     provenance = Provenance.of(skill)
     files = {path: (skill.read(path) or b"").decode("utf-8", errors="replace") for path in skill.resources}
     own = {
-        line: (*ids, OWN_KNOWLEDGE)
-        for line, ids in provenance.sources.items()
+        key: (*ids, OWN_KNOWLEDGE)
+        for key, ids in provenance.sources.items()
+        for line in [key.rpartition("\n")[2]]
         # What an older skill cites was given when it was made.
         if material.ids.issuperset(ids) and material.stored.isdisjoint(ids) and uncovered_by(line, ids, material, files)
     }
@@ -138,7 +147,7 @@ def _exact_things(text: str) -> Iterator[str]:
         if kind == "code":
             yield from _in_code(re.sub(r"(^|\s)#.*", "", line))
         elif kind == "text":
-            prose = LIST_MARK.sub(" ", line)
+            prose = OWN_NUMBER.sub(" ", line)
             for match in CODE.finditer(prose):
                 yield from _in_code(match.group(2))
             prose = _normal(_with_gaps(CODE.sub(" ", prose)))

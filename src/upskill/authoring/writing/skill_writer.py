@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
 from upskill.authoring.saving.output import as_name
-from upskill.authoring.saving.provenance import Provenance, is_fact
+from upskill.authoring.saving.provenance import Provenance, cite_lines, is_fact
 from upskill.authoring.writing.grounding import evidence_text, overruled_lines, uncovered, uncovered_by
 from upskill.authoring.writing.prompts import read_prompt
 from upskill.authoring.writing.structured import (
@@ -42,7 +42,7 @@ class Draft(NamedTuple):
     missing: tuple[str, ...]  # questions that the task depends on and the material does not answer
 
 
-def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, Any]:
+def _draft_schema(tokens: int, material: Material, *, small: bool, has_files: bool) -> dict[str, Any]:
     """Form of the teacher's answer. A small model is held to fewer and shorter blocks, or it would not stop."""
     ids = sorted(material.ids)
     # Where there are few ids, no other can be written at all.
@@ -55,7 +55,7 @@ def _draft_schema(tokens: int, material: Material, *, small: bool) -> dict[str, 
             "name": text_schema(64),
             "description": text_schema(240 if small else MAX_DESCRIPTION),
             "blocks": list_schema(object_schema(block), max_blocks, 1),
-            "files": list_schema(object_schema(file), 0 if small else 4),
+            **({"files": list_schema(object_schema(file), 0 if small else 4)} if has_files else {}),
             "missing": list_schema(text_schema(200), 0 if small else MAX_QUESTIONS),
         }
     )
@@ -88,11 +88,12 @@ async def write_skill(  # noqa: PLR0913 - options, by name
         user += "\n\nThe student that it is tested on sees the blocks alone and cannot open a file."
     if material.pieces:
         user += f"\n\n{material.quoted()}"
+    files = read_prompt("write_skill_files", tokens=file_tokens) if file_tokens else ""
     request = StructuredRequest(
         "writing the skill",
-        read_prompt("write_skill", tokens=tokens, files=file_tokens),
+        read_prompt("write_skill", tokens=tokens, files=files),
         user,
-        _draft_schema(tokens, material, small=small),
+        _draft_schema(tokens, material, small=small, has_files=file_tokens > 0),
         max_output_tokens=3 * tokens + 1500 + (0 if small else 2 * file_tokens),
         seed=seed,
     )
@@ -112,8 +113,12 @@ async def write_skill(  # noqa: PLR0913 - options, by name
         if advice:
             tell(f"Kept a draft with problems: {'; '.join(advice)}.")
         if wrong:
-            tell(f"Left out, with the lines that name it: {'; '.join(f'{path} ({why})' for path, why in wrong)}.")
+            files = "; ".join(f"{path} ({why})" for path, why in wrong)
+            tell(f"Left out these files and the lines that mention them: {files}.")
             skill = without_files(skill, {path for path, _ in wrong})
+        if tokens < skill.tokens <= LENGTH_TOLERANCE * tokens:
+            most = f"up to {int(LENGTH_TOLERANCE * tokens):,} are accepted, so that no fact is lost over a few words"
+            tell(f"The skill has about {skill.tokens:,} tokens, and {tokens:,} were asked for (--tokens): {most}.")
         return Draft(skill, tuple(read_ids(answer.get("missing"))[:MAX_QUESTIONS]))
 
     return await ask(model, request, read)
@@ -142,13 +147,11 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
         raise InvalidAnswer("it contains half a character, which cannot be saved") from error
     if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
         raise InvalidAnswer("; ".join(errors))
-    sources: dict[str, tuple[str, ...]] = {}
-    for text, ids in blocks:
-        for line in filter(is_fact, text.splitlines()):  # one that is there twice has the evidence of both
-            sources[line.strip()] = (
-                *sources.get(line.strip(), ()),
-                *(material.resolve_citations(ids) or (OWN_KNOWLEDGE,)),
-            )
+    sources = cite_lines(
+        (line, (material.resolve_citations(ids) or (OWN_KNOWLEDGE,)) if is_fact(line) else ())
+        for text, ids in blocks
+        for line in text.splitlines()
+    )
     provenance = Provenance().with_sources(sources, material.excerpts())
     return provenance.add_to(skill), _advice(skill, blocks, material, tokens)
 
@@ -173,7 +176,7 @@ def _advice(skill: Skill, blocks: list[tuple[str, list[str]]], material: Materia
         advice.append(f"no evidence has the id {', '.join(unknown[:5])}")
     bare = [text for text, ids in blocks if not ids and any(map(is_fact, text.splitlines()))]
     if bare and material.pieces:
-        advice.append(f"{len(bare)} blocks cite no evidence (the first: {bare[0][:60]!r})")
+        advice += [f"the block {text[:60]!r} cites no evidence" for text in bare]
     return advice
 
 

@@ -13,7 +13,7 @@ from upskill.models.cache import track_requests
 from upskill.models.handoff import WrongAnswer
 from upskill.models.parsing import parse_json_answer
 from upskill.models.pool import Models
-from upskill.plain import as_mapping, list_or_empty
+from upskill.plain import as_mapping, describe_json_error, list_or_empty
 
 REPAIRS = 2
 T = TypeVar("T")
@@ -59,7 +59,7 @@ async def ask(
             if not left:
                 raise NoUsableAnswer(
                     f"{request.purpose}: no usable answer after {repairs + 1} attempts. The last one: {invalid}",
-                    "Name a stronger model.",
+                    "Choose a stronger model.",
                 ) from invalid
             again = f"This answer cannot be used: {invalid.message}\nReply with the whole JSON object again, fixed."
             messages = (*messages, Message("assistant", reply.text or "(nothing)"), Message("user", again))
@@ -86,7 +86,7 @@ def _read_object(reply: Reply) -> dict[str, Any]:
     try:
         answer = as_mapping(parse_json_answer(reply.text))
     except ValueError as error:
-        raise InvalidAnswer(f"it is not JSON: {error}") from error
+        raise InvalidAnswer(f"it is not JSON: {describe_json_error(error)}") from error
     if answer is None:
         raise InvalidAnswer("it is not a JSON object")
     return answer

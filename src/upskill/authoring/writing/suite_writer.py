@@ -34,6 +34,8 @@ from upskill.suites.quality import SandboxOpener, WeakCase, passes_untouched, pr
 from upskill.traces.redaction.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
+MAX_KNOWN_PROMPTS = 40  # of cases that exist, for one who writes more
+MAX_PROPOSALS = 20  # counterexamples of one request
 MAX_FIXES = 2  # requests to fix cases that judge fresh answers otherwise
 # A case that only these decide is a look-up if the material has what they look for.
 WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
@@ -47,12 +49,16 @@ PLAIN_CHECKS = frozenset(["contains", "max_length"])  # an answer that just list
 # A suite of at least so many cases needs other checks in a quarter of them, of at least so many kinds.
 VARIETY_FROM, OTHER_KINDS = 10, 2
 # What a writer can do about a leak: it cannot set every field that a person can.
-_ELSEWHERE = "a text that the answer denies does not count; check for more of the right answer, or for where it appears"
+_ELSEWHERE = (
+    "a text that the answer denies does not count; check for more of the right answer, or for where it appears, and"
+    " start a pattern at the command or name itself: `^(?=…)` finds the line, denied or not"
+)
 WRITER_ADVICE = {
     "empty": "add a check that an empty answer fails, such as contains",
     "refusal": _ELSEWHERE,
     "denied": _ELSEWHERE,
 }
+CHALLENGES = "challenges"  # in the metadata of a counterexample: the line of the skill that misleads
 SHORT_ANSWER = 200  # characters that no answer is called verbose for
 LONG_ANSWER = 1_000  # characters beyond which an answer is verbose, unless a right one is longer
 
@@ -85,21 +91,45 @@ async def write_suite(
         is_new = case.id not in writer.accepted and not _is_duplicate(case, writer.known)
         if len(writer.accepted) < count and is_new:
             writer.accept(case)
+    if writer.refused:
+        refused = counted(len(writer.refused), "case")
+        tell(f"Sent back {refused} whose checks did not tell right from wrong or broke a rule.")
     if writer.accepted and not small:
         await writer.try_fresh_answers()
     cases, refused = tuple(writer.accepted.values()), writer.refused
-    if len(cases) < max(3, count // 2):
+    if len(cases) < max(1 if existing else 3, count // 2):
         last = f". The last rejected one: {refused[-1]}" if refused else ""
         raise UpskillError(
             f"only {len(cases)} of {count} generated test cases are usable{last}",
-            "Name a stronger model with --test-writer, or write the cases yourself and give them with --tests.",
+            "Choose a stronger model with --test-writer, or write the cases yourself and give them with --tests.",
         )
-    if refused:
-        tell(f"Sent back {counted(len(refused), 'case')} whose checks did not tell right from wrong or broke a rule.")
     if missing_variety(cases, len(cases)):
         kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
         tell(f"Apart from contains, the generated cases use few kinds of checks: {', '.join(kinds) or 'none'}.")
     return Suite(cases, "generated")
+
+
+async def propose_counterexamples(
+    material: Material,
+    model: Model,
+    *,
+    count: int = 20,
+    author: str = "a model",
+    existing: Sequence[Case] = (),
+    acts: bool = False,
+    tell: Tell = no_message,
+) -> list[Case]:
+    """Cases on which the skill of the material may mislead a student. They pass the quality probes; nothing else is
+    known of them."""
+    writer = _SuiteWriter(
+        model, count, material, author, tuple(existing), small=False, acts=acts, tell=tell, challenges=True
+    )
+    for _ in range(MAX_ROUNDS):
+        if (left := count - len(writer.accepted)) > 0:
+            await writer.ask_for_missing(first=False, most=min(left, MAX_PROPOSALS))
+    if writer.refused:
+        tell(f"Sent back {counted(len(writer.refused), 'proposal')} whose checks did not tell right from wrong.")
+    return [replace(case, held_out=False) for case in writer.accepted.values()]
 
 
 def missing_variety(cases: Sequence[Case], count: int) -> int:
@@ -138,6 +168,7 @@ class _SuiteWriter:
     small: bool
     acts: bool
     tell: Tell
+    challenges: bool = False  # they are to be cases on which the skill misleads
     accepted: dict[str, Case] = field(default_factory=dict[str, Case])
     written: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])  # the fields of each case
     spares: list[Case] = field(default_factory=list[Case])  # usable, but a task or another kind of check is wanted
@@ -149,7 +180,7 @@ class _SuiteWriter:
     @property
     def reads(self) -> Reading:
         skill = self.material.skill
-        if self.material.pieces or skill is None:
+        if (self.material.pieces and not self.challenges) or skill is None:
             return "material" if self.material.pieces else "task"
         return "memory" if is_from_memory(skill) else "skill"
 
@@ -163,9 +194,11 @@ class _SuiteWriter:
     def known(self) -> list[Case]:
         return [*self.existing, *self.accepted.values()]
 
-    async def ask_for_missing(self, *, first: bool) -> None:
+    async def ask_for_missing(self, *, first: bool, most: int | None = None) -> None:
+        is_plain = self.small or self.challenges
+        count = most or self.count - len(self.accepted)
         try:
-            items = await self._ask(self._pieces(), "" if first or self.small else self._wanted())
+            items = await self._ask(count, self._pieces(), "" if first or is_plain else self._wanted())
         except Paused:
             if self.sent_back:  # whoever answers by hand wants to know before the next prompt is opened
                 reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
@@ -181,7 +214,7 @@ class _SuiteWriter:
                 self.refused.append(why)
                 self.sent_back.append(f"- {why}{written}")
                 self.cited.append({*read_ids(fields.get("evidence"))} & self.material.ids - {TASK, OWN_KNOWLEDGE})
-            elif left and (self.small or self._fits(case, left, first=first)):
+            elif left and (is_plain or self._fits(case, left, first=first)):
                 self.accept(case)
             else:
                 self.spares.append(case)
@@ -227,11 +260,11 @@ class _SuiteWriter:
         return tuple(each for each in self.material.pieces if {each.id, *each.based_on} & cited)
 
     def _about(self, pieces: Sequence[Piece]) -> str:
-        """The task and these pieces of its material; where there is none, the skill."""
+        """The task, these pieces of its material, and what skill it is about; its body only where there is none."""
         material = self.material
         fields: dict[str, Any] = {"task": material.task} if material.task else {}
-        if (skill := material.skill) and not material.pieces:
-            fields |= {"name": skill.name, "description": skill.description, "body": redact(skill.body)}
+        if skill := material.skill:
+            fields |= describe_skill(skill, body=not material.pieces or self.challenges)
         text = json.dumps(fields, ensure_ascii=False)
         return f"{text}\n\n{quote(pieces)}" if pieces else text
 
@@ -239,22 +272,25 @@ class _SuiteWriter:
     def _kinds_prompt(self) -> str:
         return (read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")).strip()
 
-    async def _ask(self, pieces: Sequence[Piece], wanted: str) -> list[Any]:
-        count, text = self.count - len(self.accepted), self._about(pieces)
+    async def _ask(self, count: int, pieces: Sequence[Piece], wanted: str) -> list[Any]:
+        text = self._about(pieces)
         # Of held-out cases even this prompt has only those that were sent back, whose checks are to be fixed.
-        if prompts := [case.prompt for case in self.known if not case.held_out]:
-            text += f"\n\nPrompts that already exist, as JSON:\n{json.dumps(prompts[:40], ensure_ascii=False)}"
+        if prompts := [case.prompt for case in self.known if not case.held_out][:MAX_KNOWN_PROMPTS]:
+            more = len(self.known) - len(prompts)
+            which = f" (of {len(self.known)}; the other {more} are not shown)" if more else ""
+            text += f"\n\nPrompts that already exist{which}, as JSON:\n{json.dumps(prompts, ensure_ascii=False)}"
         if self.sent_back:
             text += "\n\nThese cases were sent back. Each line says what is wrong. Fix them, or write others:\n"
             text += "\n".join(self.sent_back[:20])
         if wanted:
             text += f"\n\n{wanted}"
-        system = read_prompt("write_suite", cases=counted(count, "case"), kinds=self._kinds_prompt)
+        name = "write_counterexamples" if self.challenges else "write_suite"
+        system = read_prompt(name, cases=counted(count, "case"), kinds=self._kinds_prompt)
         request = StructuredRequest(
             "writing test cases",
             system + (read_prompt("write_acting_cases") if self.acts else ""),
             text,
-            _suite_schema(count, self.kinds, small=self.small),
+            _suite_schema(count, self.kinds, small=self.small, challenges=self.challenges),
             max_output_tokens=600 * count + 2000,
         )
         try:
@@ -281,7 +317,8 @@ class _SuiteWriter:
         if overruled := overruled_answer(case.reference, case.evidence, self.material):
             return None, f"case {case.id!r}: {overruled}"
         if weak := await self._probe(case):
-            return None, "; ".join(each.explain(WRITER_ADVICE) for each in weak[:3])
+            first, *others = (each.explain(WRITER_ADVICE) for each in weak[:3])
+            return None, "; ".join([first, *(why.removeprefix(f"case {case.id!r}: ") for why in others)])
         self.written[case.id] = fields
         return case, ""
 
@@ -296,7 +333,7 @@ class _SuiteWriter:
             [
                 as_suite_case(fields, self.material.skill)
                 | {"evidence": list(self.material.resolve_citations(ids))}
-                | {"metadata": {"author": shared_name(self.author), READ: self.reads}}
+                | {"metadata": {"author": shared_name(self.author), READ: self.reads} | _challenged(fields)}
             ],
             "a generated case",
         ).cases
@@ -318,7 +355,7 @@ class _SuiteWriter:
         judged = Counter((name[0], name not in each.problems) for each in tried.values() for name in each.answers)
         passed, failed = (f"{judged[it, True]} of {judged[it, True] + judged[it, False]}" for it in "rw")
         sent_back = {name: each for name, each in tried.items() if each.problems}
-        more = f"; {counted(len(sent_back), 'case')} sent back" if sent_back else ""
+        more = f"; sent back to be fixed: {counted(len(sent_back), 'case')}" if sent_back else ""
         self.tell(f"Fresh answers: {passed} right ones pass, {failed} wrong ones fail{more}.")
         for _ in range(MAX_FIXES):
             if not sent_back:
@@ -353,6 +390,12 @@ class _SuiteWriter:
         return replace(answered, case=case, problems=problems)
 
 
+def describe_skill(skill: Skill, *, body: bool = True) -> dict[str, str]:
+    """As a request may have it: without secrets."""
+    fields = {"name": skill.name, "description": redact(skill.description)}
+    return fields | ({"body": redact(skill.body)} if body else {})
+
+
 def _is_duplicate(case: Case, others: Iterable[Case]) -> bool:
     return any(case.id in pair for pair in near_duplicates([*others, case]))
 
@@ -368,12 +411,17 @@ def check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]
     )
 
 
-def _suite_schema(count: int, kinds: Sequence[str], *, small: bool) -> dict[str, Any]:
+def _challenged(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {CHALLENGES: str(line)} if (line := fields.get("line")) else {}
+
+
+def _suite_schema(count: int, kinds: Sequence[str], *, small: bool, challenges: bool = False) -> dict[str, Any]:
     text = text_schema(120 if small else 2000)
     file = object_schema({"path": text_schema(100), "text": text})
     case = object_schema(
         {
             "id": text_schema(60),
+            **({"line": text_schema(300)} if challenges else {}),
             "prompt": text,
             **({} if small else {"words": {"type": "integer"}}),
             **({"files": list_schema(file, 6)} if "command" in kinds else {}),
@@ -407,6 +455,19 @@ def as_suite_case(fields: Mapping[str, Any], skill: Skill | None) -> dict[str, A
     return {**unchanged, **placed, **length, "checks": checks, "right": right, "wrong": wrong}
 
 
+def as_written(check: SuiteCheck) -> dict[str, Any] | None:
+    """A check of a suite as a test writer would have put it; None for a kind that one cannot choose."""
+    config = as_mapping(check.config) or {}
+    value = config.get("pattern", config.get("text", check.config))
+    if check.name not in CHECK_KINDS:
+        return None
+    texts = (
+        [json.dumps(check.config)] if check.name == "json_schema" else [str(each) for each in as_list(value) or [value]]
+    )
+    exact = config.get("ignore_case") is False or config.get("exact") is True
+    return {"kind": check.name, "texts": texts, "number": 0, "exact": exact}
+
+
 def _length(fields: Mapping[str, Any]) -> dict[str, Any]:
     """How long an answer may be, and the prompt that asks for it; empty where it need not be said."""
     words, prompt = fields.get("words"), str(fields.get("prompt"))
@@ -414,7 +475,7 @@ def _length(fields: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     most = max(words, len(str(fields.get("reference", "")).split()))
     said = _names_number(prompt, most)
-    return {"max_words": most, "prompt": prompt if said else f"{prompt.rstrip()} Answer in at most {most} words."}
+    return {"max_words": most, "prompt": prompt if said else f"{prompt.rstrip()}\n\nAnswer in at most {most} words."}
 
 
 def _names_number(prompt: str, number: int) -> bool:

@@ -64,13 +64,13 @@ async def summarize(
             raise Paused(file for error in failed if isinstance(error, Paused) for file in error.files)
         notes = [note for answer in answers if isinstance(answer, list) for note in answer]
         if not notes:
-            raise UpskillError("the teacher found nothing worth noting in the material", "Name a stronger model.")
+            raise UpskillError("the teacher found nothing worth noting in the material", "Choose a stronger model.")
         pieces = [Piece(f"n{number}", "note", text, based_on=ids) for number, (text, ids) in enumerate(notes, start=1)]
         material = replace(material, pieces=tuple(pieces))
     if material.tokens > budget:
         raise UpskillError(
             f"the notes on the material still have about {material.tokens:,} tokens, but only {budget:,} fit",
-            "Give less material, or name a teacher with a larger context.",
+            "Give less material, or choose a teacher with a larger context.",
         )
     if material is original:
         return material
@@ -107,12 +107,11 @@ async def _take_notes(
         ]
         bare = [text for text, ids in notes if text and not set(ids) - {TASK, OWN_KNOWLEDGE}]
         if bare and not last:
-            raise InvalidAnswer(f"{len(bare)} notes cite no piece of this part (the first: {bare[0][:60]!r})")
+            raise InvalidAnswer("; ".join(f"the note {text[:60]!r} cites no piece of this part" for text in bare))
         wrong = [(text, missing) for text, ids in notes if ids and (missing := uncovered_by(text, ids, known))]
         if wrong and not last and not small:
-            text, missing = wrong[0]
-            first = f"{text[:60]!r} says {', '.join(missing[:5])}"
-            raise InvalidAnswer(f"{len(wrong)} notes say something that is not in their pieces (the first: {first})")
+            says = (f"the note {text[:60]!r} says {', '.join(missing[:5])}" for text, missing in wrong)
+            raise InvalidAnswer("; ".join(f"{each}, which is not in its pieces" for each in says))
         dropped = [] if small else [text for text, _ in wrong]
         return [(text, ids) for text, ids in notes if text and ids and text not in dropped]
 

@@ -65,7 +65,7 @@ def _find_choices(keys: Mapping[str, str]) -> Iterator[Choice]:
 def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address:
     if options.handoff:
         if options.teacher:
-            raise UsageError("--handoff and --teacher contradict each other")
+            raise UsageError("--handoff and -m (--teacher) contradict each other", "Leave one of them out.")
         return resolve(f"handoff:{options.handoff}")
     if options.teacher == EXTRACT:
         return Address(EXTRACT, EXTRACT, "")
@@ -79,12 +79,15 @@ def choose_attempts(
     settings = options.settings
     is_chosen = options.attempts is not None or "max_refine_attempts" in settings.model_fields_set
     if student and student.provider == "local" and not is_chosen and not older:
-        tell(f"{student.name} is a small embedded model, so the skill is not refined on it. Use --attempts N to do so.")
+        tell(
+            f"{student.name} is a small embedded model, so the skill is not refined on it."
+            " Use --attempts N to refine it anyway."
+        )
         return 0
     attempts = settings.max_refine_attempts if options.attempts is None else options.attempts
     if older and options.task and attempts == 0:
         raise UsageError(
-            "--attempts 0 makes no change to the older skill, and a change was asked for",
+            "--attempts 0 makes no change to the older skill, but you asked for a change",
             "Use --attempts 1 or more; `upskill eval` measures the skill as it is.",
         )
     return attempts

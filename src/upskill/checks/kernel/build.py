@@ -117,7 +117,7 @@ async def _compile(
         await sandbox.write(path, text)
     compiler = await sandbox.run(["/bin/sh", "-c", f"mkdir -p {OUT} && command -v g++"])
     if compiler.code:
-        raise MissingTool("there is no g++ in the sandbox, which nvcc needs; install it for all users")
+        raise MissingTool("nvcc needs g++, and the sandbox has none; install it for all users")
     stem = PurePosixPath(file).stem
     options = ("-Xptxas", "-v", "--keep", "--keep-dir", OUT, "-Xcompiler", "-ffunction-sections", *flags)
     done = await sandbox.run([toolchain.nvcc, "-c", *options, "-I.", "-x", "cu", file, "-o", f"{OUT}/{stem}.o"])
@@ -134,9 +134,9 @@ async def _compile(
         kernels = add_spills(read_cubin(cubin), messages)
     except (OSError, ValueError) as error:
         reason = in_words(error) if isinstance(error, OSError) else error
-        return Build(f"what the compiler makes of it cannot be used: {reason}")
+        return Build(f"the compiled result cannot be used: {reason}")
     if not kernels:
-        return Build("it has no __global__ function that is used, so nothing in it runs on a GPU")
+        return Build("it uses no __global__ function, so nothing in it runs on a GPU")
     return Build("", kernels, cubin, host)
 
 

@@ -39,7 +39,7 @@ def read_cubin(cubin: bytes) -> list[CompiledKernel]:
     try:
         return _read(cubin)
     except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
-        raise ValueError(f"it is no cubin that can be read: {error}") from error
+        raise ValueError(f"it is not a readable cubin: {error}") from error
 
 
 def _read(cubin: bytes) -> list[CompiledKernel]:

@@ -140,7 +140,7 @@ class Device(Driver):
             raise Missing(f"PyTorch is not installed beside upskill ({error}); install torch") from error
         self.xp: Any = torch
         if not torch.cuda.is_available():
-            raise Missing("PyTorch sees no CUDA GPU; look at nvidia-smi, and install a PyTorch built for CUDA")
+            raise Missing("PyTorch finds no CUDA GPU; check nvidia-smi, and install a PyTorch built for CUDA")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         torch.zeros(1, device=self.torch_device)  # makes the context that the driver calls below use
         self._stream: Any = torch.cuda.Stream()
@@ -159,7 +159,7 @@ class Device(Driver):
         match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
         here = f"{self.name} has compute capability {major}.{minor}"
         if match is None or int(match[1]) != major or int(match[2]) > minor or (match[3] and int(match[2]) != minor):
-            raise Missing(f"the kernel is for {arch}, and {here}; run it on such a GPU, or name another arch")
+            raise Missing(f"the kernel is for {arch}, and {here}; run it on a GPU of that kind, or set another `arch`")
 
     def dtype(self, name: str) -> Any:
         return getattr(self.xp, name)

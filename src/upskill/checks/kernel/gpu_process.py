@@ -82,7 +82,7 @@ class ForkServer:
                     printed=self._printed,
                     descriptors=passed,
                     environment=environment(kind),
-                    mounts=_python_folders(),
+                    mounts=python_folders(),
                     gpu=True,
                 )
             else:
@@ -93,8 +93,8 @@ class ForkServer:
         """The server for trials whose sandbox is of this kind; MissingTool for one that cannot hold it."""
         if kind not in ("bubblewrap", "none"):
             raise MissingTool(
-                f"the sandbox {kind!r} cannot hold what comes with a suite beside a GPU; install bubblewrap, or, where"
-                " you trust the suite, type --sandbox none"
+                f"the sandbox {kind!r} cannot isolate a suite's own code on a GPU; install bubblewrap, or,"
+                " if you trust the suite, use --sandbox none"
             )
         server = cls._running
         if server is None or server.made_for != (SERVER, SHOWN, kind) or server._process.poll() is not None:
@@ -113,7 +113,7 @@ class ForkServer:
         try:
             socket.send_fds(self._control, [request], list(descriptors))
         except OSError as error:
-            raise MissingTool(f"the process that starts runners has ended: {error}") from error
+            raise MissingTool(f"the process that starts the runners has exited: {error}") from error
 
     def printed(self) -> str:
         return _read_printed(self._printed)[-600:]
@@ -154,7 +154,7 @@ def environment(kind: str) -> dict[str, str]:
     return inherited | folders | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
-def _python_folders() -> list[Path]:
+def python_folders() -> list[Path]:
     """What Python and PyTorch are read from, as far as a sandbox does not show it anyway."""
     named = [sys.prefix, sys.base_prefix, *os.environ.get("PYTHONPATH", "").split(":"), *SHOWN]
     named += [str(Path(__file__).parents[3]), *(path for path in sys.path if path.endswith("-packages"))]
@@ -218,7 +218,7 @@ class GpuProcess:
             try:
                 await asyncio.wait_for(ready.wait(), until - loop.time())
             except TimeoutError:
-                raise Silent(f"it did not end within {seconds:g} s and was killed") from None
+                raise Silent(f"it ran longer than {seconds:g} s and was killed") from None
             finally:
                 loop.remove_reader(self._reader)
             data = os.read(self._reader, 2**20)
@@ -230,7 +230,7 @@ class GpuProcess:
         if "missing" in message:
             raise MissingTool(message["missing"])
         if "broken" in message:
-            raise MissingTool(f"the task of the kernel breaks here: {message['broken']}")
+            raise MissingTool(f"the kernel's task file fails here: {message['broken']}")
         return message
 
     async def end(self, seconds: float) -> None:
@@ -241,9 +241,9 @@ class GpuProcess:
     def _how_it_ended(self) -> str:
         code = self._wait()
         if code < 0:
-            return f"its process was ended by {signal.Signals(-code).name}"
+            return f"its process was killed by {signal.Signals(-code).name}"
         printed = self.printed()[-600:] or (self._server.printed() if self._server else "")
-        return f"its process ended with {code}" + (f": {printed}" if printed else "")
+        return f"its process exited with {code}" + (f": {printed}" if printed else "")
 
     def _wait(self) -> int:
         if self._watched is not None:
@@ -270,4 +270,4 @@ def expect_gpu() -> None:
     """MissingTool on a machine where no kernel can be run."""
     if lack := kernels_lack(DEVICES, torch=SERVER[1] == "-m"):
         what, fix = lack
-        raise MissingTool(f"{what}: {fix}; `tiers: [compiles, resources]` needs none of it")
+        raise MissingTool(f"{what}: {fix}; `tiers: [compiles, resources]` works without it")

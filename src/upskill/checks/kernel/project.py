@@ -82,7 +82,7 @@ class KernelProject(SandboxCheck):
         if problems:
             more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
             return Finding(False, "; ".join(problems[:MAX_PROBLEMS]) + more)
-        return Finding(True, f"a project of kernel-builder, edition {EDITION}, for {self.arch}")
+        return Finding(True, f"a kernel-builder project, edition {EDITION}, for {self.arch}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Project:
         if isinstance(name, str):
             package = f"torch-ext/{name.replace('-', '_')}/__init__.py"
             if package not in self.files:
-                yield f"{package}: is not there, the Python package of the kernel"
+                yield f"{package}: the kernel's Python package is missing"
 
     def _general(self, general: Mapping[str, Any]) -> Iterator[str]:
         yield from self._keys("general", general, GENERAL, GENERAL_MAY)
@@ -128,13 +128,13 @@ class _Project:
             yield f"{self._at('general', 'edition')}: edition {edition} is not the current one, {EDITION}"
         name = general.get("name")
         if isinstance(name, str) and not re.fullmatch(r"[a-z][a-z0-9-]*[a-z0-9]", name):
-            yield f"{self._at('general', 'name')}: {name!r} is not a name; use small letters, digits and dashes"
+            yield f"{self._at('general', 'name')}: {name!r} is not a valid name; use a-z, digits and dashes"
         where, backends = self._at("general", "backends"), _texts(general, "backends")
         for backend in backends:
             if backend not in BACKENDS:
                 yield f"{where}: {backend!r} is not a backend. {did_you_mean(backend, BACKENDS)}"
         if isinstance(general.get("backends"), list) and "cuda" not in backends:
-            yield f"{where}: backends leaves out 'cuda', so no kernel is built for it"
+            yield f"{where}: backends does not list 'cuda', so no CUDA kernel is built"
 
     def _kernel(self, name: str, kernel: Mapping[str, Any]) -> Iterator[str]:
         table = f"kernel.{name}"

@@ -114,7 +114,7 @@ class Fixture:
         values = {name: value for name, value in drawn.items() if name not in buffers}
         values |= {name: buffer.address for name, buffer in buffers.items()}
         if unknown := [argument.name for argument in task.header.arguments if argument.name not in values]:
-            raise ValueError(f"SIGNATURE names {unknown[0]!r}, which neither inputs nor outputs give")
+            raise ValueError(f"SIGNATURE names {unknown[0]!r}, which is neither an input nor an output")
         self.words = task.header.to_words(values)
 
     @property
@@ -137,7 +137,7 @@ class Fixture:
         drawn = self.draw(seed)
         for name, buffer in (self.inputs | self.outputs).items():
             if side := buffer.guards_hold():
-                raise KernelFailed(f"it writes outside of its buffers, {side} {name}")
+                raise KernelFailed(f"it writes outside its buffers, {side} {name}")
         for name, buffer in self.inputs.items():
             if not buffer.holds(drawn[name]):
                 raise KernelFailed(f"it changes its input {name}")
@@ -207,7 +207,7 @@ class Runner:
             pointers = {"memset": operands[:1], "memcpy": operands[:2]}.get(kind, [])
             for pointer in pointers:
                 if not any(first <= pointer and pointer + operands[2] <= last for first, last in ranges):
-                    raise KernelFailed(f"at {fixture.label}: its {kind} goes outside of its buffers")
+                    raise KernelFailed(f"at {fixture.label}: its {kind} goes outside its buffers")
         try:
             return self.device.prepare(plan)
         except KernelFailed as error:
@@ -336,7 +336,7 @@ def read_store(store: int, at: int, target: memoryview) -> None:
     while target:
         count = os.preadv(store, [target], at)
         if not count:
-            raise EOFError("the runner stored less than it says")
+            raise EOFError("the runner stored less than it claims")
         target, at = target[count:], at + count
 
 
@@ -356,7 +356,7 @@ def compare(device: Device, got: Any, want: Any, tolerance: tuple[float, float])
         return ""
     first = int(xp.where(wrong)[0][0])
     unwritten = int((wrong & xp.isnan(got)).sum())
-    more = f", {unwritten:,} of them not a number" if unwritten else ""
+    more = f", {unwritten:,} of them NaN" if unwritten else ""
     return (
         f"{count:,} of {len(got):,} elements are wrong{more}; element {first} is {float(got[first]):.6g}"
         f" and should be {float(want[first]):.6g} (± {absolute:g} and {relative:g} of it)"
@@ -399,6 +399,6 @@ def _find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str
             return f"at {f'timed launch {number + 1}' if request['timed'] else label}: {wrong}"
         again = task.header.exact and seed == run["seed"]
         if again and not all(device.same(raw[name], before[name]) for name in raw):
-            return f"at {label}: a second run on the same input gives other bits"
+            return f"at {label}: a second run on the same input gives different bits"
         seed, before = run["seed"], raw
     return ""

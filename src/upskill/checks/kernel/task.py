@@ -130,7 +130,7 @@ def read_task(source: str) -> TaskHeader:
         line = f"line {error.lineno} " if error.lineno else ""
         raise ValueError(f"{line}is not Python: {error.msg}") from error
     except (ValueError, MemoryError, RecursionError) as error:  # a null byte; nested too deeply
-        raise ValueError(f"is not Python that can be read: {error}") from error
+        raise ValueError(f"is not valid Python: {error}") from error
     try:
         header = TaskHeader.model_validate(_read_constants(module))
     except ValidationError as error:
@@ -142,7 +142,7 @@ def read_task(source: str) -> TaskHeader:
             raise ValueError(f"{name}: {wrong['msg'].removeprefix('Value error, ')}") from error
         raise ValueError(f"{name}: {wrong['msg']}, not {wrong['input']!r}") from error
     if not header.shapes and header.timed is None:
-        raise ValueError("has no SHAPES, so that nothing would be checked")
+        raise ValueError("has no SHAPES, so nothing would be checked")
     return header
 
 
@@ -160,7 +160,7 @@ def _read_constants(module: ast.Module) -> dict[str, Any]:
                     constants[name] = ast.literal_eval(node.value)
                 except (ValueError, TypeError, MemoryError, RecursionError):
                     if name in known:
-                        raise ValueError(f"{name} is not written out; write it as a literal") from None
+                        raise ValueError(f"{name} must be a literal") from None
                     constants[name] = None
     if missing := [name for name in FUNCTIONS if name not in functions]:
         raise ValueError(f"has no function {missing[0]}")

@@ -101,7 +101,7 @@ class KernelCompiles(KernelCheck):
         if isinstance(made, Finding):
             return made
         names = ", ".join(kernel.name for kernel in made.kernels[:3]) + (", …" if len(made.kernels) > 3 else "")
-        return Finding(True, f"compiles to a cubin for {self.arch}: {names}")
+        return Finding(True, f"compiles for {self.arch}: {names}")
 
 
 UNITS = {
@@ -130,7 +130,9 @@ class KernelResources(KernelCheck):
         for kernel in made.kernels:
             for name, limit in limits.items():
                 if (used_count := getattr(kernel, name)) > limit:
-                    return Finding(False, f"{kernel.name} has {used_count} {UNITS[name]}, and may have {limit}")
+                    return Finding(
+                        False, f"{kernel.name} has {used_count} {UNITS[name]}, and at most {limit} are allowed"
+                    )
         return Finding(True, ", ".join(f"{count} {UNITS[name]}" for name, count in used.items()))
 
 
@@ -172,9 +174,9 @@ class KernelFaster(TaskCheck):
     @model_validator(mode="after")
     def _decides(self) -> KernelFaster:
         if not self.than:
-            raise ValueError("than is empty: name eager, compile or both")
+            raise ValueError("`than` is empty; name eager, compile or both")
         if self.header.timed is None:
-            raise ValueError(f"{self.task} has no TIMED, the shape to be timed")
+            raise ValueError(f"{self.task} has no TIMED (the shape to time)")
         return self
 
     async def run(self, evidence: Evidence) -> Finding:
@@ -247,10 +249,10 @@ class KernelTiers(CheckBlock):
         limits = {"resources": "resources", "project": "project", "than": "faster", "at_least": "faster"}
         for option, tier in limits.items():
             if option in self.model_fields_set and tier not in self.tiers:
-                raise ValueError(f"{option} says what to check, and tiers leaves it out: name {tier!r} there too")
+                raise ValueError(f"{option} is set, but tiers does not list {tier!r}; add it there")
         if self.timeout and not {"correct", "faster"} & {*self.tiers}:
             raise ValueError(
-                "timeout is for the tiers on a GPU, correct and faster; compile_timeout is for the compiler"
+                "timeout applies to the GPU tiers (correct, faster); compile_timeout applies to the compiler"
             )
         return self
 

@@ -70,7 +70,7 @@ class GpuRun:
         """The runner's findings, or why the kernel fails. One that was not correct is not run again for timing."""
         key = digest([self.build.cubin.hex(), self.build.host_object.hex(), self.source])
         if self.spec.than and key in _failed:
-            return Finding(False, f"not timed, as it is not correct: {_failed[key]}")
+            return Finding(False, f"not timed, because it is not correct: {_failed[key]}")
         measured = await self._run()
         if isinstance(measured, Finding) and not self.spec.than:
             keep(_failed, key, measured.reason)
@@ -195,9 +195,7 @@ async def probe(kind: str) -> None:
         try:
             await process.receive(START_SECONDS)
         except Silent as silent:
-            raise MissingTool(
-                f"the GPU no longer answers after this kernel: {silent}; reset it or start the machine again"
-            ) from silent
+            raise MissingTool(f"the GPU stopped responding after this kernel: {silent}; reset it or reboot") from silent
 
 
 Step = list[Any]  # ["launch", name, grid, block, shared, cooperative, cluster, arguments], ["memset", …], …
@@ -239,7 +237,7 @@ def _not_linked(error: str, header: TaskHeader, entry: str) -> Exception:
         return BadLauncher(f'there is no function extern "C" void {entry}({header.signature}, cudaStream_t stream)')
     if "multiple definition" in error:
         twice = re.search(r"multiple definition of `([^'`]+)'", error)
-        return BadLauncher(f"the file defines {twice[1] if twice else 'a function'}, which belongs to CUDA")
+        return BadLauncher(f"the file defines {twice[1] if twice else 'a function'}, which is CUDA's own")
     return CheckError(f"the launcher could not be linked: {error[-400:]}")
 
 
@@ -289,9 +287,9 @@ def read_plans(output: str, build: Build, count: int, ended: str) -> list[Launch
             try:
                 plan.append(_read_step(line.split(" "), sizes))
             except (ValueError, IndexError, KeyError):
-                raise BadLauncher("the launcher left no plan that can be read") from None
+                raise BadLauncher("the launcher left no readable plan") from None
         else:
-            raise BadLauncher(f"the launcher does more than {MAX_STEPS} things in one call")
+            raise BadLauncher(f"the launcher takes more than {MAX_STEPS} steps in one call")
     if len(plans) != count:
         raise BadLauncher(f"the launcher did not return from call {min(len(plans) + 1, count)}: {ended}")
     return plans
@@ -320,4 +318,4 @@ def _read_step(fields: list[str], sizes: Mapping[str, tuple[int, ...]]) -> Step:
 def _expect_stream(word: str) -> None:
     if int(word, 16) != STREAM:
         which = "the default stream" if int(word, 16) in (0, 1, 2) else "a stream of its own"
-        raise BadLauncher(f"the launcher works on {which}, and not on the stream that it was given")
+        raise BadLauncher(f"the launcher works on {which}, not on the stream it was given")

@@ -56,7 +56,7 @@ class Command(ProgramCheck):
         if names is None:
             return config
         if not all(isinstance(name, str) for name in names):
-            raise UsageError("files is a list of files beside the suite, or maps names to text")
+            raise UsageError("`files` must list files beside the suite, or map names to text")
         return {**config, "files": {name: read(name) for name in names}}
 
     @model_validator(mode="after")
@@ -65,9 +65,9 @@ class Command(ProgramCheck):
             raise ValueError("decides nothing: any exit code and any output would pass")
         return self
 
-    def risks(self, case: str) -> Iterable[str]:
+    def risks(self, evidence: Evidence) -> Iterable[str]:
         looks_at_output = self.contains or self.not_contains or self.regex
-        return risks(self._text, case, by_exit_code=self.exit_code == 0 and not looks_at_output)
+        return risks(self._text, evidence, self.keeps, by_exit_code=self.exit_code == 0 and not looks_at_output)
 
     @property
     def _text(self) -> str:
@@ -94,9 +94,9 @@ class Command(ProgramCheck):
     async def _judge(self, done: CommandResult) -> Finding:
         excerpt = output_excerpt(done)
         if done.killed_why:
-            return Finding(False, f"the command was ended: {excerpt}")
+            return Finding(False, f"the command was killed: {excerpt}")
         if self.exit_code is not None and done.code != self.exit_code:
-            return Finding(False, f"the command failed, {self.exit_code} wanted: {excerpt}")
+            return Finding(False, f"the command failed (expected exit code {self.exit_code}): {excerpt}")
         output = done.output + done.error
         asks_to_skip = "skip" in f"{self.line} {self.contains} {self.regex}"
         if self.exit_code == 0 and not asks_to_skip and _ALL_SKIPPED.search(output):
@@ -104,7 +104,7 @@ class Command(ProgramCheck):
         if absent := lacking(self.contains or [], output, ignore_case=False):
             return Finding(False, f"the output lacks {enumerate_texts(absent)}: {excerpt}")
         if unwanted := [text for text in self.not_contains or [] if text in output]:
-            return Finding(False, f"the output has {enumerate_texts(unwanted)}, which it must not: {excerpt}")
+            return Finding(False, f"the output contains {enumerate_texts(unwanted)}, which it must not: {excerpt}")
         if self.regex is not None and await find(self.regex, output) is None:
             return Finding(False, f"the output does not match {quoted(self.regex)}: {excerpt}")
-        return Finding(True, f"the command did as wanted: {excerpt}")
+        return Finding(True, f"the command did what it should: {excerpt}")

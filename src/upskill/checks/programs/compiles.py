@@ -45,7 +45,7 @@ LANGUAGES = {
         (".rs",),
         ("rustc",),
         ("--edition=2021", "--crate-name=it", "--crate-type=lib", "--emit=metadata", "-o", "{out}/it.rmeta"),
-        "Rust (rustc) for all users, as the package of the system does; rustup in a home folder is not seen",
+        "Rust (rustc) for all users, e.g. from your system's packages; rustup in a home folder is not visible",
         {"RUSTUP_HOME": "/usr/local/rustup"},
         ("/usr/local/cargo/bin",),
         apart=True,  # rustup runs whatever a rust-toolchain.toml of the student names
@@ -82,10 +82,10 @@ class Compiles(ProgramCheck):
     def _is_known(self) -> Compiles:
         if self.language and self.language not in LANGUAGES:
             hint = did_you_mean(self.language, LANGUAGES)
-            raise ValueError(f"{self.language!r} is not a language that is compiled here. {hint}")
+            raise ValueError(f"{self.language!r} is not a language this check can compile. {hint}")
         if not self.language and not _language_of(self.file):
             known = ", ".join(LANGUAGES)
-            raise ValueError(f"the name {self.file!r} does not say its language; name it with `language`: {known}")
+            raise ValueError(f"the language of {self.file!r} cannot be told from its name; set `language`: {known}")
         return self
 
     async def run(self, evidence: Evidence) -> Finding:

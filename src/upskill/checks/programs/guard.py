@@ -28,6 +28,7 @@ from upskill.checks import Evidence, Finding
 from upskill.checks.programs.ownership import (
     commands_of,
     is_below,
+    is_used,
     mentions_file,
     mentions_path,
     plain,
@@ -95,7 +96,9 @@ _WRITES = r"(?:\b(?:(?:sed|perl)\s+-\w*i|mv|rm|tee|touch|patch|truncate|unlink|r
 _WRITES_IN = r"{name}.*(?:write|[\"'][wax]b?\+?[\"'])"
 _WRITES_TO = r"(?:>\s*|\b(?:cp|ln|install)\b.*\s)[\"']?[^\s\"'<]*{name}[\"']?\s*$"
 # These change a file's mode, or take it away and bring it back as it was.
-_TOUCHES = r"\bchmod\b|\bgit\b.*\b(?:checkout|stash|reset|restore|apply|switch|merge|rebase|revert|cherry-pick|pull)\b"
+_TOUCHES = re.compile(
+    r"\bchmod\b|\bgit\b.*\b(?:checkout|stash|reset|restore|apply|switch|merge|rebase|revert|cherry-pick|pull)\b"
+)
 _GIT_FILES = re.compile(r"(?:^|/)\.git(?:/config|/hooks|/info|ignore|attributes)$")
 _STATES = 'cd "$1" && find . -type f -printf "%i %C@ %p\\n"'
 _CONTENT_STATES = 'cd "$1" && find . -type f -exec cksum {} +'
@@ -126,8 +129,6 @@ above=$1 home=$2; shift 2
 find "$above" "$home" -mindepth 1 -maxdepth 1 "$@" -exec rm -rf -- {} + 2>/dev/null
 exit 0
 """
-# What the student built counts as older than every file of the case, whatever its date says.
-_DATE = "find . -name .git -prune -o -type f -exec touch -d @1 {} + ; xargs -0 touch -c -d @$(date +%s) --; exit 0"
 # Keeps of a repository's settings what makes it a repository, and $SETTINGS; its hooks stay where there are $HOOKS.
 # The index is written anew from its entries: what it remembers of files, and flags that hide changes, are the student's
 # word.
@@ -163,6 +164,7 @@ fi
 index=$(git rev-parse --git-path index 2>/dev/null) && [ -n "$index" ] || exit 0
 git ls-files -s -z > "$TMPDIR/entries" 2>/dev/null
 rm -rf "$index" "${index%index}"sharedindex.*
+info=$(git rev-parse --git-path info)
 git update-index -z --index-info < "$TMPDIR/entries" 2>/dev/null
 git config -f .gitmodules --name-only --get-regexp '[.]ignore$' 2>/dev/null |
 while IFS= read -r key; do git config "$key" none; done
@@ -172,6 +174,7 @@ while IFS= read -r file; do
 $tree/${file#./}
 "*) continue ;; esac
   git ls-files --error-unmatch -- "$file" >/dev/null 2>&1 || rm -rf -- "$file"
+  case $file in *attributes) mkdir -p "$info" && echo "* !whitespace !diff" > "$info/attributes" ;; esac
 done
 git update-index -q --refresh >/dev/null 2>&1
 [ "$tree" = . ] && git ls-files -z -o -i --exclude-standard 2>/dev/null | git check-ignore -z -v --stdin 2>/dev/null
@@ -185,13 +188,29 @@ _REPOSITORY = (
 _GIT = "find . '(' -name .git -prune -o -name HEAD -type f ')' -exec /bin/sh -c \"$0\" sh {} ';' 2>/dev/null; exit 0"
 
 
-def risks(text: str, case: str, *, by_exit_code: bool) -> Iterator[str]:
+_OF_HOME = re.compile(r"(?:^|[\s=\"'(:])~/|\$\{?HOME\b|\bconfig --global\b", re.MULTILINE)
+
+
+def risks(text: str, evidence: Evidence, keeps: Sequence[str], *, by_exit_code: bool) -> Iterator[str]:
     """What a student may still do about a command, in words: where the case names a file, it is the student's."""
     for file in steered_by(text):
-        if "*" not in file and mentions_file(case, file):
+        if "*" not in file and mentions_file(evidence.case, file):
             yield f"what the command does is up to {file}, which the student may write"
+    if _OF_HOME.search(text) and "HOME=" not in text:
+        yield "the check has an empty home of its own; what the student left in its home is in /home/student"
     if by_exit_code and invokes(text, _RUNNERS):
         yield "code of the student runs inside the test runner and may end it with 0; look at its output, too"
+    steering = steered_by(with_what_it_runs(text, evidence.files), evidence.files)
+    own = {*evidence.files} - {*protected_files(text, evidence, steering, keeps), *evidence.graded_files}
+    own -= {path for path in own if is_below(path, keeps)}
+    for command in commands_of(text):
+        used = [path for path in sorted(own) if is_used(path, with_what_it_runs(command, evidence.files))]
+        if len(used) > 1:
+            yield (
+                f"the check uses {' and '.join(used)}, and the student may change each of them;"
+                " list those that are part of the work in `keeps`, and all others are restored"
+            )
+            break
 
 
 @dataclass(frozen=True)
@@ -200,22 +219,24 @@ class Guarded:
 
     check_dir: CheckDir
     text: str  # what the check runs
+    keeps: Sequence[str]
     environment: Mapping[str, str]  # for the programs of the check
     protected: Mapping[str, str]  # but for what the check itself writes to
-    entries: Mapping[str, Entry]  # of these and their folders
+    versions: Mapping[str, str]  # of these and their folders
     brought: Mapping[str, str]  # all that was put back
     changed: Sequence[str]  # before they were put back
     removed: Sequence[str]
+    dated: Sequence[str]  # before the files of the case: built by the student, whatever the date of the file says
     settings: Sequence[str]  # links, and files of git, that may have been removed or changed, too
     copied: bool  # what the student left was kept for a second look
     hidden: Finding | None  # the student hid work from git
 
     async def states(self) -> dict[str, str]:
         """What tells whether the check's own files were touched, by path."""
-        line = ["/bin/sh", "-c", _CONTENT_STATES if _touches(self.text) else _STATES, "sh", self.check_dir.files]
+        line = ["/bin/sh", "-c", _CONTENT_STATES if _TOUCHES.search(self.text) else _STATES, "sh", self.check_dir.files]
         done = await self.check_dir.run(line, SECONDS)
         rows = (row.split(" ./", 1) for row in done.output.splitlines() if " ./" in row)
-        return {path: state for state, path in rows if not _writes_to(self.text, path)}
+        return {path: state for state, path in rows if not (_writes_to(self.text, path) or is_below(path, self.keeps))}
 
     async def conclude(self, finding: Finding, states: Mapping[str, str]) -> Finding:
         """A failure says what was put back and removed. A pass is none if what was put back was touched meanwhile."""
@@ -223,14 +244,12 @@ class Guarded:
             return Finding(False, f"{finding.reason}{self._notes}")
         sandbox = self.check_dir.sandbox
         await sandbox.kill_processes()
-        if states:
-            then = await self.states()
-            for path, state in states.items():
-                if then.get(path) != state:
-                    return Finding(False, f"{path}, which the case brought, was changed while the check ran")
-        touched = [path for path, text in self.protected.items() if not await _is_as_brought(sandbox, path, text)]
-        now = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)} if self.entries else {}
-        touched += [path for path, entry in self.entries.items() if not _is_untouched(entry, now.get(path))]
+        then = await self.states() if states else {}
+        touched = [path for path, state in states.items() if then.get(path) != state]
+        touched += [path for path, text in self.protected.items() if not await _is_as_brought(sandbox, path, text)]
+        now = {entry.path: entry.version for entry in await sandbox.list("", MAX_FILES)} if self.versions else {}
+        for path, version in self.versions.items():  # that of a folder that got more files is shorter
+            touched += [] if now.get(path) in (version, version.split(" ")[0]) else [path]
         if touched:
             return _dispute(f"{touched[0]}, which the case brought, was changed while the check ran")
         return finding
@@ -240,7 +259,7 @@ class Guarded:
         sandbox = self.check_dir.sandbox
         back = [path for path in self.changed if await _is_as_brought(sandbox, path, self.brought[path])]
         back += [path for path in self.settings if path.endswith("/config")]
-        await _remove(self.check_dir, back)
+        await _on_all(self.check_dir, back, "rm", "-rf")
         paths = "\0".join([*back, *self.removed, *self.settings]).encode("utf-8", "surrogateescape")
         line = ["/bin/sh", "-c", _RESTORE, "sh", f"{self.check_dir.root}/left"]
         await self.check_dir.run(line, SECONDS, stdin=paths)
@@ -252,6 +271,7 @@ class Guarded:
             for done, files in {
                 "put back as the case brought it": self.changed,
                 "removed, as nothing asks for it": self.removed,
+                "dated before the files of the case": self.dated,
             }.items()
             if files
         ]
@@ -327,7 +347,7 @@ async def disarm(
     """
     sandbox = check_dir.sandbox
     words = re.findall(r"[\w/-]+\.py\b", evidence.prompt)
-    own = {part.split(".")[0] for path in (*evidence.files, *evidence.asked_for, *words) for part in path.split("/")}
+    own = {part.split(".")[0] for path in (*evidence.files, *evidence.graded_files, *words) for part in path.split("/")}
     await check_dir.put("../python/sitecustomize.py", SITE % (sandbox.workspace, sorted(own)))
     await check_dir.run(["/bin/sh", "-c", _OPEN], SECONDS)
     left = {entry.path: entry for entry in await sandbox.list("", MAX_FILES + 1)}
@@ -341,60 +361,59 @@ async def disarm(
     plants = PlantFinder(text, evidence, protected, steering, keeps).find(list(left.values()))
     uses_git = invokes(text, "git")
     settings = [path for path, entry in left.items() if entry.kind == "link" or (uses_git and _GIT_FILES.search(path))]
-    copied = bool(changed or plants or settings)
+    files = [path for path, entry in left.items() if entry.kind == "file" and ".git" not in path.split("/")]
+    built = [path for path in files if path not in evidence.files and not is_below(path, plants)]
+    dated = [path for path in built if not is_below(path, keeps)] if invokes(text, "g?make|ninja|samu") else []
+    copied = bool(changed or plants or settings or dated)
     if copied:
         line = ["/bin/sh", "-c", _COPY, "sh", f"{check_dir.root}/left"]
         copied = not (await check_dir.run(line, SECONDS)).killed_why
     above = check_dir.root.rpartition("/")[0]
-    names = [word for pattern in (".*", *STEERING) for word in ("-o", "-name", pattern)][1:]
-    names = ["(", *names, ")"]
+    names = ["(", *[word for pattern in (".*", *STEERING) for word in ("-o", "-name", pattern)][1:], ")"]
     for name in set(re.findall(r"(?<=[/\s\"'`])\.\w[\w.-]*", evidence.case)):
         names += ["!", "-name", name]
-    paths = "\0".join(protected)
     line = ["/bin/sh", "-c", _PREPARE, "sh", above, sandbox.home, *names]
-    prepared = await check_dir.run(line, SECONDS, stdin=paths)
+    prepared = await check_dir.run(line, SECONDS, stdin="\0".join(changed))
     if prepared.killed_why:
         return Finding(False, f"what was left cannot be looked through: it {prepared.killed_why}")
-    for path, content in protected.items():
+    for path in changed:
         try:
-            await sandbox.write(path, content, executable=path in left and left[path].executable)
+            await sandbox.write(path, protected[path], executable=path in left and left[path].executable)
         except OSError as error:
             return Finding(False, f"{path} cannot be put back as the case brought it: {in_words(error)}")
-    await _remove(check_dir, plants)
-    if invokes(text, "g?make|ninja|samu"):
-        await check_dir.run(["/bin/sh", "-c", _DATE], SECONDS, stdin="\0".join(evidence.files))
+    await _on_all(check_dir, plants, "rm", "-rf")
+    for seconds, paths in enumerate((dated, [*evidence.files], [*{*built} - {*dated}]), start=10**9):
+        await _on_all(check_dir, paths if dated else (), "touch", "-c", "-h", "-d", f"@{seconds}")
     entries = {entry.path: entry for entry in await sandbox.list("", MAX_FILES)}
-    environment: dict[str, str] = {}
-    hidden = None
-    if uses_git:
-        kept = _git_settings(evidence, keeps)
-        hidden = await _open_up_git(check_dir, evidence, entries, kept, keeps)
-        for number, name in enumerate(GIT_SETTINGS):
-            if name.lower() in kept:
-                environment[f"GIT_CONFIG_KEY_{number}"] = "upskill.unused"
+    kept = _git_settings(evidence, keeps) if uses_git else set[str]()
+    hidden = await _open_up_git(check_dir, evidence, entries, kept, keeps) if uses_git else None
+    unused = [number for number, name in enumerate(GIT_SETTINGS) if name.lower() in kept]
     own_words = f"{own_words}\n{text}"
     watched = {path: content for path, content in protected.items() if not _writes_to(own_words, path)}
     parents = {str(parent) for path in watched for parent in PurePosixPath(path).parents}
-    strict = not _touches(own_words)
     return Guarded(
         check_dir=check_dir,
         text=own_words,
-        environment=environment,
+        keeps=keeps,
+        environment={f"GIT_CONFIG_KEY_{number}": "upskill.unused" for number in unused},
         protected=watched,
-        entries={path: entry for path, entry in entries.items() if strict and path in {*watched, *parents}},
+        versions={}
+        if _TOUCHES.search(own_words)
+        else {path: entries[path].version for path in entries.keys() & {*watched, *parents}},
         brought=protected,
         changed=changed,
         removed=plants,
+        dated=dated,
         settings=settings,
         copied=copied,
         hidden=hidden,
     )
 
 
-async def _remove(check_dir: CheckDir, paths: Sequence[str]) -> None:
+async def _on_all(check_dir: CheckDir, paths: Sequence[str], *command: str) -> None:
     if paths:
-        removed = "\0".join(paths).encode("utf-8", "surrogateescape")
-        await check_dir.run(["/usr/bin/env", "xargs", "-0", "rm", "-rf", "--"], SECONDS, stdin=removed)
+        names = "\0".join(paths).encode("utf-8", "surrogateescape")
+        await check_dir.run(["/usr/bin/env", "xargs", "-0", *command, "--"], SECONDS, stdin=names)
 
 
 async def _is_as_brought(sandbox: Sandbox, path: str, content: str) -> bool:
@@ -403,15 +422,6 @@ async def _is_as_brought(sandbox: Sandbox, path: str, content: str) -> bool:
         return await sandbox.read(path, len(data)) == data
     except OSError:
         return False
-
-
-def _is_untouched(before: Entry, now: Entry | None) -> bool:
-    versions = (before.version, before.version.split(" ")[0])  # of a folder that got more files
-    return now is not None and now.kind == before.kind and now.version in versions
-
-
-def _touches(text: str) -> bool:
-    return bool(re.search(_TOUCHES, text))
 
 
 def _writes_to(text: str, path: str) -> bool:
@@ -425,9 +435,7 @@ def _git_settings(evidence: Evidence, keeps: Sequence[str]) -> set[str]:
     settings = set(map(str.lower, re.findall(r"\b[A-Za-z]+\.[A-Za-z][\w-]*", evidence.case)))
     if re.search(r"\balias", evidence.prompt, re.IGNORECASE):
         settings.add("alias.*")
-    if re.search(r"\bhooks?\b", evidence.prompt, re.IGNORECASE) or any(
-        keep == ".git" or keep.startswith(".git/hooks") for keep in keeps
-    ):
+    if re.search(r"\bhooks?\b|^\.git$", "\n".join([evidence.prompt, *keeps]), re.IGNORECASE | re.MULTILINE):
         settings.add("core.hookspath")
     if is_below(".git/config", keeps):
         settings.add(".*")
@@ -442,7 +450,7 @@ async def _open_up_git(
     keeps: Sequence[str],
 ) -> Finding | None:
     """A finding where a file that the student added hides a file of the case."""
-    brought = set(map(plain, (*evidence.files, *evidence.asked_for)))
+    brought = set(map(plain, (*evidence.files, *evidence.graded_files)))
     asks = bool(re.search(r"\bignor", evidence.prompt, re.IGNORECASE)) or "check-ignore" in evidence.case
     kept = {
         path

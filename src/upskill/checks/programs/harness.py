@@ -29,7 +29,7 @@ def call(request: dict[str, Any]) -> dict[str, Any]:
         return _verdict(False, str(error) or _line_of(error, request))
     except BaseException as error:  # also an exit: whatever it is, it is not a verdict
         last = "".join(traceback.format_exception_only(type(error), error)).strip()
-        return _verdict(error=f"{request['function']} broke: {last} {_line_of(error, request)}".strip())
+        return _verdict(error=f"{request['function']} raised an error: {last} {_line_of(error, request)}".strip())
     passed, reason = result, ""
     with suppress(TypeError, ValueError):
         passed, reason = result

@@ -2,7 +2,8 @@
 
 The prompt decides where it names the work: a file, a folder (`src/`), a pattern (`*.md`, "every .sql file"). Where it
 names none, what the check uses as its program, test, input or expectation is the case's own; the rest is the work.
-`keeps`, `output_file`, `extract` and checks of files name the student's files in so many words.
+`keeps`, `output_file`, `extract` and checks of files name the student's files in so many words. Where `keeps` names
+some of those that would be taken for the work, the others are the case's own.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _INTERPRETERS = (
 )
 _SOURCES = r"|source|\."
 _LOOKS = r"-(?:-check|-syntax-only|[cnm])(?![\w-])"  # such an option has a file looked at, or something else run
-# Such a command only looks at files.
-_READS = re.compile(r"^\W*(?:e?grep|jq|cat|test|head|tail|wc|awk|stat|sort|uniq)\b|^\W*\[")
+# Such a command only looks at files, and compares them with nothing that another prints.
+_READS = re.compile(r"^\W*(?:(?:e?grep|jq|cat|test|head|tail|wc|awk|stat|sort|uniq)\b|\[)(?!.*\$\()")
 
 
 def commands_of(text: str) -> list[str]:
@@ -125,7 +126,7 @@ def executes(text: str, path: str, content: str = "") -> bool:
     return any(re.search(way, text, re.MULTILINE) for way in _ways_to_run(path, content, _INTERPRETERS + _SOURCES))
 
 
-def asks_for(prompt: str, path: str, content: str = "", *, by_name: bool = False) -> bool:
+def asks_for(prompt: str, path: str, content: str = "") -> bool:
     """Whether a prompt makes this file the student's: by its name, or by a folder or pattern that it fits.
 
     "so that `python3 score.py` prints 5" has it run, and asks nobody to change it.
@@ -133,8 +134,8 @@ def asks_for(prompt: str, path: str, content: str = "", *, by_name: bool = False
     prompt = _HANDS_OFF.sub(" ", prompt)
     for way in _ways_to_run(path, content, _INTERPRETERS):
         prompt = re.sub(way, " ", prompt, flags=re.MULTILINE)
-    if by_name or mentions_path(prompt, path):
-        return mentions_path(prompt, path)
+    if mentions_path(prompt, path):
+        return True
     patterns = re.findall(r"[\w./*-]*(?:\*[\w/]*\.|/\*)[\w./*-]*", prompt)  # such as *.py and src/*
     patterns += [f"*.{suffix}" for suffix in re.findall(r"(?<![\w.*/-])\.(\w+)\W?\s+(?:file|script)s?\b", prompt)]
     if any(fnmatchcase(path, each) or fnmatchcase(PurePosixPath(path).name, each) for each in patterns):
@@ -150,16 +151,9 @@ def asks_for(prompt: str, path: str, content: str = "", *, by_name: bool = False
 
 
 def named_files(prompt: str, files: Mapping[str, str]) -> list[str]:
-    """The files of a case that its prompt or a check of files names as the work.
-
-    Beside code that is named, a folder of data is what that code works on.
-    """
+    """The files of a case that its prompt or a check of files names as the work."""
     tests = writes_tests(prompt)
-    own = {path: content for path, content in files.items() if tests or not is_test(path)}
-    by_name = any(is_code(path, text) and asks_for(prompt, path, text, by_name=True) for path, text in own.items())
-    return [
-        path for path, text in own.items() if asks_for(prompt, path, text, by_name=by_name and not is_code(path, text))
-    ]
+    return [path for path, text in files.items() if (tests or not is_test(path)) and asks_for(prompt, path, text)]
 
 
 def protected_files(
@@ -171,9 +165,19 @@ def protected_files(
     "node.js" are files only where there are such files.
     """
     files = {plain(path): content for path, content in evidence.files.items()}
+    graded = set(map(plain, evidence.graded_files))
+    kept = {path for path in files if is_below(path, set(map(plain, keeps)))}
+    guessed = _guess_work(text, evidence, files, steering, left)
+    students = graded | kept | (guessed if guessed.isdisjoint(kept) else set[str]())
+    return {path: content for path, content in files.items() if path not in students}
+
+
+def _guess_work(
+    text: str, evidence: Evidence, files: Mapping[str, str], steering: Sequence[str], left: Collection[str]
+) -> set[str]:
     names = {PurePosixPath(path).name for path in files}
     left_names = {PurePosixPath(path).name for path in left}
-    asked = set(map(plain, evidence.asked_for))
+    asked = set(map(plain, (*evidence.graded_files, *named_files(evidence.prompt, files))))
     code = [path for path, content in files.items() if is_code(path, content) and not is_test(path)]
     suffixes = (*_CODE, *SHELL) if code else (*_CODE, *SHELL, *DATA)
     words = {PurePosixPath(word).name for word in re.findall(r"\b[\w/-]+\.\w{1,5}\b(?!\()", evidence.prompt)} - names
@@ -183,14 +187,13 @@ def protected_files(
         named = asked | set(_unnamed_work(text, evidence.prompt, files, code, steering))
     case_own = {
         path
-        for path in (asked & files.keys()) - set(map(plain, evidence.graded_files))
+        for path in asked & files.keys()
         if _is_oracle(path, files, (named | added) - {path}, text)
         or (not is_code(path, files[path]) and (added or asked & set(code)) and not _is_only_read(path, text))
     }
     students = named - case_own if added or named - case_own else named
     spared = "\n".join(_HANDS_OFF.findall(evidence.prompt))
-    students = {path for path in students if not mentions_path(spared, path)} | set(map(plain, keeps))
-    return {path: content for path, content in files.items() if not is_below(path, students)}
+    return {path for path in files if is_below(path, students) and not mentions_path(spared, path)}
 
 
 def _is_oracle(path: str, files: Mapping[str, str], others: Collection[str], text: str) -> bool:
@@ -213,8 +216,7 @@ def _unnamed_work(
     and data that neither decides nor is what the check or its programs start from.
     """
     tests = writes_tests(prompt)
-    steers = () if all(map(_READS.search, commands_of(text))) else steering
-    free = [path for path in files if (tests or not is_test(path)) and not fits(path, steers)]
+    free = [path for path in files if (tests or not is_test(path)) and not fits(path, steering)]
     own = [path for path in free if is_code(path, files[path])]
     own = [path for path in own if not decides(path) or tests] or own
     own = [path for path in own if not path.endswith(SHELL)] or own
@@ -232,6 +234,12 @@ def _unnamed_work(
 def _is_only_read(path: str, text: str) -> bool:
     commands = [command for command in commands_of(text) if mentions_file(command, PurePosixPath(path).name)]
     return bool(commands) and all(map(_READS.search, commands))
+
+
+def is_used(path: str, text: str) -> bool:
+    """Whether a text names this file, or loads it as a module."""
+    name = PurePosixPath(path)
+    return mentions_file(text, name.name) or (is_code(path) and mentions_word(text, name.stem))
 
 
 def _is_input(path: str, text: str, programs: Sequence[str]) -> bool:

@@ -1,7 +1,8 @@
 """Plants: files that a student added and that would decide what a program of a check does.
 
 A plant steers a program (`TOOLS`), stands where a program looks before it finds a file of the case, joins the tests and
-expectations of the case, or is read by a program of the case if it is there. What the case asks for is no plant.
+expectations of the case, is read by a program of the case if it is there, or has a name that reads as an option. What
+the case asks for is no plant.
 """
 
 from __future__ import annotations
@@ -49,13 +50,7 @@ TOOLS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("ruff.toml", "mypy.ini", "pyrightconfig.json", "pylintrc", "pyproject.toml", "setup.cfg", "tox.ini"),
     ),
     r"eslint|prettier|biome|tsc|tsx": ((), ("*.config.*", "biome.json*", "tsconfig*")),
-    r"cmake|ctest": (
-        ("CMakeLists.txt",),
-        (
-            *("CMakePresets.json", "CMakeUserPresets.json", "CMakeCache.txt", "CMakeFiles", "*.cmake"),
-            "CTestCustom.ctest",
-        ),
-    ),
+    r"cmake|ctest": (("CMakeLists.txt",), ("CMake[CFPU]*", "*.cmake", "CTestCustom.ctest")),
     r"npm|npx|yarn|pnpm": (("package.json",), ("package-lock.json", "npm-shrinkwrap.json", *_NODE)),
     r"node|jest|vitest|mocha|deno|bun": ((), ("package.json", *_NODE)),
     r"go": (("go.mod",), ("go.sum", "go.work", "go.work.sum", "vendor")),
@@ -75,6 +70,9 @@ _HIDDEN = (
 )
 _HIDDEN_OF_GIT = (".git", ".gitignore", ".gitattributes", ".gitkeep", ".gitmodules")
 _PYTHON_TOOLS = ("pytest", "py", "_pytest", "pluggy", "nose2", "tox", "nox", "coverage")
+_C_HEADERS = re.compile(
+    r"(?:assert|ctype|errno|float|limits|locale|math|setjmp|signal|std\w+|string|strings|time|unistd|wchar|wctype)\.h"
+)
 _COMPILED = (".o", ".obj", ".a", ".so", ".pyd", ".pyc", ".class", ".pmc", ".node", ".gch", ".pch", ".d", ".beam")
 _PACKAGE = ("__init__", "__main__", "index", "mod")  # files that stand for their folder
 # A line that names a file which need not be there, or that the system also has, and one that opens a block of such
@@ -152,7 +150,7 @@ class PlantFinder:
 
     @cached_property
     def _asked(self) -> set[str]:
-        return set(map(plain, (*self.evidence.asked_for, *self.keeps)))
+        return set(map(plain, (*self.evidence.graded_files, *self.keeps)))
 
     @cached_property
     def _paths(self) -> list[PurePosixPath]:
@@ -200,6 +198,8 @@ class PlantFinder:
         path, prompt = str(file), self.evidence.prompt
         if path in self._brought or ".git" in file.parts or is_below(path, self._asked):
             return False
+        if file.name.startswith("-"):  # `grep -r TODO *` takes it for an option
+            return not mentions_path(self.evidence.case, path)
         if path in self._targets:  # "so that `make test` passes" names no file
             return f"{path}/" not in prompt if folder else not file.suffix or not mentions_path(prompt, path)
         if not folder and self._shadows(file):
@@ -227,6 +227,8 @@ class PlantFinder:
         if stem in _PACKAGE and folder.name:
             stem, folder = folder.name, folder.parent
         if file.suffix in _COMPILED and any(stem == PurePosixPath(path).stem for path in self._brought):
+            return True
+        if _C_HEADERS.fullmatch(file.name):
             return True
         if (stem in sys.stdlib_module_names or stem in _PYTHON_TOOLS) and file.suffix == ".py":
             return str(folder) in self._brought and str(folder / "__init__.py") not in self._brought

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from upskill.agents.activation import without_openings
 from upskill.checks import Evidence, Finding, ReadText, Text
-from upskill.checks.programs.guard import guard
+from upskill.checks.programs.guard import guard, risks
 from upskill.checks.workspace import CheckDir, ProgramCheck, output_excerpt
 from upskill.checks.workspace import Path as WorkspacePath
 from upskill.errors import CheckError, MissingTool
@@ -52,8 +52,11 @@ class PythonCheck(ProgramCheck):
         try:
             compile(source, "check", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
-            raise ValueError(f"is not Python: {error}") from error
+            raise ValueError(f"not Python: {error}") from error
         return source
+
+    def risks(self, evidence: Evidence) -> Iterable[str]:
+        return risks(self.source, evidence, self.keeps, by_exit_code=False)
 
     async def run_in(self, check_dir: CheckDir, evidence: Evidence) -> Finding:
         starts_programs = bool(STARTS.search(self.source))
@@ -81,12 +84,12 @@ class PythonCheck(ProgramCheck):
         line = [python, "-I", "-c", HARNESS.read_text(encoding="utf-8"), path]
         done = await check_dir.run(line, self.timeout, environment=environment)
         if done.killed_why:
-            return Finding(False, f"{self.function} was ended: {output_excerpt(done)}")
+            return Finding(False, f"{self.function} was killed: {output_excerpt(done)}")
         # Only the harness knows the token, so nothing else that was written counts.
         line = next((line for line in done.output.splitlines() if line.startswith(token)), "")
         verdict = as_mapping(json.loads(line.removeprefix(token))) if line else None
         if verdict is None:
-            raise CheckError(f"{self.file}: {self.function} ended without a word: {output_excerpt(done)}")
+            raise CheckError(f"{self.file}: {self.function} ended without a result: {output_excerpt(done)}")
         if verdict["error"]:
             raise CheckError(f"{self.file}: {verdict['error']}")
         passed: bool = verdict["passed"]

@@ -91,7 +91,7 @@ def _kind(run: Run) -> tuple[bool, bool]:
 
 def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:
     if len(models) > 2:
-        raise UsageError(f"{len(models)} models are too many to compare", "Name one or two with -m.")
+        raise UsageError(f"{len(models)} models are too many to compare", "Choose one or two with -m.")
     for run, named in ((old, models[:1]), (new, models[-1:])):
         for model in named:
             if model not in run.models:
@@ -103,7 +103,7 @@ def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[
         pairs = [(old.models[0], new.models[0])]
     if not pairs:
         raise UsageError(
-            f"{old.id} and {new.id} have no model in common", "Name one of each: -m MODEL -m MODEL, in that order."
+            f"{old.id} and {new.id} have no model in common", "Choose one of each: -m MODEL -m MODEL, in that order."
         )
     sides = [(Side(old, before, arm), Side(new, after, arm)) for before, after in pairs]
     if any(before == after for before, after in sides):

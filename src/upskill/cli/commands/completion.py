@@ -96,7 +96,7 @@ def _known_cases(context: click.Context) -> Sequence[Case | StoredCase]:
 
 complete_models, complete_runs = _completer(_models), _completer(_runs)
 complete_targets = _completer(lambda _: TARGETS)
-complete_agents = _completer(lambda _: ("chat", "tools", *REAL_AGENTS.split(", ")))
+complete_agents = _completer(lambda _: ("chat", "tools", *REAL_AGENTS.replace("COMMAND", "").split(", ")))
 complete_cases = _completer(lambda context: (case.id for case in _known_cases(context)))
 complete_tags = _completer(lambda context: (tag for case in _known_cases(context) for tag in case.tags))
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Run, Store
 from upskill.sandboxes import SandboxChoice
-from upskill.skills import Skill
+from upskill.skills import RECEIPT, REPLIES, Skill
 from upskill.suites import Suite
 from upskill.suites.quality import only_by_acting
 
@@ -44,7 +45,7 @@ CASES = 12  # written when a skill has none
 def command(**values: Any) -> None:
     """Run a student on a suite with and without SKILL, and compare the two.
 
-    Both arms get the same prompts, seeds and limits; only the skill differs. Results are stored as they arrive: after
+    Both runs get the same prompts, seeds and limits; only the skill differs. Results are stored as they arrive: after
     Ctrl-C or a crash, the same command continues where it stopped.
 
     \b
@@ -61,7 +62,7 @@ def run_eval(options: EvalOptions) -> None:
     options.check()
     seen = options.watched.look() if options.watch else {}
     # Bad input is reported before a store is created.
-    loaded = _load(options)
+    loaded = load(options)
     with options.open_store(loaded[0].name) as store:
         ledger = Ledger(options.ceilings)
         try:
@@ -79,16 +80,40 @@ def run_eval(options: EvalOptions) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _load(options: EvalOptions) -> tuple[Skill, Plan | None]:
+def load(options: EvalOptions) -> tuple[Skill, Plan | None]:
     """The skill and the plan; no plan if the suite has yet to be written."""
     skill = Skill.load(options.skill)
     suite = options.choose_cases(skill, Suite.load(options.tests) if options.tests else Suite.of(skill))
     return skill, options.make_plan(skill, suite) if suite or not options.case_writer else None
 
 
+def prove(options: EvalOptions) -> None:
+    """Run the suite and write the receipt, without a report."""
+    loaded = load(options)
+    with options.open_store(loaded[0].name) as store:
+        _write_receipt(_measure(options, loaded, store, Ledger(options.ceilings)), store, options)
+
+
+def _write_receipt(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
+    from upskill.runs.replay.receipt import write_receipt  # noqa: PLC0415 - only where one is asked for
+
+    receipt = write_receipt(evaluation, store)
+    folder = os.path.relpath(receipt.parent.parent)
+    wrote = " and ".join(f"{folder}/{file}" for file in (RECEIPT, REPLIES))
+    options.tell(f"Wrote {wrote}; commit both. `upskill verify {folder}` checks them without a model.")
+
+
 def _evaluate_loaded(
     options: EvalOptions, loaded: tuple[Skill, Plan | None], store: Store, ledger: Ledger
 ) -> Evaluation:
+    evaluation = _measure(options, loaded, store, ledger)
+    _report(evaluation, store, options)
+    if options.receipt:
+        _write_receipt(evaluation, store, options)
+    return evaluation
+
+
+def _measure(options: EvalOptions, loaded: tuple[Skill, Plan | None], store: Store, ledger: Ledger) -> Evaluation:
     executor, (skill, plan) = options.open_executor(), loaded
     progress = RunProgress(quiet=options.silent)
     context = options.model_context(Events(message=options.tell, reading=progress.reading))
@@ -100,14 +125,7 @@ def _evaluate_loaded(
 
         executor = BatchExecutor(executor, store, models, options.tell)
     run_options = options.run_options(plan, executor)
-    evaluation = _evaluate(plan, store, models, options, run_options, progress)
-    _report(evaluation, store, options)
-    if options.receipt:
-        from upskill.runs.replay.receipt import write_receipt  # noqa: PLC0415 - only where one is asked for
-
-        receipt = write_receipt(evaluation, store)
-        options.tell(f"Wrote {receipt}. `upskill verify {plan.skill.folder}` checks it without a model.")
-    return evaluation
+    return _evaluate(plan, store, models, options, run_options, progress)
 
 
 def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledger: Ledger, seen: Seen) -> None:
@@ -124,7 +142,7 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
             return
         files, seen = changed(seen, now), now
         try:
-            loaded = _load(options)
+            loaded = load(options)
             # The plan that was run also says which sandbox was chosen.
             if loaded[1] and loaded[1].fingerprint == replace(last.plan, sandbox=options.sandbox).fingerprint:
                 continue
@@ -137,7 +155,7 @@ def _keep_evaluating(options: EvalOptions, last: Evaluation, store: Store, ledge
             unfinished = {*before.unfinished, *last.unfinished}
             for model in (name for name in last.plan.addresses if name not in unfinished):
                 comparison = compare(store, Side(before.run, model, "skill"), Side(last.run, model, "skill"))
-                click.echo(f"Since the previous save, {model}: {summarize(comparison)}")
+                click.echo(f"Since the previous save, {model}: {summarize(comparison)}.")
 
 
 async def _write_suite(skill: Skill, writer: str, models: Models, options: EvalOptions) -> tuple[Skill, Suite]:
@@ -195,8 +213,10 @@ def _evaluate(
     if ledger and (wrote := ledger.spent.get("test writer")) is not None:
         evaluation.spent["test writer"] = (wrote.total_tokens, wrote.cost_usd)
     if ledger and models.hits:
-        were = f"{counted(models.hits + ledger.calls - called, 'call')} {'was' if models.hits == 1 else 'were'}"
-        options.tell(f"{models.hits} of {were} answered from stored replies, at no cost.")
+        calls = models.hits + ledger.calls - called
+        were = f"{counted(calls, 'call')} {'was' if models.hits == 1 else 'were'}"
+        share = "All" if models.hits == calls else f"{models.hits:,}"
+        options.tell(f"{share} of the {were} answered with replies stored by earlier runs, at no cost.")
     return evaluation
 
 
@@ -217,7 +237,8 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     from upskill.verdicts.advice import INVALID  # noqa: PLC0415
 
     if evaluation.leaked:  # also shown if standard output is redirected
-        note(f"{INVALID} {counted(len(evaluation.invalid), 'trial')} saw or reached for a hidden skill.")
+        trials = counted(len(evaluation.invalid), "trial")
+        note(f"{INVALID} In {trials} the student saw or tried to open a skill that should have been hidden.")
     show_command = f"upskill show {evaluation.run.id}{options.show_flags}" if store.location is not None else ""
     context = ReportContext(
         results=lambda: store.results(evaluation.run),
@@ -239,9 +260,9 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
     if options.quiet and evaluation.bugs:
         note(bug_heading(evaluation.bug_count))
     if evaluation.halted:
-        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
+        note(f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost.")
     for model, ruling in evaluation.rulings:
         if not ruling.held:
-            note(f"✗ Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+            note(f"✗ {model} does not meet {ruling.requirement.text!r}: {ruling.reason}.")
         else:
-            options.tell(f"✓ Required {ruling.requirement.text!r} of {model}: {ruling.reason}.")
+            options.tell(f"✓ {model} meets {ruling.requirement.text!r}: {ruling.reason}.")

@@ -57,10 +57,10 @@ def command(
     if not kind and not replies:
         raise UsageError("nothing to export", f"Give --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
     if output and not kind:
-        raise UsageError("-o needs --format", "--replies names its own file.")
+        raise UsageError("-o needs --format", "With --replies, the file follows that option.")
     export: Export | None = EXPORTS.load(kind) if kind else None
     if export and output == "-" and not export.is_text:
-        raise UsageError(f"{kind} is not a text format, so it cannot be printed", "Name a file or folder with -o.")
+        raise UsageError(f"{kind} is not a text format, so it cannot be printed", "Choose a file or folder with -o.")
     with open_run(store, run) as (opened, stored):
         if not quiet and not stored.finished:
             left = stored.trials - stored.passed - stored.failed - stored.errored

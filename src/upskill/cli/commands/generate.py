@@ -3,7 +3,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,37 +11,43 @@ from typing import Any
 import click
 
 from upskill.authoring.events import AuthoringEvents
-from upskill.authoring.generate import generate_now
+from upskill.authoring.generate import Generated, generate_now
 from upskill.authoring.options import GenerateOptions
 from upskill.cli.console import show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.cli.progress import RunProgress
-from upskill.errors import Paused
+from upskill.errors import Paused, UsageError
+from upskill.options import option
 from upskill.plain import counted
 from upskill.reports import generated as report
+from upskill.runs.planning.options import StudentOptions
 from upskill.runs.planning.plan import Plan
 from upskill.traces import Step
 
 
 @dataclass(kw_only=True)
 class _Options(GenerateOptions, CommandOptions):
-    pass
+    receipt: bool = option(
+        "--receipt",
+        default=False,
+        help="When done, run all cases and save the proof in the skill's folder, as `eval --receipt` does.",
+    )
 
 
 @click.command("generate", cls=Command)
 @click.argument("task", required=False, default="")
 @click_options(_Options)
 def command(**values: Any) -> None:
-    """Write a skill for TASK, with tests, and improve it until the student passes them or no edit helps.
+    """Write a skill for TASK, with tests, and improve it in a few attempts.
 
     The student runs on train cases. Edits that look better are kept, then tested together on fresh seeds. The report
     calls the result confirmed if that test is conclusive, otherwise the best guess. The final number comes from
     held-out cases, which the search never used.
     After Ctrl-C, the same command continues where it stopped.
 
-    If --from is a skill's folder, TASK is the change to make. It is kept if new cases for it get better and the old
-    ones lose at most 10 points. upskill asks before it replaces a skill that you edited, and keeps the previous
+    If --from is a skill's folder, TASK is the change to make. It is applied unless the new or the old cases show
+    that it makes the skill worse. upskill asks before it replaces a skill that you edited, and keeps the previous
     version in .previous/ beside it.
 
     \b
@@ -51,6 +57,8 @@ def command(**values: Any) -> None:
     upskill generate "make it shorter" --from ./skills/tern -m sonnet
     """
     options = _Options(**values)
+    if options.receipt and (options.no_eval or options.teacher == "extract"):
+        raise UsageError("--receipt needs an evaluation", "Drop --receipt, or let upskill evaluate the skill.")
     nothing_given = not any((options.sources, options.examples, options.tools, options.tests, options.handoff))
     if nothing_given and options.task and can_ask(options):
         source = click.prompt(
@@ -68,6 +76,23 @@ def command(**values: Any) -> None:
         show(*report.render(generated))
     if generated.has_failed:
         raise click.exceptions.Exit(3)
+    if options.receipt and generated.student:
+        _prove(options, generated, generated.student.name)
+
+
+def _prove(options: _Options, generated: Generated, student: str) -> None:
+    """On all cases: the search and its test had some each, and their answers are stored."""
+    from upskill.cli.commands.eval import prove  # noqa: PLC0415 - only where a receipt is asked for
+    from upskill.cli.eval_options import EvalOptions  # noqa: PLC0415
+
+    shared = {each.name for each in (*fields(StudentOptions), *fields(CommandOptions))} | {"judge", "tests"}
+    values: dict[str, Any] = {
+        name: getattr(options, name) for name in shared & {each.name for each in fields(EvalOptions)}
+    }
+    if options.max_cost is not None:
+        values["max_cost"] = max(0.0, options.max_cost - sum(use.cost_usd or 0.0 for use in generated.spent.values()))
+    values |= {"skill": str(generated.folder), "students": (student,), "fresh": False}
+    prove(EvalOptions(**values))
 
 
 def can_ask(options: CommandOptions) -> bool:
@@ -84,7 +109,8 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
 
     def duel_started(plan: Plan) -> None:
         cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "fresh seed")
-        tell(f"Comparing two candidates on {plan.models[0].name}... ({cases}, {rounds})")
+        trials = f"at most {counted(len(plan), 'trial')}{bar.expected_time(len(plan))}"
+        tell(f"Comparing two candidates on {plan.models[0].name}... ({cases}, {rounds}: {trials})")
 
     def replace_edited(folder: Path, diff: str) -> bool:
         with bar.display.asking():
@@ -97,7 +123,8 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
             return sys.stdin.readline()  # empty at the end of a pipe
 
     def attempt_started(number: int, plan: Plan) -> None:
-        attempt = "" if plan.suite.held_out else f" (attempt {number})"  # without a search all cases are run at once
+        version = f" (version {number}, {counted(len(plan.suite.cases), 'train case')})"
+        attempt = "" if plan.suite.held_out else version  # without a search all cases are run at once
         tell(f"Evaluating on {plan.models[0].name}...{attempt}")
 
     def held_out_started(plan: Plan) -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from upskill.cli.console import write_file
 from upskill.cli.help import Command
+from upskill.cli.progress import display_of_command
 from upskill.errors import UsageError
 from upskill.inputs import read_input
 from upskill.suites import Suite
 from upskill.suites.files import decode
 from upskill.suites.formats import is_ours, recognize
+from upskill.suites.kernelbench import PREFIX, import_problems
 from upskill.suites.suite import MAX_SUITE_BYTES, as_yaml
 from upskill.traces import FORMATS as TRACE_FORMATS
 from upskill.traces.formats import Format, detect_format
@@ -24,18 +27,23 @@ from upskill.traces.sessions import find_trace
 def command(file: str, output: str, force: bool) -> None:
     """Convert the test cases in FILE into a suite, and say what was carried over, changed and left out.
 
-    Reads the formats of promptfoo, inspect_ai, waza and skill-creator, `.upskill/evals.json`, smoke tests with
-    verifiers, and CSV with `prompt,expected`. The format is detected. `upskill eval SKILL -t FILE` also reads them.
+    Reads the formats of promptfoo, inspect_ai, waza, skill-creator and skillgrade, `.upskill/evals.json`, smoke
+    tests with verifiers, CSV with `prompt,expected`, and folders of `claude plugin eval`, Tessl and Harbor. The
+    format is detected. `upskill eval SKILL -t FILE` also reads them.
 
     \b
     upskill import promptfooconfig.yaml -o my-skill/evals/suite.yaml
-    upskill import questions.csv                                       print it
+    upskill import questions.csv                     print it
+    upskill import kernelbench:level1 -o kernels     problems as kernel tasks
     """
+    if file.startswith(PREFIX):
+        _import_kernelbench(Path(file.removeprefix(PREFIX)), output, force)
+        return
     try:
         suite = Suite.load(file)
     except UsageError as error:
         raise (_is_session(file) or error) from None
-    if is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
+    if suite.notes is None and is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
         click.echo(f"{file}: already a suite, with {len(suite.cases)} cases. Nothing to import.", err=not output)
         return
     text = as_yaml(suite)
@@ -49,6 +57,21 @@ def command(file: str, output: str, force: bool) -> None:
         click.echo(line, err=not output)
 
 
+def _import_kernelbench(folder: Path, output: str, force: bool) -> None:
+    if not output:
+        raise UsageError("KernelBench problems become a folder: a suite and its tasks", "Add -o FOLDER.")
+    display = display_of_command(quiet=False)
+    problems = import_problems(folder, lambda name: display.doing("running problems on the CPU", name))
+    display.stop()
+    for name, text in {"suite.yaml": problems.suite, **problems.tasks}.items():
+        write_file(str(Path(output) / name), text, overwrite=force, private=False)
+    total = len(problems.tasks) + len(problems.left_out)
+    click.echo(f"wrote {output}: {len(problems.tasks)} of {total} problems as kernel tasks")
+    for name, why in problems.left_out.items():
+        click.echo(f"  left out: {name}: {why}")
+    click.echo(f"Next: upskill eval SKILL -t {Path(output) / 'suite.yaml'}")
+
+
 def _is_session(file: str) -> UsageError | None:
     """Say so if this is an agent's session and not test cases."""
     with suppress(UsageError):
@@ -57,7 +80,7 @@ def _is_session(file: str) -> UsageError | None:
     with suppress(UsageError):
         known: Format = TRACE_FORMATS.load(detect_format(find_trace(file)))
         return UsageError(
-            f"{file}: is an agent's session ({known.title}), not a file of test cases",
+            f"{file}: this is an agent's session ({known.title}), not a file of test cases",
             f'`upskill generate "TASK" --from {file}` makes a skill and test cases from it.',
         )
     return None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from upskill.cli.console import note, write_file
 from upskill.cli.help import Command
 from upskill.errors import UsageError
 from upskill.skills import Skill
+from upskill.skills.changes import repository_of
 from upskill.skills.starter import DESCRIPTION, TO_DO, skill_files, workflow_file
 
 WORKFLOW = ".github/workflows/upskill.yaml"
@@ -33,7 +36,7 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     place = place or (click.prompt("Name of the skill", default="my-skill") if ask else "my-skill")
     folder = Path(place)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{place}: already exists", "Name another folder: upskill init NAME.")
+        raise UsageError(f"{place}: already exists", "Choose another folder: upskill init NAME.")
     if ask:
         description = description or click.prompt("What it does, then when to use it", default=DESCRIPTION)
         ci = ci or click.confirm(f"Write {WORKFLOW} too?", default=False)
@@ -45,14 +48,36 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     for path, text in skill_files(name, named, description).items():
         write_file(str(folder / path), text, overwrite=False, private=False)
     click.echo(f"wrote {folder.as_posix()}/")
-    if ci and Path(WORKFLOW).exists():
-        click.echo(f"kept {WORKFLOW}")
-    elif ci:
-        workflow = workflow_file(folder.as_posix())
-        write_file(WORKFLOW, workflow, overwrite=False, private=False)
-        click.echo(f"wrote {WORKFLOW}")
-        if TO_DO in workflow:
-            note(f"upskill was installed from a path on this machine. In {WORKFLOW}, fill in where CI can get it.")
+    if ci:
+        _write_workflow(folder)
     click.echo(
-        f"\nNext:\n  upskill eval {named}       does it help? (the embedded model, no key)\n  upskill validate {named}"
+        f"\nNext:\n  upskill eval {named}       does it help? (the embedded model, no key)"
+        f"\n  upskill validate {named}   are the skill and its cases sound? (runs no model)"
     )
+
+
+def _write_workflow(folder: Path) -> None:
+    """For GitHub, at the top of the repository, with paths from there."""
+    root = repository_of(folder)
+    skill = folder.resolve().relative_to(root).as_posix() if root else folder.as_posix()
+    file = Path(os.path.relpath(root or ".")) / WORKFLOW
+    if not file.exists():
+        text = workflow_file(skill)
+        write_file(str(file), text, overwrite=False, private=False)
+        click.echo(f"wrote {file}")
+        if TO_DO in text:
+            note(f"upskill was installed from a path on this machine. In {file}, fill in where CI can get it.")
+        return
+    before = file.read_text(encoding="utf-8")
+    tested = re.search(r"upskill ci (.+) --yes", before)
+    if tested and any(Path(skill).is_relative_to(each) for each in tested[1].split()):
+        click.echo(f"kept {file}")
+        return
+    after, triggers = re.subn(r"^( +paths: \[.+)\]$", rf'\1, "{skill}/**"]', before, count=1, flags=re.MULTILINE)
+    after, steps = re.subn(r"run: upskill (?:validate|ci).*?(?= --|$)", rf"\g<0> {skill}", after, flags=re.MULTILINE)
+    if (triggers, steps) == (1, 2):
+        write_file(str(file), after, private=False)
+        click.echo(f"added {skill} to {file}")
+    else:
+        click.echo(f"kept {file}")
+        note(f"{file} does not test {skill}. Add it to `paths` and to `upskill ci`.")

@@ -12,7 +12,9 @@ from upskill.cli.last_verdicts import is_proven, last_verdicts
 from upskill.cli.options import find_project_store, json_option
 from upskill.reports.view import row_in_words
 from upskill.skills import Skill
+from upskill.skills.archives import SUFFIXES, load_archive
 from upskill.skills.install import TARGETS, find_target, install
+from upskill.skills.lock import LOCK, find_locked, lock_note, update_lock
 
 
 @click.command("install", cls=Command)
@@ -27,7 +29,11 @@ from upskill.skills.install import TARGETS, find_target, install
 )
 @click.option("--global", "user_wide", is_flag=True, help="For all of your projects instead of this one.")
 @click.option("--project", type=click.Path(), default=".", help="The project's folder (default: the current one).")
-@click.option("--force", is_flag=True, help="Replace a skill that was changed there; the old one is kept beside it.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace the installed copy even if it was edited; the old one is moved to .upskill-kept/.",
+)
 @click.option("--with-evals", is_flag=True, help="Also copy evals/ and the other files that only upskill reads.")
 @json_option
 def command(
@@ -35,14 +41,21 @@ def command(
 ) -> None:
     """Copy SKILL, without its tests, to where an agent looks for skills. Warns if no stored run shows that it helps.
 
+    SKILL is a folder, or an archive: .skill, .zip or .tar.gz. An archive with links, or with paths that lead out of
+    the skill, is refused.
+
     \b
     upskill install ./skills/my-skill --to claude-code     into .claude/skills
     upskill install ./skills/my-skill --to codex --global  into ~/.agents/skills
     """
     target = find_target(agent)
     folder = Path.home() / target.user_skills if user_wide else Path(project) / target.project_skills
-    loaded = Skill.load(skill)
+    is_archive = skill.lower().endswith(SUFFIXES) and Path(skill).is_file()
+    loaded = load_archive(skill) if is_archive else Skill.load(skill)
     done = install(loaded, folder, force=force, with_evals=with_evals)
+    if (told := lock_note(done.folder)) and (locked := find_locked(done.folder)):
+        is_updated = loaded.folder is not None and update_lock(locked, loaded.folder)
+        note(f"{locked.project / LOCK} now lists {loaded.folder} as the skill's source." if is_updated else told)
     with find_project_store(None) or nullcontext() as store:
         verdicts = last_verdicts(store, loaded)
     proven = any(map(is_proven, verdicts))

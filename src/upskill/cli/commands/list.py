@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.markup import escape
@@ -10,12 +11,13 @@ from rich.tree import Tree
 from upskill.authoring.saving.provenance import Provenance
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.last_verdicts import last_verdicts
+from upskill.cli.last_verdicts import verdicts_on_record
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
 from upskill.reports.view import row_in_words
 from upskill.settings import Settings
-from upskill.skills import Skill, find_skills
+from upskill.skills import MANIFEST, Skill, find_skills
+from upskill.skills.lock import LOCK, find_locked, lock_note
 
 
 @click.command("list", cls=Command)
@@ -24,20 +26,28 @@ from upskill.skills import Skill, find_skills
 @click.option("-v", "--verbose", count=True, help="Also list each skill's files, and log.")
 @json_option
 def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -> None:
-    """List the skills in the folder PATH (default: skills_dir of the settings, ./skills), with their last verdicts."""
+    """List the skills in the folder PATH, with their last verdicts.
+
+    Without PATH: those in skills_dir of the settings (./skills), and those that `upskill init` put into this folder.
+
+    A verdict comes from the store, or else from the skill's receipt. The list says if the skill, its suite or the model
+    behind the name changed since then.
+    """
     named = path or folder
     root = Path(named or Settings.load().skills_dir)
+    roots = [root] if named else [*_skills_here(), root]
     if named and not root.is_dir():
-        raise UsageError(f"{root}: no such folder", "Name the folder with your skills.")
+        raise UsageError(f"{root}: no such folder", "Give the folder with your skills.")
     skills: list[Skill] = []
     unreadable: list[UsageError] = []
-    for skill_folder in find_skills(root) if root.is_dir() else ():
+    found = (folder for each in roots if each.is_dir() for folder in find_skills(each))
+    for skill_folder in {folder.resolve(): folder for folder in found}.values():
         try:
             skills.append(Skill.load(skill_folder))
         except UsageError as error:
             unreadable.append(error)
     with find_project_store(None) or nullcontext() as store:
-        verdicts = [last_verdicts(store, skill) for skill in skills]
+        verdicts = [verdicts_on_record(store, skill) for skill in skills]
     if as_json:
         show_json(
             [
@@ -47,6 +57,7 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
                     "folder": str(skill.folder),
                     "tokens": skill.tokens,
                     "state": _state(skill),
+                    "as_locked": locked.is_unchanged if (locked := find_locked(str(skill.folder))) else None,
                     "verdicts": rows,
                     "fingerprint": skill.fingerprint,
                     "files": [file.path for file in skill.files],
@@ -55,21 +66,32 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
             ]
         )
     else:
-        tree = Tree(escape(str(root)))
+        tree = Tree(escape(str(root if named or not _skills_here() else Path())))
         for skill, rows in zip(skills, verdicts, strict=True):
             state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill)) else ""
             branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{state}")
             branch.add(escape(" ".join(skill.description.split())))
-            branch.add(escape("; ".join(map(row_in_words, rows)) or "not evaluated yet"))
+            branch.add(escape("; ".join(map(_verdict, rows)) or "not evaluated yet"))
+            if lock_note(str(skill.folder)):
+                branch.add(f"[yellow]differs from {LOCK}[/yellow]")
             for file in skill.files if verbose else ():
                 branch.add(escape(file.path))
         if skills:
             show(tree)
         elif not unreadable:
-            where = f"no skills in {root} (a skill is a folder with a SKILL.md)"
-            say_nothing_yet(where, "`upskill init NAME` starts one; `upskill list .` looks in this folder.")
+            where = f"no skills in {root}{'' if named else ' or this folder'} (a skill is a folder with a SKILL.md)"
+            say_nothing_yet(where, "`upskill init NAME` starts one.")
     for error in unreadable:
         note(f"Skipped: {error.message}")
+
+
+def _skills_here() -> list[Path]:
+    return sorted(manifest.parent for manifest in Path().glob(f"*/{MANIFEST}"))
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    since = [f"its {part}" for part in row["changed"] if part != "skill"]  # which the row says itself
+    return row_in_words(row) + (f" ({' and '.join(since)} changed since)" if since else "")
 
 
 def _state(skill: Skill) -> str:

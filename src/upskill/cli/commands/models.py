@@ -137,7 +137,7 @@ def remove_command(name: str) -> None:
 
 def _find(name: str) -> LocalModel:
     if not name.strip():
-        raise UsageError("no model was named", "`upskill models` lists the names.")
+        raise UsageError("no model given", "`upskill models` lists the names.")
     return find_local_model("" if name == "local" else name.removeprefix("local:"))
 
 

@@ -50,11 +50,11 @@ def command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Estimate how many cases and repeats it takes to see a lift on SKILL, what that costs and how long it takes.
+    """Estimate how many cases and repeats it takes to detect a lift from SKILL, what that costs and how long it takes.
 
-    The estimate uses stored runs of the skill if there are any; otherwise it states its assumptions. Trials of one
-    model run --concurrency at a time; those of an embedded model, one per core. Without SKILL, or before it has a
-    suite, it says how many cases a suite needs. Nothing is stored.
+    The estimate uses stored runs of the skill if there are any; otherwise it states its assumptions. Up to
+    --concurrency trials per model run at once; an embedded model runs one per core. Without SKILL, or if SKILL has
+    no suite, `plan` says how many cases a suite needs. Nothing is stored.
 
     \b
     upskill plan                                    how many cases do I need?
@@ -75,7 +75,7 @@ def command(
         else:
             judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
             if judged and not judge:
-                notes.append("Cost: without the judge. Name one with --judge.")
+                notes.append("Cost: without the judge. Choose one with --judge.")
             # The embedded model costs nothing, so the estimate is that of the students alone.
             stand_in = Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
             plan = make_plan(loaded or stand_in, suite, names, PlanOptions(judge=judge or "local"))
@@ -97,7 +97,9 @@ def _cases_for(row: Mapping[str, Any], estimate: SampleSizes, target: LiftToDete
     if row["of"] not in ("", CHANGED) or not row["lift"]:
         return ""
     needed = cases_needed(row["lift"], 1, estimate.variance, chance=target.chance)
-    return f" If the true lift is that large, {needed:,} cases run once will show it." if needed else ""
+    return (
+        f" For a lift that large, {needed:,} cases run once are enough; a smaller one takes more:\n" if needed else ""
+    )
 
 
 def _to_json(estimate: SampleSizes) -> dict[str, Any]:

@@ -70,13 +70,13 @@ class _Options:
     def files(self, run: Run, kinds: Sequence[str]) -> list[str]:
         if self.output == "-":
             if len(kinds) > 1:
-                raise UsageError(f"{len(kinds)} pictures cannot all go to standard output", "Name a folder with -o.")
+                raise UsageError(f"{len(kinds)} pictures cannot all go to standard output", "Choose a folder with -o.")
             return ["-"]
         path = Path(self.output or ".")
         if path.is_dir() or (path.suffix == "" and len(kinds) > 1):
             files = [str(path / f"{run.id}-{kind}.svg") for kind in kinds]
         elif path.suffix.lower() not in (".svg", ".png"):
-            hint = "Name a file that ends in .svg or .png."
+            hint = "Give a file name that ends in .svg or .png."
             raise UsageError(f"{path}: not a supported picture format", hint)
         else:
             files = [str(path.with_stem(f"{path.stem}-{kind}") if len(kinds) > 1 else path) for kind in kinds]

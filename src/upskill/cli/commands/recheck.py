@@ -38,13 +38,6 @@ class RecheckOptions(LibraryOptions):
         maximum=100,
     )
     strict: bool = option("--strict", default=False, help="Exit with 1 if a skill needs repair.")
-    output: str | None = option(
-        "-o",
-        "--output",
-        default=None,
-        help="Also write summary.md, index.html and an HTML report of each run into this folder.",
-        metavar="DIR",
-    )
 
 
 @click.command("recheck", cls=Command)
@@ -58,7 +51,7 @@ def command(**values: Any) -> None:
     upskill recheck -m haiku -m sonnet -o recheck-report
 
     Each skill is run with and without it: a few rounds of every skill, then further rounds where a decision is
-    nearest, at most --repeats (default 12). Of all decisions together, at most 5 % are expected to be wrong.
+    nearest, at most --repeats (default 12). Expect at most 5% of all decisions to be wrong.
 
     keep: it helps, or saves tokens. retire: the model does about as well without it. repair: it hurts. A skill without
     test cases is listed and costs nothing.
@@ -67,7 +60,7 @@ def command(**values: Any) -> None:
     with options.open_store() as store:
         library = list(_plan(options, store))
         if not library:
-            raise UsageError("there is no skill here", "Name the folder of your skills.")
+            raise UsageError("there is no skill here", "Give the folder of your skills.")
         recheck = asyncio.run(_recheck(options, store, library))
         _write_reports(options, store, recheck, library)
     if options.strict and any(each.status == "repair" for each in library):
@@ -98,14 +91,7 @@ async def _recheck(options: RecheckOptions, store: Store, library: Sequence[Rech
     progress = RunProgress(quiet=options.silent)
     models = options.open_models(store, progress)
     plans = [each.plan for each in library if each.plan]
-    expected = [estimate(plan, plan.trials(), models.context.prices) for plan in plans]
-    in_all = CostEstimate(
-        sum(each.calls for each in expected),
-        (sum(each.tokens[0] for each in expected), sum(each.tokens[1] for each in expected)),
-        (sum(each.cost_usd[0] for each in expected), sum(each.cost_usd[1] for each in expected)),
-        tuple(dict.fromkeys(name for each in expected for name in each.unknown)),
-        acts=any(each.acts for each in expected),
-    )
+    in_all = sum((estimate(plan, plan.trials(), models.context.prices) for plan in plans), CostEstimate())
     confirm_cost(options, in_all, f"at most {in_all.words}; less if fewer rounds decide")
     measure = options.measurer(store, models, progress, progress.started)
     recheck = Recheck(store, measure, options.tolerance / 100, options.tell)

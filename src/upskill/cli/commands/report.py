@@ -12,6 +12,7 @@ from upskill.reports import ReportContext
 from upskill.reports.html.page import render
 from upskill.reports.redacted import RunRedactor, describe_contents
 from upskill.runs.results.evaluation import evaluation_of, first_results
+from upskill.runs.stores import Run, Store
 
 
 @click.command("report", cls=Command)
@@ -34,17 +35,21 @@ def command(run: str, output: str | None, redact: bool, force: bool, store: str 
         file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"
         if file != "-":
             check_writable(file, force=force)
-        redactor = RunRedactor()
-        clean = redactor.results if redact else iter
-        context = ReportContext(
-            results=lambda: clean(opened.results(stored)),
-            first_results=lambda seeds: clean(first_results(opened, stored, seeds)),
-        )
-        evaluation = evaluation_of(opened, stored)
-        page = render(redactor.evaluation(evaluation) if redact else evaluation, context)
+        redactor = RunRedactor() if redact else None
+        page = render_page(opened, stored, redactor)
     if file == "-":
         show_document(page)
         return
     write_file(file, page)
     note(f"Wrote {file} ({max(1, len(page) // 1000):,} kB). Open it in a browser.")
-    note(describe_contents(redactor.counts if redact else None))
+    note(describe_contents(redactor.counts if redactor else None))
+
+
+def render_page(store: Store, run: Run, redactor: RunRedactor | None = None) -> str:
+    clean = redactor.results if redactor else iter
+    context = ReportContext(
+        results=lambda: clean(store.results(run)),
+        first_results=lambda seeds: clean(first_results(store, run, seeds)),
+    )
+    evaluation = evaluation_of(store, run)
+    return render(redactor.evaluation(evaluation) if redactor else evaluation, context)

@@ -20,7 +20,7 @@ from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
 from upskill.reports.view import arm_names
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.shown import limits_of, reported_verdicts
+from upskill.runs.results.shown import is_cut_short, limits_of, reported_verdicts
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.advice import INVALID, decision_in_words
 from upskill.verdicts.verdict import UNFINISHED
@@ -38,7 +38,9 @@ MAX_RUNS = 50  # that are shown at a time
     "--metric", type=click.Choice(["success", "tokens"]), default="success", show_default=True, help="What to show."
 )
 @click.option("--csv", "csv_file", metavar="PATH", help="Write a CSV file with a row per run and model (- prints it).")
-@click.option("--all", "every", is_flag=True, help=f"All runs, not only the latest {MAX_RUNS}.")
+@click.option(
+    "--all", "every", is_flag=True, help=f"All runs, not only the latest {MAX_RUNS}, with the parts of searches."
+)
 @force_option
 @json_option
 def command(
@@ -66,11 +68,13 @@ def command(
         return
     with opened:
         runs = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
+        parts = set[str]() if as_json or csv_file or every else _tried_in_searches(opened)
+        whole = (run for run in runs if run.plan.arms != ("skill",) or run.plan.skill.visible_hash not in parts)
         if csv_file:
             _write_csv(opened, runs, models, csv_file, force=force)
             return
-        listed = list(runs if as_json or every else islice(runs, MAX_RUNS))[::-1]
-        older = 0 if as_json or every else sum(1 for _ in runs)
+        listed = list(whole if as_json or every else islice(whole, MAX_RUNS))[::-1]
+        older = 0 if as_json or every else sum(1 for _ in whole)
         rows = [
             (run, verdict)
             for run in listed
@@ -89,6 +93,12 @@ def command(
         note("`upskill runs -s SKILL` shows each run of a skill, with its id.")
     else:
         show(*_bars(rows, metric))
+
+
+def _tried_in_searches(store: Store) -> set[str]:
+    """Hashes of skills with parts taken out, of which a search runs dozens."""
+    versions = (version for name in store.skills_with_candidates() for version in store.candidates(name))
+    return {variant for version in versions for variant in version.verdict.get("variants", ())}
 
 
 def _verdict_documents(store: Store, run: Run) -> list[Document]:
@@ -137,7 +147,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
         limits, done = "", run.passed + run.failed + run.errored
         if so_far := verdict.get("unfinished"):
             limits = f"  (unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')})"
-        elif done < run.trials:
+        elif is_cut_short(run):
             limits = f"  ({done:,} of {counted(run.trials, 'trial')})"
         if part := run.plan.suite.part:
             limits += f"  ({len(run.plan.suite.cases)} of {part.of} cases, {part.chosen})"
@@ -163,9 +173,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
             lines.append(Text(""))
             continue
         lift = f"lift {points(verdict['lift'])}, " if verdict["lift"] is not None else ""
-        on_these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
-        decision = decision_in_words(verdict["decision"], verdict["reason"], replayed, on_these)
-        lines.append(Text(f"  {lift}{decision}\n"))
+        lines.append(Text(f"  {lift}{_decision(run, verdict)}\n"))
     return lines
 
 
@@ -198,5 +206,12 @@ def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
     limits = f", {limits}" if (limits := limits_of(run, verdict["decision"])) else ""
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
-    lift = f" ({points(verdict['lift'])})" if verdict["lift"] is not None else ""
-    return Text(before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict))) + lift + limits)
+    rates = before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict)))
+    if verdict["lift"] is None:
+        return Text(f"{rates}{limits}")
+    return Text(f"{rates} ({points(verdict['lift'])}), {_decision(run, verdict)}{limits}")
+
+
+def _decision(run: Run, verdict: Document) -> str:
+    on_these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
+    return decision_in_words(verdict["decision"], verdict["reason"], run.plan.replayed, on_these)

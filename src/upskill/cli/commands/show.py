@@ -2,21 +2,24 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, get_args
 
 import click
+from rich.console import RenderableType
 from rich.text import Text
 
-from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_lines
+from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_lines, sourced_lines
 from upskill.cli.commands.completion import complete_cases, complete_models, complete_runs
 from upskill.cli.console import note, show, show_json, to_json_text
 from upskill.cli.help import Command
-from upskill.cli.options import json_option, open_run, store_option
+from upskill.cli.options import find_project_store, json_option, open_run, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
+from upskill.reports.distilled import worth_table
 from upskill.reports.json import replay_to_dict
 from upskill.reports.terminal import details
 from upskill.reports.trial_rows import result_to_json
@@ -49,6 +52,7 @@ PAGE = 40  # trials that are shown at a time
 @click.option("--checks", is_flag=True, help="Only how often each check passes, by model and arm, with its interval.")
 @click.option("--bugs", is_flag=True, help="Only the tracebacks of bugs in upskill, to report them.")
 @click.option("--sources", is_flag=True, help="RUN is a skill's folder: show the evidence behind each line.")
+@click.option("--worth", is_flag=True, help="RUN is a skill's folder: show what each block is worth to each student.")
 @click.option(
     "--page", type=click.IntRange(min=1), metavar="N", help=f"Only the Nth {PAGE} trials (default: the first)."
 )
@@ -57,14 +61,18 @@ PAGE = 40  # trials that are shown at a time
 def command(**values: Any) -> None:
     """Show RUN: a summary, and its trials with prompt, answer and findings, page by page; --json has them all.
 
-    RUN is an id, a prefix of one, `last`, or `last~1` for the one before it. `last:held-out` and `last:fit` are the two
-    runs that the last `generate` reported.
+    RUN is an id, a prefix of one, `last`, or `last~1` for the one before it. `last:held-out` and `last:train` are the
+    two runs that the last `generate` reported.
 
-    With --sources, RUN is a skill's folder: every line of the skill is shown with the evidence behind it.
+    With --sources, RUN is a skill's folder: every line of the skill is shown with the evidence behind it. With --worth,
+    every block is shown with the points of pass rate that it is worth, from the trials of `upskill distill`.
     """
-    options = _Options(**values)
+    options = ShowOptions(**values)
     if options.sources:
         _show_sources(Skill.load(options.run), as_json=options.as_json)
+        return
+    if options.worth:
+        _show_worth(Skill.load(options.run), options)
         return
     with open_run(options.store, options.run) as (store, run):
         if options.bugs:
@@ -74,22 +82,26 @@ def command(**values: Any) -> None:
         elif options.as_json:
             _show_json(store, run, options)
         else:
-            _show_page(store, run, options)
+            parts, notes = render_page(store, run, options)
+            show(*parts)
+            for text in notes:
+                note(text)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Options:
+class ShowOptions:
     run: str
-    case: str | None
-    model: str | None
-    failed: bool
-    arm: Arm | None
-    checks: bool
-    bugs: bool
-    sources: bool
-    page: int | None
-    store: str | None
-    as_json: bool
+    case: str | None = None
+    model: str | None = None
+    failed: bool = False
+    arm: Arm | None = None
+    checks: bool = False
+    bugs: bool = False
+    sources: bool = False
+    worth: bool = False
+    page: int | None = None
+    store: str | None = None
+    as_json: bool = False
 
     def results(self, store: Store, run: Run, page: Page | None) -> Iterator[Result]:
         for what, name, known in (("case", self.case, run.plan.suite.by_id), ("model", self.model, run.models)):
@@ -101,7 +113,8 @@ class _Options:
         return store.results(run, self.case, self.model, arm, failed=self.failed, page=page)
 
 
-def _show_page(store: Store, run: Run, options: _Options) -> None:
+def render_page(store: Store, run: Run, options: ShowOptions) -> tuple[list[RenderableType], list[str]]:
+    """What to show, and notes on it."""
     number = options.page or 1
     # One more than fits a page, to see whether there is another page.
     results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
@@ -109,27 +122,47 @@ def _show_page(store: Store, run: Run, options: _Options) -> None:
         raise UsageError(f"{run.id}: there is no page {number}", "Leave --page out for the first.")
     people = agreement_with_people(store, run)
     notes = [*mixed_snapshots(store.snapshots(run)), *(people.lines() if people else ())]
-    show(
+    parts: list[RenderableType] = [
         *trials.render_heading(run, store.progress(run), store.leaks(run), notes, unfinished_models(store, run)),
-    )
+    ]
     if not (options.case or options.model or options.failed or options.arm or options.page):
-        show(*details(evaluation_of(store, run)), Text(""))
+        parts += [*details(evaluation_of(store, run)), Text("")]
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
     sides = {case.held_out for case in run.plan.suite.cases}
     label = "" if len(sides) > 1 else "held-out" if sides == {True} else "train"  # of both: none was held out
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]
-        show(*trials.render_case(stored, list(group), baseline, label=label, detailed=options.case is not None))
+        parts += trials.render_case(stored, list(group), baseline, label=label, detailed=options.case is not None)
+    after: list[str] = []
     if options.failed and not results:
         which = (
             "of the baseline" if options.arm == "baseline" else f"of {options.arm}" if options.arm else "with the skill"
         )
-        note(f"No trial {which} failed or errored.")
+        after.append(f"No trial {which} failed or errored.")
     if len(results) > PAGE:
-        note(f"This is page {number}, with {PAGE} trials. --page {number + 1} shows the next ones.")
+        after.append(f"This is page {number}, with {PAGE} trials. --page {number + 1} shows the next ones.")
+    return parts, after
 
 
-def _show_json(store: Store, run: Run, options: _Options) -> None:
+def _show_worth(skill: Skill, options: ShowOptions) -> None:
+    with find_project_store(options.store) or nullcontext() as store:
+        versions = list(store.candidates(skill.name)) if store else []
+    same = [each for each in versions if each.fingerprint == skill.visible_hash and each.verdict.get("worth")]
+    if not same:
+        raise UsageError(
+            f"nothing is known about the blocks of {skill.name} as it is now",
+            f"`upskill distill {options.run} -m MODEL` finds out what each is worth.",
+        )
+    rows = same[-1].verdict["worth"]
+    if options.model:
+        rows = [row | {"worth": [each for each in row["worth"] if each["model"] == options.model]} for row in rows]
+    if options.as_json:
+        show_json({"skill": skill.name, "created": same[-1].created, "blocks": rows})
+    else:
+        show(worth_table(rows))
+
+
+def _show_json(store: Store, run: Run, options: ShowOptions) -> None:
     """Streamed: a run may have more trials than fit into memory."""
     page = Page(PAGE, (options.page - 1) * PAGE) if options.page else None
     results = options.results(store, run, page)
@@ -144,7 +177,7 @@ def _show_json(store: Store, run: Run, options: _Options) -> None:
     click.echo(f'\n  ],\n  "invalid": {to_json_text(invalid)}{more}\n}}')
 
 
-def _show_checks(store: Store, run: Run, options: _Options) -> None:
+def _show_checks(store: Store, run: Run, options: ShowOptions) -> None:
     unfinished = unfinished_models(store, run)
     if not options.as_json:
         for model, so_far in unfinished.items():
@@ -183,18 +216,23 @@ def _show_sources(skill: Skill, *, as_json: bool) -> None:
             f"{skill.folder}: the skill does not record where its lines come from", "`upskill generate` records it."
         )
     own, count = own_lines(skill)
-    lines = [(line, meta.sources.get(line.strip(), ()), line.strip() in own) for line in skill.body.splitlines()]
+    lines = [(line.text, line.ids, line.is_own) for line in sourced_lines(skill)]
+    untold = sum(line.is_untold for line in sourced_lines(skill))
     if as_json:
         rows = [{"line": line, "evidence": list(ids), "own": is_own} for line, ids, is_own in lines if line.strip()]
         show_json({"skill": skill.name, "lines": rows, "evidence": {k: dict(v) for k, v in meta.evidence.items()}})
         return
     for line, ids, is_own in lines:
-        sources = f"  [{', '.join(ids) or OWN_KNOWLEDGE}]" if ids or is_own else ""
+        sources = f"  [{', '.join(ids)}]" if ids else ""
         show(Text.assemble(line, (sources, "yellow" if is_own else "cyan")))
     show(Text(""))
     if own:
-        summary = f" {len(own)} of {counted(count, 'line')} are the teacher's own knowledge: no source supports them."
+        rest = "rests" if len(own) == 1 else "rest"
+        summary = f" {len(own)} of {counted(count, 'line')} {rest} on the teacher's word alone."
         show(Text.assemble((OWN_KNOWLEDGE, "yellow"), summary))
+    if untold:
+        have = "has" if untold == 1 else "have"
+        show(Text(f"{untold} of {counted(count, 'line')} {have} no source: from an older skill, or edited by hand."))
     for name, row in meta.evidence.items():
         origin = f" ({row['from']})" if row.get("from") else ""
         text = f" {row.get('kind', '')}{origin}: {' '.join(row.get('text', '').split())}"

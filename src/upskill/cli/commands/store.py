@@ -125,7 +125,7 @@ def prune_command(**values: Any) -> None:
     options = _PruneOptions(**values)
     chooses = options.older_than is not None or options.keep is not None
     if not chooses and not options.replies:
-        raise UsageError("nothing to delete was named", "Use --older-than, --keep or --replies.")
+        raise UsageError("nothing selected to delete", "Use --older-than, --keep or --replies.")
     with open_existing_store(options.store) as store:
         runs = choose_runs(store, options.skill, older_than=options.older_than, keep=options.keep) if chooses else []
         for run in store.runs() if options.replies else ():

@@ -4,68 +4,118 @@ import asyncio
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
 from upskill.authoring.material.material import Material, gather
-from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite
+from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite, own_suite
 from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
-from upskill.cli.console import note, show_json
+from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.options import CommandOptions, click_options, confirm_cost
+from upskill.cli.library import LibraryOptions
+from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
+from upskill.experiments.mutation import Score, Scoring, cover, score_statically
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.options import option
-from upskill.runs.planning.estimate import estimate_writing
+from upskill.plain import counted
+from upskill.reports.scored import render, to_json
+from upskill.runs.planning.estimate import estimate, estimate_writing
 from upskill.runs.planning.options import model_option
+from upskill.runs.stores import Store
+from upskill.sandboxes import printable
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, count_authors, describe_authors
 from upskill.suites.quality import probe_suite, summarize_weak
 
-OWN_SUITES = ("evals/suite.yaml", "evals/suite.yml", "evals/suite.json")
-
 
 @dataclass(kw_only=True)
-class _Options(CommandOptions):
-    skill: str
-    test_writer: str | None = model_option("-m", "--test-writer", help="Writes the cases (default: settings).")
-    cases: int = option("--cases", default=20, help="How many.", metavar="N", minimum=3, maximum=60, show_default=True)
+class _Options(LibraryOptions):
+    default_repeats: ClassVar[int] = 2  # of --score: more than one: sampled
+    output: str | None = field(default=None, init=False)  # no folder of reports
+
+    skill: str = ""
+    students: tuple[str, ...] = model_option(
+        "-m",
+        "--student",
+        help="With --score: the model to test; repeatable. Otherwise: the same as --test-writer.",
+        many=True,
+    )
+    score: bool = option(
+        "--score",
+        default=False,
+        help="List the rules that the cases don't cover. Without -m: rules that no case mentions. With -m: rules that"
+        " can be removed or reversed without any case failing.",
+    )
+    fix: str | None = model_option("--fix", help="With --score: a test writer that adds cases for these rules.")
+    test_writer: str | None = model_option("--test-writer", help="Writes the cases (default: settings).")
+    cases: int = option(
+        "--cases", default=20, help="How many cases to write.", metavar="N", minimum=3, maximum=60, show_default=True
+    )
     add: int | None = option(
         "--add", default=None, help="Keep the existing cases and add N.", metavar="N", minimum=1, maximum=60
     )
-    edit: bool = option("--edit", default=False, help="Open them in $EDITOR; unusable cases are refused.")
+    edit: bool = option("--edit", default=False, help="Open the cases in $EDITOR; invalid ones are rejected.")
     sources: tuple[str, ...] = option(
-        "-f", "--from", default=(), help="A trace or document to write them from; repeatable.", metavar="PATH"
+        "-f", "--from", default=(), help="A trace or document to write the cases from; repeatable.", metavar="PATH"
     )
-    executor: str = field(default="local", init=False)  # no trials are run
+    repeats: int | None = option(
+        "--repeats",
+        default=None,
+        help="With --score: how many rounds a rule may take (default 40). With 1, the student answers once,"
+        " greedily, and no significance test is done.",
+        metavar="N",
+        minimum=1,
+    )
 
 
 @click.command("tests", cls=Command)
 @click.argument("skill", type=click.Path())
 @click_options(_Options)
 def command(**values: Any) -> None:
-    """Rewrite the test cases of SKILL, add to them, or edit them.
+    """Rewrite the test cases of SKILL, add to them, edit them, or score them.
+
+    \b
+    upskill tests my-skill -m sonnet --add 10
+    upskill tests my-skill --score                    which rules no case mentions
+    upskill tests my-skill --score -m haiku           which rules no case needs
+    upskill tests my-skill --score --fix sonnet       writes cases for them
 
     Each generated case is tried with uninformed answers, and with right and wrong answers from a writer who has not
     seen its checks. The cases are saved as evals/evals.json. A suite that you wrote (evals/suite.yaml) is never
     replaced.
+
+    --score asks whether the cases would notice if a rule of the skill broke. A rule is a block with a number, a flag or
+    a name in code. upskill removes all rules, then each one, then reverses those whose removal went unnoticed. It also
+    lists cases that pass without the skill. If interrupted, run the same command again to continue.
     """
     options = _Options(**values)
     skill = Skill.load(options.skill)
+    if options.score and (options.add or options.edit or options.sources):
+        raise UsageError("--score cannot be combined with --add, --edit or --from", "Leave them out.")
+    if options.score and not options.fix:
+        _show_score(options, _score(skill, options))
+        return
+    if options.fix and not options.score:
+        raise UsageError("--fix needs --score", "It writes cases for the rules that --score finds.")
     assert skill.folder is not None
-    written = SUITE if has_written_suite(skill) else ""
-    if own := next((name for name in OWN_SUITES if skill.file(name) and name != written), ""):
+    if own := own_suite(skill):
         hint = "Edit that file itself." if options.edit else "Add to it by hand."
-        raise UsageError(f"{skill.folder / own}: is your own suite, which upskill never replaces", hint)
-    suite = _edit(skill) if options.edit else _generate(skill, options)
+        raise UsageError(f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint)
+    if options.score:
+        suite = _fix(skill, options)
+        if suite is None:
+            return
+    else:
+        suite = _edit(skill) if options.edit else _generate(skill, options)
     add_suite(skill, suite).save(skill.folder, overwrite=True)
     written_by = [case.metadata for case in suite.cases]
     if options.as_json:
@@ -77,25 +127,26 @@ def command(**values: Any) -> None:
             click.echo(authors)
 
 
+def cases_with_limits(suite: Suite) -> tuple[Case, ...]:
+    """With the suite's limit on answers, which was meant for these and not for cases that are added."""
+    limit = suite.max_output_tokens
+    return tuple(replace(case, max_output_tokens=case.max_output_tokens or limit) for case in suite.cases)
+
+
 def _generate(skill: Skill, options: _Options) -> Suite:
     settings = options.settings
-    name = options.test_writer or settings.test_writer or settings.teacher
+    name = options.test_writer or next(iter(options.students), None) or settings.test_writer or settings.teacher
     if not name:
         raise NoTeacher(find_keys(), [HANDOFF_MODEL], role="test writer")
     existing = Suite.of(skill) if options.add else None
-    # The suite's limit was meant for its old cases.
-    limit = existing.max_output_tokens if existing else None
-    cases = tuple(
-        replace(case, max_output_tokens=case.max_output_tokens or limit)
-        for case in (existing.cases if existing else ())
-    )
+    cases = cases_with_limits(existing) if existing else ()
     material = gather(
         str(Provenance.of(skill).metadata.get("source_task") or skill.description), sources=options.sources
     )
     for line in material.sources:
         options.tell(f"Read {line}.")
     if material.skill is not None:
-        raise UsageError(f"{material.skill.folder}: is a skill; --from needs a trace or a document here")
+        raise UsageError(f"{material.skill.folder}: this is a skill; --from needs a trace or a document here")
     # Read the skill's sources again, if they still exist.
     material = add_stored_evidence(
         replace(material, skill=skill), material_budget(resolve(name, keys=find_keys())) // 2
@@ -128,6 +179,64 @@ async def _write(material: Material, existing: tuple[Case, ...], models: Models,
             budget=budget,
             existing=existing,
             tell=options.tell,
+        )
+
+
+def _score(skill: Skill, options: _Options) -> Score:
+    suite = Suite.of(skill)
+    if suite is None:
+        raise UsageError(f"{options.skill}: no test cases", "`upskill tests SKILL` writes some.")
+    if not options.students:
+        return score_statically(skill, suite)
+    with options.open_store() as store:
+        return asyncio.run(_run_score(skill, suite, options, store))
+
+
+async def _run_score(skill: Skill, suite: Suite, options: _Options, store: Store) -> Score:
+    progress = RunProgress(quiet=options.silent)
+    async with options.open_models(store, progress) as models:
+        plan = replace(options.plan(skill, suite, options.students), arms=("skill",))
+        run_plan = options.measurer(store, models, progress, progress.started)
+        scoring = Scoring(plan, run_plan, options.tell, options.repeats or 0)
+        rounds = replace(plan, runs=2 if plan.runs == 1 else scoring.expected_rounds)
+        expected = estimate(rounds, rounds.trials(), models.context.prices)
+        confirm_cost(options, expected, f"about {expected.words}; less if fewer rounds decide")
+        return await scoring.run()
+
+
+def _show_score(options: _Options, score: Score) -> None:
+    if options.as_json:
+        show_json(to_json(score))
+    else:
+        show(*render(score))
+
+
+def _fix(skill: Skill, options: _Options) -> Suite | None:
+    """The suite with new cases for what it does not notice; None if it notices everything."""
+    found = _score(skill, options)
+    if not found.uncovered:
+        _show_score(options, found)
+        return None
+    for rule in found.uncovered:
+        options.tell(f"No case notices: {printable(rule.block.title)}")
+    with options.open_store() as store:
+        models = Models(options.model_context(), replies=store, ledger=Ledger(options.ceilings))
+        with RunProgress(quiet=options.silent):
+            written = asyncio.run(_cover(found, models, options))
+    return Suite((*cases_with_limits(found.suite), *written), "generated")
+
+
+async def _cover(found: Score, models: Models, options: _Options) -> tuple[Case, ...]:
+    async with models:
+        address = resolve(options.fix or "", keys=models.context.keys)
+        writer = await models.get(address, "test writer")
+        items = len(found.uncovered)
+        material = sum(rule.block.tokens for rule in found.uncovered)
+        confirm_cost(options, estimate_writing(address, models.context.prices, material=material, items=items))
+        options.tell(f"Generating test cases for {counted(items, 'rule')} with {options.fix}...")
+        acts = options.agent != "chat"
+        return await cover(
+            found, writer, author=address.name, budget=material_budget(address), acts=acts, tell=options.tell
         )
 
 

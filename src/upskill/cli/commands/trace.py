@@ -14,6 +14,7 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Group
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
+from upskill.plain import counted
 from upskill.reports.trials import render_step
 from upskill.traces import Step
 from upskill.traces.formats import describe_skipped, read_trace
@@ -140,12 +141,15 @@ def _timeline(redaction: Redaction, max_lines: int | None) -> Iterator[Renderabl
     trace = redaction.trace
     usage = trace.usage
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
+    tokens = (
+        f", {usage.input_tokens:,} + {usage.output_tokens:,} tokens" if usage.input_tokens + usage.output_tokens else ""
+    )
     about = [
         ("agent", " ".join(filter(None, [trace.agent, trace.model]))),
         ("folder", trace.cwd),
         ("started", trace.started),
         ("source", trace.source if len(trace.source) <= 100 else str(Path("…") / Path(trace.source).name)),
-        ("used", f"{len(trace.calls)} tool calls, {usage.input_tokens:,} + {usage.output_tokens:,} tokens{cost}"),
+        ("used", f"{counted(len(trace.calls), 'tool call')}{tokens}{cost}"),
     ]
     yield from (Text(f"{name:<8} {value}", style="dim") for name, value in about if value)
     yield Text("")

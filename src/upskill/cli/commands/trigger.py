@@ -34,11 +34,11 @@ class TriggerCommandOptions(TriggerOptions, CommandOptions):
 def command(**values: Any) -> None:
     """Measure whether SKILL activates when it should, and only then.
 
-    Each query goes to an agent with the skill in its catalog, next to the skills of --with-skills. A run ends when the
-    agent opens the skill, or after max_turns turns. After Ctrl-C, the same command continues.
+    Each query goes to an agent with the skill in its catalog, alongside the skills from --with-skills. A run ends when
+    the agent opens the skill, or after three turns (the setting max_turns). After Ctrl-C, the same command continues.
 
-    With --improve, a teacher rewrites the description using the train queries. The one that does best on the
-    validation queries is tested once on the test queries; --write saves it only if it is better there.
+    With --improve, a teacher rewrites the description using the train queries. The description that does best on
+    the validation queries is tested once on the test queries; --write saves it only if it is better there.
 
     \b
     upskill trigger ./skills/my-skill -m haiku --with-skills ./skills
@@ -74,14 +74,14 @@ def command(**values: Any) -> None:
 def _show(result: TriggerResult, options: TriggerCommandOptions) -> None:
     evaluation = result.evaluation
     if evaluation.leaked:
-        note("INVALID: a run saw a hidden skill, so no number is valid.")
+        note("INVALID: a run saw a skill that should have been hidden, so no number is valid.")
     if options.as_json:
         show_json(triggered_to_json(result))
         return
     command = f"upskill show {evaluation.run.id}{options.show_flags}" if options.keeps_runs else ""
     show(*render_triggered(result, command))
     if evaluation.halted:
-        note(f"Stopped: {evaluation.halted}. The same command with a higher ceiling continues from here.")
+        note(f"Stopped: {evaluation.halted}. To continue, run the same command with a higher limit, e.g. --max-cost.")
     for model, ruling in result.rulings:
         if not ruling.held:
-            note(f"Required {ruling.requirement.text!r} of {model}, but {ruling.reason}.")
+            note(f"✗ {model} does not meet {ruling.requirement.text!r}: {ruling.reason}.")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -10,9 +11,10 @@ from upskill.cli.help import Command
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.reports.numbers import before_after, lift_in_points, pass_rate
-from upskill.reports.proof import badge, card
-from upskill.runs.replay.receipt import Verified, verify
+from upskill.reports.proof import badge, card, claims_in_words
+from upskill.runs.replay.receipt import Verified, suite_of, terms_of, verify
 from upskill.skills import BADGE, CARD, Skill, find_skills
+from upskill.verdicts.verdict import Verdict
 
 MAX_SHOWN = 10  # changes of one skill
 
@@ -35,24 +37,28 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
     --badge and --card write files for a README or a catalog: a badge with the lift, and NVIDIA's skill card, where the
     owner has to fill in use, risks and terms.
 
-    This proves that the numbers follow from these answers. It cannot prove that a model gave them.
+    This proves that the numbers follow from these answers. It cannot prove that a model gave them, when, at what cost,
+    and after how many earlier looks: that is claimed by whoever wrote the receipt.
     """
     checked: list[tuple[Skill, Verified]] = []
     for path in skills:
         folders = list(find_skills(path))
         if not folders:
-            raise UsageError(f"{path}: contains no skill", "A skill is a folder with a SKILL.md.")
+            raise UsageError(f"{path}: no skill in it", "A skill is a folder with a SKILL.md.")
         for folder in folders:
             skill = Skill.load(folder)
             checked.append((skill, asyncio.run(verify(skill))))
-            if not as_json:
-                _show(*checked[-1])
             if checked[-1][1].holds:
                 _write(*checked[-1], folder, with_badge=with_badge, with_card=with_card)
+            if not as_json:
+                _show(Skill.load(folder), checked[-1][1])
     if as_json:
         show_json(
             [
                 {"skill": skill.name, "folder": str(skill.folder), "holds": result.holds, "changes": result.changes}
+                | {"claimed": asdict(result.claims) if result.holds else None}
+                | {"suite": suite_of(skill, result.receipt), "terms": terms_of(result.receipt)}
+                | {"differ": _differing(Skill.load(skill.folder), result) if skill.folder else []}
                 for skill, result in checked
             ]
         )
@@ -67,17 +73,20 @@ def _write(skill: Skill, result: Verified, folder: Path, *, with_badge: bool, wi
     if with_card:
         old = (skill.read(CARD) or b"").decode("utf-8", "replace")
         write_file(str(folder / CARD), card(skill, result.receipt, result.verdicts, old), private=False)
-        note(f"Wrote {folder / CARD}. Fill in what only its owner knows.")
+        note(f"Wrote {folder / CARD}. Fill in the parts that only the skill's owner knows.")
 
 
 def _show(skill: Skill, result: Verified) -> None:
-    receipt = result.receipt
     if result.holds:
-        for verdict in result.verdicts:
-            rates = before_after(pass_rate(verdict.baseline), pass_rate(verdict.skill))
-            lift = lift_in_points(verdict.lift, verdict.interval, verdict.pairs)
-            on = f"{verdict.model}, {receipt['date']}"
-            click.echo(f"{skill.name}: holds. {verdict.decision}, {rates}, lift {lift} ({on})")
+        suite, terms = suite_of(skill, result.receipt), terms_of(result.receipt)
+        for verdict, as_run in zip(result.verdicts, result.as_run, strict=True):
+            click.echo(f"{skill.name}: holds. {_in_words(verdict)} ({verdict.model}, {suite})")
+            if terms:
+                click.echo(f"  As its author ran it, {terms}: {_in_words(as_run)}")
+        click.echo(f"  Claimed by the author: {claims_in_words(result.claims)}")
+        for path in _differing(skill, result):
+            flag = "--badge" if path == BADGE else "--card"
+            click.echo(f"  {path} does not say what this receipt says. To write it again: {flag}")
         return
     click.echo(f"{skill.name}: does not hold. {result.changes[0]}")
     for change in result.changes[1:MAX_SHOWN]:
@@ -85,3 +94,17 @@ def _show(skill: Skill, result: Verified) -> None:
     if len(result.changes) > MAX_SHOWN:
         click.echo(f"  … and {len(result.changes) - MAX_SHOWN} more")
     click.echo(f"  To prove it again: upskill eval {skill.folder} --receipt")
+
+
+def _differing(skill: Skill, result: Verified) -> list[str]:
+    """Which of badge and card are not what the receipt would give."""
+    texts = {path: data.decode("utf-8", "replace") for path in (BADGE, CARD) if (data := skill.read(path)) is not None}
+    if not result.holds:
+        return list(texts)
+    made = {BADGE: badge(result.verdicts), CARD: card(skill, result.receipt, result.verdicts, texts.get(CARD, ""))}
+    return [path for path, text in texts.items() if text != made[path]]
+
+
+def _in_words(verdict: Verdict) -> str:
+    rates = before_after(pass_rate(verdict.baseline), pass_rate(verdict.skill))
+    return f"{verdict.decision}, {rates}, lift {lift_in_points(verdict.lift, verdict.interval, verdict.pairs)}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from upskill.cli.console import show, show_json
+from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError, did_you_mean
@@ -39,8 +40,8 @@ def command(
 ) -> None:
     """List the versions of SKILL (a folder or a name), with their scores and which ones a search kept.
 
-    With A and B, show how version B differs from version A. With A alone, show what A changed in its parent. Without
-    SKILL, list the skills that have versions.
+    With A and B (c1, c2, or the start of a fingerprint), show how version B differs from version A. With A alone, show
+    what A changed in its parent. Without SKILL, list the skills that have versions.
 
     A version is a text of the skill that was evaluated, or that `generate` or `trigger --improve` tried. The parent of
     a text that you wrote is the version before it.
@@ -53,6 +54,9 @@ def command(
     with find_project_store(store) or nullcontext() as opened:
         name = Skill.load(skill).name if skill and Path(skill).is_dir() else Path(skill or "").name
         versions = _versions(opened, name) if opened and skill else []
+        of_draft = re.sub(r"-\d+$", "", name)  # a draft beside an older skill has a number after its name
+        if opened and skill and not versions and of_draft != name and (versions := _versions(opened, of_draft)):
+            note(f"No version of {name!r} is stored. These are the versions of {of_draft!r}.")
         counts = _count(opened) if opened and not versions else {}
     if skill is None and as_json:
         show_json([{"skill": name, "versions": count} for name, count in counts.items()])
@@ -89,6 +93,7 @@ def _versions(store: Store, name: str) -> list[Candidate]:
     """Versions that a search tried, and other evaluated texts, oldest first."""
     versions = list(store.candidates(name))
     tried = {version.fingerprint for version in versions}
+    tried |= {variant for version in versions for variant in version.verdict.get("variants", ())}  # parts of a search
     written: dict[str, Candidate] = {}
     for run in store.runs(name):
         skill = run.plan.skill
@@ -146,12 +151,13 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Id", "Parent", "When", "Pass rate", "", "Why"):
+    for column in ("Id", "Fingerprint", "Parent", "When", "Pass rate", "Decision", "Why"):
         table.add_column(column, overflow="fold", no_wrap=column != "Why")
     for row in rows:
         rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
         when = row["created"][:16].replace("T", " ")
-        table.add_row(row["id"], row["parent"] or "–", when, rate, row["decision"], escape(row["note"]))
+        why = "" if row["note"] == f"the {row['decision']}" else escape(row["note"])
+        table.add_row(row["id"], row["fingerprint"][:8], row["parent"] or "–", when, rate, row["decision"], why)
     return table
 
 
@@ -172,6 +178,8 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
 
 
 def _find(versions: list[Candidate], name: str) -> Candidate:
+    if len(name) >= 6 and (known := next((each for each in versions if each.fingerprint.startswith(name)), None)):
+        return known
     number = name.removeprefix("c")
     if not number.isdigit() or not 1 <= int(number) <= len(versions):
         raise UsageError(f"no version named {name!r}", f"Versions are c1 to c{len(versions)}.")

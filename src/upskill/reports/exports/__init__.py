@@ -74,7 +74,9 @@ class StoredRun:
         """UsageError if sums by arm would reveal how the arms differ before all trials have run."""
         for model, so_far in self.unfinished.items():
             hint = "The same eval command continues it. csv and jsonl have the trials so far."
-            raise UsageError(f"{self.run.id}: {model} is {so_far}, so it has no sums by arm yet", hint)
+            raise UsageError(
+                f"{self.run.id}: {model} is {so_far}, so it has no totals with and without the skill yet", hint
+            )
 
     def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:
         results = self.store.results(self.run, model=model, arm=arm)

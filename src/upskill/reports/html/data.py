@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
-from upskill.authoring.saving.provenance import Provenance, own_lines
+from upskill.authoring.saving.provenance import Provenance, is_fact, sourced_lines
 from upskill.errors import UsageError
 from upskill.reports import json as json_report
 from upskill.reports.numbers import percent
@@ -16,7 +16,7 @@ from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_r
 from upskill.reports.trial_rows import author_of, finding_row, outcome_row, write_arguments
 from upskill.reports.view import ACTIVATION_CAVEAT, RunView, view_of
 from upskill.runs.planning.plan import Result
-from upskill.runs.planning.stored_plan import StoredCase, StoredSuite
+from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.evaluation import Evaluation
 from upskill.suites.queries import Queries, Query
 from upskill.traces import Step
@@ -56,6 +56,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "run": {
             **{name: getattr(run, name) for name in ("id", "skill", "created", "trials", "errored")},
             **{name: getattr(plan, name) for name in ("agent", "runs", "temperature")},
+            "runs_each": view.runs,
             "description": plan.skill.description,
             "scored": run.passed + run.failed,
             "seeds": [page_seed(plan.seed + number) for number in range(min(plan.runs, MAX_SEEDS))],
@@ -85,7 +86,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
             for model, looks in evaluation.looks.items()
         },
         "authors": view.authors,
-        "cases": cases_to_page(plan.suite),
+        "cases": cases_to_page(evaluation),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
@@ -146,9 +147,10 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
     return control_arms
 
 
-def cases_to_page(suite: StoredSuite, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
+def cases_to_page(evaluation: Evaluation, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
     """Texts longer than `most` characters are cut and say how long they were."""
-    return [_case(case, suite.source, most) for case in suite.cases]
+    suite = evaluation.run.plan.suite
+    return [_case(case, suite.source, most) | {"held_out": case.id in evaluation.held_out} for case in suite.cases]
 
 
 def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
@@ -156,7 +158,6 @@ def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:
     return {
         "id": case.id,
         "prompt": cut(case.prompt, most),
-        "held_out": case.held_out,
         "tags": list(case.tags),
         "author": author_of(case, source),
         "checks": [[next(iter(check)), cut(write_arguments(check), most)["text"]] for check in case.checks],
@@ -198,10 +199,10 @@ def _skill(evaluation: Evaluation) -> dict[str, Any]:
     skill = evaluation.plan.skill
     try:
         meta = Provenance.of(skill)
-        own, facts = own_lines(skill)
+        lines = [[line.text, list(line.ids), line.is_own] for line in sourced_lines(skill)]
+        facts = sum(map(is_fact, skill.body.splitlines()))
     except UsageError:  # a broken file must not hide the skill
-        meta, own, facts = Provenance(), [], 0
-    lines = [[line, list(meta.sources.get(line.strip(), ())), line.strip() in own] for line in skill.body.splitlines()]
+        meta, lines, facts = Provenance(), [[line, list[str](), False] for line in skill.body.splitlines()], 0
     return {
         "lines": lines,
         "facts": facts,

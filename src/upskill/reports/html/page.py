@@ -36,6 +36,7 @@ from upskill.sandboxes import CONTROL_RANGES, printable
 MAX_BYTES, TRIALS, EACH = 950_000, 1_000, 600
 MAX_TRIALS = 50_000  # on a page: of a larger run it shows the first seeds of each case, and says so
 FOR_ANSWERS = 300_000
+FOR_TAGS = 2_000  # around the blocks of data
 MIN_PROMPT = 100  # characters of one text of a case
 # In this order: each may use the ones before it.
 SCRIPTS = ("text", "source", "diff", "feedback", "trigger", "overview", "findings", "cases", "trials", "opened", "main")
@@ -55,7 +56,7 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> str:
     lines = [*lines, *filter(None, [replay_note(evaluation.run)])]
     plain = f"<noscript>{''.join(f'<p>{_text(line)}</p>' for line in lines)}</noscript>"
     title, start = f"{report['run']['skill']} · upskill", "startReport(embeddedSource());"
-    room = MAX_BYTES + EACH * max(0, trials - TRIALS) - len(document(title, plain, start).encode())
+    room = MAX_BYTES + EACH * max(0, trials - TRIALS) - FOR_TAGS - len(document(title, plain, start).encode())
     packed = compress(to_json_bytes(report))
 
     # While trials are missing, the scored ones would reveal how the arms differ so far.
@@ -75,7 +76,7 @@ def _shortened(report: dict[str, Any], evaluation: Evaluation, room: int) -> str
 
     def make(most: int) -> bool:
         nonlocal text
-        cases = cases_to_page(evaluation.run.plan.suite, most)
+        cases = cases_to_page(evaluation, most)
         text = compress(to_json_bytes(report | {"cases": cases}))
         return len(text) <= room
 

@@ -109,20 +109,26 @@ def _state(store: Store, run: Run, *, decided: bool) -> State:
     return "ended" if decided else "interrupted"  # a run may be decided before all of its trials have run
 
 
-def skill_verdicts(store: Store, name: str) -> list[dict[str, Any]]:
-    """For each model the latest verdict on a whole suite, else the latest verdict and its scope."""
+def skill_verdicts(store: Store, name: str, visible_hash: str = "") -> list[dict[str, Any]]:
+    """For each model the latest verdict on a whole suite, else the latest verdict and its scope.
+
+    `visible_hash`: of the version whose verdicts come before those of others.
+    """
     looks = store.latest_looks(name, LOOKS_AT_ONCE)
     runs = {run: stored for run in dict.fromkeys(look.run for look in looks) if (stored := _stored(store, run))}
     latest: dict[str, tuple[Look, str]] = {}
+    ranks: dict[str, tuple[bool, bool]] = {}
     for look in looks:
         if run := runs.get(look.run):
             limits = limits_of(run, look.decision)
-            if look.model not in latest or (latest[look.model][1] and not limits):
-                latest[look.model] = (look, limits)
+            rank = run.plan.skill.visible_hash == visible_hash, not limits
+            if look.model not in latest or rank > ranks[look.model]:
+                latest[look.model], ranks[look.model] = (look, limits), rank
     newest = max((look for look, limits in latest.values() if not limits), key=lambda look: look.number, default=None)
     rows: list[dict[str, Any]] = []
     for look, limits in sorted(latest.values(), key=lambda pair: (-runs[pair[0].run].number, pair[0].number)):
-        older = not limits and newest is not None and look.skill_hash != newest.skill_hash
+        is_named = ranks[look.model][0]
+        older = not limits and not is_named and newest is not None and look.skill_hash != newest.skill_hash
         of = "an older version of the skill" if older else limits
         replayed = runs[look.run].plan.replayed
         rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of, "replayed": replayed})

@@ -115,7 +115,7 @@ class _Plot:
         entries = [
             (drawing.options.baseline, dot("mark-baseline")),
             (drawing.options.skill, dot("mark-skill")),
-            ("front: nothing is cheaper and passes as often", _dash),
+            ("front: nothing cheaper passes as often", _dash),
         ]
         legend(drawing, entries)
 

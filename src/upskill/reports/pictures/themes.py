@@ -5,7 +5,8 @@ from typing import Literal
 Theme = Literal["auto", "light", "dark"]
 FONTS = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,"DejaVu Sans",sans-serif'
 
-# Okabe and Ito's colors, lighter on dark. Shape, outline or a printed value always says the same.
+# Arms have Okabe and Ito's colors, lighter on dark. Failed to passed is purple to green, which anyone can tell apart.
+# Shape, outline or a printed value always says the same.
 LIGHT = {
     "paper": "#ffffff",
     "ink": "#1c2128",
@@ -17,11 +18,11 @@ LIGHT = {
     "hurts": "#d55e00",
     "saves": "#009e73",
     "undecided": "#6e7781",
-    "heat-0": "#f4a582",
-    "heat-1": "#fddbc7",
+    "heat-0": "#c2a5cf",
+    "heat-1": "#e7d4e8",
     "heat-2": "#eeeeee",
-    "heat-3": "#d1e5f0",
-    "heat-4": "#92c5de",
+    "heat-3": "#d9f0d3",
+    "heat-4": "#a6dba0",
     "heat-ink": "#1c2128",
 }
 DARK = {
@@ -35,11 +36,11 @@ DARK = {
     "hurts": "#ff7f3f",
     "saves": "#2cc295",
     "undecided": "#9da7b1",
-    "heat-0": "#93401f",
-    "heat-1": "#5c3a2c",
+    "heat-0": "#6a4577",
+    "heat-1": "#4d3a55",
     "heat-2": "#3d434b",
-    "heat-3": "#29485f",
-    "heat-4": "#1d6493",
+    "heat-3": "#2f4f36",
+    "heat-4": "#2d6a3a",
     "heat-ink": "#ffffff",
 }
 # class -> what it paints in which color, and the rest of its rule

@@ -30,11 +30,20 @@ KnownPrices = Prices | Mapping[str, Mapping[str, float]]
 class CostEstimate:
     """A range in dollars: from answers as short as the references to answers as long as allowed."""
 
-    calls: int
-    tokens: tuple[int, int]
-    cost_usd: tuple[float, float]
+    calls: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    cost_usd: tuple[float, float] = (0.0, 0.0)
     unknown: tuple[str, ...] = ()  # models whose price nobody knows; they are not in the dollars
     acts: bool = False  # how many turns agents take is not known, so there may be more calls
+
+    def __add__(self, other: CostEstimate) -> CostEstimate:
+        return CostEstimate(
+            self.calls + other.calls,
+            (self.tokens[0] + other.tokens[0], self.tokens[1] + other.tokens[1]),
+            (self.cost_usd[0] + other.cost_usd[0], self.cost_usd[1] + other.cost_usd[1]),
+            tuple(dict.fromkeys((*self.unknown, *other.unknown))),
+            acts=self.acts or other.acts,
+        )
 
     @property
     def words(self) -> str:

@@ -43,7 +43,7 @@ class CommonOptions:
     store: str | None = option(
         *("-d", "--store"),
         default=None,
-        help="Where to keep runs: a folder (default ./runs), or a postgresql:// URL.",
+        help="Where runs are kept: a folder (default ./runs), or a postgresql:// URL.",
         metavar="STORE",
     )
     log_runs: bool | None = option(
@@ -134,10 +134,11 @@ class StudentOptions(CommonOptions):
     repeats: int | None = option(
         "--repeats",
         default=None,
-        help="How many times to run each case (default 1; trigger and benchmark 3; ci and recheck up to 12).",
+        help="How many times to run each case.",
         metavar="N",
         minimum=1,
         maximum=MAX_REPEATS,
+        show_default="default_repeats",
     )
 
     @property
@@ -160,11 +161,16 @@ class MeasureOptions(StudentOptions):
     with_skills: tuple[str, ...] = option(
         "--with-skills",
         default=(),
-        help="Other skills to install, with and without the skill: a skill, or a folder of skills; repeatable.",
+        help="Other skills to install in every trial, with and without the skill: a skill, or a folder of skills; "
+        "repeatable.",
         metavar="DIR",
     )
     seed: int = option(
-        "--seed", default=0, help="The first seed; repeat N uses seed + N - 1.", metavar="N", show_default=True
+        "--seed",
+        default=0,
+        help="The first seed; each further repeat uses the next one.",
+        metavar="N",
+        show_default=True,
     )
     fresh: bool = option("--fresh", default=False, help="Start over, even if this plan has stored results.")
 

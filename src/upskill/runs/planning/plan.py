@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
 from upskill.agents.activation import canary_for, plant_canary
+from upskill.agents.mcp import check_servers
 from upskill.checks.answer import MaxLength
 from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
@@ -147,7 +148,13 @@ class Plan:
     def _asked(self) -> dict[tuple[str, str], str]:
         settings = canonical([self.agent, self.temperature])
         visible = {
-            case.id: digest([plain_text(case.prompt), {path: plain_text(text) for path, text in case.files.items()}])
+            case.id: digest(
+                [
+                    plain_text(case.prompt),
+                    {path: plain_text(text) for path, text in case.files.items()},
+                    *([dict(case.mcp_servers)] if case.mcp_servers else []),
+                ]
+            )
             for case in self.suite.cases
         }
         return {
@@ -215,7 +222,11 @@ class Plan:
 
     @cached_property
     def _models(self) -> dict[str, str]:
-        return {address.name: canonical(digest([address, *identity_of(address)])) for address in self.models}
+        def identity(address: Address) -> list[Any]:
+            in_json = self.agent == "tools" and address.provider == "local"  # they had calls of their own once
+            return [address, *identity_of(address), *(["calls in JSON"] if in_json else [])]
+
+        return {address.name: canonical(digest(identity(address))) for address in self.models}
 
     @cached_property
     def _cases(self) -> dict[str, str]:
@@ -266,6 +277,7 @@ def task_of(plan: Plan, trial: Trial) -> Task:
         plan.output_limit(trial),
         plan.distractors if plan.acts else (),
         plan.bounds,
+        case.mcp_servers,
     )
 
 
@@ -377,6 +389,7 @@ class PlanOptions:
     bounds: Bounds = field(default_factory=Bounds)
     sandbox: str = ""
     gpu: bool = False  # every case gets one, also those that do not say so
+    mcp_hosts: Sequence[str] = ()  # that MCP servers of the suite may reach
     keys: Mapping[str, str] | None = None  # None: those of the environment and of .env
 
 
@@ -414,6 +427,7 @@ def make_plan(
             f"the agent {options.agent!r} has no catalog for other skills",
             "Use an agent with a catalog, for example --agent tools.",
         )
+    _check_servers(suite, options, acting)
     if isinstance(agent := acting(), ExternalAgent):
         for address in addresses:
             agent.check(address, keys)
@@ -450,6 +464,17 @@ def make_plan(
         bounds=options.bounds,
         sandbox=options.sandbox,
     )
+
+
+def _check_servers(suite: Suite, options: PlanOptions, acting: type[Agent]) -> None:
+    for case in suite.cases:
+        if case.mcp_servers and not acting.needs_sandbox:
+            able = [name for name in AGENTS.names() if AGENTS.load(name).needs_sandbox]
+            raise UsageError(
+                f"{suite.source}: case {case.id!r} has MCP servers, and the agent {options.agent!r} calls no tools",
+                f"Agents that can: {', '.join(f'--agent {name}' for name in able)}.",
+            )
+        check_servers(case.mcp_servers, options.mcp_hosts, outside=options.agent == "tools")
 
 
 def _address(model: str | Address, keys: Mapping[str, str], base_url: str = "") -> Address:

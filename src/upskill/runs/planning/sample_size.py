@@ -11,6 +11,7 @@ from upskill.models.embedded.capacity import usable_cores
 from upskill.runs.planning.estimate import CostEstimate, KnownPrices, estimate
 from upskill.runs.planning.plan import Plan
 from upskill.runs.stores import Store
+from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.planning import POWER, VarianceComponents, cases_needed, power
 
@@ -60,7 +61,7 @@ def sample_sizes(
 ) -> Iterator[SampleSizes]:
     """From each model's latest stored run of the skill, or from assumptions."""
     for address in plan.models:
-        outcomes = _latest_outcomes(store, plan.skill.name, address.name) if store else []
+        outcomes = _latest_outcomes(store, plan.skill.name, address.name, plan.suite) if store else []
         model_plan = replace(plan, models=(address,))
         one_round = estimate(model_plan, model_plan.trials(), prices)
         yield _sizes(address, target, outcomes, concurrency, (one_round, len(plan.suite.cases)))
@@ -74,10 +75,13 @@ def sample_sizes_without_suite(
         yield _sizes(address, target, outcomes, concurrency, None)
 
 
-def _latest_outcomes(store: Store, skill: str, model: str) -> list[Outcome]:
-    """Of the latest run whose baseline was no skill at all."""
+def _latest_outcomes(store: Store, skill: str, model: str, suite: Suite | None = None) -> list[Outcome]:
+    """Of the latest run whose baseline was no skill at all, and which asked something that the suite asks."""
+    prompts = {case.prompt for case in suite.cases} if suite else set[str]()
     for run in store.runs(skill, newest_first=True):
         if model not in run.models or run.plan.reference_skill:
+            continue
+        if suite and prompts.isdisjoint(case.prompt for case in run.plan.suite.cases):
             continue
         of_model = [outcome for outcome in store.outcomes(run) if outcome.model == model]
         if {"baseline", "skill"} <= {outcome.arm for outcome in of_model}:

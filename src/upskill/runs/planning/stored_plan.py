@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
+from upskill.plain import dict_or_empty
 from upskill.runs.planning.plan import Arm, Plan, ReplaySource
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite
@@ -19,6 +21,7 @@ from upskill.suites.suite import Part
 from upskill.verdicts.outcome import Scope
 
 T = TypeVar("T")
+TUNED = "tuned"  # in the metadata of skill_meta.json: a search chose the skill by train cases
 MAX_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
 
 
@@ -44,6 +47,15 @@ class StoredSkill:
             body=skill.body,
             meta=meta.decode("utf-8", "replace") if len(meta) <= MAX_META else "",
         )
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether a search chose it by train cases."""
+        try:
+            metadata = dict_or_empty(dict_or_empty(json.loads(self.meta or "{}")).get("metadata"))
+        except (ValueError, RecursionError):
+            return False
+        return bool(metadata.get(TUNED)) or metadata.get("evaluated_cases") in ("fit", "held-out")  # an older one
 
     def to_skill(self) -> Skill:
         """Its text and provenance; its hashes are those of the files that it had."""

@@ -1,7 +1,9 @@
 """A receipt: the verdicts on a skill, kept in its folder with the answers they were computed from.
 
-`verify` needs no model. It compares every file, grades the recorded answers again and recomputes the verdicts. This
-proves that the numbers follow from the answers, the checks and the skill, not that a model really gave these answers.
+`verify` needs no model. It compares every file, grades the recorded answers again and recomputes everything that
+follows from them. This proves that the numbers follow from the answers, the checks and the skill, not that a model
+really gave these answers. The digest finds accidents; whoever writes a receipt can write its digest, so what follows
+from nothing else (`Claims`) is only the author's word.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from upskill.plain import as_mapping, canonical, counted, dict_or_empty
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.replay.replay import as_recorded, plan_from
-from upskill.runs.replay.replies import export_replies
+from upskill.runs.replay.replies import export_replies, model_row, recorded_names
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.results.looks import Looks, make_look
 from upskill.runs.running.trial import run_trial
@@ -34,6 +36,7 @@ from upskill.runs.stores import Store, open_store
 from upskill.runs.stores.rows import timestamp
 from upskill.skills import BADGE, CARD, RECEIPT, REPLIES, Skill, SkillFile
 from upskill.suites import Suite
+from upskill.suites.suite import PATHS_IN_SKILL
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.verdict import Verdict
 from upskill.version import __version__
@@ -41,9 +44,31 @@ from upskill.version import __version__
 FORMAT, VERSION = "upskill-receipt", 1
 AT_ONCE = 8  # trials that are graded
 MAX_BYTES = 20_000_000
-# Of a verdict, what follows from the answers alone: prices change, and so do the words of advice.
-FOLLOWS = ("pairs", "cases", "lift", "interval", "level", "p_value", "decision", "reason", "these_cases", "controls")
-ARM_FOLLOWS = ("passed", "failed", "errored", "redrawn", "input_tokens", "output_tokens", "causes")
+# Of a verdict, what does not follow from the answers: prices change, and so do the words of advice.
+DOES_NOT_FOLLOW = ("replayed", "recommendation", "cost_per_pass", "break_even", "cost_usd", "baseline", "skill")
+MUST_SAY = ("model", "decision", "lift", "interval")  # of a verdict
+MARGIN = 0.05  # what every receipt is verified with, whatever its author chose
+SETTINGS = ("agent", "runs", "seed", "temperature", "max_output_tokens")
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What nobody can compute again."""
+
+    models: list[str]  # that gave the answers
+    date: str
+    earlier_looks: int
+    cost_usd: float | None
+
+    @classmethod
+    def of(cls, receipt: Mapping[str, Any]) -> Claims:
+        costs = list(receipt["cost_usd"].values())
+        return cls(
+            [model["name"] for model in receipt["models"]],
+            receipt["date"],
+            max((len(looks["earlier"]) for looks in receipt["looks"].values()), default=0),
+            None if None in costs else sum(costs),
+        )
 
 
 @dataclass(frozen=True)
@@ -52,11 +77,37 @@ class Verified:
 
     receipt: Mapping[str, Any]
     changes: list[str] = field(default_factory=list[str])  # what is not as it was, in words
-    verdicts: list[Verdict] = field(default_factory=list[Verdict])  # computed anew; empty where that was impossible
+    # Computed anew, about tasks like these and with the usual margin; empty where that was impossible.
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
+    as_run: list[Verdict] = field(default_factory=list[Verdict])  # with the scope and margin of the run
 
     @property
     def holds(self) -> bool:
         return not self.changes
+
+    @property
+    def claims(self) -> Claims:
+        return Claims.of(self.receipt)
+
+
+def terms_of(receipt: Mapping[str, Any]) -> str:
+    """What its verdicts rest on beside the usual, in words."""
+    settings = dict_or_empty(receipt.get("settings"))
+    terms = ["on exactly these cases"] if settings.get("scope") == "suite" else []
+    if (margin := settings.get("margin")) != MARGIN:
+        terms.append(
+            f"with a margin of {100 * margin:g} points" if isinstance(margin, int | float) else "with no margin"
+        )
+    return ", ".join(terms)
+
+
+def suite_of(skill: Skill, receipt: Mapping[str, Any]) -> str:
+    """How many cases of which suite, in words."""
+    suite = dict_or_empty(receipt.get("suite"))
+    own = next((path for path in PATHS_IN_SKILL if skill.read(path) is not None), "")
+    file = str(suite.get("file") or own)
+    is_own = "" if file == own else ", not the skill's own suite"
+    return f"{counted(len(dict_or_empty(suite.get('cases'))), 'case')} of {file}{is_own}"
 
 
 def write_receipt(evaluation: Evaluation, store: Store) -> Path:
@@ -75,6 +126,7 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
     replies = folder / REPLIES
     exported = export_replies(store, run, replies)
     suite = Path(plan.suite.source)
+    names = dict(zip(plan.addresses, recorded_names(plan.models), strict=True))  # without paths on this machine
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -93,18 +145,20 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
             "cases": {case.id: case.fingerprint for case in plan.suite.cases},
             "held_out": len(plan.suite.held_out),
         },
-        "models": [_model(plan, name) for name in plan.addresses],
+        "models": [
+            {"identity": identity_of(address)} | model_row(address, names[address.name]) for address in plan.models
+        ],
         "judge": plan.judge.name if plan.judge else None,
         "settings": {
-            **{name: getattr(plan, name) for name in ("agent", "arms", "runs", "seed", "temperature")},
-            "max_output_tokens": plan.max_output_tokens,
+            **{name: getattr(plan, name) for name in SETTINGS},
+            "arms": plan.arms,
             "bounds": asdict(plan.bounds),
             "margin": evaluation.margin,
             "scope": evaluation.scope,
             "sandbox": run.plan.sandbox,
         },
-        "looks": {model: _looks_to_dict(looks) for model, looks in evaluation.looks.items()},
-        "verdicts": [verdict.to_dict() for verdict in evaluation.verdicts],
+        "looks": {names[model]: _looks_to_dict(looks) for model, looks in evaluation.looks.items()},
+        "verdicts": [verdict.to_dict() | {"model": names[verdict.model]} for verdict in evaluation.verdicts],
         "cost_usd": {role: cost for role, (_, cost) in evaluation.spent.items()},
         "replies": {"file": REPLIES, "trials": exported.trials, "replies": exported.replies}
         | {"sha256": hashlib.sha256(replies.read_bytes()).hexdigest()},
@@ -118,12 +172,6 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
 
 def _render(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
-
-
-def _model(plan: Plan, name: str) -> dict[str, Any]:
-    address = plan.addresses[name]
-    fields = {key: getattr(address, key) for key in ("provider", "model", "endpoint", "effort")}
-    return {"name": name, **{key: value for key, value in fields.items() if value}, "identity": identity_of(address)}
 
 
 def _hashes(files: tuple[SkillFile, ...]) -> Iterator[tuple[str, str]]:
@@ -164,7 +212,7 @@ async def verify(skill: Skill) -> Verified:
     """Check everything a receipt says: files, grades and verdicts."""
     receipt = read_receipt(skill)
     is_as_written = receipt.get("digest") == _digest(receipt) and skill.read(RECEIPT) == _render(receipt)
-    changes = [] if is_as_written else [f"{RECEIPT}: was edited"]
+    changes = [] if is_as_written else [f"{RECEIPT}: edited"]
     changes += _changed_files(skill, receipt)
     # What was edited cannot be relied on, and nobody has answered with a skill that is another one now.
     is_other = skill.visible_hash != dict_or_empty(receipt.get("skill")).get("visible_hash")
@@ -183,22 +231,68 @@ async def verify(skill: Skill) -> Verified:
             changes.append(f"suite: case {case!r} {what}")
     try:
         evaluation = await _grade_again(skill, suite, cassette, receipt)
+        usual = _on_usual_terms(evaluation)
+        changes += [
+            *_other_facts(evaluation.plan, cassette, receipt),
+            *_missing_answers(evaluation),
+            *_differences(evaluation.verdicts, receipt),
+        ]
     except UsageError as error:
         return Verified(receipt, [*changes, error.message])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return Verified(receipt, [*changes, f"{RECEIPT}: edited ({error!r})"])
     finally:
         cassette.close()
-    changes += [*_missing_answers(evaluation), *_differences(evaluation.verdicts, receipt)]
-    return Verified(receipt, changes, evaluation.verdicts)
+    return Verified(receipt, changes, usual.verdicts, evaluation.verdicts)
+
+
+def _on_usual_terms(evaluation: Evaluation) -> Evaluation:
+    """About tasks like these cases, with the usual margin. Who ran in rounds still pays for every look."""
+    run, scope = evaluation.run, evaluation.scope
+    plan = replace(run.plan, margin=MARGIN, scope="cases" if scope == "suite" else scope)
+    return replace(evaluation, run=replace(run, plan=plan))
+
+
+def _other_facts(plan: Plan, cassette: Cassette, receipt: Mapping[str, Any]) -> Iterator[str]:
+    """What the receipt says of the run beside its verdicts, and the recorded answers do not."""
+    recorded, settings = cassette.settings, receipt["settings"]
+    same_suite = plan.suite.fingerprint == receipt["suite"]["fingerprint"]
+    facts: dict[str, tuple[object, object]] = {
+        "run": (receipt["run"], recorded.run),
+        "skill.name": (receipt["skill"]["name"], plan.skill.name),
+        "skill.tokens": (receipt["skill"]["tokens"], plan.skill.tokens),
+        "models": ([_address(model) for model in receipt["models"]], [asdict(each) for each in cassette.students]),
+        "replies.file": (receipt["replies"]["file"], REPLIES),
+        "judge": (receipt["judge"], plan.judge.name if plan.judge else None),
+        "settings.arms": (settings["arms"], list(recorded.arms)),
+        "settings.bounds": (settings["bounds"], dict(recorded.bounds)),
+        "replies.trials": (receipt["replies"]["trials"], cassette.trials),
+        "replies.replies": (receipt["replies"]["replies"], cassette.replies),
+        **{f"settings.{name}": (settings[name], getattr(recorded, name)) for name in SETTINGS},
+    }
+    if same_suite:  # else its cases were named
+        facts["suite.held_out"] = (receipt["suite"]["held_out"], len(plan.suite.held_out))
+    elif receipt["suite"]["cases"] == {case.id: case.fingerprint for case in plan.suite.cases}:
+        facts["suite.fingerprint"] = (receipt["suite"]["fingerprint"], plan.suite.fingerprint)
+    for name, (said, known) in facts.items():
+        if said != known:
+            yield f"{RECEIPT}: {name} is {said}, but should be {known}"
+
+
+def _address(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in model.items() if name != "identity"} | {"base_url": ""}
 
 
 def _missing_answers(evaluation: Evaluation) -> Iterator[str]:
     """Who leaves answers out chooses the number. Rounds that were not needed have none."""
     seen = {(row.model, row.case, row.arm, row.seed) for row in evaluation.outcomes}
-    rounds = {(row.model, row.seed) for row in evaluation.outcomes}
+    last: dict[str, int] = {}
+    for row in evaluation.outcomes:
+        last[row.model] = max(row.seed, last.get(row.model, row.seed))
     missing = sum(
         (trial.model, trial.case, trial.arm, trial.seed) not in seen
         for trial in evaluation.plan.trials()
-        if evaluation.scope is None or (trial.model, trial.seed) in rounds
+        if evaluation.scope is None or trial.seed <= last.get(trial.model, trial.seed)
     )
     if missing:
         yield f"{REPLIES}: the answers of {counted(missing, 'trial')} are missing"
@@ -212,7 +306,7 @@ def _changed_files(skill: Skill, receipt: Mapping[str, Any]) -> Iterator[str]:
             yield f"{'suite' if path.startswith('evals/') else 'skill'}: {path} {what}"
     replies = skill.read(REPLIES)
     if replies is None:
-        yield f"{REPLIES}: is missing"
+        yield f"{REPLIES}: missing"
     elif hashlib.sha256(replies).hexdigest() != dict_or_empty(receipt.get("replies")).get("sha256"):
         yield f"{REPLIES}: the recorded answers have changed"
 
@@ -221,13 +315,13 @@ def _suite(skill: Skill, receipt: Mapping[str, Any]) -> Suite:
     file = receipt["suite"]["file"]
     suite = Suite.load(cast("Path", skill.folder) / file) if file else Suite.of(skill)
     if suite is None:
-        raise UsageError("suite: is missing")
+        raise UsageError("suite: missing")
     return suite
 
 
 async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: Mapping[str, Any]) -> Evaluation:
     settings = receipt["settings"]
-    options = PlanOptions(runs=settings["runs"], keys={})
+    options = PlanOptions(runs=cassette.settings.runs, keys={})
     plan = plan_from(make_plan(skill, suite, cassette.students, as_recorded(options, cassette, suite)), cassette)
     with open_store(None) as store:
         run, _ = store.start_run(plan, __version__)
@@ -253,16 +347,23 @@ async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: 
     return evaluation
 
 
+def _unlike(now: Mapping[str, Any], was: Mapping[str, Any]) -> list[str]:
+    """Other versions of upskill may know more."""
+    return [name for name in now if name in was and name not in DOES_NOT_FOLLOW and now[name] != was[name]]
+
+
 def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterator[str]:
     for verdict, was in zip(verdicts, receipt["verdicts"], strict=False):
+        if missing := [name for name in MUST_SAY if name not in was]:
+            yield f"{RECEIPT}: edited (a verdict without {' and '.join(missing)})"
         now = json.loads(json.dumps(verdict.to_dict()))
         for arm in ("baseline", "skill"):
-            if any(now[arm][name] != was[arm][name] for name in ARM_FOLLOWS):
+            if _unlike(now[arm], was[arm]):
                 passed = f"{was[arm]['passed']} of {was[arm]['passed'] + was[arm]['failed']}"
                 scored = now[arm]["passed"] + now[arm]["failed"]
                 errored = f", {counted(now[arm]['errored'], 'trial')} errored" if now[arm]["errored"] else ""
                 yield f"{verdict.model}, {arm}: {passed} passed, now {now[arm]['passed']} of {scored}{errored}"
-        if different := [name for name in FOLLOWS if now[name] != was[name]]:
+        if different := _unlike(now, was):
             values = "; ".join(f"{name} was {was[name]}, now {now[name]}" for name in different[:3])
             yield f"{verdict.model}: {values}"
     if len(verdicts) != len(receipt["verdicts"]):

@@ -42,7 +42,7 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
         raise UsageError(f"{run.id}: this run is itself a replay", "Share the file it was replayed from.")
     if isinstance(AGENTS.load(run.plan.agent)(), ExternalAgent):
         raise UsageError(
-            f"{run.id}: requests of {run.plan.agent} to its model are not stored, so there is nothing to export",
+            f"{run.id}: {run.plan.agent}'s requests to its model are not stored, so there is nothing to export",
             "The built-in agents (chat, tools) store them.",
         )
     done = Exported()
@@ -56,7 +56,7 @@ def export_replies(store: Store, run: Run, path: str | Path) -> Exported:
             raise UsageError(
                 f"{run.id}: no stored replies found for {counted(done.missing, 'trial')}",
                 "`upskill eval … --replay --fresh` records the run again from stored replies, without calling a model."
-                " Replies of `upskill eval … --set cache=false` are gone.",
+                " Runs with cache=false don't keep replies.",
             )
         if not done.trials:
             raise UsageError(f"{run.id}: no trials yet, so no replies")
@@ -74,7 +74,7 @@ def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[
         "created": run.created,
         "skill": plan.skill.name,
         "visible_hash": plan.skill.visible_hash,
-        "models": [_model_row(*pair) for pair in zip(models, called, strict=True)],
+        "models": [model_row(*pair) for pair in zip(models, called, strict=True)],
         "students": len(names),
         "judge": None if not judge else names.index(judge) if judge in names else len(names),
         **{name: getattr(plan, name) for name in ("agent", "arms", "runs", "seed", "temperature", "max_output_tokens")},
@@ -83,7 +83,7 @@ def _header(run: Run, models: Sequence[Address], called: Sequence[str]) -> dict[
     }
 
 
-def _model_row(address: Address, name: str) -> dict[str, Any]:
+def model_row(address: Address, name: str) -> dict[str, Any]:
     """Leaves out what belongs to the machine that asked: the path of a file, the URL of a server."""
     row = {
         "name": name,
@@ -99,7 +99,7 @@ def _is_path(address: Address) -> bool:
     return address.provider in PATHS and ("/" in address.model or "\\" in address.model)
 
 
-def _names(addresses: Sequence[Address]) -> list[str]:
+def recorded_names(addresses: Sequence[Address]) -> list[str]:
     """Distinct names for the file, without the folders of model files."""
     uses: dict[str, int] = {}
     names: list[str] = []
@@ -121,7 +121,7 @@ class _Writer:
         names = run.models
         judge = plan.judge
         self.models = [*plan.models, *([judge] if judge and judge.name not in names else [])]
-        self.names = _names(self.models)
+        self.names = recorded_names(self.models)
         self.numbers = {model.name: number for number, model in enumerate(self.models)}
         self.judge = judge.name if judge else ""
         self.case = ""

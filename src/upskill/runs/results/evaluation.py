@@ -23,7 +23,7 @@ from upskill.suites import OWN_FACTS, Suite, are_from_memory
 from upskill.verdicts.advice import as_part, is_too_weak, with_advice
 from upskill.verdicts.arms import MAX_ERROR_RATE
 from upskill.verdicts.compute import compute_verdict
-from upskill.verdicts.outcome import Outcome, Scope
+from upskill.verdicts.outcome import Outcome, Scope, never_varies
 from upskill.verdicts.requirements import Requirement, Ruling, check_requirement, parse_requirement
 from upskill.verdicts.several_models import decide_together
 from upskill.verdicts.verdict import (
@@ -203,8 +203,15 @@ class Evaluation:
     def outcomes_of(self, model: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == model]
 
+    @cached_property
+    def held_out(self) -> frozenset[str]:
+        """Held-out cases: none if nothing was tuned to the others, by a search or after a look at another version."""
+        suite = self.plan.suite
+        is_tuned = self.run.plan.skill.is_tuned or any(looks.revisions for looks in self.looks.values())
+        return frozenset(case.id for case in suite.held_out if is_tuned or not suite.train)
+
     def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
-        return self.by_cases({case.id for case in self.plan.suite.cases if case.held_out is held_out})
+        return self.by_cases({case.id for case in self.plan.suite.cases if (case.id in self.held_out) is held_out})
 
     def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
         """Lifts of each model over some of the cases."""
@@ -303,7 +310,9 @@ def verdict_so_far(
         return as_part(verdict, suite.part, len(suite.cases))
     # Whoever leaves out or edits what a look showed chooses the lift, so what is decided has to hold with it too.
     if looks and looks.left_out != () and cases is None:
-        whole = compute_verdict([*outcomes, *looks.left_out], options) if looks.left_out else None
+        # Rounds that only some of the cases have had are none, so this is no test that may be looked at after each.
+        at_once = replace(options, anytime=None)
+        whole = compute_verdict([*outcomes, *looks.left_out], at_once) if looks.left_out else None
         both = zip(_decisions(verdict), _decisions(whole), strict=True)
         if any(decision not in ("undecided", with_others) for decision, with_others in both):
             return with_advice(replace(verdict.withhold(CHOSEN), evidence_needed=None))
@@ -311,9 +320,11 @@ def verdict_so_far(
         return with_advice(replace(verdict.withhold(UNTESTED), evidence_needed=None))
     # Of cases that were made from the same facts as the skill: whatever the lift, it helps nobody yet.
     on_these = verdict.these_cases.decision if verdict.these_cases else "undecided"
-    is_beneficial = verdict.is_beneficial or on_these in ("helps", "saves")
-    if is_beneficial and any(OWN_FACTS in case.tags for case in suite.cases):
+    are_own_facts = any(OWN_FACTS in case.tags for case in suite.cases)
+    if are_own_facts and (verdict.is_beneficial or on_these in ("helps", "saves")):
         return with_advice(verdict.withhold(LOOK_UP))
+    if plan.scope == "suite" and cases is None and not are_own_facts and never_varies(outcomes):
+        return with_advice(verdict.made_exact(), has_reference=options.has_reference)
     return verdict
 
 

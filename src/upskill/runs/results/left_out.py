@@ -1,33 +1,48 @@
-"""Left out: results that someone has seen and that a later look lacks, although it has others of the same run.
+"""Left out: what someone has seen and a later look lacks, although it has other cases or results of the same run.
 
-They still count: leaving out what did not fit would choose the result.
+It still counts: leaving out what did not fit would choose the result. A case that is gone counts however the others
+were drawn, as an easy case stays easy. A result that is gone counts where others were kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 
 from upskill.errors import UsageError
 from upskill.plain import digest
-from upskill.runs.planning.plan import Plan
+from upskill.runs.planning.plan import BOTH_ARMS, Plan
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
 
+IN_RUN = " in run "  # between the id of a case that is gone and the run that had it
 HASH = 10  # characters of the hash of a trial in a look, of which the last says whether it passed
 
 
 def results_left_out(
-    store: Store, look: Look, earlier: Sequence[Look], others: Sequence[Look]
+    store: Store,
+    look: Look,
+    earlier: Sequence[Look],
+    others: Sequence[Look],
+    gone: Sequence[tuple[Look, Collection[str]]],
+    reference: str | None,
 ) -> tuple[Outcome, ...] | None:
-    """Of the `earlier` looks at this skill, and of `others` of the same model. None: they are not stored any more."""
+    """Of the `earlier` looks at this skill, and of `others` of the same model. None: they are not stored any more.
+
+    `gone`: looks at this skill with the cases that this look lacks, oldest first. `reference`: in its baseline.
+    """
     left_out: dict[tuple[str, str, int], Outcome] = {}
+    for rows in _results_of_cases(store, gone, reference).values():
+        left_out.update({(row.case, row.arm, row.seed): row for row in rows})
+    gone_from = {each.run: cases for each, cases in gone}
     for each in earlier:
         same_version = each.skill_hash == look.skill_hash
-        fewer = 0 if same_version else _seeds_gone(each, look)
-        if (rows := _rows_gone(store, each, look, cases_left_out(each, look, fewer=fewer))) is None:
+        fewer = 0 if same_version else _rounds_gone(each, look)
+        cases = cases_left_out(each, look, fewer=fewer).difference(gone_from[each.run])
+        if (rows := _rows_gone(store, each, look, cases)) is None:
             return None
         ids = {identity: case for case, identity in look.cases.items()} if same_version else {}
         for row in rows:
@@ -36,17 +51,67 @@ def results_left_out(
             left_out.setdefault((name, row.arm, row.seed), replace(row, case=name))
     for each in others:
         # Another skill had the same baseline: of a case that was left out for it, this skill counts as failing.
-        cases = cases_left_out(each, look, "baseline", fewer=_seeds_gone(each, look))
-        for row in _rows_gone(store, each, look, cases) or ():
+        cases = cases_left_out(each, look, "baseline", fewer=_rounds_gone(each, look))
+        rows = [row for row in _rows_gone(store, each, look, cases) or () if row.arm == "baseline"]
+        for row in chain.from_iterable(_both_arms([row]) for row in rows):
             name = each.cases.get(row.case, row.case)
-            for arm in ("baseline", "skill") if row.arm == "baseline" else ():
-                passed = row.passed if arm == "baseline" else False
-                left_out.setdefault((name, arm, row.seed), replace(row, case=name, arm=arm, passed=passed))
+            left_out.setdefault((name, row.arm, row.seed), replace(row, case=name))
     return tuple(left_out.values())
 
 
-def _seeds_gone(before: Look, now: Look) -> int:
-    return len({*before.seeds} - {*now.seeds})
+def _results_of_cases(
+    store: Store, gone: Iterable[tuple[Look, Collection[str]]], reference: str | None
+) -> dict[str, list[Outcome]]:
+    """Of each case that is gone, by what it asked: all that someone saw of it, each pair once, as a case of its own."""
+    names, pairs = dict[str, str](), dict[str, dict[object, list[Outcome]]]()
+    for each, cases in {(each.run, each.model): (each, cases) for each, cases in gone}.values():
+        for case in sorted(cases):
+            asked = each.cases[case].partition("-")[0]
+            for pair in _pairs_seen(store, each, case, reference):
+                names[asked] = f"{case}{IN_RUN}{each.run}"
+                draw = (each.skill_hash, *((row.seed, row.answer, row.passed) for row in pair))
+                pairs.setdefault(asked, {})[draw] = pair
+    return {
+        asked: [
+            replace(row, case=names[asked], seed=number) for number, pair in enumerate(seen.values()) for row in pair
+        ]
+        for asked, seen in pairs.items()
+    }
+
+
+def _pairs_seen(store: Store, before: Look, case: str, reference: str | None) -> list[list[Outcome]]:
+    """Each with the arms that were scored. An arm with another reference skill is no baseline."""
+    if stored := stored_run(store, before.run):
+        rows = [row for row in store.outcomes(stored, case) if row.model == before.model and row.passed is not None]
+    else:  # the look itself says what passed
+        unknown = Outcome(before.model, case, "baseline", before.seed, True, 0, 0, None)
+        rows = [
+            replace(unknown, arm=arm, seed=seed, passed=passed == "1")
+            for arm, texts in before.hashes.items()
+            for seed, passed in enumerate(texts.get(case, "")[HASH - 1 :: HASH], before.seed)
+        ] or [unknown]
+    arms = BOTH_ARMS if stored is None or stored.plan.reference_skill == reference else ("skill",)
+    pairs: dict[int, list[Outcome]] = {}
+    for row in rows:
+        if row.arm in arms:
+            pairs.setdefault(row.seed, []).append(row)
+    return list(pairs.values())
+
+
+def _both_arms(rows: Iterable[Outcome]) -> list[Outcome]:
+    """The results of a pair. What was not run in an arm counts against the skill."""
+    by_arm = {row.arm: row for row in rows}
+    one = next(by_arm[arm] for arm in BOTH_ARMS if arm in by_arm)
+    return [by_arm.get(arm) or replace(one, arm=arm, passed=arm == "baseline") for arm in BOTH_ARMS]
+
+
+def _rounds_gone(before: Look, now: Look) -> int:
+    """How many rounds this look has fewer. Nobody chose them by their results: fewer were planned, or fewer decided."""
+    rounds = [
+        max((len(text) for texts in each.hashes.values() for text in texts.values()), default=0) // HASH
+        for each in (before, now)
+    ]
+    return max(len({*before.seeds} - {*now.seeds}), rounds[0] - rounds[1])
 
 
 def cases_left_out(before: Look, now: Look, *arms: str, fewer: int = 0) -> set[str]:

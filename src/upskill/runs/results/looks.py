@@ -10,7 +10,6 @@ import getpass
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import pairwise, product
 from pathlib import Path
 
 from upskill.errors import UsageError
@@ -19,15 +18,16 @@ from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL
 from upskill.plain import digest
 from upskill.runs.planning.plan import Plan
 from upskill.runs.planning.stored_plan import StoredPlan
-from upskill.runs.results.left_out import cases_left_out, hash_of_draw, results_left_out, stored_run
+from upskill.runs.results.left_out import IN_RUN, hash_of_draw, results_left_out, stored_run
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
+from upskill.skills.changes import is_version
 from upskill.suites import Case
 from upskill.suites.near_duplicates import alike, plain_text, telling_checks, telling_words
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
-SAME_SKILL = 0.4  # of the word pairs of the shorter: with so many in common, a skill is a version of another
+LITTLE = 0.1  # of its cases: an unfinished run with no more pairs of results than this is no look
 MAX_HASHES = 20_000  # trials of a model in a look; the results of larger runs are not used again
 
 
@@ -42,13 +42,19 @@ class Looks:
     revisions: int = 0  # of the `earlier`, those at other versions of the skill
     version: int = 1  # which of the versions this one is, in the order in which they were first looked at
     logged: bool = True  # False: the store forgets this look, so none after it allows for it
-    # Results that somebody has seen and that are gone from this look, while it has others of the same run. None: not
-    # stored.
+    # Results that somebody has seen and that are gone from this look, while it has others of the same run, and those of
+    # cases that are gone. None: not stored.
     left_out: tuple[Outcome, ...] | None = ()
 
     @property
     def number(self) -> int:
         return len(self.earlier) + 1
+
+    @property
+    def cases_left_out(self) -> list[tuple[str, str]]:
+        """The cases that are gone, each with the last run that had it."""
+        names = dict.fromkeys(row.case.rpartition(IN_RUN) for row in self.left_out or ())
+        return [(case, run) for case, sign, run in names if sign]
 
 
 def _had_case(_: Look, shares_case: bool) -> bool:
@@ -207,9 +213,9 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
     def counts(other: Look, shares_case: bool) -> bool:
         if other.skill != look.skill:
             plan = plan_of(other.run)
-            if plan is None or not _is_version(plan.skill.body, run.plan.skill.body):
+            if plan is None or not is_version(plan.skill.body, run.plan.skill.body):
                 return False
-        if not shares_case and not _are_reworded(run.plan, plan_of(other.run)):
+        if not shares_case and not _reworded_cases(run.plan, plan_of(other.run)):
             return False
         if not registered or other.number < registered:
             return True
@@ -222,51 +228,75 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
         for each in store.looks()
         if not _is_of_recorded(store, run, each)
     ]
-    unfinished = list(_unfinished_looks(store, run, look))
-    seen = [each for each in unfinished if _may_have_chosen(each, look) and counts(each, bool(_cases_in(each, look)))]
+
+    def gone(before: Look) -> set[str]:
+        return _cases_gone(before, look, lambda: _reworded_cases(run.plan, plan_of(before.run)))
+
+    unreported = list(_unreported_looks(store, run, look))
+    unfinished = [each for each, is_unfinished in unreported if is_unfinished]
+    readable = [each for each, _ in unreported if counts(each, bool(_cases_in(each, look)))]
+    seen = [each for each in readable if each in unfinished and _tells_something(each)]
     looks = looks_before(known, look, counts, logged=store.location is not None)
     looks = replace(looks, earlier=(*looks.earlier, *seen))
     model, counted_runs = model_identity(look.model), {run.id, *(each.run for each in looks.earlier)}
     others = [
         each for each in (*known, *unfinished) if each.run not in counted_runs and model_identity(each.model) == model
     ]
-    return replace(looks, left_out=results_left_out(store, look, looks.earlier, others))
+    gone_cases = [(each, gone(each)) for each in (*readable, *looks.earlier)]
+    return replace(
+        looks, left_out=results_left_out(store, look, looks.earlier, others, gone_cases, run.plan.reference_skill)
+    )
 
 
-def _unfinished_looks(store: Store, run: Run, look: Look) -> Iterator[Look]:
-    """Runs before this one that were left unfinished, as looks: their answers could be read one by one."""
-    model = model_identity(look.model)
-    for other in store.unfinished_runs(run.number):
-        for name in other.models if other.plan.analysis.reported is not False else ():
+def _unreported_looks(store: Store, run: Run, look: Look) -> Iterator[tuple[Look, bool]]:
+    """Runs begun before this look of which no verdict was shown, as looks: their answers could be read one by one.
+
+    With each, whether it was left unfinished. The others are those that a search or `recheck` compares by itself.
+    """
+    model, kept = model_identity(look.model), {*look.cases.values()}
+    until = next((each.asked for each in store.looks_at(run.id) if each.model == look.model and each.asked), look.asked)
+    for other in store.unreported_runs(run, until):
+        is_unfinished = other.plan.analysis.reported is not False and other.passed + other.failed < other.trials
+        plan = other.plan.to_plan()
+        if not is_unfinished and all(case_identity(case) in kept for case in plan.suite.cases):
+            continue  # a search has many of these
+        for name in other.models:
             if model_identity(name) == model:
                 rows = [row for row in store.outcomes(other) if row.model == name]
                 is_same = other.plan.skill.visible_hash == run.plan.skill.visible_hash
                 version = look.skill_hash if is_same else ""
-                yield replace(make_look(other.plan.to_plan(), other, rows, name, version), asked=other.created)
+                yield replace(make_look(plan, other, rows, name, version), asked=other.created), is_unfinished
 
 
-def _may_have_chosen(unfinished: Look, look: Look) -> bool:
-    """Whether this look has a part of its results, or draws what it drew anew."""
-    drawn_anew = look.fresh and unfinished.skill_hash == look.skill_hash
-    return drawn_anew or bool(cases_left_out(unfinished, look))
+def _tells_something(unfinished: Look) -> bool:
+    """Whether someone could read in it how more than a few cases came out, and choose another run by that."""
+    arms = [*unfinished.hashes.values()]
+    pairs = sum(all(case in arm for arm in arms) for case in unfinished.cases)
+    return len(arms) > 1 and pairs > LITTLE * len(unfinished.cases)
 
 
-def _are_reworded(plan: StoredPlan, before: StoredPlan | None) -> bool:
-    """Whether a case asks nearly what one asked before, with a check in common: an id may be made from the words."""
+def _cases_gone(before: Look, now: Look, reworded: Callable[[], set[str]]) -> set[str]:
+    """The cases of an earlier look that this one lacks. An edited case is another one, unless all were edited."""
+    asked = {hashes.partition("-")[0] for hashes in now.cases.values()}
+    gone = {case for case, hashes in before.cases.items() if hashes.partition("-")[0] not in asked}
+    if len(gone) < len(before.cases):
+        return gone
+    checks = {case: hashes.partition("-")[2] for case, hashes in now.cases.items()}
+    same_id = {case for case in gone & checks.keys() if before.cases[case].partition("-")[2] in ("", checks[case])}
+    return gone - same_id - reworded()
+
+
+def _reworded_cases(plan: StoredPlan, before: StoredPlan | None) -> set[str]:
+    """Cases that a case asks nearly the same as now, with a check in common: an id may be made from the words."""
     if before is None:
-        return False
-    old, new = ([(telling_words(case.prompt), case.checks) for case in each.suite.cases] for each in (before, plan))
-    return any(
-        alike(asked, again) and any(check in others for check in checks)
-        for (asked, checks), (again, others) in product(old, new)
-    )
-
-
-def _is_version(body: str, other: str) -> bool:
-    """Of skills with different names: whether they share so much text that one was made from the other."""
-    words = [plain_text(text).casefold().split() for text in (body, other)]
-    pairs = [set(pairwise(text)) for text in words]
-    return words[0] == words[1] or len(pairs[0] & pairs[1]) >= max(1.0, SAME_SKILL * min(map(len, pairs)))
+        return set()
+    now = [(telling_words(case.prompt), case.checks) for case in plan.suite.cases]
+    return {
+        case.id
+        for case in before.suite.cases
+        for asked, checks in now
+        if alike(telling_words(case.prompt), asked) and any(check in checks for check in case.checks)
+    }
 
 
 def _is_of_recorded(store: Store, run: Run, look: Look) -> bool:

@@ -74,7 +74,14 @@ def limits_of(run: Run, decision: str) -> str:
         limits.append("against a reference skill")
     if "baseline" not in plan.arms:
         limits.append("without a baseline")
-    done = run.passed + run.failed + run.errored
-    if done < run.trials and not (plan.scope and decision != "undecided"):  # which it came to before its end
-        limits.append(f"only {done:,} of {counted(run.trials, 'trial')}")
+    if is_cut_short(run) and not (plan.scope and decision != "undecided"):  # which it came to before its end
+        limits.append(f"only {run.passed + run.failed + run.errored:,} of {counted(run.trials, 'trial')}")
     return ", ".join(limits)
+
+
+def is_cut_short(run: Run) -> bool:
+    """Whether trials are missing. Rounds may end after any of them, unless a ceiling ended them."""
+    done, plan = run.passed + run.failed + run.errored, run.plan
+    of_round = len(plan.suite.cases) * len(plan.arms)
+    stopped_by_rule = plan.scope and done and not done % of_round and not plan.analysis.halted
+    return done < run.trials and not stopped_by_rule

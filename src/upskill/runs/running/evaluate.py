@@ -62,6 +62,7 @@ class RunOptions:
     making_source: str = ""  # who says so
     target: float | None = None  # the pass rate that would be good enough
     requirements: Sequence[Requirement] = ()  # of every verdict
+    stop_when: Sequence[Requirement] = ()  # rounds end once these hold or cannot; nothing is reported of them
     preregister: Path | None = None  # the plan is written here first, or has to be the one that was
     keep_look: bool = True  # the verdict is reported: store that somebody looked
     partial: bool = False  # return an Evaluation even of a run that has failed, in place of raising RunFailed
@@ -177,7 +178,7 @@ class _Run:
     def _check_replay(self) -> None:
         if self.models.cache == "replay" and isinstance(AGENTS.load(self.plan.agent)(), ExternalAgent):
             raise UsageError(
-                f"requests of {self.plan.agent} to its model are not stored, so it cannot be replayed",
+                f"{self.plan.agent}'s requests to its model are not stored, so it cannot be replayed",
                 "Drop --replay.",
             )
         cassette = self.models.cassette if self.models.replies is not None else None
@@ -301,6 +302,7 @@ class _Run:
         from upskill.verdicts.several_models import decide_together  # noqa: PLC0415
 
         rows = {model: [row for row in self.outcomes.values() if row.model == model] for model in self.plan.addresses}
+        cases = {model: len({row.case for row in rows[model] if row.passed is not None}) for model in rows}
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
         # As the store has them now: another process may have looked meanwhile.
         looks = {
@@ -319,8 +321,12 @@ class _Run:
             if self.halted
             or verdict.model in self.stopped
             or verdict.reason in ("isolation", "snapshots", "errors", "no baseline")
-            or are_settled(self.options.requirements, verdict)
-            or (verdict.anytime == "suite" and verdict.these_cases and verdict.these_cases.copies == verdict.cases)
+            or are_settled((*self.options.requirements, *self.options.stop_when), verdict)
+            or (
+                verdict.anytime == "suite"
+                and verdict.these_cases
+                and verdict.these_cases.copies == cases[verdict.model]
+            )
         }
 
 

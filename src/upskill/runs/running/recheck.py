@@ -20,7 +20,7 @@ from upskill.runs.running.gate import Measure
 from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.verdicts.library import decide_all, log_e_values, needed_for
-from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.outcome import Outcome, never_varies
 from upskill.verdicts.planning import MAX_RUNS, smallest
 from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, UNTESTED, Decision, Verdict
 
@@ -51,6 +51,7 @@ class Rechecked:
     looks: Looks | None = None
     rounds_needed: int | None = None  # for a decision, if all are like those so far; None: no number would do
     is_open: bool = True  # a further round may tell more
+    is_exact: bool = False  # the student never varies, so nothing is left to chance
 
     @property
     def model(self) -> str:
@@ -114,17 +115,18 @@ class Recheck:
             each.looks = looks_of(self.store, run, look, carried_out=True)
         verdict = verdict_so_far(run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks)
         each.verdict = replace(verdict, model=each.model)
+        each.is_exact = never_varies(each.outcomes)
         each.evidence = self._evidence(each, each.rounds)
         is_hopeful = max(self._evidence(each, PATIENCE * plan.runs).values(), default=0.0) >= needed_for(1, of=1)
-        these = verdict.these_cases
-        repeats_itself = these is not None and these.copies == verdict.cases
-        can_go_on = bool(each.evidence) and not repeats_itself and (is_hopeful or 3 * each.rounds < plan.runs)
+        can_go_on = bool(each.evidence) and not verdict.repeats_itself and (is_hopeful or 3 * each.rounds < plan.runs)
         each.is_open = can_go_on and before < each.rounds < plan.runs
 
     def _evidence(self, each: Rechecked, rounds: int) -> dict[Decision, float]:
         """Logarithms of e-values; with more rounds than there are, what they would be if all were like those so far."""
         if not each.rounds or each.verdict is None or each.plan is None or each.verdict.reason in CANNOT_TELL:
             return {}
+        if each.is_exact:
+            return {each.verdict.decision_if_exact: math.inf}
         # As in `level_of_look`: a look that nobody had planned has less to say.
         less = math.log(max(1, each.verdict.look * (each.verdict.look - 1)))
         values = log_e_values(each.outcomes, self.tolerance, each.plan.twins, times=rounds / each.rounds)
@@ -136,7 +138,7 @@ class Recheck:
 
     def _report(self, each: Rechecked, needed: float) -> None:
         """What was run is a look that somebody takes now."""
-        if each.decision == "undecided" and each.evidence:
+        if each.decision == "undecided" and each.evidence and each.verdict and not each.verdict.repeats_itself:
             each.rounds_needed = smallest(lambda rounds: max(self._evidence(each, rounds).values()) >= needed, MAX_RUNS)
         if not each.rounds:
             each.reason = each.reason or (each.evaluation.why_failed if each.evaluation else "") or self.halted

@@ -58,14 +58,17 @@ BOUNDS = ("turns", "tokens", "seconds", "activated")  # what ends an agent's wor
 
 _NO_SANDBOX = nullcontext()
 _NONE_REUSED = nullcontext[Sequence[Usage]](())
+# Folders that are empty without what is removed go too, and the home folder is as new in every arm.
 _TIDY_UP = """
-home=$1 temporary=$2; shift 2
+temporary=$2; cd "$1" || exit; shift 2
 [ -z "$temporary" ] || find "${TMPDIR:-/tmp}" -mindepth 1 -delete 2>/dev/null
-for name; do
-  find "$home" -type d -path "*skills/$name" -prune 2>/dev/null | while IFS= read -r folder; do
-    chmod -R u+rwX "$folder" "${folder%/*}" 2>/dev/null; rm -rf -- "$folder"
+for pattern; do
+  find . -path "$pattern" -prune 2>/dev/null | while IFS= read -r path; do
+    chmod -R u+rwX "$path" "${path%/*}" 2>/dev/null; rm -rf -- "$path"; rmdir -p -- "${path%/*}" 2>/dev/null
   done
 done
+find . -depth -type d -name "*skills" -empty -exec rmdir -p -- {} ";" 2>/dev/null
+touch .
 """
 
 
@@ -183,23 +186,11 @@ async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Pro
                 home = sandbox.home if sandbox else "/"
                 hidden = HiddenSkill(plan.skill, home, case.text) if task.skill is None else None
                 attempt.leak = await find_leak(trace, own, lambda: plan.canaries, hidden, sandbox)
-                await _tidy_up(sandbox, task)
+                await _tidy_up(sandbox, plan, task)
         ask = attempt.judge.ask if attempt.judge else None
         offered = task.skill.name if task.skill and agent.needs_sandbox else ""
-        evidence = Evidence(
-            trace,
-            case.prompt,
-            ask,
-            sandbox,
-            offered,
-            own,
-            reference=case.reference,
-            skill_body=task.skill.body if task.skill else "",
-            files=case.files,
-            case=case.words,
-            asked_for=case.asked_for,
-            graded_files=case.graded_files,
-        )
+        body = task.skill.body if task.skill else ""
+        evidence = case.evidence_of(trace, ask=ask, sandbox=sandbox, skill=offered, canary=own, skill_body=body)
         if attempt.cause:  # no check can change that, and nobody is paid to grade it
             checks = await _check_so_far(case, evidence) if attempt.cause == "length" else ""
             reason = REASONS[attempt.cause].format(limit=task.max_output_tokens, checks=checks)
@@ -270,19 +261,21 @@ async def _sandbox_of(plan: Plan, case: Case, agent: Agent, task: Task) -> Async
 @asynccontextmanager
 async def _open_untouched(plan: Plan, case: Case, agent: Agent, task: Task) -> AsyncGenerator[Sandbox | None]:
     async with _open_sandbox(plan, case, agent, task) as sandbox:
-        await _tidy_up(sandbox, task)
+        await _tidy_up(sandbox, plan, task)
         yield sandbox
 
 
-async def _tidy_up(sandbox: Sandbox | None, task: Task) -> None:
-    """Remove the skills on offer, so that checks find the same home folder in every arm; and temporary files.
+async def _tidy_up(sandbox: Sandbox | None, plan: Plan, task: Task) -> None:
+    """Remove skills, what the agent keeps for itself and temporary files: checks find the same home in every arm.
 
-    A check may use a name in /tmp that only it should know, so they stay only where the prompt asks for some.
+    A check may use a name in /tmp that only it should know. What the prompt asks for stays.
     """
     if sandbox is not None:
         temporary = "" if "/tmp" in task.prompt else "remove"  # noqa: S108 - inside
-        names = [skill.name for skill in task.offered_skills]
-        await sandbox.run(["/bin/sh", "-c", _TIDY_UP, "sh", sandbox.home, temporary, *names])
+        names = {plan.skill.name, *(skill.name for skill in task.offered_skills)}
+        own = [path for path in sandbox.own_home if path.partition("/")[0] not in task.prompt]
+        patterns = [*(f"*skills/{name}" for name in sorted(names)), *(f"./{path}" for path in own)]
+        await sandbox.run(["/bin/sh", "-c", _TIDY_UP, "sh", sandbox.home, temporary, *patterns])
 
 
 class _Judge:

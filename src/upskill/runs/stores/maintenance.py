@@ -80,7 +80,7 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
             results += len(rows)
             report(f"results of {run.id}", results / total)
         if _count(copy, RESULTS, "run = ?", run.target_number) < results - before:
-            raise StoreError(f"{copy.location}: contains fewer results of {run.id} than were copied", "Copy it again.")
+            raise StoreError(f"{copy.location}: fewer results of {run.id} than were copied", "Copy it again.")
     for rows in chunks(_read(origin, REPLIES)):
         keys = [row["key"] for row in rows]
         known = {row["key"] for row in _read(copy, REPLIES, f"key IN ({marks(keys)})", *keys)}
@@ -88,7 +88,7 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
         replies += len(rows)
         report("replies", (results + replies) / total)
     if _count(copy, REPLIES) < replies:
-        raise StoreError(f"{copy.location}: contains fewer replies than were copied", "Copy it again.")
+        raise StoreError(f"{copy.location}: fewer replies than were copied", "Copy it again.")
     _copy_small_tables(origin, copy, runs)
     _copy_candidates(origin, copy)
     new_runs = sum(run.is_new for run in runs)

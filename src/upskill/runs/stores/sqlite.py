@@ -64,7 +64,7 @@ class SqliteDatabase(Database):
             message = f"{self.path}: cannot be used as a store: {error}"
             if self.path and isinstance(error, FileExistsError | NotADirectoryError):
                 files = (each for each in self.path.parents if each.is_file())
-                message = f"{next(files, self.path.parent)}: is not a folder"
+                message = f"{next(files, self.path.parent)}: not a folder"
             raise UsageError(message, "Choose another folder with --store.") from error
         self._absolute_path = self.path.absolute() if self.path else None  # the working directory may become another
         self._file_identity = _file_identity(self._absolute_path) if self._is_file else None
@@ -232,7 +232,7 @@ def migrate(db: sqlite3.Connection, location: str) -> None:
     with _transaction(db):
         version = _version(db)  # again: another process may have migrated it in the meantime
         if version > VERSION:
-            raise UsageError(f"{location}: was written by a newer upskill", "Upgrade upskill, or use another --store.")
+            raise UsageError(f"{location}: written by a newer upskill", "Upgrade upskill, or use another --store.")
         for index in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall():
             db.execute(f"DROP INDEX {index[0]}")
         _add_missing_columns(db)

@@ -163,11 +163,11 @@ class Store:
         where = "runs.number IN (SELECT number FROM runs WHERE number < ? ORDER BY number DESC LIMIT ?)"
         return [*map(_read_run, self.database.rows(_runs_query(where, "DESC"), before or MAX_INTEGER, count))]
 
-    def unfinished_runs(self, before: int) -> Iterator[Run]:
-        """Those before the run with this number of which some trials have a score and no verdict was shown."""
-        where = "runs.number < ? AND NOT EXISTS (SELECT 1 FROM looks WHERE looks.run = runs.id)"
-        query = _runs_query(where, having="SUM(passed + failed) BETWEEN 1 AND runs.trials - 1")
-        return map(_read_run, self.database.stream(query, before))
+    def unreported_runs(self, but: Run, until: str) -> Iterator[Run]:
+        """Those begun until then of which some trials have a score and no verdict was shown."""
+        where = "runs.number <> ? AND created <= ? AND NOT EXISTS (SELECT 1 FROM looks WHERE looks.run = runs.id)"
+        query = _runs_query(where, having="SUM(passed + failed) > 0")
+        return map(_read_run, self.database.stream(query, but.number, until))
 
     def skills(self) -> dict[str, tuple[int, str]]:
         """By name: how many runs each skill has, and the id of the latest."""

@@ -2,6 +2,10 @@
 
 Kinds, tried in this order:
 
+- `plugin_eval`: case folders of `claude plugin eval` (`prompt.md`, `graders/*.md`)
+- `harbor`: task folders of Harbor and SkillsBench (`task.toml`, `instruction.md`, `tests/`)
+- `tessl`: scenario folders with `task.md` and `criteria.json`
+- `skillgrade`: tasks with an `instruction` and graders
 - `inspect`: datasets and logs of inspect_ai (`input` and `target`)
 - `promptfoo`: configurations and test files (`prompts`, `vars`, `assert`)
 - `scenarios`: `.upskill/evals.json`, which names suites and the criteria of a judge
@@ -23,7 +27,7 @@ from upskill.checks import read_checks
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, counted, digest, printable
 from upskill.registry import Registry
-from upskill.suites.files import FilesOfFolders, FilesOfSkill, decode
+from upskill.suites.files import FilesOfFolders, FilesOfSkill, Folder, decode
 from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, mapping_or_empty, text_reader
 
 MAX_LINES = 8  # of warnings about one file
@@ -33,6 +37,10 @@ FORMATS = Registry(
     "suite format",
     "upskill.suite_formats",
     {
+        "plugin_eval": "upskill.suites.formats.plugin_eval:FORMAT",
+        "harbor": "upskill.suites.formats.harbor:FORMAT",
+        "tessl": "upskill.suites.formats.tessl:FORMAT",
+        "skillgrade": "upskill.suites.formats.skillgrade:FORMAT",
         "inspect": "upskill.suites.formats.inspect:FORMAT",
         "promptfoo": "upskill.suites.formats.promptfoo:FORMAT",
         "scenarios": "upskill.suites.formats.scenarios:FORMAT",
@@ -168,12 +176,34 @@ class Draft:
     def change(self, what: str) -> None:
         self.notes.change(what, self.place)
 
+    def note_weights(self, weights: dict[str, Any]) -> None:
+        """Kept as metadata where they differ: here every check must hold."""
+        if len(set(map(str, weights.values()))) > 1:
+            self.metadata["weights"] = weights
+            self.change("weights: kept as metadata; every check must hold")
+
 
 @dataclass(frozen=True, slots=True)
 class Format:
     title: str  # what a person would call it
     recognizes: Callable[[object], bool]
     cases: Callable[[Source], Iterable[Draft]]
+
+
+def folder_cases(
+    source: Source, folders: Callable[[Folder], list[str]], read: Callable[[str, Folder, Draft, Source], None]
+) -> Iterator[Draft]:
+    """The cases of a tool that keeps each in a folder of its own."""
+    paths = source.data if isinstance(source.data, Folder) else Folder()
+    for folder in folders(paths):
+        name = (folder or source.where).rstrip("/").rpartition("/")[2]
+        draft = Draft(f"case {name!r}", source.notes, id=name)
+        try:
+            read(folder, paths, draft, source)
+        except UsageError as error:
+            where = "" if error.message.startswith(source.where) else f"{source.where}: {draft.place}: "
+            draft.problem = UsageError(where + error.message, error.hint)
+        yield draft
 
 
 def recognize(data: object) -> str | None:
@@ -290,4 +320,15 @@ def place_of(number: int, case: dict[str, Any]) -> str:
     return f"case {number} ({str(name)[:60]!r})" if isinstance(name, str) else f"case {number}"
 
 
-__all__ = ["FORMATS", "Draft", "Format", "Notes", "Source", "convert", "is_ours", "place_of", "recognize"]
+__all__ = [
+    "FORMATS",
+    "Draft",
+    "Format",
+    "Notes",
+    "Source",
+    "convert",
+    "folder_cases",
+    "is_ours",
+    "place_of",
+    "recognize",
+]

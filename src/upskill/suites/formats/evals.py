@@ -86,18 +86,36 @@ def _read(item: object, number: int, source: Source) -> Draft:
     draft.prompt = str(case.get(prompt, ""))
     draft.id = case.get("id", case.get("name"))
     draft.more = {key: case[key] for key in OURS & set(case)} | {"tags": texts_of(case.get("tags"))}
-    used = {prompt, "id", "name", "files", "setup", "checks", *OURS, *_check(case, draft)}
+    used = {
+        prompt,
+        "id",
+        "name",
+        "files",
+        "setup",
+        "checks",
+        "expect_tools",
+        "expect_activation",
+        *OURS,
+        *_check(case, draft),
+    }
     draft.metadata = {key: value for key, value in case.items() if key not in used and value not in (None, "", [], {})}
     if as_mapping(draft.metadata.get("metadata")) is not None:  # a field of our own cases too
         draft.more["metadata"] = draft.metadata.pop("metadata")
+    if draft.checks:
+        draft.checks += [{"tool_called": tool} for tool in texts_of(case.get("expect_tools"))]
+        draft.checks += [{"skill_activated": case[key]} for key in ("expect_activation",) if key in case]
     if not draft.checks and set(TRIGGERS) & set(case):
         draft.nothing = "only says when the skill should activate; `upskill trigger` measures that"
     try:
         setup = mapping_or_empty(case.get("setup"))
-        if commands := sorted(set(setup) - {"files"}):
+        if commands := sorted(set(setup) - {"files", "copy_test_files"}):
             problem = f"{source.where}: {draft.place}: its setup has {commands[0]!r}, but a case can only have files"
             raise UsageError(problem, "Add the files that the setup creates.")
-        draft.more["files"] = _files(case.get("files", setup.get("files")), f"{source.where}: {draft.place}", source)
+        where = f"{source.where}: {draft.place}"
+        draft.more["files"] = _files(case.get("files", setup.get("files")), where, source)
+        if setup.get("copy_test_files"):  # everything beside the suite
+            beside = [path for path in source.below(".") if path != PurePosixPath(source.where).name]
+            draft.more["files"] |= {path: source.read(path, where) for path in beside}
     except UsageError as error:
         draft.problem = error
     return draft
@@ -108,7 +126,7 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
     checks = as_list(case.get("checks"))
     draft.checks += checks or []
     if checks is None and case.get("checks"):
-        draft.leave_out("checks", "is not a list")
+        draft.leave_out("checks", "not a list")
     output = next((key for key in OUTPUT if statement_of(case.get(key))), "")
     if output == "expected_output":
         draft.more["expected_output"] = text_of(case[output])

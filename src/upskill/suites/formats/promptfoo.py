@@ -15,7 +15,15 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, list_or_empty, short
 from upskill.suites.files import Rows, decode
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.shapes import PROMPT_FIELDS, factuality, mapping_or_empty, messages_text, text_of, texts_of
+from upskill.suites.shapes import (
+    PROMPT_FIELDS,
+    as_python,
+    factuality,
+    mapping_or_empty,
+    messages_text,
+    text_of,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -314,7 +322,7 @@ _LIKE_A_TYPE = ("is-", "contains-", "icontains-", "context-", "trace-", "traject
 def _asserted(value: object, draft: Draft) -> list[Any]:
     items = as_list(value)
     if items is None and value:
-        why = f"reads {value}; write out its content" if isinstance(value, str) else "is not a list"
+        why = f"reads {value}; write out its content" if isinstance(value, str) else "not a list"
         draft.leave_out("assert", why)
     return items or []
 
@@ -376,7 +384,7 @@ def _typed_checks(kind: str, value: object, draft: Draft) -> Iterator[dict[str, 
 
 def _search(name: str, value: object, *, denied: bool) -> dict[str, Any] | None:
     if name == "regex":
-        return {"not_regex" if denied else "regex": {"pattern": _as_python(text_of(value)), "multiline": False}}
+        return {"not_regex" if denied else "regex": {"pattern": as_python(text_of(value)), "multiline": False}}
     texts = texts_of(value)
     if name.endswith(("-all", "-any")) and isinstance(value, str):
         texts = [text.strip() for text in value.split(",") if text.strip()]
@@ -427,21 +435,6 @@ def _schema(value: object) -> dict[str, Any]:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"is-json: its schema is not JSON: {error}", "Write it in YAML.") from error
     return as_mapping(value) or {"type": ["object", "array", "string", "number", "boolean", "null"]}
-
-
-# The beginning of a named group or a reference to one; what is escaped or in a class before it is passed over.
-_GROUP = re.compile(r"\\k<(\w+)>|\\.|\[(?:\\.|[^\]\\])*\]|\(\?<(?![=!])", re.DOTALL)
-
-
-def _as_python(pattern: str) -> str:
-    """A pattern of JavaScript: `(?<name>` and `/…/i` are written differently in Python."""
-    flags = ""
-    if literal := re.fullmatch(r"/(.+)/([gimsuy]*)", pattern, re.DOTALL):
-        pattern, flags = literal[1], "".join(flag for flag in "ims" if flag in literal[2])
-    pattern = _GROUP.sub(
-        lambda group: "(?P<" if group[0] == "(?<" else f"(?P={group[1]})" if group[1] else group[0], pattern
-    )
-    return f"(?{flags}){pattern}" if flags else pattern
 
 
 def read_expected(cell: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def cases(source: Source) -> Iterator[Draft]:
         if mapping.get(key):
             source.notes.leave_out(key, "nothing runs before or after a case")
     if is_suite and mapping.get("graders") and shared is None:
-        source.notes.leave_out("graders", "is not a list")
+        source.notes.leave_out("graders", "not a list")
     if is_suite and mapping.get("metrics"):
         source.notes.leave_out("metrics", "set targets with `--require`")
     for number, task in enumerate(tasks, start=1):

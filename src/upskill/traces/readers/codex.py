@@ -230,7 +230,8 @@ class _Reader(TraceBuilder):
         if not self.has_call(call_id):
             other = ("aggregated_output", "exit_code", "status", "result", "error", "id", "type", "tool")
             arguments = {key: value for key, value in item.items() if key not in other}
-            self.add_call(call_id, item.text("tool") or kind, item.get("arguments", arguments))
+            tool = "__".join(filter(None, (item.text("server"), item.text("tool")))) or kind
+            self.add_call(call_id, tool, item.get("arguments", arguments))
         if done:
             status: Status = "error" if item.get("status") in ("failed", "declined") or item.get("error") else "ok"
             output = item.text("aggregated_output") or content_text(item.get("result") or item.get("error"))

@@ -1,4 +1,6 @@
-"""Cursor: the transcripts below `~/.cursor/projects`, and `cursor-agent --output-format stream-json`."""
+"""Cursor: the transcripts below `~/.cursor/projects`, its databases (`state.vscdb`, and `store.db` below
+`~/.cursor/chats`), and `cursor-agent --output-format stream-json`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import re
 from upskill.plain import as_list
 from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder
+from upskill.traces.readers.cursor_store import EMPTY, is_store, list_conversations, store_rows
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, status_of
 
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.S)
@@ -14,7 +17,7 @@ _TOOL = "ToolCall"
 
 
 def detects(sample: Sample) -> bool:
-    return any(
+    return is_store(sample) or any(
         ("role" in row and "content" in row.child("message") and "type" not in row)
         or (row.get("type") == "tool_call" and isinstance(row.get("tool_call"), dict))
         for row in sample.rows
@@ -23,7 +26,8 @@ def detects(sample: Sample) -> bool:
 
 def read(builder: TraceBuilder) -> None:
     builder.session = builder.path.stem
-    for row in builder.watch(builder.read_lines()):
+    stored = is_store(Sample.open(builder.path))
+    for row in builder.watch(store_rows(builder) if stored else builder.read_lines()):
         builder.at = row.text("timestamp") or iso_time(row.get("timestamp_ms"))
         kind, message = row.text("type"), row.child("message")
         role = row.text("role") or message.text("role")
@@ -41,7 +45,10 @@ def read(builder: TraceBuilder) -> None:
             builder.session = row.text("session_id") or builder.session
         elif role:
             content = message.get("content", row.get("content"))
-            builder.add_content(role, _strip_tags(content) if role == "user" else content, status="unknown")
+            if role == "user":
+                role = "system" if content_text(content).lstrip().startswith("<user_info>") else role
+                content = _strip_tags(content)
+            builder.add_content(role, content, status="unknown")
 
 
 def _strip_tags(content: object) -> object:
@@ -94,4 +101,4 @@ def _output(result: object) -> str:
     return content_text(result)
 
 
-FORMAT = Format("cursor", "Cursor transcript", read, detects)
+FORMAT = Format("cursor", "Cursor conversation", read, detects, list_conversations, noise=(EMPTY,))

@@ -25,9 +25,9 @@ def unpack_log(data: bytes, where: str) -> dict[str, Any]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [file for file in archive.infolist() if re.fullmatch(r"samples/[^/]+\.json", file.filename)]
             if not members:
-                raise UsageError(f"{where}: is a zip archive, but contains no inspect_ai samples", HINT)
+                raise UsageError(f"{where}: a zip archive without inspect_ai samples", HINT)
             if sum(file.file_size for file in members) > MAX_UNPACKED:
-                raise UsageError(f"{where}: is larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT)
+                raise UsageError(f"{where}: larger than {MAX_UNPACKED // 10**6} MB when unpacked", HINT)
             samples = [as_row(json.loads(archive.read(file))) for file in members]
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
         raise UsageError(f"{where}: cannot be unpacked: {error}", HINT) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import dropwhile
-from typing import Literal
+from typing import Any, Literal
 
 from upskill.traces import StepKind
 from upskill.traces.formats import Format, Sample, TraceBuilder, text_lines
@@ -39,8 +39,11 @@ _FENCE = re.compile(r"^(```+|~~~+)\s*([\w-]*)\s*$")
 # As Claude Code shows it on a terminal.
 _BULLET = re.compile(r"^[⏺●] (.*)$")
 _TYPED = re.compile(r"^[>❯] (.*)$")
-_BULLET_CALL = re.compile(r"^(\w+)\((.*)\)$")
+_BULLET_CALL = re.compile(r"^(\w+)\((.*)\)$", re.S)
+_CUT_CALL = re.compile(r"^(Bash)\((.*)$", re.S)  # a long script is cut off, with its bracket
+_TIMEOUT = re.compile(r"\s+timeout: \d+\w+(?: \d+\w+)*$")
 _CORNER = re.compile(r"^\s*⎿\s*(.*)$")
+_NAMED = re.compile(r'(\w+): "([^"]*)"')
 
 
 def detects(sample: Sample) -> bool:
@@ -82,6 +85,7 @@ class _Reader(TraceBuilder):
     tool, command = "shell", ""
     fence = ""  # the fence of the block we are in
     pasted = False  # from the terminal of Claude Code
+    bullet = False  # the lines are those of a bullet
     block: Literal["console", "output", "text"] = "text"
 
     def fill(self) -> None:
@@ -106,13 +110,23 @@ class _Reader(TraceBuilder):
             self._begin_turn(*speaker)
         elif bullet := _BULLET.match(line):
             self.flush()
-            if call := _BULLET_CALL.match(bullet[1]):
+            if call := _BULLET_CALL.match(_TIMEOUT.sub("", bullet[1])):
                 self.tool, self.command = call[1], call[2]
             else:
-                self.kind, self.lines = "assistant", [bullet[1]]
+                self.kind, self.lines, self.bullet = "assistant", [bullet[1]], True
         else:
-            corner = _CORNER.match(line) if self.command else None
-            self.lines.append(corner[1] if corner else line)
+            corner = _CORNER.match(line)
+            if corner and self.bullet:
+                self._join_call()
+            self.lines.append(corner[1] if corner and self.command else line)
+
+    def _join_call(self) -> None:
+        """A bullet that an output follows is a call, although its lines are wrapped."""
+        first, *rest = self.lines
+        lines = [_TIMEOUT.sub("", first), *(line.strip() for line in rest)]
+        text = ("\n" if "<<" in first else " ").join(lines)
+        if "" not in lines and (call := _BULLET_CALL.match(text) or _CUT_CALL.match(text)):
+            self.tool, self.command, self.lines = call[1], call[2], []
 
     def _read_fence(self, fence: re.Match[str]) -> bool:
         """Note a fence around a block; False if it is only a line inside one."""
@@ -155,12 +169,20 @@ class _Reader(TraceBuilder):
     def flush(self, next_kind: StepKind | None = None) -> None:
         text = "\n".join(self.lines).strip("\n")
         if self.command:
-            self.add_done(self.tool, {"command": self.command}, text, typed_status(self.command, text))
+            self.add_done(self.tool, self._arguments(), text, typed_status(self.command, text))
         elif self.kind is not None:
             self.add_text(self.kind, text)
         else:
+            self.title = self.title or text
             self.leave_out("line before the first speaker", sum(bool(line.strip()) for line in self.lines))
-        self.lines, self.tool, self.command, self.kind = [], "shell", "", next_kind
+        self.lines, self.tool, self.command, self.kind, self.bullet = [], "shell", "", next_kind, False
+
+    def _arguments(self) -> dict[str, Any]:
+        if self.tool in ("shell", "Bash"):
+            return {"command": self.command}
+        if self.tool in ("Read", "Write", "Update", "Edit"):
+            return {"file_path": self.command}
+        return dict(_NAMED.findall(self.command)) or {"input": self.command}
 
 
 FORMAT = Format("markdown", "text transcript", _Reader.fill, detects, builder=_Reader)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from upskill.errors import UsageError
 from upskill.traces import Status, Usage
-from upskill.traces.formats import SQLITE, Format, Sample, TraceBuilder, load_document, split_path
+from upskill.traces.formats import SQLITE, Format, Sample, TraceBuilder, load_document, open_database, split_path
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
 NOISE = ("step-start", "step-finish", "step_start", "step_finish", "snapshot", "patch", "compaction", "agent")
+KIND = ("an opencode database", "`opencode export SESSION > session.json` writes a session as a file.")
 STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
 
@@ -43,10 +43,10 @@ class _Reader(TraceBuilder):
         sample = Sample.open(self.path)
         if sample.data.startswith(SQLITE):
             database, session = split_path(self.path)
-            with _connect(database) as connection:
+            with open_database(database, *KIND) as connection:
                 latest = [session_id for session_id, _ in _main_sessions(connection)[:1]]
                 if not session and not latest:
-                    raise UsageError(f"{self.path}: contains no session")
+                    raise UsageError(f"{self.path}: no session in it")
                 self.read_database(connection, session or latest[0])
         elif any("sessionID" in row and "part" in row for row in sample.rows):
             self.read_stream()
@@ -174,21 +174,9 @@ def _is_stored(path: Path, document: Row) -> bool:
     return "projectID" in document and "id" in document and path.parent.parent.name == "session"
 
 
-@contextmanager
-def _connect(database: Path) -> Generator[sqlite3.Connection]:
-    try:
-        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
-            yield connection
-    except sqlite3.Error as error:
-        raise UsageError(
-            f"{database}: could not be read as an opencode database: {error}",
-            "`opencode export SESSION > session.json` writes a session as a file.",
-        ) from error
-
-
 def _list_sessions(database: Path) -> list[tuple[str, float]]:
     """The sessions that a person started, latest first: id, and time of the last change in seconds."""
-    with _connect(database) as connection:
+    with open_database(database, *KIND) as connection:
         return _main_sessions(connection)
 
 

@@ -17,16 +17,23 @@ _SESSION = re.compile(r"^<!-- .+? Session (\S+) \((?:(\d{4}-\d\d-\d\d)[_ T](\d\d
 _TOOL = re.compile(r'^<tool-use\b.*?\bdata-tool-type="([^"]*)".*?\bdata-tool-name="([^"]*)"')
 _BARE_TOOL = re.compile(r"^Tool use: \*\*(\w+)\*\*(.*)$")  # before there were tags
 _SUMMARY = re.compile(r"Tool use: \*\*[^*]+\*\*\s*(.*?)\s*</summary>", re.S)
-_BARE_PART = re.compile(r"\s*$|`|- |(?:Result|Output|Error):\s*$")  # how the lines after a bare one begin
+# How the lines begin that belong to a bare block, and to one whose tags are closed: its output may follow at once.
+_GOES_ON = {"bare": re.compile(r"\s*$|`|- |(?:Result|Output|Error):\s*$"), "closed": re.compile("```")}
 _TAGS = re.compile(r"</?(?:details|summary|tool-use|think)\b[^>]*>|Thought Process(?=</summary>)")
 _FENCE = re.compile(r"^(```+)[ \t]*([\w-]*)[ \t]*\n(.*?)^\1[ \t]*$\n?", re.S | re.M)
 _LABEL = re.compile(r"^\W*(?:Input|Result|Output|Error):\W*$", re.M)
+OUTPUTS = ("", "text", "output", "console")
+# Outputs and files may have fences in them: their own is the one after which SpecStory goes on.
+_NEXT = rf"\s*(?:\Z|{_LABEL.pattern}|```+(?:text|output|console)[ \t]*$)"
+_OUTPUT = re.compile(rf"{_FENCE.pattern}(?={_NEXT})", re.S | re.M)
+_FILE = re.compile(rf"{_FENCE.pattern}(?={_NEXT}|\n\s*\n```+(?:\2)?[ \t]*$)", re.S | re.M)
 _FAILED = re.compile(r"^\W*Error:\W*$", re.M)  # the label of what a failed or rejected call gave back
 _INLINE = re.compile(r"^`([^`\n]+)`[ \t]*$", re.M)
 _BULLET = re.compile(r"^- command: `(.*?)`[ \t]*$", re.S | re.M)
 _PAIRS = re.compile(r"(\w+) `([^`]*)`")
 _FENCE_LINE = re.compile(r"(```+)[ \t]*([^`]*)$")
 SHELLS = ("bash", "sh", "shell", "zsh", "powershell")
+_ANSWERED = re.compile(r"\s*/\S.*\n\s*⎿")  # a command to the agent itself, with what it answered
 BY_PROGRAM = ("<command-", "<local-command-", "<system-reminder>", "<environment_context>", "Caveat: The messages")
 
 
@@ -38,10 +45,11 @@ class _Reader(TraceBuilder):
     """Collects lines until somebody else speaks, or a thought or a tool's block begins or ends."""
 
     kind: StepKind | None = None  # nobody has spoken yet: what comes before is a title
-    block = ""  # "think", "tool" or "bare"
+    block = ""  # "think", "tool", "closed" or "bare"
     tool = ("", "")  # its type and name
     fence = ""  # what opened the code block of a text or a bare block, until it is closed
     depth = 0  # of tools' blocks: an output may be a history itself
+    tagged = 0  # lines of a block inside its tags
     quoted: int | None = None  # the first line of a block or fence that looks like somebody's turn
 
     def fill(self) -> None:
@@ -64,13 +72,14 @@ class _Reader(TraceBuilder):
             self.quoted = len(self.lines)
         if self.block in ("think", "tool"):
             self.add_tagged_line(line)
-        elif self.block == "bare" and (self.fence or _BARE_PART.match(line)):
+        elif self.block in _GOES_ON and (self.fence or _GOES_ON[self.block].match(line)):
             self.add_line(line)
         elif self.kind is None:
             session = _SESSION.match(line)
             if session:
                 self.session = session[1]
                 self.started = f"{session[2]}T{session[3]}:{session[4]}:{session[5]}Z" if session[2] else ""
+            self.title += f"{line}\n"
             self.leave_out("line before the first turn", bool(line.strip()) and not session)
         elif tool:
             self.begin_block("tool", line, (tool[1], tool[2]))
@@ -88,6 +97,12 @@ class _Reader(TraceBuilder):
         self.depth += bool(_TOOL.match(line))
         self.depth -= line.rstrip().endswith("</think>" if self.block == "think" else "</tool-use>")
         if self.depth <= 0:
+            self.end_tags()
+
+    def end_tags(self) -> None:
+        if self.block == "tool":
+            self.block, self.quoted, self.tagged = "closed", None, len(self.lines)
+        else:
             self.flush()
 
     def add_line(self, line: str) -> None:
@@ -121,33 +136,47 @@ class _Reader(TraceBuilder):
         self.block, self.tool, self.depth = block, tool, 1
         self.lines = [line]
         if block != "bare" and line.rstrip().endswith(("</think>", "</tool-use>")):
-            self.flush()
+            self.end_tags()
 
     def flush(self) -> None:
         text = "\n".join(self.lines)
-        block, self.block, self.lines = self.block, "", []
+        block, self.block, lines, self.lines = self.block, "", self.lines, []
         self.fence, self.quoted = "", None
-        if block in ("tool", "bare"):
+        if block == "closed":
+            self.add_block("\n".join(lines[: self.tagged]), "\n".join(lines[self.tagged :]))
+        elif block in ("tool", "bare"):
             self.add_block(text)
         elif block == "think":
             self.add_text("thinking", _TAGS.sub("", text).strip())
         elif self.kind is not None:
             text = re.sub(r"\n---\s*$", "", text.rstrip()).strip("\n")
-            by_program = self.kind == "user" and text.lstrip().startswith(BY_PROGRAM)
-            self.add_text("system" if by_program else self.kind, text)
+            by_program = text.lstrip().startswith(BY_PROGRAM) or _ANSWERED.match(text)
+            self.add_text("system" if by_program and self.kind == "user" else self.kind, text)
 
-    def add_block(self, text: str) -> None:
+    def add_block(self, text: str, after: str = "") -> None:
         head = _SUMMARY.search(text) or re.match(r"Tool use: \*\*\w+\*\*[ \t]*([^\n]*)", text)
         extra = head[1] if head else ""
         body = _TAGS.sub("", text[head.end() :] if head else text)
-        blocks = [(fence[2].lower(), fence[3].removesuffix("\n")) for fence in _FENCE.finditer(body)]
-        unfenced = _FENCE.sub("", body)
+        blocks: list[tuple[str, str]] = []
+        unfenced = _take_blocks(body, blocks) + _take_blocks(after, blocks)
         prose = _LABEL.sub("", unfenced).strip()
         shell = self.tool[0] == "shell" or self.tool[1].lower() in ("bash", "shell", "exec_command", "shell_command")
         arguments = _command(extra, prose, blocks) if shell else _arguments(extra, prose, blocks)
-        output = "\n".join(content for language, content in blocks if language in ("", "text", "output", "console"))
+        output = "\n".join(content for language, content in blocks if language in OUTPUTS)
         status = "error" if _FAILED.search(unfenced) else exit_status(output)
         self.add_done(self.tool[1], arguments, output, status)
+
+
+def _take_blocks(text: str, blocks: list[tuple[str, str]]) -> str:
+    """Adds the language and content of each code block; what is left is returned."""
+    rest, end = "", 0
+    while fence := _FENCE.search(text, end):
+        language = fence[2].lower()
+        if language not in SHELLS:
+            fence = (_OUTPUT if language in OUTPUTS else _FILE).match(text, fence.start()) or fence
+        blocks.append((language, fence[3].removesuffix("\n")))
+        rest, end = rest + text[end : fence.start()], fence.end()
+    return rest + text[end:]
 
 
 def _command(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[str, Any]:
@@ -188,7 +217,7 @@ def _arguments(extra: str, prose: str, blocks: list[tuple[str, str]]) -> dict[st
         arguments: dict[str, Any] = {"input": text.strip("`")}
     else:
         arguments = dict(_PAIRS.findall(text))
-    contents = [content for language, content in blocks if language not in ("", "text", "output", "console")]
+    contents = [content for language, content in blocks if language not in OUTPUTS]
     return arguments | ({"content": "\n".join(contents)} if contents else {})
 
 

@@ -38,7 +38,7 @@ MAX_USES = 8  # of a plain word beside the place where it is a password
 MAX_ARGUMENT = 1000  # letters; what is longer is a script, which is looked at by itself
 MAX_VALUE = 200  # what is longer is no password
 STEP_FIELDS = ("text", "tool", "arguments", "output", "at", "agent")
-TRACE_FIELDS = ("goal", "source", "cwd", "session", "model", "agent", "stop", "started")
+TRACE_FIELDS = ("source", "cwd", "session", "model", "agent", "stop", "started")
 ALL_HINTS = sorted({hint for rule in RULES for hint in rule.hints})
 Span = tuple[int, int]
 
@@ -87,6 +87,8 @@ def redact_trace(trace: Trace, redactor: Redactor | None = None) -> Redaction:
 def _clean_trace(trace: Trace, clean: Callable[[Any], Any]) -> Trace:
     steps = [replace(step, **{name: clean(getattr(step, name)) for name in STEP_FIELDS}) for step in trace.steps]
     fields = {name: clean(getattr(trace, name)) for name in TRACE_FIELDS}
+    said = (new.text.strip() for old, new in zip(trace.steps, steps, strict=True) if old.text.strip() == trace.goal)
+    fields["goal"] = next(said, None) or clean(trace.goal)  # a step's text is counted once
     return replace(trace, steps=tuple(steps), warnings=tuple(map(clean, trace.warnings)), **fields)
 
 

@@ -114,6 +114,11 @@ def is_mixed(value: str) -> bool:
     return _is_bare_password(value) and bool(re.search(r"[A-Za-z]", value)) and not _TERM.match(value)
 
 
+def _is_mixed_in_prose(value: str) -> bool:
+    """The same after a name that is also a word: `all tests pass: **Perfect!**`, `tests pass: p5.js works`."""
+    return is_mixed(value.strip("*_!?.:")) and value.rpartition(".")[2] not in _FILE_ENDINGS
+
+
 def _is_word(value: str) -> bool:
     """A password that may be a plain word, where prose about passwords is possible too."""
     return _is_password(value) and not _PROSE_WORD.match(value) and not value.startswith(("-", "/", ".", "~"))
@@ -134,6 +139,12 @@ def _is_random(value: str) -> bool:
         and has_letters_and_digits(value)
         and not re.fullmatch(r"[a-z_]+\d{0,2}(?:\.[a-z_]+\d{0,2})*", value)
     )
+
+
+def _is_hidden_setting(value: str) -> bool:
+    """What is kept among secrets and is one: an address that anybody may know is none, nor a list of them."""
+    addresses = [re.fullmatch(r"\w+://[\w.*:-]+((?:/[\w.~*-]{0,30})*)", each.strip()) for each in value.split(",")]
+    return _is_password(value) and not all(each and not any(map(_is_random, each[1].split("/"))) for each in addresses)
 
 
 def decode_base64(word: str) -> bytes:
@@ -378,9 +389,13 @@ COMMAND_LINES = (
     _secret(
         "secret",
         rf"\bsecrets?[ :](?:set|put|add|create)\b[^\n|;]{{0,200}}?\s(?:--body|-b|--value|--data)[ =]{_VALUE}",
-        _is_password,
+        _is_hidden_setting,
     ),
-    _secret("secret", rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}", _is_password),
+    _secret(
+        "secret",
+        rf"\bsecrets?[ :](?:set|put|add|create)\s+[A-Z][A-Z0-9_]*(?:=|\s+(?!-)){_VALUE}",
+        _is_hidden_setting,
+    ),
     _password("http-basic.", rf"\bconfig\s[^\n|;]{{0,80}}?http-basic\.\S+\s+\S+\s+{_VALUE}", _is_word),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})(?=\s+/)", _is_word),
     _password("net", r"\bnet\s+user\s+[^\s/]+\s+(?P<value>[^\s\"'/]{4,})", is_mixed),
@@ -499,7 +514,7 @@ FILES = (
     _secret("secret", r"\b[A-Z][A-Z0-9_]*_SECRET(?:_KEY)?=(?P<value>[^\s\"',;`]{8,})", _is_word),
     _password("pass", r"\b[A-Z][A-Z0-9_]*_PASS(?:WORD|WD|PHRASE)?=(?P<value>[^\s\"',;`]{4,})"),
     _password("pass pw psk", rf"(?i){SHORT_NAME}{_ASSIGN}{_QUOTED}", is_mixed),
-    _password("pass pw psk", rf"(?i){SHORT_NAME}\s*[=:]\s*(?P<value>[^\s\"',;`]{{4,}})", is_mixed),
+    _password("pass pw psk", rf"(?i){SHORT_NAME}\s*[=:][ \t]*(?P<value>[^\s\"',;`]{{4,}})", _is_mixed_in_prose),
     _secret(_HINTS, rf"(?i){NAME}{_ABOUT}\w{{0,40}}{_ASSIGN}[\"'`]?(?P<value>[^\s\"',;`\\)]{{8,}})", _is_random),
     # `AZURE_OPENAI_KEY=…`, but no key that everybody may know
     _secret(
@@ -584,6 +599,6 @@ HOME_FOLDER = re.compile(
 EVERYDAY = re.compile(
     r"admin|root|postgres|mysql|mariadb|redis|mongo|minio|rabbitmq|elastic|guest|user|demo|local|localhost|default"
     r"|docker|python|node|prod|staging|production|development|tests?|example|none|true|false|null|main|master|data"
-    r"|build|server|1234",
+    rf"|build|server|1234|{NAME}s?",
     re.I,
 )

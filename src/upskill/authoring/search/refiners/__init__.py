@@ -31,6 +31,7 @@ LineEdit = Literal["replace", "insert", "delete"]
 EditKind = LineEdit | Literal["describe", "write_file", "delete_file"]
 MASK = "[masked]"
 GROWTH_LIMIT = 1.25  # times the tokens asked for
+REQUEST_TOKENS = 400  # that a requested change may add to an older skill, whatever its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class Refiner(ABC):
     """Made with the teacher, the material of the skill, and how long the skill should be."""
 
     tokens: int = 800
+    file_tokens: int = 4_000  # of new files in a proposal, on top of those for the body
+    material = Material("")
     passing: Sequence[str] = ()  # before each proposal: prompts of train cases that pass and should go on passing
     cases: Sequence[Case] = ()  # train cases, for refiners that try skills themselves with …
     run: Callable[[Skill, Sequence[Case]], Coroutine[Any, Any, Sequence[Failure | None]]] | None = (
@@ -111,7 +114,8 @@ class Refiner(ABC):
         self.tokens = tokens
 
     def max_tokens(self, skill: Skill) -> int:
-        return max(skill.tokens, int(GROWTH_LIMIT * self.tokens))
+        older = self.material.skill
+        return max(skill.tokens, int(GROWTH_LIMIT * self.tokens), older.tokens + REQUEST_TOKENS if older else 0)
 
     @abstractmethod
     async def propose(

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from upskill.authoring.material.material import OWN_KNOWLEDGE, Material
-from upskill.authoring.saving.provenance import Provenance
+from upskill.authoring.saving.provenance import Provenance, sourced_lines
 from upskill.authoring.search.refiners import (
+    REQUEST_TOKENS,
     Edit,
     EditKind,
     Failure,
@@ -46,7 +47,7 @@ MAX_PASSING_SHOWN = 4
 MAX_EVIDENCE_SHOWN = 24_000  # characters of evidence that stands behind failures
 FILE_FOLDERS = ("references/", "scripts/")  # whose files may be edited
 SHOWN_FOLDERS = (*FILE_FOLDERS, "examples/")
-FILE_TOKENS = 4000  # of a proposal, on top of those for the body
+MAX_FILE_SHOWN = 16_000  # characters
 KINDS: tuple[EditKind, ...] = (*get_args(LineEdit), "describe", "write_file", "delete_file")
 
 
@@ -59,11 +60,17 @@ class Rewrite(Refiner):
         self, skill: Skill, failures: Sequence[Failure], tried: Sequence[TriedEdits], attempt: int
     ) -> Proposal | None:
         budget = int(MAX_REWRITTEN_SHARE * max(skill.tokens, self.tokens / 2))
+        budget = max(budget, REQUEST_TOKENS) if self.material.skill else budget
+        # Files that are there may be written anew, whatever their size.
+        existing = (text for path, text in _text_files(skill).items() if path.startswith(FILE_FOLDERS))
+        file_tokens = max(self.file_tokens, estimate_tokens("".join(existing)))
+        body = f"{skill.tokens} tokens now and may have {self.max_tokens(skill)}"
+        kinds = [kind for kind in KINDS if kind != "write_file" or file_tokens]
         edit = {
-            "kind": {"type": "string", "enum": list(KINDS)},
+            "kind": {"type": "string", "enum": kinds},
             "line": {"type": "integer"},
             "path": text_schema(80),
-            "text": text_schema(4 * FILE_TOKENS),
+            "text": text_schema(4 * max(file_tokens, budget)),
             "evidence": list_schema(text_schema(20), 8),
             "why": text_schema(200),
         }
@@ -72,19 +79,26 @@ class Rewrite(Refiner):
         self.times_shown.update(failure.case for failure in ordered[:MAX_FAILURES_SHOWN])
         question = StructuredRequest(
             "revising the skill",
-            read_prompt("revise_skill", edits=MAX_EDITS, tokens=budget, file_tokens=FILE_TOKENS),
+            read_prompt(
+                "revise_skill",
+                edits=MAX_EDITS,
+                tokens=budget,
+                body=body,
+                file_kinds="write_file or delete_file" if file_tokens else "delete_file",
+                file_tokens=file_tokens or "none: nobody wants new ones",
+            ),
             self._prompt(skill, ordered, tried),
             object_schema({"note": text_schema(400), "edits": list_schema(object_schema(edit), MAX_EDITS)}),
-            max_output_tokens=4 * budget + 1000 + FILE_TOKENS,
+            max_output_tokens=4 * budget + 1000 + file_tokens,
             seed=attempt,
         )
 
         async def read(answer: dict[str, Any], last: bool) -> Proposal | None:
-            proposal = self._read(answer, skill, budget, last=last)
+            proposal = self._read(answer, _EditReader(skill, budget, file_tokens), last=last)
             if proposal is None:
                 return None
             written = {edit.path for edit in proposal.edits if edit.kind == "write_file"}
-            problems = await file_problems(proposal.skill, self.material, FILE_TOKENS) if written else []
+            problems = await file_problems(proposal.skill, self.material, file_tokens) if written else []
             broken = [f"{path}: {why}" for path, why in problems if path in written]
             overruled = overruled_lines(proposal.skill, self.material)
             if not last and (wrong := [*self._ungrounded(proposal), *broken, *(why for _, why in overruled)]):
@@ -114,7 +128,7 @@ class Rewrite(Refiner):
         if len(lines) != len(skill.body.splitlines()):  # a secret of several lines
             lines = {number: redact(line) for number, line in enumerate(skill.body.splitlines(), start=1)}
         task_field = "request" if self.material.skill is not None else "task"
-        files = {path: redact(_cut(text, 4 * FILE_TOKENS)) for path, text in _text_files(skill).items()}
+        files = {path: redact(_cut(text, MAX_FILE_SHOWN)) for path, text in _text_files(skill).items()}
         sources = self._sources(skill)
         shown_failures = failures[:MAX_FAILURES_SHOWN]
         # What stands behind the failures, where it is not in the material that is quoted anyway.
@@ -151,15 +165,13 @@ class Rewrite(Refiner):
     def _sources(self, skill: Skill) -> dict[int, list[str]]:
         if self.material.skill is None:
             return {}
-        known = Provenance.of(skill).sources
-        lines = enumerate(skill.body.splitlines(), start=1)
-        return {number: list(known[line.strip()]) for number, line in lines if line.strip() in known}
+        return {number: list(line.ids) for number, line in enumerate(sourced_lines(skill), start=1) if line.ids}
 
-    def _read(self, answer: dict[str, Any], skill: Skill, budget: int, *, last: bool) -> Proposal | None:
+    def _read(self, answer: dict[str, Any], reader: _EditReader, *, last: bool) -> Proposal | None:
         """The proposal, empty where the teacher says so. Edits that do not apply are refused once, then dropped."""
+        skill = reader.skill
         if answer.get("edits") == []:
             return Proposal(skill, (), str(answer.get("note", "")))
-        reader = _EditReader(skill, budget)
         for item in list_or_empty(answer.get("edits")):
             reader.add(dict_or_empty(item))
         edits, wrong = reader.usable, reader.wrong
@@ -185,6 +197,7 @@ class Rewrite(Refiner):
 class _EditReader:
     skill: Skill
     budget: int
+    file_tokens: int
     usable: list[Edit] = field(default_factory=list[Edit])
     wrong: list[str] = field(default_factory=list[str])
 
@@ -233,7 +246,7 @@ class _EditReader:
         elif self.skill.file(edit.path) is not None:
             # Only who has seen the whole file loses nothing by writing it anew.
             text = _text_files(self.skill).get(edit.path)
-            if text is None or redact(text) != text or len(text) > 4 * FILE_TOKENS:
+            if text is None or redact(text) != text or len(text) > MAX_FILE_SHOWN:
                 return f"the file {edit.path!r} holds something that you were not shown, so it cannot be changed"
         try:
             changed = apply_all(self.skill, [edit])
@@ -244,9 +257,10 @@ class _EditReader:
         return "; ".join(message for message in errors if message not in before)
 
     def _over_budget(self, edit: Edit) -> str:
-        limit = FILE_TOKENS if edit.path else self.budget
+        limit = self.file_tokens if edit.path else self.budget
         edits = [other for other in (*self.usable, edit) if other.kind != "describe"]
-        tokens = sum(estimate_tokens(other.text) for other in edits if bool(other.path) == bool(edit.path))
+        texts = (f"{other.text}\n" for other in edits if bool(other.path) == bool(edit.path))
+        tokens = estimate_tokens("".join(texts))
         fits = tokens <= limit or edit.kind == "describe"
         if fits and len(self.usable) < MAX_EDITS:
             return ""

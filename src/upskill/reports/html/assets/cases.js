@@ -62,7 +62,7 @@ function cases(report) {
       return h(
         "tr",
         {},
-        h("th", { scope: "row" }, h("a", { href: linkTo("case", row.one.id) }, row.one.id), tags.length ? h("span", { class: "tags" }, tags.join(", ")) : null),
+        h("th", { scope: "row" }, h("a", { href: linkTo("case", row.one.id), title: row.one.id }, row.one.id), tags.length ? h("span", { class: "tags" }, tags.join(", ")) : null),
         cells,
         h("td", { class: `change ${kind}` }, h("span", { "aria-hidden": "true" }, CHANGES[kind]), h("span", { class: "hidden" }, kind)),
       );

@@ -11,6 +11,7 @@ const CAUSES = {
   verbose: "right but verbose",
   judge: "not graded by the judge",
 };
+const OBSTACLES = Object.keys(CAUSES).filter((cause) => cause !== "verbose"); // which passes all the same
 
 function lifts(part) {
   if (!part || part.lift === null) return UNKNOWN;
@@ -31,10 +32,11 @@ function groups(report) {
   const { cases, held_out } = report.document.suite;
   const tables = [];
   if (held_out && held_out < cases) {
-    tables.push(table("Lift in points, held-out cases and others", heads("Split"), [split("held out", "held_out", held_out), split("may have been tuned to", "fit", cases - held_out)]));
+    tables.push(table("Lift in points, held-out cases and others", heads("Split"), [split("held out", "held_out", held_out), split("the skill may have been tuned to", "fit", cases - held_out)]));
   }
   for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
-    const rows = report.document.groups[kind].map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
+    const several = report.document.groups[kind].filter((group) => group.cases > 1); // one case has no lift to speak of
+    const rows = several.map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
     if (rows.length) tables.push(table(`Lift in points by ${kind} of the cases`, heads(title), rows));
   }
   return tables.length ? section("groups", "Where it helps", tables) : null;
@@ -47,7 +49,7 @@ function failures(report) {
       const found = verdict[arm];
       if (!scored(found) && !found.errored) continue;
       const path = (...rest) => ["models", place, arm, ...rest];
-      const causes = Object.keys(CAUSES).filter((cause) => found.causes[cause]);
+      const causes = OBSTACLES.filter((cause) => found.causes[cause]);
       rows.push([
         verdict.model,
         report.arms[arm] ?? arm,
@@ -59,7 +61,7 @@ function failures(report) {
     }
   }
   for (const found of report.control_arms) {
-    const causes = Object.keys(CAUSES).filter((cause) => found.causes[cause]);
+    const causes = OBSTACLES.filter((cause) => found.causes[cause]);
     const said = causes.map((cause) => `${grouped(found.causes[cause])} ${CAUSES[cause]}`).join(", ");
     rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), said || UNKNOWN]);
   }
@@ -67,9 +69,9 @@ function failures(report) {
   return section(
     "failures",
     "Errors, refusals and cut-off answers",
-    !rows.length ? h("p", {}, "No trial has run yet.") : table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers could not pass"], rows),
+    !rows.length ? h("p", {}, "No trial has run yet.") : table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
     errors.length ? h("ul", {}, errors) : null,
-    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number of this run is valid: ${counted(report.document.invalid.length, "trial")} saw or reached for a hidden skill.`) : null,
+    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number of this run is valid: ${counted(report.document.invalid.length, "trial")} saw or tried to open a skill that should have been hidden.`) : null,
   );
 }
 
@@ -126,12 +128,11 @@ function controls(report) {
 }
 
 function notes(report) {
-  const said = [...report.document.warnings, ...report.diagnosis];
+  const said = [...report.document.warnings, ...report.diagnosis, ...report.findings];
   return section(
     "notes",
     "Notes on the suite and the verdicts",
     said.length ? h("ul", {}, said.map((line) => h("li", {}, prose(line)))) : h("p", {}, "No notes."),
-    report.findings.length ? h("ul", {}, report.findings.map((line) => h("li", {}, prose(line)))) : null,
     spending(report),
   );
 }
@@ -193,7 +194,7 @@ function skillText(report) {
     "skill",
     "The skill and its sources",
     report.run.description ? h("p", { dir: "auto" }, report.run.description) : null,
-    recorded ? h("p", { class: "note" }, "Each line names the evidence behind it; “own” is the teacher's own knowledge, which no source supports.") : h("p", { class: "note" }, "This skill does not record where its lines come from."),
+    recorded ? h("p", { class: "note" }, "Each line names the evidence behind it; “own” means that part of it is the teacher's own knowledge.") : h("p", { class: "note" }, "This skill does not record where its lines come from."),
     h("ol", { class: "skill" }, body),
     rows.length ? h("details", {}, h("summary", {}, `Evidence (${rows.length})`), table("Evidence", ["Id", "Kind", "From", "Text"], rows, "wrap")) : null,
   );

@@ -69,7 +69,7 @@ async function draw(page, report, source, before) {
     add(menu, h("a", { href: `#${part.id}` }, part.querySelector("h2").textContent.split(" and ")[0]));
     measure(part.id, begun);
   }
-  add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. ${report.live ? "" : "This file is complete: nothing is fetched."}`));
+  add(main, h("footer", {}, `Made by upskill ${report.upskill} from run ${report.run.id}. ${report.live ? "" : "This file is self-contained."}`));
   const follow = () => {
     const link = readLink(location.hash, report);
     if (link) opened.open(link);

@@ -25,7 +25,7 @@ function caseDialog(report, source) {
     const bar = h("div", { class: "bar-of-dialog" }, heading, one ? steps(place) : null, h("button", { type: "button", on: { click: () => dialog.close() } }, "Close"));
     const unknown = one ? unknownOf({ model, arm, seed }, chosen, models) : [];
     const told = unknown.length ? h("p", { class: "warning", role: "status" }, unknown.join(" ")) : null;
-    fill(dialog, bar, one ? [told, about(one), choices(chosen, models), body] : null);
+    fill(dialog, bar, one ? [told, about(one, report.document.suite), choices(chosen, models), body] : null);
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
     heading.focus();
@@ -63,7 +63,8 @@ function caseDialog(report, source) {
     const seeds = report.run.seeds;
     const seed = h("select", { on: { change: go } }, seeds.map((one) => h("option", { value: String(one), selected: String(one) === String(chosen.seed) }, String(one))));
     model.value = chosen.model;
-    return h("div", { class: "filters" }, h("label", {}, "Model ", model), h("label", { class: seeds.length > 1 ? null : "hidden" }, "Seed ", seed));
+    const several = [models.length > 1 ? h("label", {}, "Model ", model) : null, seeds.length > 1 ? h("label", {}, "Seed ", seed) : null].filter(Boolean);
+    return several.length ? h("div", { class: "filters" }, several) : null;
   }
 
   return { open, close: () => dialog.open && dialog.close(), dialog };
@@ -76,8 +77,9 @@ function firstModel(report, place) {
   return models[changes.indexOf(Math.max(...changes))] ?? models[0];
 }
 
-function about(one) {
-  const tags = [one.held_out ? "held out" : "may have been tuned to", ...one.tags, `written by ${one.author}`];
+function about(one, suite) {
+  const split = one.held_out ? ["held out"] : suite.held_out ? ["the skill may have been tuned to this case"] : [];
+  const tags = [...split, ...one.tags, ...(one.author === "people" ? [] : [`written by ${one.author}`])]; // "people" is what nobody has recorded
   return h(
     "div",
     { class: "about" },
@@ -137,8 +139,8 @@ function answer(report, arm, trial, pieces) {
 }
 
 function finding(one) {
-  const kind = one.passed ? "passed" : "failed";
-  return h("li", { class: kind }, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }, OUTCOME_MARKS[kind]), h("span", { class: "hidden" }, `${kind}: `), " ", h("b", {}, one.check), ` ${one.reason}`, one.decides ? "" : " (no part of the outcome)");
+  const kind = one.passed ? "passed" : one.decides ? "failed" : "noted";
+  return h("li", { class: kind }, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }, OUTCOME_MARKS[kind] ?? "·"), h("span", { class: "hidden" }, `${kind}: `), " ", h("b", {}, one.check), ` ${one.reason}`, one.decides ? "" : " (no part of the outcome)");
 }
 
 /* What an agent did, step by step; thoughts and what tools said are folded. */

@@ -8,7 +8,7 @@ const CARDS_ON_A_PHONE = 3;
 function header(report) {
   const run = report.run;
   const agent = run.agent === "chat" ? "answers without tools" : `agent ${run.agent}`;
-  const cases = `${counted(report.document.suite.cases, "case")} (${report.document.suite.held_out} held out)`;
+  const cases = counted(report.document.suite.cases, "case") + (report.document.suite.held_out ? ` (${report.document.suite.held_out} held out)` : "");
   const state = run.scored + run.errored < run.trials ? `${grouped(run.scored + run.errored)} of ${counted(run.trials, "trial")}` : counted(run.trials, "trial");
   return h(
     "header",
@@ -16,7 +16,7 @@ function header(report) {
     h("p", { class: "brand" }, h("strong", {}, "upskill"), " report"),
     h("div", { class: "tools" }, themeButton(), feedbackButton(report)),
     h("h1", { dir: "auto" }, report.headline),
-    h("p", { class: "facts" }, [run.id, whenOf(run.created), cases, run.runs === 1 ? "one run each" : `${run.runs} runs each`, state, agent].map((fact) => h("span", {}, fact))),
+    h("p", { class: "facts" }, [run.id, whenOf(run.created), cases, run.runs_each, state, agent].map((fact) => h("span", {}, fact))),
     report.authors ? h("p", { class: "facts" }, report.authors) : null,
   );
 }
@@ -97,12 +97,12 @@ function card(report, verdict, place) {
     h(
       "p",
       { class: "sure" },
-      verdict.interval ? [`${rounded(100 * verdict.level)}% interval `, number(report, of("interval"), interval)] : "baseline" in report.arms ? "no interval" : "nothing to compare with",
+      verdict.interval ? [verdict.anytime === "suite" ? "on exactly these cases: " : "on tasks like these: ", number(report, of("interval"), interval), ` (${rounded(100 * verdict.level)}% interval)`] : "baseline" in report.arms ? "no interval" : "nothing to compare with",
       ` · ${counted(verdict.pairs, "pair")}`,
     ),
     verdict.interval ? intervalBar(verdict) : null,
-    verdict.these_cases?.interval && !report.run.invalid
-      ? h("p", { class: "sure" }, `on exactly these cases: ${verdict.these_cases.decision} `, number(report, of("these_cases", "interval"), interval))
+    verdict.these_cases?.interval && verdict.anytime !== "suite" && !report.run.invalid
+      ? h("p", { class: "sure" }, "on exactly these cases: ", number(report, of("these_cases", "interval"), interval), `, ${verdict.these_cases.decision}`)
       : null,
     h(
       "p",
@@ -146,7 +146,8 @@ function intervalBar(verdict) {
   range.style.setProperty("left", place(verdict.interval[0]));
   range.style.setProperty("right", `calc(100% - ${place(verdict.interval[1])})`);
   dot.style.setProperty("left", `clamp(4px, ${place(verdict.lift)}, calc(100% - 4px))`); // inside, also at +100
-  return add(bar, range, dot);
+  const scale = h("div", { class: "scale", "aria-hidden": "true" }, ["-100", "0", "+100 points"].map((text) => h("span", {}, text)));
+  return [add(bar, range, dot), scale];
 }
 
 function line(report, verdict, place) {

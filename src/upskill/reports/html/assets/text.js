@@ -99,7 +99,11 @@ function rounded(number) {
 
 const grouped = (number) => number.toLocaleString("en-US");
 const signed = (whole) => (whole > 0 ? `+${whole}` : whole < 0 ? `-${-whole}` : "0");
-const inPoints = (share) => signed(rounded(100 * share));
+/* As `signed_points`. */
+const inPoints = (share) => {
+  const whole = rounded(100 * share);
+  return whole || Math.abs(share) < 0.00005 ? signed(whole) : share > 0 ? "just above 0" : "just below 0";
+};
 const counted = (count, noun) => `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 function percent(share) {

@@ -6,9 +6,11 @@ async function comparisonPage(page) {
   const known = await askJson("overview");
   const result = h("div", { id: "result" });
   const names = known.runs.map((row) => row.id);
-  const last = known.runs[0];
-  const before = asked.get("before") ?? known.runs.find((row) => last && row.skill === last.skill && row.id !== last.id)?.id ?? names[1] ?? names[0];
-  const after = asked.get("after") ?? names[0];
+  // Unless someone asks for others: the latest two runs of one skill.
+  const olderOf = (one) => known.runs.find((row, place) => row.skill === one.skill && place > known.runs.indexOf(one));
+  const last = known.runs.find((row) => (asked.get("after") ? row.id === asked.get("after") : olderOf(row))) ?? known.runs[0];
+  const before = asked.get("before") ?? (last && olderOf(last)?.id) ?? names[1] ?? names[0];
+  const after = asked.get("after") ?? last?.id;
   const choose = (name, title, values, value) => {
     const all = values.includes(value) || !value ? values : [value, ...values];
     const select = h("select", { name }, all.map((each) => h("option", { value: each }, each)));
@@ -40,18 +42,23 @@ async function comparisonPage(page) {
       form,
       choose("before", "Before", names, found.before.run),
       choose("after", "After", names, found.after.run),
-      choose("model", "Model before", found.before.models, found.before.model),
-      choose("other", "Model after", found.after.models, found.after.model),
+      found.before.models.length > 1 ? choose("model", "Model before", found.before.models, found.before.model) : null,
+      found.after.models.length > 1 ? choose("other", "Model after", found.after.models, found.after.model) : null,
       choose("arm", "Arm", found.after.arms, found.after.arm),
     );
     const worse = found.changed.filter((one) => one.change === "worse").length;
+    const rate = (side) => {
+      const counts = [...found.changed, ...found.same].map((one) => one[side]);
+      const [passed, of] = [0, 1].map((at) => counts.reduce((sum, each) => sum + each[at], 0));
+      return percent(of ? passed / of : null);
+    };
     fill(
       result,
-      h("ul", { class: "cards tiles" }, tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", "bad"), tile(`${found.same.length}`, "stayed", "even")),
+      h("ul", { class: "cards tiles" }, tile(beforeAfter(rate("before"), rate("after")), "passed, in cases of both runs", "even"), tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", "bad"), tile(`${found.same.length}`, "unchanged", "even")),
       section("words", "What differs", found.words.map((line) => h("p", {}, prose(line)))),
       skillDiff(found),
       section("flipped", "Cases that flipped", found.changed.length ? found.changed.map((one) => flipped(found, one)) : h("p", { class: "note" }, "No case in both runs changed.")),
-      found.same.length ? section("stayed", "Cases that stayed", table("How often each passed", ["Case", "Before", "After"], found.same.map((one) => [one.id, share(one.before), share(one.after)]))) : null,
+      found.same.length ? section("stayed", "Unchanged cases", table("How often each passed", ["Case", "Before", "After"], found.same.map((one) => [one.id, share(one.before), share(one.after)]))) : null,
     );
   }
 

@@ -133,7 +133,7 @@ function spent(row) {
 
 function progress(row) {
   const done = row.scored + row.errored;
-  const left = row.state !== "running" ? "" : row.seconds_left === null || row.seconds_left === undefined ? "time left unknown yet" : `about ${duration(row.seconds_left)} left`;
+  const left = row.state !== "running" ? "" : row.seconds_left === null || row.seconds_left === undefined ? "" : `about ${duration(row.seconds_left)} left`;
   const facts = [
     `${grouped(done)} of ${counted(row.trials, "trial")}`,
     left,

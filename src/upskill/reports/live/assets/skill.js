@@ -26,7 +26,7 @@ async function skillVersionsPage(page, name) {
       h(
         "li",
         { class: "row plain" },
-        h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, `version ${place + 1}`), h("span", { class: "what" }, ` ${version.hash}`)),
+        h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, `v${place + 1}`), h("span", { class: "what" }, ` ${version.hash}`)),
         h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? Object.values(version.verdicts).map((verdict) => verdictLine(verdict)) : h("span", { class: "note" }, "no decision")),
         h("p", { class: "what" }, [whenOf(version.created), counted(version.runs.length, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
       ),
@@ -37,7 +37,7 @@ async function skillVersionsPage(page, name) {
   function between(versions) {
     if (versions.length < 2) return null;
     const choose = (title, at) => {
-      const select = h("select", {}, versions.map((version, place) => h("option", { value: version.latest }, `version ${place + 1} (${version.hash})`)));
+      const select = h("select", {}, versions.map((version, place) => h("option", { value: version.latest }, `v${place + 1} (${version.hash})`)));
       select.selectedIndex = at;
       return [h("label", {}, `${title} `, select), select];
     };

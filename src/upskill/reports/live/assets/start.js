@@ -35,7 +35,9 @@ async function start() {
     else if (parts[0] === "compare") await comparisonPage(page);
     else await runsPage(page);
   } catch (error) {
-    fill(page, topBar(), h("main", { id: "content" }, h("p", { class: "warning", role: "alert" }, error.message)));
+    document.title = "Nothing to show · upskill";
+    const back = h("p", {}, h("a", { href: BASE }, "All runs"));
+    fill(page, topBar(), h("header", { class: "top" }, h("h1", {}, "Nothing to show")), h("main", { id: "content" }, h("p", { class: "warning", role: "alert" }, error.message), back));
   }
   document.documentElement.dataset.ready = "true";
 }

@@ -1,0 +1,107 @@
+"""Simulate the search of `upskill distill` on students whose truth is known: what does it drop, and at what cost?
+
+python bench/distill.py                 # 100 searches, under a minute
+python bench/distill.py --searches 20   # fewer
+
+Each of 12 cases needs one line of the skill. A section of 5 blocks is useless, and one line breaks 3 cases. Each search
+has a chance of 5 to 10 % that a trial comes out the other way. The blocks come in another order each time; the useless
+section stays together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upskill.experiments.ablation import MAX_PAIRS, REFERENCE_ROUNDS, Ablation, Blocks
+from upskill.verdicts.outcome import Outcome
+
+CASES, BROKEN, USELESS = 12, 3, 5
+MODEL = "simulated"
+
+
+@dataclass(frozen=True)
+class Line:
+    section: str
+    needed_by: str = ""
+    harmful: bool = False
+    tokens: int = 20
+
+
+def skill(chance: random.Random) -> list[Line]:
+    lines = [Line(f"rules {number // 4}", f"case-{number}") for number in range(CASES)]
+    lines.insert(chance.randrange(CASES + 1), Line("rules 1", harmful=True))
+    at = chance.randrange(len(lines) + 1)
+    return [*lines[:at], *[Line("history")] * USELESS, *lines[at:]]
+
+
+@dataclass
+class Student:
+    lines: Sequence[Line]
+    noise: float
+    chance: random.Random
+
+    async def measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
+        left = [line for number, line in enumerate(self.lines) if number not in removed]
+        known = {line.needed_by for line in left}
+        is_harmed = any(line.harmful for line in left)
+        return [
+            self._try(case, seed, case in known and not (is_harmed and case in HARMED))
+            for case in cases
+            for seed in seeds
+        ]
+
+    def _try(self, case: str, seed: int, knows: bool) -> Outcome:
+        passed = knows != (self.chance.random() < self.noise)
+        return Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0, answer=self.chance.getrandbits(48))
+
+
+HARMED = {f"case-{number}" for number in range(BROKEN)}
+
+
+async def search(seed: int) -> tuple[list[Line], Ablation, int]:
+    chance = random.Random(seed)
+    lines = skill(chance)
+    student = Student(lines, chance.uniform(0.05, 0.10), chance)
+    ablation = Ablation(lines, tuple(f"case-{number}" for number in range(CASES)), student.measure)
+    await ablation.search()
+    searching = ablation.trials
+    await ablation.confirm()
+    return lines, ablation, searching
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--searches", type=int, default=100)
+    searches = parser.parse_args().searches
+    counts, trials, searching = Counter[str](), 0, 0
+    for seed in range(searches):
+        lines, ablation, before = asyncio.run(search(seed))
+        left_out = ablation.dropped if ablation.accepted else frozenset[int]()
+        useless = {number for number, line in enumerate(lines) if line.section == "history"}
+        harmful = next(number for number, line in enumerate(lines) if line.harmful)
+        counts["the useless section is dropped"] += useless <= left_out
+        counts["the harmful line is dropped and named"] += bool(harmful in left_out and ablation.harmful.get(harmful))
+        counts["a useful line is dropped"] += bool(left_out - useless - {harmful})
+        counts["a harmless line is named as harmful"] += any(
+            shown for block, shown in ablation.harmful.items() if block != harmful
+        )
+        trials += ablation.trials
+        searching += before
+    for name, count in counts.items():
+        print(f"{name}: {count} of {searches}")
+    one_by_one = (CASES + 2 + USELESS) * CASES  # and the whole skill
+    for name, mean, repeats in (
+        ("looking for what can go", searching / searches, REFERENCE_ROUNDS),
+        ("that, and showing it", trials / searches, MAX_PAIRS // CASES),
+    ):
+        share = mean / (one_by_one * repeats)
+        print(f"{name}: {mean:,.0f} trials, {share:.0%} of one block after the other with {repeats} repeats")
+
+
+if __name__ == "__main__":
+    main()

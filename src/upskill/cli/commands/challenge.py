@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+import yaml
+
+from upskill.authoring.material.material import gather
+from upskill.authoring.saving.provenance import add_suite, own_suite
+from upskill.cli.commands.tests import cases_with_limits
+from upskill.cli.console import check_writable, note, show, show_json, write_file
+from upskill.cli.help import Command
+from upskill.cli.library import LibraryOptions
+from upskill.cli.options import click_options, confirm_cost
+from upskill.cli.progress import RunProgress
+from upskill.errors import UsageError
+from upskill.experiments.attacks import ROUNDS, Attacked, attack_checks
+from upskill.experiments.counterexamples import (
+    MAX_ROUNDS,
+    PATIENCE,
+    PROPOSALS,
+    Challenged,
+    ChallengeSettings,
+    propose,
+    try_proposals,
+)
+from upskill.models import Model
+from upskill.models.addresses import resolve
+from upskill.models.pool import Models
+from upskill.options import option
+from upskill.plain import counted
+from upskill.reports.challenged import attacks_to_json, render, render_attacks, to_json
+from upskill.runs.planning.estimate import estimate, estimate_writing
+from upskill.runs.planning.options import choose_students, model_option
+from upskill.runs.planning.plan import BOTH_ARMS
+from upskill.runs.stores import Store
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+
+
+@dataclass(kw_only=True)
+class ChallengeOptions(LibraryOptions):
+    default_repeats: ClassVar[int] = 2  # more than one: sampled
+
+    skill: str = ""
+    challenger: str | None = model_option(
+        "--challenger",
+        help="Proposes cases, or attacks the checks. Without one: the suite's own prompts, wrapped in small talk.",
+    )
+    handoff: str | None = option(
+        "--handoff",
+        default=None,
+        help="Write the challenger's prompts to this folder, for you or an agent to answer.",
+        metavar="DIR",
+    )
+    proposals: int = option(
+        "--proposals",
+        default=PROPOSALS,
+        help="How many cases to propose.",
+        metavar="N",
+        minimum=1,
+        maximum=60,
+        show_default=True,
+    )
+    sources: tuple[str, ...] = option(
+        "-f",
+        "--from",
+        default=(),
+        help="A trace or document that the challenger reads too; repeatable.",
+        metavar="PATH",
+    )
+    attack_checks: bool = option(
+        "--attack-checks",
+        default=False,
+        help="Attack the checks of the suite instead: find wrong answers that pass and right ones that fail, and fix"
+        " the checks.",
+    )
+    rounds: int = option(
+        "--rounds",
+        default=ROUNDS,
+        help="With --attack-checks: the maximum number of attack rounds.",
+        metavar="N",
+        minimum=1,
+        maximum=20,
+        show_default=True,
+    )
+    judge: str | None = model_option(
+        "--judge",
+        help="Grades cases with `judge` checks. With --attack-checks: says which answers are right, without seeing the"
+        " checks (default: the challenger).",
+    )
+    repeats: int | None = option(
+        "--repeats",
+        default=None,
+        help="How many rounds a proposal may take (default 40). With 1, the student answers once, greedily, and"
+        " no significance test is done.",
+        metavar="N",
+        minimum=1,
+    )
+    output: str | None = option(
+        "-o", "--output", default=None, help="Write the cases to this suite file, not into the skill.", metavar="FILE"
+    )
+
+    @property
+    def challenger_name(self) -> str:
+        if self.handoff and self.challenger:
+            raise UsageError("--handoff and --challenger contradict each other", "Leave one of them out.")
+        return f"handoff:{self.handoff}" if self.handoff else self.challenger or ""
+
+
+@click.command("challenge", cls=Command)
+@click.argument("skill")
+@click_options(ChallengeOptions)
+def command(**values: Any) -> None:
+    """Look for requests on which SKILL leads a student astray, or attack the checks of its suite.
+
+    \b
+    upskill challenge my-skill -m haiku --challenger sonnet
+    upskill challenge my-skill -m local     the suite's prompts, in small talk
+    upskill challenge my-skill --attack-checks --challenger sonnet
+    upskill generate --from my-skill --teacher sonnet    improves it on these
+
+    A challenger proposes cases with checks and a right answer. Each must pass the gate of all generated cases. The
+    student answers it with and without the skill until it is clear whether the skill misleads. A proposal counts only
+    if the student passes without the skill and fails with it, with a chance of at most 5% that any of them is a fluke.
+    These are added to evals/evals.json as train cases, so `generate` works on them. A suite that you wrote is never
+    changed: -o writes them to a file.
+
+    With --attack-checks, the challenger sees the checks and writes wrong answers that pass and right ones that fail.
+    Another call, which does not see the checks, says which answers really are right or wrong. The checks are then fixed
+    so that all answers known so far are judged correctly, until a round finds nothing. What was found stays with the
+    cases.
+
+    If interrupted, run the same command again to continue.
+    """
+    options = ChallengeOptions(**values)
+    skill = Skill.load(options.skill)
+    suite = Suite.of(skill)
+    if suite is None:
+        raise UsageError(f"{options.skill}: no test cases", "`upskill tests SKILL` writes some.")
+    if options.attack_checks and not options.challenger_name:
+        raise UsageError("--attack-checks needs a --challenger", "Name a model, or --handoff DIR.")
+    if options.output:
+        check_writable(options.output, force=False)
+    if options.attack_checks:
+        with options.open_store() as store:
+            attacked = asyncio.run(_attack(options, store, skill, suite))
+        _report(options, attacks_to_json(attacked), render_attacks(attacked))
+        changed = [case for case in attacked.suite.cases if case.id in attacked.changed]
+        _save(options, skill, attacked.suite, changed)
+        return
+    with options.open_store() as store:
+        challenged = asyncio.run(_challenge(options, store, skill, suite))
+    _report(options, to_json(challenged), render(challenged))
+    found = challenged.counterexamples
+    _save(options, skill, Suite((*cases_with_limits(suite), *found), "generated"), found)
+
+
+def _report(options: ChallengeOptions, data: dict[str, Any], rendered: Any) -> None:
+    if options.as_json:
+        show_json(data)
+    else:
+        show(*rendered)
+
+
+async def _open(options: ChallengeOptions, models: Models, name: str, items: int, tokens: int) -> Model:
+    address = resolve(name, keys=models.context.keys)
+    model = await models.get(address, "test writer")
+    confirm_cost(options, estimate_writing(address, models.context.prices, material=tokens, items=items))
+    return model
+
+
+async def _challenge(options: ChallengeOptions, store: Store, skill: Skill, suite: Suite) -> Challenged:
+    progress = RunProgress(quiet=options.silent)
+    async with options.open_models(store, progress) as models:
+        students = choose_students(options.students, options.settings, options.tell)
+        plan = replace(options.plan(skill, suite, students), arms=BOTH_ARMS)
+        material = gather("", sources=options.sources) if options.sources else None
+        name = options.challenger_name
+        settings = ChallengeSettings(challenger=name, count=options.proposals, material=material)
+        model = None
+        if name:
+            tokens = skill.tokens + (material.tokens if material else 0)
+            model = await _open(options, models, name, options.proposals, tokens)
+            options.tell(f"{name} proposes {counted(options.proposals, 'case')}...")
+        proposals = await propose(plan, model, settings, options.tell)
+        tried = replace(plan, suite=replace(suite, cases=tuple(proposals)), runs=(PATIENCE + MAX_ROUNDS) // 4)
+        expected = estimate(tried, tried.trials(), models.context.prices)
+        confirm_cost(options, expected, f"about {expected.words}; more if many proposals mislead")
+        run_plan = options.measurer(store, models, progress, progress.started)
+        return await try_proposals(plan, proposals, run_plan, options.tell, options.repeats or MAX_ROUNDS)
+
+
+async def _attack(options: ChallengeOptions, store: Store, skill: Skill, suite: Suite) -> Attacked:
+    progress = RunProgress(quiet=options.silent)
+    async with options.open_models(store, progress) as models:
+        attacker = await _open(
+            options, models, options.challenger_name, len(suite.cases) * options.rounds, skill.tokens
+        )
+        judge = None
+        if options.judge:
+            judge = await models.get(resolve(options.judge, keys=models.context.keys), "judge")
+        with progress:
+            return await attack_checks(
+                suite, attacker, skill=skill, judge=judge, rounds=options.rounds, tell=options.tell
+            )
+
+
+def _save(options: ChallengeOptions, skill: Skill, suite: Suite, changed: Sequence[Case]) -> None:
+    """All cases into the skill's generated suite, or only what is new into a file."""
+    if not changed:
+        return
+    names = counted(len(changed), "case")
+    if options.output:
+        write_file(options.output, yaml.safe_dump(Suite(tuple(changed)).to_dict(), sort_keys=False, allow_unicode=True))
+        note(f"Wrote {names} to {options.output}.")
+        return
+    if own := own_suite(skill):
+        note(f"{own} is your own suite, which upskill never changes. Write {names} to a file with -o FILE.")
+        return
+    assert skill.folder is not None
+    add_suite(skill, suite).save(skill.folder, overwrite=True)
+    note(f"{'Changed' if options.attack_checks else 'Added'} {names} in {Path(skill.folder).name}.")
+    if not options.attack_checks:
+        note(f"To improve the skill on them: upskill generate --from {options.skill} --teacher MODEL")

@@ -1,0 +1,443 @@
+"""Ablation: which blocks of a skill can go, and which do harm?
+
+The search takes out groups of blocks and splits a group only if something changed. A block usually decides a case or
+two, so each case is weighed by itself: did it become one that fails? A group whose absence no case notices is set
+aside. Half of a group is run only on the cases that noticed the whole. In the end all that was set aside is taken out
+together, on all cases, so of two blocks that say the same one stays.
+
+All of that is a guess from few trials. What it comes to is tested on fresh seeds and all cases, with a test that may be
+looked at after every round: a block hurts if the student is shown to do better without it, and the shorter skill is
+accepted if it is shown not to be worse than the margin. The tests of a search share one error level.
+
+Nothing here knows of models or files: `Ablation` asks `measure` for the outcomes of what is left of the skill.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.statistics import Estimate, wilson_interval
+from upskill.verdicts.these_cases import lift_on_these_cases
+
+MARGIN = 0.05  # the loss of pass rate that the shorter skill may have
+MAX_PAIRS = 2_400  # of the last test: where one trial in ten fails by chance, a margin of 5 points takes up to so many
+REFERENCE_ROUNDS, FIRST_ROUNDS, SCREENING_ROUNDS = 8, 4, 24  # of the whole skill; of a group, at first and at most
+NOTICED, UNNOTICED = math.log(240), -math.log(240)  # odds at which a case is taken to have changed, or not to
+REMAINS = 0.25  # of its pass rate, if a case lost what it needs
+MIN_ROOM = 0.4  # a case that passes less often has little to lose
+# The chance that a search accepts what is worse than the margin, and that it names a harmless block as harmful. The
+# k-th test of a kind gets 1/k(k+1) of it.
+ACCEPTING, ACCUSING = 0.04, 0.01
+MAX_CONFIRMATIONS = 4
+SHOWN_WORSE = math.log(20)
+BETS = (0.15, 0.3, 0.55, 0.95)  # fractions of what may be risked
+FRESH_SEEDS = 500_000  # added to the seeds of the search
+
+Blocks = frozenset[int]
+# What the students do with these blocks taken out, on these cases and seeds.
+Measure = Callable[[Blocks, Sequence[str], range], Awaitable[Iterable[Outcome]]]
+NOTHING: Blocks = frozenset()
+Pair = tuple[str, float, float]  # case, and whether it passed in the reference and in what is compared with it
+
+
+class Part(Protocol):
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def section(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What happened on some cases when a group was taken out."""
+
+    group: Blocks
+    removed: Blocks  # the group, and what was out already
+    reference: Blocks  # what was out of the skill that it is compared with
+    cases: tuple[str, ...]
+    lost: frozenset[str]  # by any student, as are the others
+    gained: frozenset[str]
+    odds: float  # of a loss on the case that speaks most for one, as a logarithm
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two sets of removed blocks on fresh seeds and all cases."""
+
+    removed: Blocks
+    reference: Blocks
+    rounds: int
+    shown: bool  # not to be worse than the margin, for every student; or to be better, for any
+    refuted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a group of blocks is worth to a student: the pass rate with it less the one without it."""
+
+    model: str
+    points: Estimate
+    cases: tuple[str, ...]  # those that miss it
+
+
+@dataclass
+class Ablation:
+    parts: Sequence[Part]
+    cases: tuple[str, ...]
+    measure: Measure
+    margin: float = MARGIN
+    rounds: int = 0  # at most; 0: as many as make MAX_PAIRS
+    seed: int = 0
+    tell: Callable[[str], None] = lambda _: None
+    dropped: Blocks = NOTHING
+    harmful: dict[int, bool] = field(default_factory=dict[int, bool])  # suspects, and whether they are shown to hurt
+    tests: list[Tested] = field(default_factory=list[Tested])
+    compared: list[Compared] = field(default_factory=list[Compared])
+    accepted: bool = False  # the shorter skill is shown not to be worse
+    trials: int = 0
+    outcomes: dict[tuple[Blocks, str, str], dict[int, Outcome]] = field(
+        default_factory=dict[tuple[Blocks, str, str], dict[int, Outcome]]
+    )  # by removed blocks, model and case, then by seed
+    groups: list[Tested] = field(default_factory=list[Tested])  # what was set aside
+    models: list[str] = field(default_factory=list[str])
+    fixed: frozenset[str] = frozenset()  # cases that a suspect breaks
+    _next_seed: dict[tuple[Blocks, str, bool], int] = field(default_factory=dict[tuple[Blocks, str, bool], int])
+
+    def __post_init__(self) -> None:
+        self.rounds = self.rounds or math.ceil(MAX_PAIRS / max(1, len(self.cases)))
+
+    # ------------------------------------------------------------------------------------------ search
+
+    async def search(self) -> None:
+        await self._run_whole()
+        await self._find_harmful()
+        blocks = tuple(index for index in range(len(self.parts)) if index not in self.harmful)
+        pending: list[Tested] = []
+        if blocks:
+            await self._find_idle(blocks, self.cases, pending)
+        await self._settle([each.group for each in pending])
+
+    async def _run_whole(self) -> None:
+        await self._extend(NOTHING, self.cases, 2)
+        self.models = list(dict.fromkeys(model for _, model, _ in self.outcomes))
+        if not self.repeats_itself:
+            await self._extend(NOTHING, self.cases, REFERENCE_ROUNDS)
+
+    async def _find_harmful(self) -> None:
+        """Try parts of the skill on the cases that fail with it. What one of them needs may be in the same part as what
+        breaks it, so the parts are cut in two ways."""
+        failing = tuple(case for case in self.cases if any(self._rate(model, case) < 0.5 for model in self.models))
+        if not failing or not self.parts:
+            return
+        count = len(self.parts)
+        quarter = max(1, math.ceil(count / 4))
+        groups = [tuple(range(start, min(start + quarter, count))) for start in range(0, count, quarter)]
+        groups += [tuple(range(start, count, 4)) for start in range(4)] if count > 4 else []
+        queue = [(group, failing) for group in groups]
+        suspects: dict[int, frozenset[str]] = {}
+        while queue:
+            group, cases = queue.pop(0)
+            explained = frozenset[str]().union(*suspects.values())
+            if not (cases := tuple(case for case in cases if case not in explained)):
+                continue
+            gained = (await self._test(frozenset(group), cases)).gained
+            if gained and len(group) == 1:
+                suspects[group[0]] = gained
+            elif gained:
+                queue[:0] = [(half, tuple(sorted(gained))) for half in halves(group, self.parts)]
+        for block in suspects:
+            if not (await self._test(frozenset({block}), self.cases)).lost:
+                self.harmful[block] = False
+        self.dropped = frozenset(self.harmful)
+        if self.harmful:  # with them out, other blocks may matter to these cases
+            await self._extend(self.dropped, failing, 1 if self.repeats_itself else REFERENCE_ROUNDS)
+            self.fixed = frozenset[str]().union(*(suspects[block] for block in self.harmful))
+
+    async def _find_idle(self, group: tuple[int, ...], cases: tuple[str, ...], pending: list[Tested]) -> frozenset[str]:
+        """The cases that notice its absence. What they don't is pending."""
+        tested = await self._test(frozenset(group), cases)
+        if tested.lost:
+            await self._divide(group, tuple(sorted(tested.lost)), tested, pending)
+        else:
+            pending.append(tested)
+            count = sum(len(each.group) for each in pending)
+            self.tell(f"{count} of {len(self.parts)} blocks seem to carry nothing")
+        return tested.lost
+
+    async def _divide(
+        self, group: tuple[int, ...], cases: tuple[str, ...], within: Tested, pending: list[Tested]
+    ) -> None:
+        """Find out which blocks of a group these cases need. What they don't miss of one half, they miss of the other:
+        that takes no trial."""
+        if len(group) == 1:
+            if within.group != frozenset(group):  # these cases missed it when more was out
+                self.tests.append(replace(within, group=frozenset(group), cases=cases, lost=frozenset(cases)))
+            return
+        left, right = halves(group, self.parts)
+        lost = await self._find_idle(left, cases, pending)
+        if others := tuple(case for case in cases if case not in lost):
+            await self._divide(right, others, within, pending)
+        else:
+            await self._find_idle(right, cases, pending)
+
+    async def _settle(self, groups: Sequence[Blocks]) -> None:
+        """Take out together, on all cases, what seems to carry nothing: two blocks may say the same, or a case may need
+        both halves of something. If a case notices, fewer of them at a time."""
+        if not groups:
+            return
+        tested = await self._test(NOTHING.union(*groups), self.cases)
+        if not tested.lost:
+            self._set_aside(tested)
+            return
+        if len(groups) == 1:
+            (group,) = groups
+            groups = [frozenset(half) for half in halves(tuple(sorted(group)), self.parts)] if len(group) > 1 else []
+        middle = len(groups) // 2
+        await self._settle(groups[:middle])
+        await self._settle(groups[middle:])
+
+    def _set_aside(self, tested: Tested) -> None:
+        self.dropped = tested.removed
+        self.groups.append(tested)
+
+    async def _test(self, group: Blocks, cases: tuple[str, ...]) -> Tested:
+        """Run what is left without the group until each case has been noticed to change, or not to."""
+        removed, waiting, rounds = self.dropped | group, cases, 0
+        limit = 1 if self.repeats_itself else min(SCREENING_ROUNDS, self.rounds)
+        while waiting and rounds < limit:
+            rounds = min(limit, rounds + 2 if rounds else FIRST_ROUNDS)
+            await self._extend(removed, waiting, rounds)
+            waiting = tuple(case for case in waiting if self._is_open(removed, case))
+        odds = {(model, case): self._odds(removed, model, case) for model in self.models for case in cases}
+        lost, gained = (frozenset(case for (_, case), each in odds.items() if each[side] > 0.0) for side in (0, 1))
+        highest = max((loss for loss, _ in odds.values()), default=-math.inf)
+        tested = Tested(group, removed, frozenset(self.harmful), cases, lost, gained, highest)
+        self.tests.append(tested)
+        return tested
+
+    def _is_open(self, removed: Blocks, case: str) -> bool:
+        odds = [each for model in self.models for each in self._odds(removed, model, case)]
+        return all(each < NOTICED for each in odds) and any(each > UNNOTICED for each in odds)
+
+    def _odds(self, removed: Blocks, model: str, case: str) -> tuple[float, float]:
+        """Logarithms: how much better a loss on this case explains its trials than no change; and a gain."""
+        rate, trials = self._rate(model, case), self._scored(removed, model, case)
+        passed, failed = sum(trials), len(trials) - sum(trials)
+        if self.repeats_itself:
+            before, after = rate > 0.5, passed > 0
+            return (math.inf if before and not after else -math.inf), (math.inf if after and not before else -math.inf)
+        loss = odds_of_loss(rate, passed, failed) if rate >= MIN_ROOM else -math.inf
+        return loss, odds_of_loss(1.0 - rate, failed, passed) if rate < 0.5 else -math.inf
+
+    def _rate(self, model: str, case: str) -> float:
+        """How often the case passes with all that does no harm: a guess that is never sure."""
+        trials = self._scored(frozenset(self.harmful), model, case)
+        if self.harmful and case not in self.fixed:
+            trials += self._scored(NOTHING, model, case)
+        return (sum(trials) + 0.5) / (len(trials) + 1.0)
+
+    def fails(self, case: str) -> bool:
+        """With the whole skill, so that it has nothing to lose."""
+        return all(self._rate(model, case) < MIN_ROOM for model in self.models)
+
+    @property
+    def first_fresh_seed(self) -> int:
+        return self.seed + FRESH_SEEDS
+
+    @property
+    def repeats_itself(self) -> bool:
+        """One round, or repeats that are copies: then what is seen is the truth on these cases."""
+        of_whole = [seeds.values() for (removed, _, _), seeds in self.outcomes.items() if removed == NOTHING]
+        return all(
+            len(rows) == 1 or (len({row.answer for row in rows}) == 1 and all(row.answer for row in rows))
+            for rows in of_whole
+        )
+
+    def _scored(self, removed: Blocks, model: str, case: str, *, fresh: bool = False) -> list[bool]:
+        rows = self.outcomes.get((removed, model, case), {}).values()
+        return [row.passed for row in rows if row.passed is not None and (row.seed >= self.first_fresh_seed) == fresh]
+
+    async def _extend(self, removed: Blocks, cases: Sequence[str], rounds: int, *, fresh: bool = False) -> None:
+        """Run what these cases lack of so many rounds."""
+        first = self.first_fresh_seed if fresh else self.seed
+        end = first + min(rounds, self.rounds)
+        by_start: dict[int, list[str]] = {}
+        for case in cases:
+            by_start.setdefault(self._next_seed.get((removed, case, fresh), first), []).append(case)
+        for start, names in by_start.items():
+            if start >= end:
+                continue
+            for row in await self.measure(removed, names, range(start, end)):
+                self.trials += 1
+                self.outcomes.setdefault((removed, row.model, row.case), {})[row.seed] = row
+            self._next_seed |= dict.fromkeys(((removed, case, fresh) for case in names), end)
+
+    # ------------------------------------------------------------------------------------------ confirmation
+
+    async def confirm(self) -> None:
+        for number, block in enumerate(self.harmful, start=1):
+            level = ACCUSING / (number * (number + 1))
+            self.harmful[block] = (await self._compare(frozenset({block}), NOTHING, level, better=True)).shown
+        for number in range(1, MAX_CONFIRMATIONS + 1):
+            if self.dropped == self.reference:
+                self.accepted = bool(self.dropped)
+                return
+            compared = await self._compare(self.dropped, self.reference, ACCEPTING / (number * (number + 1)))
+            if compared.shown or not compared.refuted:
+                self.accepted = compared.shown
+                return
+            # Put back the half that was least sure to carry nothing.
+            left = len(self.groups) // 2 if number + 1 < MAX_CONFIRMATIONS else 0
+            self.groups = sorted(self.groups, key=lambda each: each.odds)[:left]
+            self.dropped = self.reference.union(*(each.group for each in self.groups))
+            self.tell(f"It is worse without them. {len(self.dropped)} blocks are still left out")
+
+    @property
+    def reference(self) -> Blocks:
+        """What the shorter skill is compared with: the whole one, without what is shown to hurt."""
+        return frozenset(block for block, shown in self.harmful.items() if shown)
+
+    async def try_rewrite(self, number: int) -> bool:
+        """Whether no case notices a rewrite of what is left. It goes by a number beyond those of the blocks."""
+        tested = await self._test(frozenset({number}), self.cases)
+        if not tested.lost:
+            self._set_aside(replace(tested, odds=math.inf))  # the first to be undone
+        return not tested.lost
+
+    async def measure_anew(self, removed: Blocks, rounds: int) -> None:
+        """On fresh seeds, for `pass_rate` and `change`."""
+        await self._extend(removed, self.cases, rounds, fresh=True)
+
+    async def _compare(self, removed: Blocks, reference: Blocks, level: float, *, better: bool = False) -> Compared:
+        rounds, shown, refuted = 0, False, False
+        limit = 1 if self.repeats_itself else self.rounds
+        while not (shown or refuted) and rounds < limit:
+            rounds = min(limit, rounds + max(2, rounds // 3))
+            for each in (reference, removed):
+                await self._extend(each, self.cases, rounds, fresh=True)
+            verdicts = [self._weigh(removed, reference, model, level, better=better) for model in self.models]
+            shown = (any if better else all)(is_shown for is_shown, _ in verdicts)
+            refuted = (all if better else any)(is_refuted for _, is_refuted in verdicts)
+        compared = Compared(removed, reference, rounds, shown, refuted)
+        self.compared.append(compared)
+        return compared
+
+    def _weigh(
+        self, removed: Blocks, reference: Blocks, model: str, level: float, *, better: bool
+    ) -> tuple[bool, bool]:
+        """Whether it is shown, and whether the opposite is."""
+        pairs = self.pairs(removed, reference, model, fresh=True)
+        mean, needed = 0.0 if better else -self.margin, -math.log(level)
+        differences = [after - before for _, before, after in pairs]
+        if self.repeats_itself:
+            value = sum(differences) / max(1, len(differences))
+            shown = value > 0.0 if better else value >= mean
+            return shown, not shown
+        if log_wealth(differences, mean) >= needed:
+            return True, False
+        return False, log_wealth([-each for each in differences], -mean) >= SHOWN_WORSE
+
+    def pairs(
+        self, removed: Blocks, reference: Blocks, model: str, *, fresh: bool, cases: Sequence[str] | None = None
+    ) -> list[Pair]:
+        """By case and seed: whether it passed in the reference, and without what was removed. Errors count against the
+        shorter one."""
+        found: list[Pair] = []
+        for case in self.cases if cases is None else cases:
+            before, after = (self.outcomes.get((each, model, case), {}) for each in (reference, removed))
+            found += [
+                (case, float(before[seed].passed is not False), float(bool(after[seed].passed)))
+                for seed in sorted(before.keys() & after.keys())
+                if (seed >= self.first_fresh_seed) == fresh
+            ]
+        return found
+
+    # ------------------------------------------------------------------------------------------ results
+
+    def worth(self, block: int) -> list[Worth]:
+        """Of the smallest group with this block that was tried, to each student."""
+        tested = self.smallest_test(block)
+        return [self._worth(tested, model) for model in self.models] if tested else []
+
+    def smallest_test(self, block: int) -> Tested | None:
+        """Those first that were made when nothing else was known to hurt."""
+        tests = [each for each in self.tests if block in each.group]
+        last = frozenset[int]() if block in self.harmful else frozenset(self.harmful)
+        return min(tests, key=lambda each: (each.reference != last, len(each.group), -len(each.cases)), default=None)
+
+    def _worth(self, tested: Tested, model: str) -> Worth:
+        pairs = self.pairs(tested.removed, tested.reference, model, fresh=False, cases=tested.cases)
+        change = self._lift(pairs)
+        share = len(tested.cases) / len(self.cases)  # the others did not notice a larger group
+        points = Estimate(-share * change.value, -share * change.high, -share * change.low, change.level)
+        missed = tuple(
+            case for case in tested.cases if case in tested.lost and self._odds(tested.removed, model, case)[0] > 0
+        )
+        return Worth(model, points, missed)
+
+    def pass_rate(self, removed: Blocks, model: str) -> Estimate | None:
+        """On exactly these cases, from fresh seeds."""
+        trials = [passed for case in self.cases for passed in self._scored(removed, model, case, fresh=True)]
+        if not trials:
+            return None
+        rate = sum(trials) / len(trials)
+        return Estimate(
+            rate, *((rate, rate) if self.repeats_itself else wilson_interval(sum(trials), len(trials))), 0.95
+        )
+
+    def change(self, removed: Blocks, reference: Blocks, model: str) -> Estimate | None:
+        pairs = self.pairs(removed, reference, model, fresh=True)
+        return self._lift(pairs) if pairs else None
+
+    def _lift(self, pairs: Sequence[Pair]) -> Estimate:
+        return lift(pairs, is_exact=self.repeats_itself)
+
+
+def lift(pairs: Sequence[Pair], *, is_exact: bool) -> Estimate:
+    """On exactly these cases; where repeats are copies, nothing is left to chance."""
+    if is_exact or not pairs:
+        by_case = {case: after - before for case, before, after in pairs}
+        value = sum(by_case.values()) / max(1, len(by_case))
+        return Estimate(value, value, value, 0.95)
+    before, after = (np.array([pair[side] for pair in pairs]) for side in (1, 2))
+    ones = np.ones(len(pairs))
+    return lift_on_these_cases(before, after, (ones, ones), [case for case, _, _ in pairs])
+
+
+def log_wealth(differences: Sequence[float], mean: float) -> float:
+    """The logarithm of the wealth from betting that the true mean is above this one: an e-value, as in `Sequential`.
+
+    A few bets that suit the margin: it is small, and most pairs of a finished skill do not differ.
+    """
+    counts = Counter(differences)
+    grown = [
+        sum(count * math.log1p(bet * ((value - mean) / (1.0 + mean))) for value, count in counts.items())
+        for bet in BETS
+    ]
+    top = max(grown)
+    return top + math.log(sum(math.exp(each - top) for each in grown) / len(grown))
+
+
+def odds_of_loss(rate: float, passed: int, failed: int) -> float:
+    usual = min(0.95, rate)
+    lost = REMAINS * usual
+    return passed * math.log(lost / usual) + failed * math.log((1.0 - lost) / (1.0 - usual))
+
+
+def halves(group: tuple[int, ...], parts: Sequence[Part]) -> list[tuple[int, ...]]:
+    """Cut in the middle, or between two sections where there is such a place."""
+    sections = [
+        number for number, (one, other) in enumerate(pairwise(group), 1) if parts[one].section != parts[other].section
+    ]
+    middle = len(group) / 2
+    cut = min(sections or [len(group) // 2], key=lambda place: abs(place - middle))
+    return [group[:cut], group[cut:]]

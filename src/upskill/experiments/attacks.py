@@ -1,0 +1,288 @@
+"""Attacks on checks: wrong answers that pass, and right ones that fail.
+
+An attacker sees the prompt and the checks of each case. What it finds is tried on the checks, and somebody who does not
+see them says whether each answer is what the attacker calls it. The checks are then fixed, so that these answers and
+all that were known before are judged rightly, and the attacker tries again, until a round finds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from upskill.authoring.writing.fresh_answers import MAX_BATCH, AnsweredCase, fix
+from upskill.authoring.writing.prompts import read_prompt
+from upskill.authoring.writing.structured import StructuredRequest, ask, list_schema, read_ids, text_schema
+from upskill.authoring.writing.suite_writer import (
+    CHECK_KINDS,
+    MAX_FIXES,
+    WRITER_ADVICE,
+    as_suite_case,
+    as_written,
+    check_schema,
+    describe_skill,
+)
+from upskill.errors import UsageError
+from upskill.models import Model
+from upskill.plain import counted, dict_or_empty, list_or_empty, object_schema
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+from upskill.suites.quality import CaseProbe, SandboxOpener, probe_case
+
+ROUNDS = 3
+ANSWERS = 3  # wrong ones, and right ones, for a case and round
+OWN_PROBES = ("right", "wrong", "reference")
+
+Kind = Literal["wrong", "right"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    case: str
+    kind: Kind  # what the answer is; the checks said the opposite
+    answer: str
+    fate: Literal["fixed", "open", "disputed"] = "open"
+
+
+@dataclass
+class Attacked:
+    suite: Suite  # with the fixed checks, and what was found among the right and wrong answers
+    attacks: list[Attack] = field(default_factory=list[Attack])
+    rounds: int = 0
+    is_clean: bool = False  # the last round found nothing
+    skipped: list[str] = field(default_factory=list[str])  # cases whose checks no test writer could write
+    refused: int = 0  # answers that were not what the attacker called them
+
+    @property
+    def changed(self) -> list[str]:
+        return list(dict.fromkeys(each.case for each in self.attacks if each.fate == "fixed"))
+
+
+async def attack_checks(
+    suite: Suite,
+    attacker: Model,
+    *,
+    skill: Skill | None = None,
+    judge: Model | None = None,
+    rounds: int = ROUNDS,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Attacked:
+    """`judge` says which answers are right, without seeing the checks; by default the attacker, in another call."""
+    attacking = _Attacking(suite, attacker, judge or attacker, skill, tell)
+    return await attacking.run(rounds)
+
+
+@dataclass
+class _Attacking:
+    suite: Suite
+    attacker: Model
+    judge: Model
+    skill: Skill | None
+    tell: Callable[[str], None]
+    opener: SandboxOpener = field(default_factory=SandboxOpener)
+
+    def __post_init__(self) -> None:
+        self.cases = {case.id: case for case in self.suite.cases if _is_attackable(case)}
+        self.result = Attacked(self.suite, skipped=[case.id for case in self.suite.cases if case.id not in self.cases])
+
+    async def run(self, rounds: int) -> Attacked:
+        result = self.result
+        for number in range(1, rounds + 1):
+            if not self.cases:
+                break
+            result.rounds = number
+            attacks = await self._confirm(await self._attack())
+            self.tell(f"Round {number}: {counted(len(attacks), 'answer')} that the checks judge wrongly")
+            if not attacks:
+                result.is_clean = True
+                break
+            result.attacks += await self._fix(attacks)
+        result.suite = replace(
+            self.suite, cases=tuple(self.cases.get(case.id, case) for case in self.suite.cases), source="generated"
+        )
+        return result
+
+    @property
+    def _about(self) -> str:
+        return json.dumps(describe_skill(self.skill) if self.skill else {}, ensure_ascii=False)
+
+    async def _attack(self) -> list[Attack]:
+        """Answers that the checks judge otherwise than the attacker."""
+        found: list[Attack] = []
+        for batch in _batches([*self.cases.values()]):
+            lines = [
+                {
+                    "id": case.id,
+                    "prompt": case.prompt,
+                    "reference": case.reference,
+                    "checks": _written(case),
+                    "tried": [*_texts(case.right), *_texts(case.wrong), *self._tried(case.id)],
+                }
+                for case in batch
+            ]
+            some = list_schema(text_schema(2000), ANSWERS)
+            items = await self._ask(
+                self.attacker,
+                "attacking checks",
+                read_prompt("attack_checks", count=ANSWERS, kinds=read_prompt("check_kinds").strip()),
+                lines,
+                ("attacks", {"wrong": some, "right": some}),
+            )
+            for name, item in items:
+                for kind in ("wrong", "right"):
+                    answers = [str(each) for each in list_or_empty(item.get(kind)) if str(each).strip()]
+                    found += [
+                        Attack(name, kind, answer)
+                        for answer in dict.fromkeys(answers)
+                        if answer not in self._tried(name) and await self._is_misjudged(self.cases[name], kind, answer)
+                    ]
+        return found
+
+    def _tried(self, case: str) -> list[str]:
+        return [each.answer for each in self.result.attacks if each.case == case]
+
+    async def _is_misjudged(self, case: Case, kind: Kind, answer: str) -> bool:
+        # An answer may be too long and right otherwise: that is what the limit is for.
+        checks = [named for named in case.checks if kind == "wrong" or named.name != "max_length"]
+        passes = (
+            await CaseProbe(case, self.opener, self.skill.body if self.skill else "").failure(answer, checks) is None
+        )
+        return passes == (kind == "wrong")
+
+    async def _confirm(self, attacks: Sequence[Attack]) -> list[Attack]:
+        """Those that are what the attacker calls them, in the eyes of somebody who does not see the checks."""
+        by_case: dict[str, list[Attack]] = {}
+        for each in attacks:
+            by_case.setdefault(each.case, []).append(each)
+        confirmed: list[Attack] = []
+        for batch in _batches([self.cases[name] for name in by_case]):
+            # In an order that does not tell what they are called.
+            named = {
+                case.id: {
+                    f"a{number}": each
+                    for number, each in enumerate(sorted(by_case[case.id], key=lambda each: each.answer), start=1)
+                }
+                for case in batch
+            }
+            lines = [
+                {
+                    "id": case.id,
+                    "question": case.prompt,
+                    "reference": case.reference,
+                    "answers": {name: each.answer for name, each in named[case.id].items()},
+                }
+                for case in batch
+            ]
+            names = list_schema(text_schema(4), 2 * ANSWERS)
+            items = await self._ask(
+                self.judge,
+                "judging answers",
+                read_prompt("judge_answers"),
+                lines,
+                ("judged", {"right": names, "wrong": names}),
+            )
+            for case, item in items:
+                said = {kind: {*read_ids(item.get(kind))} for kind in ("right", "wrong")}
+                confirmed += [
+                    each
+                    for name, each in named[case].items()
+                    if name in said[each.kind] and not any(name in said[kind] for kind in said if kind != each.kind)
+                ]
+        self.result.refused += len(attacks) - len(confirmed)
+        return confirmed
+
+    async def _ask(
+        self,
+        model: Model,
+        purpose: str,
+        system: str,
+        lines: Sequence[Mapping[str, Any]],
+        shape: tuple[str, Mapping[str, Any]],
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """What is said of each case."""
+        ids = [str(line["id"]) for line in lines]
+        name, fields = shape
+        item = object_schema({"case": {"type": "string", "enum": ids}, **fields})
+        cases = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+        request = StructuredRequest(
+            purpose,
+            system,
+            f"{self._about}\n\n{cases}",
+            object_schema({name: list_schema(item, len(lines))}),
+            max_output_tokens=600 * len(lines) + 1600,
+        )
+        items = await ask(model, request, lambda answer, _: list_or_empty(answer.get(name)))
+        read = [(str(dict_or_empty(each).get("case")), dict_or_empty(each)) for each in items]
+        return [(case, each) for case, each in read if case in ids]
+
+    async def _fix(self, attacks: Sequence[Attack]) -> list[Attack]:
+        sent_back = {case: await self._answered(case, attacks) for case in dict.fromkeys(each.case for each in attacks)}
+        fixed: dict[str, AnsweredCase] = {}
+        for _ in range(MAX_FIXES):
+            if not sent_back:
+                break
+            kinds = read_prompt("check_kinds").strip()
+            changed = await fix(self.attacker, sent_back, self._about, kinds, check_schema(CHECK_KINDS))
+            tried = {name: await self._try(each, self.cases[name]) for name, each in changed.items()}
+            fixed |= {name: each for name, each in tried.items() if each.case and not each.problems}
+            sent_back = {name: each for name, each in (sent_back | tried).items() if name not in fixed}
+        done: list[Attack] = []
+        for each in attacks:
+            kept = fixed.get(each.case)
+            fate = "open" if kept is None else "fixed" if each.answer in kept.answers.values() else "disputed"
+            done.append(replace(each, fate=fate))
+        self.cases |= {name: each.case for name, each in fixed.items() if each.case}
+        return done
+
+    async def _answered(self, name: str, attacks: Iterable[Attack]) -> AnsweredCase:
+        case = self.cases[name]
+        found = {
+            kind: [each.answer for each in attacks if (each.case, each.kind) == (name, kind)]
+            for kind in ("right", "wrong")
+        }
+        answers = {
+            f"{kind[0]}{number}": text
+            for kind, known in (("right", case.right), ("wrong", case.wrong))
+            for number, text in enumerate(dict.fromkeys([*_texts(known), *found[kind]]), start=1)
+        }
+        fields = {"id": name, "prompt": case.prompt, "reference": case.reference, "checks": _written(case)}
+        return await self._try(AnsweredCase(fields, answers), case)
+
+    async def _try(self, answered: AnsweredCase, before: Case) -> AnsweredCase:
+        """With what its checks still judge wrongly, and what got worse. Limits on the length stay."""
+        try:
+            (parsed,) = Suite.parse([as_suite_case(answered.fields, self.skill)], "a fixed case").cases
+        except UsageError as error:
+            return replace(answered, case=None, problems={"checks": error.message})
+        limits = tuple(named for named in before.checks if named.name == "max_length")
+        checks = (*(named for named in parsed.checks if named.name != "max_length"), *limits)
+        right, wrong = (tuple(answered.named(letter)) for letter in "rw")
+        case = replace(before, checks=checks, right=right, wrong=wrong)
+        known = {weak.probe for weak in await probe_case(before, self.skill, self.opener)}
+        problems: dict[str, str] = {}
+        for weak in await probe_case(case, self.skill, self.opener):
+            names = [name for name, text in answered.answers.items() if weak.answer and text == weak.answer]
+            why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
+            if weak.probe in OWN_PROBES or weak.probe not in known:
+                problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: weak.explain(WRITER_ADVICE)}
+        return replace(answered, case=case, problems=problems)
+
+
+def _is_attackable(case: Case) -> bool:
+    """A test writer could have written its checks, and they look at the answer alone."""
+    answers_are_texts = all(isinstance(answer, str) for answer in (*case.right, *case.wrong))
+    return answers_are_texts and bool(_written(case)) and all(as_written(named) for named in case.checks)
+
+
+def _written(case: Case) -> list[dict[str, Any]]:
+    return [written for named in case.checks if named.name != "max_length" and (written := as_written(named))]
+
+
+def _texts(answers: Iterable[object]) -> list[str]:
+    return [answer for answer in answers if isinstance(answer, str)]
+
+
+def _batches(cases: Sequence[Case]) -> Iterable[Sequence[Case]]:
+    return (cases[start : start + MAX_BATCH] for start in range(0, len(cases), MAX_BATCH))

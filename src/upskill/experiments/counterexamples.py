@@ -1,0 +1,272 @@
+"""Counterexamples: requests within a skill's scope where following it leads astray.
+
+A challenger proposes cases, or the cases of the suite are put in other ways. Each passes the gate of all cases. Then
+the student answers each one with and without the skill, round after round. A proposal counts only if the student passes
+without the skill and fails with it so often that chance is ruled out for all proposals together (Holm's method over
+e-values, so it may be looked at after every round).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from upskill.authoring.material.material import Material
+from upskill.authoring.saving.provenance import shared_name
+from upskill.authoring.writing.suite_writer import CHALLENGES, propose_counterexamples
+from upskill.errors import CeilingReached, UsageError
+from upskill.experiments.ablation import FRESH_SEEDS, log_wealth
+from upskill.experiments.engine import RunPlan, open_engine, run_version
+from upskill.models import Model
+from upskill.models.addresses import resolve
+from upskill.models.pool import Models
+from upskill.runs.planning.plan import BOTH_ARMS, Plan, PlanOptions, make_plan
+from upskill.runs.running.events import Events
+from upskill.runs.stores import Store
+from upskill.skills import Skill
+from upskill.suites import Case, Suite
+from upskill.suites.quality import SandboxOpener, probe_case
+from upskill.verdicts.outcome import Outcome, never_varies
+
+LEVEL = 0.05  # the chance that anything is called a counterexample that is none
+PROPOSALS = 20
+FIRST_ROUNDS, MORE_ROUNDS, MAX_ROUNDS = 2, 3, 40
+PATIENCE, MIN_EFFECT = 8, 0.25  # after so many rounds, a proposal with less of an effect is given up
+FROM = "from"  # in the metadata of a case: how it came to be
+UNSOUND = ("empty", "reference", "right", "wrong")  # a case with one of these weaknesses shows nothing
+# Ways to put a case that leave its right answer as it is.
+VARIANTS = {
+    "polite": "Hello! I have a short question, and I am in a bit of a hurry.\n\n{prompt}\n\nThank you!",
+    "forwarded": "A colleague wrote to me, and I am forwarding it to you:\n\n{prompt}",
+    "after": "We are done with the last question ({other}), so forget about it. Now to something else.\n\n{prompt}",
+}
+
+Status = Literal["counterexample", "harmless", "undecided"]
+Measure = Callable[[Sequence[str], range], Awaitable[Iterable[Outcome]]]  # with and without the skill
+Key = tuple[str, str]  # model and case
+
+
+@dataclass
+class Challenge:
+    """The sequential test of all proposals; no I/O."""
+
+    cases: tuple[str, ...]
+    measure: Measure
+    seed: int = 0
+    most: int = MAX_ROUNDS
+    level: float = LEVEL
+    tell: Callable[[str], None] = lambda _: None
+    rounds: dict[str, int] = field(default_factory=dict[str, int])
+    trials: int = 0
+    outcomes: dict[Key, list[Outcome]] = field(default_factory=dict[Key, list[Outcome]])
+
+    async def run(self) -> None:
+        waiting, rounds = list(self.cases), 0
+        while waiting and rounds < self.most:
+            more = min(MORE_ROUNDS if rounds else FIRST_ROUNDS, max(1, self.most - rounds))
+            first = self.seed + FRESH_SEEDS + rounds
+            for row in await self.measure(waiting, range(first, first + more)):
+                self.outcomes.setdefault((row.model, row.case), []).append(row)
+                self.trials += 1
+            rounds += more
+            self.rounds |= dict.fromkeys(waiting, rounds)
+            shown = {case for _, case in self.shown}
+            waiting = [case for case in waiting if case not in shown and self._is_open(case)]
+            self.tell(f"{len(shown)} of {len(self.cases)} proposals mislead; still open: {len(waiting)}")
+
+    @property
+    def shown(self) -> set[Key]:
+        """Which proposals mislead which student: Holm's method, whose steps get easier with each that is shown."""
+        keys, shown = [*self.outcomes], set[Key]()
+        for key in sorted(keys, key=self._evidence, reverse=True):
+            without, with_it = self.rates(key)
+            if self._evidence(key) < math.log((len(keys) - len(shown)) / self.level):
+                break
+            if without >= 0.5 > with_it:
+                shown.add(key)
+        return shown
+
+    def status(self, case: str) -> Status:
+        if any(name == case for _, name in self.shown):
+            return "counterexample"
+        return "undecided" if self._is_open(case) else "harmless"
+
+    def rates(self, key: Key) -> tuple[float, float]:
+        """How often it passes without the skill, and with it."""
+        pairs = self._pairs(key)
+        count = max(1, len(pairs))
+        return sum(without for without, _ in pairs) / count, sum(with_it for _, with_it in pairs) / count
+
+    def _pairs(self, key: Key) -> list[tuple[float, float]]:
+        arms: dict[str, dict[int, float]] = {arm: {} for arm in BOTH_ARMS}
+        for row in self.outcomes.get(key, ()):
+            if row.passed is not None:
+                arms[row.arm][row.seed] = float(row.passed)
+        without, with_it = arms["baseline"], arms["skill"]
+        return [(without[seed], with_it[seed]) for seed in sorted(without.keys() & with_it.keys())]
+
+    def _evidence(self, key: Key) -> float:
+        """The logarithm of an e-value. Where all repeats are copies, what is seen is the truth."""
+        losses = [without - with_it for without, with_it in self._pairs(key)]
+        if self._is_exact(key):
+            return math.inf if sum(losses) > 0 else -math.inf
+        return log_wealth(losses, 0.0) if losses else 0.0
+
+    def _is_exact(self, key: Key) -> bool:
+        return self.most == 1 or never_varies(self.outcomes[key])
+
+    def _is_open(self, case: str) -> bool:
+        """Whether more rounds may show that it misleads anybody."""
+        return any(self._may_mislead(key) for key in self.outcomes if key[1] == case)
+
+    def _may_mislead(self, key: Key) -> bool:
+        without, with_it = self.rates(key)
+        if self._is_exact(key):
+            return False
+        rounds = self.rounds.get(key[1], 0)
+        # What it hardly ever passes without the skill never counts, whatever the skill does.
+        passes = without >= 0.5 - 0.5 / math.sqrt(max(1, rounds))
+        return rounds < PATIENCE or (passes and without - with_it >= MIN_EFFECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    case: Case
+    status: Status
+    rates: Mapping[str, tuple[float, float]]  # by student: how often it passes without the skill, and with it
+    rounds: int
+
+    @property
+    def line(self) -> str:
+        """Of the skill: what the challenger thinks misleads."""
+        return str(self.case.metadata.get(CHALLENGES) or "")
+
+    def to_dict(self) -> dict[str, Any]:
+        rates = {model: {"without": without, "with": with_it} for model, (without, with_it) in self.rates.items()}
+        return {**self.case.to_dict(), "status": self.status, "pass_rates": rates, "rounds": self.rounds}
+
+
+@dataclass
+class Challenged:
+    skill: Skill
+    proposals: list[Proposal]
+    trials: int = 0
+    halted: str = ""
+
+    @property
+    def counterexamples(self) -> list[Case]:
+        """As train cases of a suite, with a note where they are from."""
+        return [
+            replace(each.case, held_out=False, metadata={**each.case.metadata, FROM: self._note(each)})
+            for each in self.proposals
+            if each.status == "counterexample"
+        ]
+
+    def _note(self, proposal: Proposal) -> str:
+        rates = "; ".join(
+            f"{model} passes {without:.0%} without the skill and {with_it:.0%} with it"
+            for model, (without, with_it) in proposal.rates.items()
+        )
+        return f"upskill challenge: {rates}"
+
+
+async def vary(suite: Suite, skill: Skill, limit: int) -> list[Case]:
+    """Without a challenger: the train cases put in other ways, as far as that makes their checks no weaker."""
+    found: list[Case] = []
+    train, opener = suite.train, SandboxOpener()
+    probes = {case.id: {weak.probe for weak in await probe_case(case, skill, opener)} for case in train}
+    sound = [case for case in train if probes[case.id].isdisjoint(UNSOUND)]
+    for name, text in VARIANTS.items():
+        for case, other in zip(sound, [*sound[1:], *sound[:1]], strict=True):
+            prompt = text.format(prompt=case.prompt, other=other.id)
+            metadata = {**case.metadata, "variant_of": case.id}
+            varied = replace(case, id=f"{case.id}-{name}", prompt=prompt, metadata=metadata)
+            weak = {each.probe for each in await probe_case(varied, skill, opener)}
+            if len(found) < limit and weak <= probes[case.id]:
+                found.append(varied)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChallengeSettings:
+    challenger: str = ""  # a model; without one, the suite's own cases are put in other ways
+    count: int = PROPOSALS
+    material: Material | None = None  # what the challenger reads beside the skill
+    proposals: Sequence[Case] = ()  # in place of all of that
+
+
+async def challenge(
+    skill: Skill,
+    suite: Suite | None = None,
+    students: Sequence[str] = ("local",),
+    *,
+    settings: ChallengeSettings | None = None,
+    options: PlanOptions | None = None,
+    store: Store | None = None,
+    models: Models | None = None,
+    events: Events | None = None,
+) -> Challenged:
+    """Cases that the students pass without the skill and fail with it, among those given, those that a challenger
+    proposes, or the suite's own put in other ways."""
+    settings, options, events = settings or ChallengeSettings(), options or PlanOptions(runs=2), events or Events()
+    plan = make_plan(skill, suite, students, replace(options, baseline=True))
+    async with open_engine(store, models, events) as engine:
+        model = None
+        if settings.challenger:
+            address = resolve(settings.challenger, keys=engine.models.context.keys)
+            model = await engine.models.get(address, "test writer")
+        proposals = settings.proposals or await propose(plan, model, settings, tell=events.message)
+        return await try_proposals(plan, proposals, engine.run_plan, events.message)
+
+
+async def propose(
+    plan: Plan, model: Model | None, settings: ChallengeSettings, tell: Callable[[str], None] = lambda _: None
+) -> Sequence[Case]:
+    if model is None:
+        return await vary(plan.suite, plan.skill, settings.count)
+    material = settings.material or Material("")
+    return await propose_counterexamples(
+        replace(material, skill=plan.skill),
+        model,
+        count=settings.count,
+        author=shared_name(settings.challenger),
+        existing=plan.suite.cases,
+        acts=plan.acts,
+        tell=tell,
+    )
+
+
+async def try_proposals(
+    plan: Plan,
+    proposals: Sequence[Case],
+    run_plan: RunPlan,
+    tell: Callable[[str], None] = lambda _: None,
+    most: int = MAX_ROUNDS,
+) -> Challenged:
+    """`plan` has both arms; its cases do not matter. With one round at most, what is seen is taken as it is."""
+    if not proposals:
+        raise UsageError("no proposal passed the gate", "Choose a stronger model with --challenger.")
+    suite = Suite(tuple(proposals), "proposals", plan.suite.max_output_tokens)
+    plan = replace(plan, suite=suite, arms=BOTH_ARMS)
+
+    async def measure(cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
+        return await run_version(plan, plan.skill, cases, seeds, run_plan)
+
+    trying, halted = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most, tell=tell), ""
+    try:
+        await trying.run()
+    except CeilingReached as reached:
+        halted = reached.message
+    models = list(dict.fromkeys(model for model, _ in trying.outcomes))
+    tried = [
+        Proposal(
+            case,
+            trying.status(case.id) if case.id in trying.rounds else "undecided",
+            {model: trying.rates((model, case.id)) for model in models},
+            trying.rounds.get(case.id, 0),
+        )
+        for case in proposals
+    ]
+    return Challenged(plan.skill, tried, trying.trials, halted)

@@ -1,0 +1,190 @@
+"""What `upskill distill` found: versions by tokens and pass rate, and what each block is worth."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from upskill.experiments.distill import Distilled, Point
+from upskill.plain import counted
+from upskill.reports.layout import Paragraph
+from upskill.reports.numbers import percent
+from upskill.reports.pictures.front import front
+from upskill.reports.pictures.svg import PictureOptions
+from upskill.sandboxes import printable
+from upskill.verdicts.statistics import Estimate
+
+MAX_NAMED = 12  # blocks of a kind
+DARK_FROM = 0.15  # points of pass rate, as a share: what is worth more is darker
+COLORS = {"harmful": "red", "dropped": "dim", "kept": "green", "not tried": "dim"}
+
+
+def conclusion(distilled: Distilled) -> str:
+    before, after = distilled.tokens
+    shorter = f"{before:,} → {after:,} tokens ({after / max(1, before):.0%})"
+    margin, rounds = f"{100 * distilled.margin:g} points", _rounds(distilled)
+    if distilled.decision == "distilled":
+        return f"{shorter}. It is not worse by more than {margin} on the train cases ({rounds})."
+    if distilled.decision == "best guess":
+        return (
+            f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {margin}."
+            " Allow more --repeats or a larger --tolerance."
+        )
+    if distilled.decision == "worse on held-out cases":
+        why = "they need what no train case needs. --all-cases keeps that"
+        return f"{shorter} is as good on the train cases, but worse on held-out cases: {why}."
+    if distilled.decision == "over the margin":
+        return f"{shorter}. Within that budget it may lose more than {margin}."
+    if distilled.decision == "not decided":
+        return f"Not decided: {distilled.halted}. Run the same command with a higher ceiling to continue."
+    return f"Nothing can go: the train cases need every block, or it is not clear which they don't ({before:,} tokens)."
+
+
+def _rounds(distilled: Distilled) -> str:
+    rounds = distilled.ablation.compared[-1].rounds if distilled.ablation.compared else 0
+    return counted(rounds, "fresh repeat")
+
+
+def render(distilled: Distilled, difference: str) -> Iterator[RenderableType]:
+    yield Text("")
+    yield Paragraph(conclusion(distilled), "bold green" if distilled.decision == "distilled" else "bold")
+    yield Text("")
+    if distilled.front:
+        yield _front_table(distilled.front)
+        yield Text("")
+    for line in _lines(distilled):
+        yield Paragraph(line, hanging=2)
+    if difference:
+        yield Text("")
+        yield Syntax(printable(difference), "diff", theme="ansi_dark", background_color="default", word_wrap=True)
+
+
+def _lines(distilled: Distilled) -> Iterator[str]:
+    for fate, what in (("harmful", "It does better without"), ("dropped", "Dropped")):
+        blocks = [each.block for each in distilled.blocks if each.fate == fate]
+        for block in blocks[:MAX_NAMED]:
+            yield f"{what}: {printable(block.title)} ({counted(block.tokens, 'token')})"
+        if len(blocks) > MAX_NAMED:
+            yield f"… and {len(blocks) - MAX_NAMED} more."
+    if held_out := distilled.held_out:
+        for verdict in held_out.verdicts:
+            if verdict.lift is not None:
+                interval = f" (95% interval {_interval(verdict.interval)})" if verdict.interval else ""
+                cases = counted(len(held_out.plan.suite.cases), "held-out case")
+                change = f"{_signed(verdict.lift)} points against the whole skill{interval}"
+                yield f"{verdict.model} on {cases}, once: {change}."
+    if any(each.fate == "dropped" for each in distilled.blocks):
+        yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
+    trials = counted(distilled.ablation.trials, "trial")
+    yield f"It took {trials}. Line by line: upskill show {distilled.whole.name} --worth"
+
+
+def _front_table(front: Sequence[Point]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("Version", "Model", "Tokens", "Pass rate (95% interval)", "Change"):
+        table.add_column(name, justify="right" if name == "Tokens" else "left")
+    for point in front:
+        rate, change = point.rate, point.change
+        shown = f"{percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)})" if rate else "–"
+        moved = f"{_signed(change.value)} ({_interval(change.interval)})" if change else ""
+        table.add_row(point.name, escape(printable(point.model)), f"{point.tokens:,}", shown, moved)
+    return table
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value + 0.0:+.0f}"
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    return f"{_signed(interval[0])} to {_signed(interval[1])}"
+
+
+def to_json(distilled: Distilled) -> dict[str, Any]:
+    before, after = distilled.tokens
+    held_out = distilled.held_out
+    return {
+        "skill": distilled.whole.name,
+        "decision": distilled.decision,
+        "conclusion": conclusion(distilled),
+        "tokens": {"before": before, "after": after},
+        "margin": distilled.margin,
+        "front": [
+            {
+                "version": point.name,
+                "model": point.model,
+                "tokens": point.tokens,
+                "pass_rate": _estimate(point.rate),
+                "change": _estimate(point.change),
+            }
+            for point in distilled.front
+        ],
+        "blocks": [each.to_dict() for each in distilled.blocks],
+        "held_out": held_out and {"run": held_out.run.id, "models": [each.to_dict() for each in held_out.verdicts]},
+        "trials": distilled.ablation.trials,
+        "halted": distilled.halted or None,
+        "body": distilled.skill.body,
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    return estimate.to_dict() if estimate else None
+
+
+def worth_in_words(row: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    """`row`: a block as `BlockWorth.to_dict` has it; `model`: what it is worth to one of the students."""
+    low, high = model["interval"]
+    cases = f", {', '.join(model['cases'])}" if model["cases"] else ""
+    together = f", with {counted(row['beside'], 'other block')}" if row["beside"] else ""
+    return f"{_signed(model['value'] or 0.0)} ({_signed(low)} to {_signed(high)}){together}{cases}"
+
+
+def worth_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("Block", "Tokens", "Points it is worth (95% interval)", ""):
+        table.add_column(name, justify="right" if name == "Tokens" else "left", overflow="fold")
+    for row in rows:
+        several = len(row["worth"]) > 1
+        worth = [f"{each['model']}: " * several + worth_in_words(row, each) for each in row["worth"]]
+        text = row["path"] if row["kind"] == "file" else row["text"]
+        color = COLORS[row["fate"]]
+        table.add_row(
+            escape(printable(text)),
+            f"{row['tokens']:,}",
+            escape("\n".join(worth) or "–"),
+            f"[{color}]{'hurts' if row['fate'] == 'harmful' else row['fate']}[/{color}]",
+        )
+    return table
+
+
+def render_page(distilled: Distilled) -> str:
+    """The text of the skill with a strip beside each block: the darker, the more it is worth; red hurts."""
+    from upskill.reports.html.page import document  # noqa: PLC0415 - its assets, only where a page is written
+
+    title, found = f"What {distilled.whole.name} is made of", to_json(distilled)
+    picture = front(found, PictureOptions(heading=False, style=False)) if found["front"] else ""
+    strip = "".join(map(_strip, found["blocks"]))
+    head = "<tr><th></th><th>Block</th><th>Tokens</th><th>Points it is worth (95% interval)</th></tr>"
+    body = f"<h1>{html.escape(title)}</h1><p>{html.escape(conclusion(distilled))}</p>{picture}"
+    table = f"<table class=wrap><thead>{head}</thead><tbody>{strip}</tbody></table>"
+    return document(title, f"<main class=alone>{body}{table}</main>", "")
+
+
+def _strip(row: Mapping[str, Any]) -> str:
+    most = max((each["value"] or 0.0 for each in row["worth"]), default=0.0)
+    shade = 0 if row["fate"] == "harmful" else 2 if row["fate"] != "kept" else 4 if most >= DARK_FROM else 3
+    worth = "<br>".join(html.escape(f"{each['model']}: {worth_in_words(row, each)}") for each in row["worth"])
+    text = html.escape(printable(row["path"] if row["kind"] == "file" else row["text"]))
+    text = f"<pre>{text}</pre>" if row["kind"] == "code" else text
+    tag = "del" if row["fate"] in ("dropped", "harmful") else "span"
+    swatch = f'<svg width="14" height="28" role="img"><rect width="14" height="28" class="up-heat-{shade}"/></svg>'
+    fate = "hurts" if row["fate"] == "harmful" else row["fate"]
+    return (
+        f"<tr><td>{swatch}</td><td><{tag}>{text}</{tag}></td><td>{row['tokens']:,}</td><td>{fate}<br>{worth}</td></tr>"
+    )

@@ -1,0 +1,101 @@
+"""What `upskill tests --score` found: the rules that no case would miss, and the cases that test nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from upskill.authoring.saving.provenance import own_suite
+from upskill.experiments.mutation import RuleScore, Score
+from upskill.plain import counted
+from upskill.reports.layout import Paragraph
+from upskill.reports.numbers import percent
+from upskill.sandboxes import printable
+
+MAX_NAMED = 12  # rules or cases of a kind
+
+
+def conclusion(score: Score) -> str:
+    rules, share = score.counted_rules, score.share
+    if share is None:
+        named = sum(not each.rule.is_untestable for each in rules)
+        return f"The cases mention {named} of {counted(len(rules), 'rule')}."
+    who = " and ".join(score.models)
+    if score.gutted_noticed is False and not share.value:
+        return f"The suite would not notice if the whole skill were gone: {who} passes as often without it."
+    noticed = sum(each.status == "noticed" for each in rules)
+    up_to = f" to {percent(share.high)}" if share.high > share.low else ""
+    of = f"{noticed} of {counted(len(rules), 'rule')}"
+    return f"The suite notices if {of} are lost or wrong ({percent(share.low)}{up_to})."
+
+
+def render(score: Score) -> Iterator[RenderableType]:
+    yield Text("")
+    yield Paragraph(printable(conclusion(score)), "bold")
+    yield Text("")
+    for line in _lines(score):
+        yield Paragraph(printable(line), hanging=2)
+
+
+def _lines(score: Score) -> Iterator[str]:
+    if score.models:
+        unnoticed = [each for each in score.counted_rules if each.status == "unnoticed"]
+        yield from _named(unnoticed, "No case notices", score.failing_cases)
+        yield from _named([each for each in score.counted_rules if each.status == "undecided"], "Undecided")
+        by_opposite = sum(each.by == "opposite" for each in score.rules)
+        if by_opposite:
+            why = "the student knows them or the skill says them twice"
+            yield f"Noticed only when reversed, because {why}: {counted(by_opposite, 'rule')}"
+        yield from _cases(score.idle_cases, "Pass without the skill, so they test nothing of it")
+        yield from _cases(score.failing_cases, "Fail with the skill, so they can notice nothing")
+    else:
+        yield from _named([each for each in score.rules if each.rule.is_untestable], "No case mentions")
+    if score.halted:
+        yield f"Stopped early: {score.halted}. Run the same command with a higher ceiling to continue."
+    name = score.skill.folder or score.skill.name
+    if score.uncovered and not own_suite(score.skill):
+        student = "".join(f" -m {model}" for model in score.models)
+        yield f"A test writer covers them: upskill tests {name} --score{student} --fix MODEL"
+    vague = sum(not each.counts for each in score.rules)
+    if vague:
+        yield f"Not counted as rules, because they have no number, flag or name in code: {counted(vague, 'block')}"
+    if score.models:
+        yield f"It took {counted(score.trials, 'trial')}."
+    else:
+        yield f"To see whether a case fails when a rule is removed: upskill tests {name} --score -m MODEL"
+
+
+def _named(rules: Sequence[RuleScore], what: str, failing: Sequence[str] = ()) -> Iterator[str]:
+    for each in rules[:MAX_NAMED]:
+        able = [case for case in each.rule.cases if case not in failing]
+        hint = f"mentioned by {', '.join(able[:3])}" if able else "no case mentions it"
+        if each.rule.cases and not able:
+            hint = f"mentioned only by cases that fail anyway: {', '.join(each.rule.cases[:3])}"
+        shown = f" ({hint})" if each.status != "not tried" and each.rule.terms else ""
+        yield f"{what}: {each.rule.block.title}{shown}"
+    if len(rules) > MAX_NAMED:
+        yield f"… and {len(rules) - MAX_NAMED} more; --json has all."
+
+
+def _cases(names: Sequence[str], what: str) -> Iterator[str]:
+    if names:
+        more = ", …" if len(names) > MAX_NAMED else ""
+        yield f"{what}: {', '.join(names[:MAX_NAMED])}{more}"
+
+
+def to_json(score: Score) -> dict[str, Any]:
+    return {
+        "skill": score.skill.name,
+        "conclusion": conclusion(score),
+        "models": score.models,
+        "share": score.share.to_dict() if score.share else None,
+        "gutted_noticed": score.gutted_noticed,
+        "rules": [{**each.to_dict(), "counts": each.counts} for each in score.rules],
+        "idle_cases": score.idle_cases,
+        "failing_cases": score.failing_cases,
+        "trials": score.trials,
+        "halted": score.halted,
+    }

@@ -1,0 +1,124 @@
+"""Cases of `claude plugin eval`: a folder each, with `prompt.md`, `case.yaml` or both, and `graders/*.md`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import list_or_empty
+from upskill.skills.frontmatter import split
+from upskill.suites.files import Folder, decode
+from upskill.suites.formats import Draft, Format, Source, folder_cases
+from upskill.suites.shapes import as_python, mapping_or_empty, meets, text_of, texts_of
+
+OPTIONS = {  # of a grader, by its type
+    "regex": {"pattern", "flags", "match", "target"},
+    "tool_used": {"tool", "input_match", "min", "max"},
+    "file_exists": {"path", "exists"},
+    "llm": {"criteria", "focus"},
+}
+USED = {"name", "schema_version", "prompt", "append_system_prompt", "tags", "expected_outcome", "plugins"}
+
+
+def recognizes(data: object) -> bool:
+    return isinstance(data, Folder) and bool(_folders(data))
+
+
+def _folders(paths: Folder) -> list[str]:
+    return [
+        path for path in paths.having("prompt.md", "case.yaml") if paths.below(f"{path}graders/", f"{path}case.yaml")
+    ]
+
+
+def cases(source: Source) -> Iterator[Draft]:
+    yield from folder_cases(source, _folders, _read)
+
+
+def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
+    case = mapping_or_empty(source.load(f"{folder}case.yaml")) if f"{folder}case.yaml" in paths else {}
+    case |= mapping_or_empty(case.pop("execution", None))
+    context = mapping_or_empty(case.pop("context", None))
+    graders = [mapping_or_empty(grader) for grader in list_or_empty(case.pop("graders", None))]
+    if f"{folder}prompt.md" in paths:
+        head, body = _front(f"{folder}prompt.md", source)
+        case |= head | {"prompt": body}
+    for path in paths.below(f"{folder}graders/"):
+        head, body = _front(path, source)
+        body = {"pattern" if head.get("type") == "regex" else "criteria": body} if body else {}
+        graders.append({"name": PurePosixPath(path).stem} | body | head)
+    draft.id = text_of(case.get("name")) or draft.id
+    draft.prompt = text_of(case.get("prompt"))
+    if system := text_of(case.get("append_system_prompt")).strip():
+        draft.prompt = f"{system}\n\n{draft.prompt}"
+        draft.change("append_system_prompt: put before the prompt")
+    draft.more = {"tags": texts_of(case.get("tags")), "expected_output": text_of(case.get("expected_outcome"))}
+    draft.metadata = {key: value for key, value in case.items() if key not in USED}
+    if setup := next((key for key in context if key != "add_dirs"), ""):
+        raise UsageError(f"it has a {setup}, but a case can only have files", "Add the files that it creates.")
+    beside = tuple(f"{folder}{name.strip('./')}/" for name in texts_of(context.get("add_dirs")))
+    draft.more["files"] = {path.removeprefix(folder): source.read(path) for path in paths.below(*beside)}
+    draft.note_weights({text_of(each.get("name")): each.get("weight", 1) for each in graders})
+    if paths.below(f"{folder}mocks/", "mocks/", "evals/mocks/"):
+        draft.leave_out("mocks", "upskill does not stand in for MCP servers")
+    for grader in graders:
+        draft.checks += _grader(grader, draft)
+    if draft.checks and all("skill_activated" in check for check in draft.checks):
+        draft.checks, draft.nothing = [], "only says when the skill should activate; `upskill trigger` measures that"
+
+
+def _front(path: str, source: Source) -> tuple[dict[str, Any], str]:
+    text = source.read(path)
+    head, body = split(text, path) if text.startswith("---") else ("", text)
+    return mapping_or_empty(decode(head.encode(), path)), body.strip()
+
+
+def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
+    kind = text_of(grader.get("type"))
+    more = set(grader) - OPTIONS.get(kind, set[str]()) - {"type", "name", "weight", "arm", "criteria", "description"}
+    target = grader.get("target", grader.get("focus", "last_message"))
+    file = text_of(mapping_or_empty(target).get("path"))
+    flags, match = text_of(grader.get("flags")), grader.get("match", "contains")
+    pattern = {"pattern": as_python(text_of(grader.get("pattern")), flags), "multiline": "m" in flags}
+    if kind not in OPTIONS or more:
+        has = f"upskill has no check with a field {min(more)!r}" if more else "upskill has no check of this type"
+        draft.leave_out(kind or "a grader without a type", has)
+    elif grader.get("arm") == "with-only" and grader.get("tool") != "Skill":
+        draft.leave_out(f"{kind} with arm: with-only", "a comparison of two arms does not score it")
+    elif not file and target != "last_message":
+        draft.leave_out(f"{kind} of {text_of(target)}", "a check sees the answer, or a file by its name")
+    elif kind == "llm":
+        statement = meets(text_of(grader.get("criteria")))
+        yield {"judge": {"statement": statement, "files": [file]} if file else statement}
+    elif kind == "regex" and file and match == "contains":
+        yield {"file_matches": {"path": file} | pattern}
+    elif kind == "regex" and not file and match in ("contains", "not_contains"):
+        yield {"regex" if match == "contains" else "not_regex": pattern}
+    elif kind == "tool_used":
+        yield from _tool_used(grader, draft)
+    elif kind == "file_exists" and grader.get("exists", True) and not set("*?[{") & set(text_of(grader.get("path"))):
+        yield {"file_exists": grader.get("path")}
+    else:
+        how = f"regex with match: {match}" if kind == "regex" else "file_exists with a pattern or exists: false"
+        draft.leave_out(how + (" in a file" if file else ""), "use a `command` check")
+
+
+def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
+    least, most = grader.get("min", 1), grader.get("max")
+    fields: dict[str, Any] = {"tool": text_of(grader.get("tool"))}
+    if written := text_of(grader.get("input_match")):  # for JSON without spaces; upskill writes it with them
+        fields["arguments"] = re.sub(r'("(?:\\s\*)?:|",)(?!\\s)', r"\1\\s*", as_python(written))
+    if grader.get("tool") == "Skill":
+        draft.change("tool_used: Skill: `skill_activated`, which is reported and decides nothing")
+        yield {"skill_activated": most != 0}
+    elif most == 0:
+        yield {"tool_not_called": fields}
+    elif least == 0:
+        draft.leave_out("tool_used with min: 0", "upskill has no check of calls that may be missing")
+    else:
+        yield {"tool_called": fields | {"at_least": least} | ({} if most is None else {"at_most": most})}
+
+
+FORMAT = Format("claude plugin eval", recognizes, cases)

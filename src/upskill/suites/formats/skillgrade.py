@@ -1,0 +1,96 @@
+"""skillgrade's `eval.yaml`: tasks with an instruction, files for the workspace, and graders with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from upskill.errors import UsageError
+from upskill.plain import as_mapping, list_or_empty
+from upskill.suites.formats import Draft, Format, Source, place_of
+from upskill.suites.shapes import mapping_or_empty, meets, text_of
+
+FULL_SCORE = r'"score"\s*:\s*1(?:\.0*)?\s*[,}]'
+PROGRAMS = ("node", "python3", "python", "ruby", "go", "npx", "tsx", "bun", "deno", "jq")
+
+
+def recognizes(data: object) -> bool:
+    tasks = [mapping_or_empty(task) for task in list_or_empty(mapping_or_empty(data).get("tasks"))]
+    return any("instruction" in task and "graders" in task for task in tasks)
+
+
+def cases(source: Source) -> Iterator[Draft]:
+    mapping = mapping_or_empty(source.data)
+    defaults = mapping_or_empty(mapping.get("defaults"))
+    source.notes.keep(f"defaults.{key}" for key in defaults if key != "docker")
+    source.notes.keep(key for key in mapping if key not in ("version", "skill", "defaults", "tasks"))
+    for number, item in enumerate(list_or_empty(mapping.get("tasks")), start=1):
+        task = mapping_or_empty(item)
+        draft = Draft(place_of(number, task), source.notes, id=text_of(task.get("name")) or None)
+        try:
+            _read({"docker": defaults.get("docker")} | task, draft, source)
+        except UsageError as error:
+            draft.problem = error
+        yield draft
+
+
+def _read(task: dict[str, Any], draft: Draft, source: Source) -> None:
+    draft.prompt = _text(task.get("instruction"), source)
+    files: dict[str, str] = {}
+    for item in list_or_empty(task.get("workspace")):
+        fields = as_mapping(item) or {"src": item, "dest": PurePosixPath(text_of(item)).name}
+        path = text_of(fields.get("dest")).removeprefix("/workspace/").removeprefix("./")
+        if PurePosixPath(path).name == "SKILL.md":
+            draft.leave_out("SKILL.md", "both arms get a case's files, but only one arm gets the skill")
+            continue
+        files[path] = source.read(text_of(fields.get("src")).removeprefix("./"), f"{source.where}: {draft.place}")
+        if fields.get("chmod"):
+            draft.leave_out("chmod of a file", "files of a case are not programs; the prompt can say `bash FILE`")
+    draft.more["files"] = files
+    docker = mapping_or_empty(task.get("docker"))
+    graders = [mapping_or_empty(grader) for grader in list_or_empty(task.get("graders"))]
+    if docker.get("setup") or any(grader.get("setup") for grader in graders):
+        draft.notes.leave_out(
+            "setup", "the sandbox has the programs of this machine; install what is missing", draft.place
+        )
+    if any({"model", "provider"} & set(grader) for grader in graders):
+        draft.notes.leave_out("model of a grader", "`--judge` names the judge", draft.place)
+    for grader in graders:
+        draft.checks += _grader(grader, draft, source)
+    draft.note_weights({f"{n}. {each.get('type')}": each.get("weight", 1) for n, each in enumerate(graders, start=1)})
+    used = ("name", "instruction", "workspace", "graders", "docker")
+    draft.metadata |= {key: value for key, value in task.items() if key not in used}
+
+
+def _grader(grader: dict[str, Any], draft: Draft, source: Source) -> Iterator[dict[str, Any]]:
+    kind = text_of(grader.get("type"))
+    if more := sorted(
+        set(grader) - {"type", "setup", "run", "rubric", "prompt", "model", "provider", "weight", "name"}
+    ):
+        draft.leave_out(kind, f"upskill has no check with a field {more[0]!r}")
+    elif kind == "llm_rubric":
+        draft.change("llm_rubric: the judge sees the answer, not the whole session")
+        yield {"judge": meets(_text(grader.get("rubric") or grader.get("prompt"), source))}
+    elif kind == "deterministic":
+        line = _text(grader.get("run"), source)
+        draft.change("deterministic: passes with the full score only")
+        folders = [name for name in ("graders", "tests") if f"{name}/" in line]
+        scripts = [path for folder in folders for path in source.below(folder)]
+        copy = 'cp -r "$CHECK"/. . && ' if scripts else ""
+        needs = [name for name in PROGRAMS if name in line.split()]
+        check = {"run": copy + line, "exit_code": None, "regex": FULL_SCORE, "files": scripts, "needs": needs}
+        yield {"command": {key: value for key, value in check.items() if value != []}}
+    else:
+        draft.leave_out(kind or "a grader without a type", "upskill has no check of this type")
+
+
+def _text(value: object, source: Source) -> str:
+    """A text, or that of the file it names."""
+    text = text_of(value).strip()
+    is_name = 0 < len(text) < 300 and "\n" not in text
+    data = source.read_file(text.removeprefix("./")) if is_name and source.read_file is not None else None
+    return text if data is None else data.decode(errors="replace").strip()
+
+
+FORMAT = Format("skillgrade", recognizes, cases)

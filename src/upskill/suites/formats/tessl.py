@@ -1,0 +1,61 @@
+"""Tessl's scenarios: a folder each, with `task.md` and a checklist with weights in `criteria.json`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from upskill.plain import list_or_empty
+from upskill.suites.files import Folder
+from upskill.suites.formats import Draft, Format, Source, folder_cases
+from upskill.suites.shapes import mapping_or_empty, statement_of, text_of, texts_of
+
+# The files that the section "Output Specification" names are what Tessl's scorer looks at.
+OUTPUT = re.compile(r"^##+ [^\n]*\bOutput\b[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"`((?!/|\.\./)[\w./-]*[\w-]\.\w{1,8})`")
+
+
+def recognizes(data: object) -> bool:
+    return isinstance(data, Folder) and bool(_folders(data))
+
+
+def _folders(paths: Folder) -> list[str]:
+    return [path for path in paths.having("criteria.json") if f"{path}task.md" in paths]
+
+
+def cases(source: Source) -> Iterator[Draft]:
+    yield from folder_cases(source, _folders, _read)
+
+
+def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
+    criteria = mapping_or_empty(source.load(f"{folder}criteria.json"))
+    scenario = (
+        mapping_or_empty(source.load(f"{folder}scenario.json"))
+        if f"{folder}scenario.json" in paths
+        else dict[str, Any]()
+    )
+    draft.prompt = source.read(f"{folder}task.md").strip()
+    items = [mapping_or_empty(item) for item in list_or_empty(criteria.get("checklist"))]
+    items = [item | {"description": statement_of(item) or text_of(item.get("name"))} for item in items]
+    judge: dict[str, Any] = {"rubric": [item["description"] for item in items if item["description"]]}
+    outputs = [name for section in OUTPUT.findall(draft.prompt) for name in FILE.findall(section)]
+    outputs = list(dict.fromkeys(outputs))
+    if len(outputs) > 1:
+        judge["files"] = outputs
+    elif outputs:
+        draft.more["output_file"] = outputs[0]
+    if outputs:
+        draft.change("the judge sees the files that “Output Specification” names")
+    if judge["rubric"]:
+        draft.checks = [{"judge": judge}]
+    draft.note_weights({text_of(item.get("name")) or item["description"]: item.get("max_score", 1) for item in items})
+    beside = tuple(f"{folder}{name.strip('./')}" for name in texts_of(scenario.get("include")))
+    draft.more["files"] = {path.removeprefix(folder): source.read(path) for path in paths.below(*beside)}
+    if f"{folder}capability.txt" in paths:
+        draft.metadata["capability"] = source.read(f"{folder}capability.txt").strip()
+    for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include",))):
+        draft.metadata |= {key: value for key, value in fields.items() if key not in used}
+
+
+FORMAT = Format("Tessl scenarios", recognizes, cases)

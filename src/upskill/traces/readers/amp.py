@@ -1,0 +1,65 @@
+"""Amp: a thread, from `amp threads export` or below `~/.local/share/amp/threads`."""
+
+from __future__ import annotations
+
+from upskill.traces import Status
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
+from upskill.traces.values import Row, as_row, content_text, iso_time, kind_of, read_usage, status_of
+
+BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image", "file")
+STATUSES: dict[str, Status] = {
+    "done": "ok",
+    **dict.fromkeys(("error", "cancelled", "rejected-by-user", "timeout"), "error"),
+}
+
+
+def detects(sample: Sample) -> bool:
+    thread = as_row(sample.document)
+    is_thread = thread.text("id").startswith("T-") and not {"v", "created", "env", "agentMode"}.isdisjoint(thread)
+    return is_thread and any("role" in message for message in thread.children("messages")[:5])
+
+
+def read(builder: TraceBuilder) -> None:
+    thread = as_row(load_document(builder.path))
+    initial = thread.child("env").child("initial")
+    trees = [tree.text("uri").removeprefix("file://") for tree in initial.children("trees")]
+    builder.session, builder.cwd = thread.text("id"), initial.text("cwd") or next(iter(trees), "")
+    builder.started = iso_time(thread.get("created"))
+    for message in builder.watch(thread.children("messages")):
+        _read_message(builder, message)
+
+
+def _read_message(builder: TraceBuilder, message: Row) -> None:
+    role, usage, blocks = message.text("role"), message.child("usage"), message.children("content")
+    begun = next((block["startTime"] for block in blocks if "startTime" in block), None)
+    builder.at = usage.text("timestamp") or iso_time(message.child("meta").get("sentAt") or begun)
+    builder.model = usage.text("model") or builder.model
+    sent = "inputTokens cacheCreationInputTokens cacheReadInputTokens"
+    builder.usage += read_usage(usage, sent, "outputTokens", "cacheReadInputTokens")
+    builder.stop = message.child("state").text("stopReason") or builder.stop
+    if isinstance(message.get("content"), str):
+        builder.add_content(role, message["content"])
+    for block in blocks if role else ():
+        kind = block.text("type")
+        if kind == "tool_result":
+            output, status = _outcome(block.child("run"))
+            builder.add_result(block.text("toolUseID", "tool_use_id"), output, status)
+        elif kind == "manual_bash_invocation":  # typed by the person, after "$"
+            output, status = _outcome(block.child("toolRun"))
+            builder.add_done("Bash", block.get("args"), output, status)
+        elif kind in BLOCKS:
+            builder.add_content(role, [block])
+        else:
+            builder.leave_out(kind_of(block))
+
+
+def _outcome(run: Row) -> tuple[str, Status]:
+    """What a call returned, and how it ended: a command that failed is also `done`, with another exit code."""
+    result = as_row(run.get("result"))
+    known = status_of(result.get("exitCode"))
+    status = STATUSES.get(run.text("status"), "unknown") if known == "unknown" else known
+    error = run.child("error").text("message") or run.text("error")
+    return error or result.text("output", "summary") or content_text(result.get("content") or run.get("result")), status
+
+
+FORMAT = Format("amp", "Amp thread", read, detects)

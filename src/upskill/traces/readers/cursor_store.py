@@ -1,0 +1,121 @@
+"""Cursor's databases, as lines of a transcript: `state.vscdb` of the editor, and `store.db` of a chat of its program.
+
+A conversation in the first has the path `state.vscdb/ID`; the file alone means its latest.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from upskill.traces.formats import SQLITE, Sample, TraceBuilder, open_database, split_path
+from upskill.traces.values import Row, as_row, content_text, iso_time, parse_object, read_usage
+
+ROLES = {1: "user", 2: "assistant"}
+FAILED = ("error", "cancelled", "rejected")
+KIND = ("a database of Cursor", "Copy it together with the files beside it (-wal, -shm) while Cursor is closed.")
+EMPTY = "bubble"  # what the editor shows while nothing is said yet
+
+
+def is_store(sample: Sample) -> bool:
+    told = sample.data if sample.data.startswith(SQLITE) else b""
+    return b"TABLE cursorDiskKV" in told or b"TABLE ItemTable" in told or b"TABLE blobs" in told
+
+
+def store_rows(builder: TraceBuilder) -> Iterator[Row]:
+    with open_database(split_path(builder.path)[0], *KIND) as connection:
+        if "blobs" in _tables(connection):
+            yield from _chat(builder, connection)
+        elif composers := _composers(connection):
+            names = [composer.text("composerId") for composer in composers]
+            builder.session = builder.choose_session(names, "conversations", latest=True)
+            yield from _conversation(builder, connection, composers[names.index(builder.session)])
+
+
+def list_conversations(database: Path) -> list[tuple[str, float]]:
+    """Latest first: id, and time of the last change in seconds."""
+    with open_database(database, *KIND) as connection:
+        return [(each.text("composerId"), _changed(each) / 1000) for each in reversed(_composers(connection))]
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+
+
+def _object(data: object) -> Row:
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    return (parse_object(text) if isinstance(text, str) else None) or Row()
+
+
+def _changed(composer: Row) -> float:
+    return composer.number("lastUpdatedAt") or composer.number("createdAt") or 0
+
+
+def _composers(connection: sqlite3.Connection) -> list[Row]:
+    """The conversations in which something was said, latest last; older versions kept them in one value."""
+    tables, found = _tables(connection), list[Row]()
+    if "cursorDiskKV" in tables:
+        query = "SELECT key, value FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;'"
+        for key, value in connection.execute(query):
+            found.append(Row(_object(value) | {"composerId": str(key).partition(":")[2]}))
+    if "ItemTable" in tables:
+        for (value,) in connection.execute("SELECT value FROM ItemTable WHERE key = 'composer.composerData'"):
+            found += _object(value).children("allComposers")
+    said = [each for each in found if each.array("fullConversationHeadersOnly") or each.array("conversation")]
+    return sorted((each for each in said if each.text("composerId")), key=_changed)
+
+
+def _conversation(builder: TraceBuilder, connection: sqlite3.Connection, composer: Row) -> Iterator[Row]:
+    builder.started = iso_time(composer.get("createdAt"))
+    builder.model = composer.child("modelConfig").text("modelName")
+    builder.cwd = composer.child("workspaceIdentifier").child("uri").text("fsPath", "path")
+    yield from map(_bubble, composer.children("conversation"))
+    for header in composer.children("fullConversationHeadersOnly"):
+        key = f"bubbleId:{composer.text('composerId')}:{header.text('bubbleId')}"
+        row = connection.execute("SELECT value FROM cursorDiskKV WHERE key = ?", (key,)).fetchone()
+        bubble = _object(row[0] if row else None)
+        builder.model = bubble.child("modelInfo").text("modelName") or builder.model
+        builder.usage += read_usage(bubble.child("tokenCount"), "inputTokens", "outputTokens")
+        yield _bubble(bubble) if bubble else Row(type="bubble that is missing")
+
+
+def _bubble(bubble: Row) -> Row:
+    at = bubble.text("createdAt") or iso_time(bubble.get("createdAt") or bubble.get("timestamp"))
+    role, call = ROLES.get(bubble.get("type", 0)), bubble.child("toolFormerData")
+    blocks: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": bubble.child("thinking").text("text")},
+        {"type": "text", "text": bubble.text("text")},
+    ]
+    if call.text("name"):
+        call_id = call.text("toolCallId") or bubble.text("bubbleId")
+        arguments = call.get("params") or call.get("rawArgs")
+        blocks.append({"type": "tool_use", "id": call_id, "name": call.text("name"), "input": arguments})
+        if "result" in call or call.text("status") in FAILED:
+            blocks.append({"type": "tool_result", "tool_use_id": call_id, **_outcome(call)})
+    return Row(type=EMPTY, role=role, timestamp=at, content=blocks) if role else Row(type="bubble of an unknown kind")
+
+
+def _outcome(call: Row) -> dict[str, Any]:
+    result, status = call.get("result"), call.text("status")
+    fields = _object(result) if isinstance(result, str) else as_row(result)
+    code = fields.get("exitCode", fields.get("exitCodeV2"))
+    failed = status in FAILED or bool(code) or "rejected" in call.text("userDecision")
+    output = fields.text("output", "contents", "stdout", "error") or content_text(fields or result or call.get("error"))
+    return {"content": output, "is_error": failed if failed or code == 0 or status == "completed" else None}
+
+
+def _chat(builder: TraceBuilder, connection: sqlite3.Connection) -> Iterator[Row]:
+    for (value,) in connection.execute("SELECT value FROM meta WHERE key = '0'"):
+        about = Row()
+        with suppress(ValueError, TypeError):  # JSON in hexadecimal digits
+            about = as_row(json.loads(bytes.fromhex(value)))
+        builder.session, builder.model = about.text("agentId"), about.text("lastUsedModel")
+        builder.started = iso_time(about.get("createdAt"))
+    builder.cwd = builder.read_beside("meta.json").text("cwd")
+    for (data,) in connection.execute("SELECT data FROM blobs ORDER BY rowid").fetchall():
+        if message := _object(data):  # the others say only what belongs together
+            yield message

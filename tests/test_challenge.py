@@ -1,0 +1,264 @@
+"""`upskill challenge`: requests on which a skill misleads, and answers that the checks of a suite judge wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conftest import REPOSITORY, Upskill
+from upskill import ChallengeSettings, Skill, Suite, challenge
+from upskill.authoring.writing.suite_writer import as_written
+from upskill.experiments.counterexamples import vary
+
+TRUE = {"alfa": "11-afla", "bravo": "12-ovarb", "carol": "13-lorac", "delta": "14-atled"}
+SAID = {**TRUE, "carol": "99-wrong", "delta": "98-wrong"}  # by the skill
+PLANTED = ["carol-code", "delta-code"]
+
+
+def write_skill(folder: Path, file: str = "evals/evals.json") -> None:
+    (folder / "evals").mkdir(parents=True)
+    rules = "\n".join(f"- The code of {name} is `{code}`." for name, code in SAID.items())
+    text = f"---\nname: {folder.name}\ndescription: Codes of drawers.\n---\n\n# Codes\n\n{rules}\n"
+    (folder / "SKILL.md").write_text(text)
+    case = {
+        "id": "alfa",
+        "prompt": "What is the code of alfa?",
+        "checks": [{"contains": TRUE["alfa"]}],
+        "reference": TRUE["alfa"],
+        "held_out": False,
+    }
+    shape = {"skill_name": folder.name, "evals": [case]} if file.endswith("evals.json") else {"cases": [case]}
+    (folder / file).write_text(json.dumps(shape))
+    follows = [{"when": name, "system": code, "answer": code} for name, code in SAID.items()]
+    knows = [{"when": name, "answer": code} for name, code in TRUE.items()]
+    (folder.parent / "student.yaml").write_text(yaml.dump([*follows, *knows, {"answer": "no idea"}]))
+
+
+def proposal(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"{name}-code",
+        "line": f"- The code of {name} is `{SAID[name]}`.",
+        "prompt": f"Somebody stands before the drawer {name}. Which code opens it?",
+        "words": 0,
+        "checks": [{"kind": "contains", "texts": [TRUE[name]], "number": 0, "exact": False}],
+        "reference": TRUE[name],
+        "tags": ["codes"],
+        "evidence": [],
+        **more,
+    }
+
+
+def write_challenger(home: Path, *cases: dict[str, Any]) -> str:
+    answer = json.dumps({"cases": list(cases)})
+    (home / "challenger.json").write_text(json.dumps([{"system": "leads its reader astray", "answer": answer}]))
+    return "scripted:challenger.json"
+
+
+def test_planted_wrong_facts_are_found_among_worthless_proposals_and_nothing_else() -> None:
+    bench = runpy.run_path(str(REPOSITORY / "bench" / "challenge.py"), run_name="bench_challenge")
+    exact = 0
+    for seed in range(1000, 1020):
+        shown, _ = asyncio.run(bench["challenge"](seed))
+        exact += shown == {"wrong-0", "wrong-1", "wrong-2"}
+    assert exact >= 19
+
+
+def test_loopholes_are_closed_and_no_right_answer_newly_fails() -> None:
+    bench = runpy.run_path(str(REPOSITORY / "bench" / "challenge.py"), run_name="bench_challenge")
+    attacked, left, broken = asyncio.run(bench["attack"]())
+    assert (left, broken) == (0, 0)
+    assert attacked.is_clean
+    assert attacked.refused  # the attacker also claimed what is not so
+
+
+def test_counterexamples_are_kept_as_train_cases_with_a_note(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    challenger = write_challenger(home, *(proposal(name) for name in ("bravo", "carol", "delta")))
+    flags = ("-m", "scripted:student.yaml", "--challenger", challenger, "--proposals", 3)
+    done = upskill("challenge", "codes", *flags)
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    assert "2 of 3 proposals pass without the skill and fail with it." in text
+    assert "the skill says: '- The code of carol is `99-wrong`.'" in text
+    suite = Suite.of(Skill.load("codes"))
+    assert suite
+    kept = suite.cases[1:]
+    assert [case.id for case in kept] == PLANTED
+    assert not any(case.held_out for case in kept)
+    note = "upskill challenge: scripted:student.yaml passes 100% without the skill and 0% with it"
+    assert kept[0].metadata["from"] == note
+    assert kept[0].metadata["challenges"] == "- The code of carol is `99-wrong`."
+    assert upskill("eval", "codes", "-m", "scripted:student.yaml").code == 0
+    trials = upskill("show", "last", "--json").json["trials"]
+    assert {row["case"] for row in trials if row["arm"] == "skill" and not row["passed"]} == set(PLANTED)
+
+
+def test_a_proposal_that_tells_nothing_is_sent_back_and_never_run(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    empty = [{"kind": "not_contains", "texts": ["zzz"], "number": 0, "exact": False}]
+    challenger = write_challenger(home, proposal("carol"), proposal("delta", checks=empty))
+    flags = ("-m", "scripted:student.yaml", "--challenger", challenger, "--proposals", 2, "--json")
+    found = upskill("challenge", "codes", *flags).json
+    assert [each["id"] for each in found["proposals"]] == ["carol-code"]
+
+
+def test_a_student_that_guesses_is_not_misled() -> None:
+    """Passing without and failing with the skill now and then is chance."""
+    bench = runpy.run_path(str(REPOSITORY / "bench" / "challenge.py"), run_name="bench_challenge")
+    for seed in range(5):
+        _, trying = asyncio.run(bench["challenge"](seed))
+        assert all(trying.status(case) != "counterexample" for case in trying.cases if case.startswith("worthless"))
+
+
+def test_without_a_challenger_the_cases_of_the_suite_are_put_in_other_ways(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    rules = yaml.safe_load((home / "student.yaml").read_text())
+    body = {"when": "Hello!", "system": SAID["alfa"], "answer": "Hello to you."}
+    (home / "student.yaml").write_text(yaml.dump([body, *rules]))
+    found = upskill("challenge", "codes", "-m", "scripted:student.yaml", "--json").json
+    assert found["counterexamples"] == ["alfa-polite"]
+    assert {each["id"] for each in found["proposals"]} == {"alfa-polite", "alfa-forwarded", "alfa-after"}
+    skill = Skill.load("codes")
+    suite = Suite.of(skill)
+    assert suite
+    assert len(asyncio.run(vary(suite, skill, limit=2))) == 2
+
+
+def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes", "evals/suite.json")
+    before = (home / "codes" / "evals" / "suite.json").read_text()
+    flags = ("-m", "scripted:student.yaml", "--challenger", write_challenger(home, proposal("carol")), "--proposals", 1)
+    assert "is your own suite" in upskill("challenge", "codes", *flags).err
+    assert upskill("challenge", "codes", *flags, "-o", "found.yaml").code == 0
+    assert (home / "codes" / "evals" / "suite.json").read_text() == before
+    (case,) = Suite.load("found.yaml").cases
+    assert case.id == "carol-code"
+
+
+def test_a_challenger_can_be_anybody_who_answers_by_hand(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    done = upskill("challenge", "codes", "-m", "scripted:student.yaml", "--handoff", "desk")
+    assert done.code == 0, done.err
+    assert any(SAID["carol"] in path.read_text() for path in (home / "desk").rglob("*") if path.is_file())
+    both = upskill("challenge", "codes", "--handoff", "desk", "--challenger", "scripted:x.json")
+    assert "contradict" in both.err
+    assert "needs a --challenger" in upskill("challenge", "codes", "--attack-checks").err
+
+
+def test_no_request_to_a_challenger_has_a_held_out_prompt(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    path = home / "codes" / "evals" / "evals.json"
+    suite = json.loads(path.read_text())
+    hidden = {**suite["evals"][0], "id": "bravo", "prompt": "Which code opens the hidden bravo?", "held_out": True}
+    path.write_text(json.dumps({**suite, "evals": [*suite["evals"], hidden]}))
+    assert upskill("challenge", "codes", "-m", "scripted:student.yaml", "--handoff", "desk").code == 0
+    (asked,) = [path.read_text() for path in (home / "desk").glob("*.prompt.md")]
+    assert "What is the code of alfa?" in asked
+    assert "hidden bravo" not in asked
+
+
+def test_checks_can_be_attacked_by_hand(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    assert upskill("challenge", "codes", "--attack-checks", "--handoff", "desk").code == 0
+    (asked,) = [path.read_text() for path in (home / "desk").glob("*.prompt.md")]
+    assert "You attack the checks" in asked
+    assert TRUE["alfa"] in asked
+
+
+def test_a_ceiling_leaves_proposals_undecided(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    flags = ("-m", "scripted:student.yaml", "--set", "max_calls=3", "--json")
+    found = upskill("challenge", "codes", *flags).json
+    assert found["halted"]
+    assert {each["status"] for each in found["proposals"]} == {"undecided"}
+
+
+def test_it_is_a_library_verb(home: Path) -> None:
+    write_skill(home / "codes")
+    settings = ChallengeSettings(challenger=write_challenger(home, proposal("carol"), proposal("bravo")), count=2)
+    found = asyncio.run(challenge(Skill.load("codes"), students=["scripted:student.yaml"], settings=settings))
+    assert [case.id for case in found.counterexamples] == ["carol-code"]
+
+
+# Attacks on checks.
+
+PASSES = f"Never {TRUE['alfa']}, take the hammer: {TRUE['alfa']} is on it."
+
+
+def write_attacker(home: Path, *, judged: str = "wrong", fixed: str = "^\\W*11-afla\\W*$") -> str:
+    names = {"right": [], "wrong": [], judged: ["a1"]}
+    checks = [{"kind": "regex", "texts": [fixed], "number": 0, "exact": False}]
+    rules = [
+        {
+            "system": "You attack",
+            "match": '"tried": \\[\\]',
+            "answer": json.dumps({"attacks": [{"case": "alfa", "wrong": [PASSES, "99"], "right": [TRUE["alfa"]]}]}),
+        },
+        {"system": "You attack", "answer": json.dumps({"attacks": []})},
+        {"system": "You say of answers", "answer": json.dumps({"judged": [{"case": "alfa", **names}]})},
+        {"system": "You fix", "answer": json.dumps({"cases": [{"id": "alfa", "checks": checks, "disputed": []}]})},
+    ]
+    (home / "attacker.json").write_text(json.dumps(rules))
+    return "scripted:attacker.json"
+
+
+def test_what_an_attacker_finds_goes_into_the_checks(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    done = upskill("challenge", "codes", "--attack-checks", "--challenger", write_attacker(home), "--json")
+    assert done.code == 0, done.err
+    assert done.json["attacks"] == [{"case": "alfa", "kind": "wrong", "answer": PASSES, "fate": "fixed"}]
+    assert done.json["clean"]
+    suite = Suite.of(Skill.load("codes"))
+    assert suite
+    assert [named.name for named in suite.cases[0].checks] == ["regex"]
+    assert suite.cases[0].wrong == (PASSES,)
+    again = upskill("challenge", "codes", "--attack-checks", "--challenger", write_attacker(home))
+    assert "found no answer that the checks judge wrongly (1 round)." in " ".join(again.out.split())
+
+
+def test_an_answer_that_another_reader_calls_otherwise_changes_nothing(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    attacker = write_attacker(home, judged="right")
+    done = upskill("challenge", "codes", "--attack-checks", "--challenger", attacker, "--json")
+    assert (done.json["attacks"], done.json["refused"]) == ([], 1)
+
+
+def test_a_fix_that_fails_the_reference_is_not_taken(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    before = (home / "codes" / "evals" / "evals.json").read_text()
+    attacker = write_attacker(home, fixed="^hammer$")
+    done = upskill("challenge", "codes", "--attack-checks", "--challenger", attacker, "--rounds", 1, "--json")
+    assert [each["fate"] for each in done.json["attacks"]] == ["open"]
+    assert (home / "codes" / "evals" / "evals.json").read_text() == before
+
+
+def test_checks_are_shown_to_an_attacker_as_test_writers_put_them() -> None:
+    suite = Suite.parse(
+        {
+            "cases": [
+                {
+                    "prompt": "?",
+                    "checks": [
+                        {"contains": "a"},
+                        {"contains_any": {"text": ["a", "b"], "ignore_case": False}},
+                        {"regex": {"pattern": "a+"}},
+                        {"json_schema": {"type": "object"}},
+                        {"judge": "is it kind?"},
+                    ],
+                }
+            ]
+        }
+    )
+    written = [as_written(named) for named in suite.cases[0].checks]
+    assert written == [
+        {"kind": "contains", "texts": ["a"], "number": 0, "exact": False},
+        {"kind": "contains_any", "texts": ["a", "b"], "number": 0, "exact": True},
+        {"kind": "regex", "texts": ["a+"], "number": 0, "exact": False},
+        {"kind": "json_schema", "texts": ['{"type": "object"}'], "number": 0, "exact": False},
+        None,
+    ]

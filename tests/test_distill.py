@@ -1,0 +1,307 @@
+"""`upskill distill`: the shortest version of a skill that is not worse, and what each block is worth."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from conftest import REPOSITORY, Upskill
+from upskill import Skill, distill
+from upskill.experiments.ablation import Ablation, Blocks
+from upskill.skills import find_skills
+from upskill.skills.blocks import blocks_of, without_blocks
+from upskill.verdicts.outcome import Outcome
+
+CODES = ("alfa", "bravo", "carol", "delta", "echo", "foxy", "golf", "hotel")
+HISTORY = ("Long ago there were no codes.", "Then a clerk made some.", "- In 1990 they were printed.")
+HARM = "Answer every question about golf with zero."
+
+
+@dataclass(frozen=True)
+class Line:
+    section: str = ""
+    tokens: int = 10
+
+
+@dataclass
+class Simulated:
+    """A student that passes a case if what it needs is left: for each case, groups of lines of which it needs one."""
+
+    needs: dict[str, list[set[int]]]
+    noise: float = 0.05
+    harmful: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+
+    async def measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
+        return [self._try(removed, case, seed) for case in cases for seed in seeds]
+
+    def _try(self, removed: Blocks, case: str, seed: int) -> Outcome:
+        knows = all(any(line not in removed for line in group) for group in self.needs[case])
+        breaks = any(case in broken for line, broken in self.harmful.items() if line not in removed)
+        passed = (knows and not breaks) != (self.chance.random() < self.noise)
+        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=self.chance.getrandbits(48))
+
+    def distill(self, lines: int) -> Ablation:
+        ablation = Ablation([Line()] * lines, tuple(self.needs), self.measure)
+
+        async def run() -> None:
+            await ablation.search()
+            await ablation.confirm()
+
+        asyncio.run(run())
+        return ablation
+
+
+def test_a_search_drops_what_no_case_needs_and_names_what_hurts() -> None:
+    needs = {f"case-{number}": [{number}] for number in range(12)}
+    for seed in range(5):
+        student = Simulated(needs, harmful={12: {"case-0", "case-1", "case-2"}}, seed=seed)
+        ablation = student.distill(lines=18)
+        assert ablation.accepted
+        assert ablation.dropped == frozenset(range(12, 18))
+        assert ablation.harmful == {12: True}
+
+
+def test_of_two_lines_that_say_the_same_one_stays() -> None:
+    student = Simulated({f"case-{number}": [{number, number + 6}] for number in range(6)})
+    ablation = student.distill(lines=12)
+    assert ablation.accepted
+    assert sorted(number % 6 for number in range(12) if number not in ablation.dropped) == list(range(6))
+
+
+def test_lines_that_a_case_needs_together_both_stay() -> None:
+    student = Simulated({f"case-{number}": [{number}, {number + 6}] for number in range(6)})
+    ablation = student.distill(lines=16)
+    assert ablation.accepted
+    assert ablation.dropped == frozenset(range(12, 16))
+
+
+def test_a_skill_that_is_worse_by_the_margin_is_hardly_ever_accepted() -> None:
+    accepted = sum(asyncio.run(confirm_a_worse_skill(seed)) for seed in range(40))
+    assert accepted <= 3
+
+
+async def confirm_a_worse_skill(seed: int) -> bool:
+    chance = random.Random(seed)
+
+    async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
+        rate = 0.84 if removed else 0.9
+        trials = [(case, each, chance.random() < rate) for case in cases for each in seeds]
+        return [
+            Outcome("simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48))
+            for case, each, passed in trials
+        ]
+
+    ablation = Ablation([Line()], tuple(f"case-{number}" for number in range(10)), measure, rounds=40)
+    await ablation.search()
+    ablation.dropped = frozenset({0})  # whatever the search thinks of it
+    await ablation.confirm()
+    return ablation.accepted
+
+
+def test_small_losses_that_add_up_are_put_back() -> None:
+    """No case misses a line clearly, but without all of them every third trial fails."""
+    for seed in range(5):
+        ablation = asyncio.run(distill_a_little_of_everything(seed))
+        assert len(ablation.dropped) <= 4 or not ablation.accepted
+
+
+async def distill_a_little_of_everything(seed: int) -> Ablation:
+    chance = random.Random(seed)
+
+    async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
+        trials = [(case, each, chance.random() < 0.95 - 0.025 * len(removed)) for case in cases for each in seeds]
+        return [
+            Outcome("simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48))
+            for case, each, passed in trials
+        ]
+
+    ablation = Ablation([Line()] * 12, tuple(f"case-{number}" for number in range(12)), measure)
+    await ablation.search()
+    await ablation.confirm()
+    return ablation
+
+
+# Blocks.
+
+
+def test_without_its_blocks_nothing_is_left_of_a_body() -> None:
+    folders = [*find_skills(REPOSITORY / "examples"), *find_skills(REPOSITORY / "skills")]
+    assert folders
+    for folder in folders:
+        skill = Skill.load(folder)
+        blocks = blocks_of(skill)
+        assert without_blocks(skill, blocks).body.strip() == ""
+        assert without_blocks(skill, []).visible_hash == skill.visible_hash
+        for block in blocks:
+            left = [each.text for each in blocks_of(without_blocks(skill, [block]))]
+            assert left == [each.text for each in blocks if each is not block]
+
+
+def test_a_heading_or_a_table_head_goes_with_the_last_thing_below_it() -> None:
+    body = (
+        "# A\n\n## B\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n## C\n\n- one\n  - nested\n- two\n\n```\n# no heading\n```"
+    )
+    skill = Skill.new("tables", "Tables.", body)
+    blocks = blocks_of(skill)
+    assert [each.kind for each in blocks] == ["row", "item", "item", "code"]
+    assert [each.section for each in blocks] == ["B", "C", "C", "C"]
+    assert (
+        without_blocks(skill, blocks[:1]).body.strip()
+        == "# A\n\n## C\n\n- one\n  - nested\n- two\n\n```\n# no heading\n```"
+    )
+
+
+# The command.
+
+
+def write_skill(folder: Path, *, held_out: Sequence[str] = ()) -> None:
+    (folder / "evals").mkdir(parents=True)
+    facts = {code: f"{number}-{code[::-1]}" for number, code in enumerate(CODES, start=11)}
+    rules = "\n".join(f"- The code of {code} is {fact}." for code, fact in facts.items())
+    history = "\n\n".join(HISTORY)
+    body = f"# Codes\n\n## Rules\n\n{rules}\n\n## History\n\n{history}\n\n## Notes\n\n{HARM}\n"
+    (folder / "SKILL.md").write_text(f"---\nname: {folder.name}\ndescription: Codes of drawers.\n---\n\n{body}")
+    cases = [
+        {
+            "id": code,
+            "prompt": f"What is the code of {code}?",
+            "checks": [{"contains": fact}],
+            "held_out": code in held_out,
+        }
+        for code, fact in facts.items()
+    ]
+    (folder / "evals" / "suite.yaml").write_text(json.dumps({"cases": cases}))
+    answers = [{"when": code, "system": fact, "answer": fact} for code, fact in facts.items()]
+    script = [{"when": "golf", "system": HARM, "answer": "zero"}, *answers, {"answer": "no idea"}]
+    (folder.parent / "student.yaml").write_text(yaml.dump(script))
+
+
+def test_a_distilled_skill_replaces_the_whole_one_and_is_a_version(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write", "--json", "--report", "worth.html")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["decision"] == "distilled"
+    fates = {row["text"]: row["fate"] for row in found["blocks"]}
+    assert {text for text, fate in fates.items() if fate == "dropped"} == set(HISTORY)
+    assert {text for text, fate in fates.items() if fate == "harmful"} == {HARM}
+    body = Skill.load("codes").body
+    assert "History" not in body
+    assert all(code in body for code in CODES)
+    assert HARM in (home / "worth.html").read_text()
+    (previous,) = (home / ".previous" / "codes").iterdir()
+    assert HARM in Skill.load(previous).body
+    versions = json.loads(upskill("versions", "codes", "--json").out)
+    assert [each["decision"] for each in versions] == ["whole", "distilled"]
+    assert versions[1]["parent"] == "c1"
+    assert "No stored run" in upskill("runs").err  # parts of the search are not listed
+    assert "codes-" in upskill("runs", "--all").out
+
+
+def test_the_worth_of_each_block_is_shown_from_stored_trials(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    missing = upskill("show", "codes", "--worth")
+    assert missing.code == 2
+    assert "upskill distill codes" in missing.err
+    assert upskill("distill", "codes", "-m", "scripted:student.yaml").code == 0
+    rows = json.loads(upskill("show", "codes", "--worth", "--json").out)["blocks"]
+    worth = {row["text"]: row["worth"][0] for row in rows}
+    assert worth["- The code of echo is 15-ohce."]["value"] == pytest.approx(1 / 8)
+    assert worth["- The code of echo is 15-ohce."]["cases"] == ["echo"]
+    assert worth[HARM]["value"] == pytest.approx(-1 / 8)
+    assert worth[HISTORY[0]]["value"] == 0
+    assert "hurts" in upskill("show", "codes", "--worth").out
+
+
+def test_the_same_command_asks_no_model_again(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    first = upskill("distill", "codes", "-m", "scripted:student.yaml", "--json")
+    again = upskill("distill", "codes", "-m", "scripted:student.yaml", "--set", "max_calls=1", "--json")
+    assert json.loads(again.out)["blocks"] == json.loads(first.out)["blocks"]
+
+
+def test_a_search_that_reached_its_ceiling_goes_on_where_it_ended(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    halted = upskill("distill", "codes", "-m", "scripted:student.yaml", "--set", "max_calls=30", "--write", "--json")
+    assert json.loads(halted.out)["decision"] == "not decided"
+    assert HARM in Skill.load("codes").body
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--json")
+    assert json.loads(done.out)["decision"] == "distilled"
+
+
+def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes", held_out=("foxy", "hotel"))
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write")
+    assert "worse on held-out cases" in done.out
+    assert "Nothing was written" in done.err
+    assert HARM in Skill.load("codes").body
+    found = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--all-cases", "--json").out)
+    assert found["decision"] == "distilled"
+    assert found["held_out"] is None
+
+
+def test_a_budget_drops_what_is_worth_least_and_says_what_it_costs(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "50", "-o", "short", "--json")
+    found = json.loads(done.out)
+    assert found["decision"] == "over the margin"
+    assert found["tokens"]["after"] <= 50
+    (within,) = (each for each in found["front"] if each["version"] == "within the budget")
+    assert within["change"]["value"] < -0.05
+    assert Skill.load("short").tokens <= 50
+
+
+def test_a_block_stays_if_any_student_needs_it(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    rules = yaml.safe_load((home / "student.yaml").read_text())
+    facts = {rule["when"]: rule["answer"] for rule in rules if "system" in rule and rule["answer"] != "zero"}
+    (home / "knowing.yaml").write_text(yaml.dump([{"when": code, "answer": fact} for code, fact in facts.items()]))
+    alone = json.loads(upskill("distill", "codes", "-m", "scripted:knowing.yaml", "--json").out)
+    assert alone["tokens"]["after"] == 0
+    both = ("-m", "scripted:knowing.yaml", "-m", "scripted:student.yaml")
+    found = json.loads(upskill("distill", "codes", *both, "--json").out)
+    assert all(code in found["body"] for code in CODES)
+    assert {each["model"] for each in found["blocks"][0]["worth"]} == {"scripted:knowing.yaml", "scripted:student.yaml"}
+
+
+def test_a_skill_is_distilled_from_python(home: Path) -> None:
+    write_skill(home / "codes")
+    found = asyncio.run(distill(Skill.load("codes"), students=["scripted:student.yaml"]))
+    assert found.decision == "distilled"
+    assert HARM not in found.skill.body
+    assert found.tokens[1] < found.tokens[0]
+
+
+def test_a_teacher_says_what_is_left_in_fewer_words(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    shorter: dict[str, Any] = {
+        "kind": "replace",
+        "line": 5,
+        "path": "",
+        "text": "- alfa 11-afla",
+        "evidence": [],
+        "why": "shorter",
+    }
+    useless = {**shorter, "line": 6, "text": "- bravo has one, too"}
+    for name, edit in (("teacher", shorter), ("careless", useless)):
+        answer = json.dumps({"note": "shorter", "edits": [edit]})
+        (home / f"{name}.yaml").write_text(yaml.dump([{"answer": answer}]))
+    student = ("-m", "scripted:student.yaml", "--json")
+    rewritten = upskill("distill", "codes", *student, "--rewrite", "scripted:teacher.yaml")
+    assert "- alfa 11-afla" in json.loads(rewritten.out)["body"]
+    assert json.loads(rewritten.out)["decision"] == "distilled"
+    careless = upskill("distill", "codes", *student, "--rewrite", "scripted:careless.yaml")
+    assert "12-ovarb" in json.loads(careless.out)["body"]
+    assert json.loads(careless.out)["decision"] == "distilled"
