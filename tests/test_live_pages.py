@@ -170,6 +170,31 @@ def test_what_an_interrupted_run_lacks_and_that_errors_leave_it_open_is_said(bro
         assert "(only 3 of 6 trials)" in skill
 
 
+def test_a_run_that_ends_while_its_page_is_drawn_is_drawn_again(browser: Browser, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        run = begin(store)
+        claim = store.claim(run)
+        claim.__enter__()
+        add(store, 0)
+        held: list[Any] = []
+
+        def use(page: Any) -> str:
+            page.route(
+                "**/api/feedback.json*", lambda route: held.append(route)
+            )  # asked for after the numbers and before drawing
+            with page.expect_request("**/api/feedback.json*"):
+                page.goto(live.page.address(live.port, run.id), wait_until="commit")
+            page.locator(".going[data-state=running]").wait_for(state="attached")
+            claim.__exit__(None, None, None)
+            page.locator(".going[data-state=interrupted]").wait_for(state="attached")
+            page.wait_for_timeout(4000)  # longer than the pause after which a page asks again
+            held[0].continue_()
+            page.locator("#verdicts .problems", has_text="5 trials were not run").wait_for()
+            return page.locator("#verdicts").inner_text()
+
+        assert "5 trials were not run" in browser.run(use, live.address)
+
+
 def test_many_pages_of_one_browser_all_hear_what_goes_on(browser: Browser, tmp_path: Path) -> None:
     with open_store(tmp_path) as store, served(tmp_path) as live:
         run = begin(store)

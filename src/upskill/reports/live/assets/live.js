@@ -170,11 +170,16 @@ function liveSource(run, isGoing) {
   const shown = () => ({ ...known, problems: known.problems.filter((line) => !isGoing() || line !== known.missing) });
   let search = null;
   const changes = new Set();
+  let missed = false; // a change while the page was still being drawn
   const changed = calmly(async () => {
     if (search && search.rows.length <= 2 * PAGE) search = null; // do not disturb a reader further down
     for (const act of changes) await act();
   });
-  listeners.add((rows) => (rows === null || rows.some((row) => row.id === run)) && changed());
+  listeners.add((rows) => {
+    if (rows !== null && !rows.some((row) => row.id === run)) return;
+    if (changes.size) changed();
+    else missed = true;
+  });
 
   async function more(mine, filter) {
     const found = await askJson("trials", { ...filter, run, after: mine.next });
@@ -221,6 +226,9 @@ function liveSource(run, isGoing) {
     async review(one) {
       await ask("feedback", { run }, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(one) });
     },
-    watch: (act) => changes.add(act),
+    watch(act) {
+      changes.add(act);
+      if (missed) changed();
+    },
   };
 }

@@ -111,8 +111,6 @@ async function runsPage(page) {
     );
   }
 
-  await read();
-  fill(page, topBar(), h("header", { class: "top" }, heading, facts), h("main", { id: "content", tabindex: "-1" }, going, skillBox, runBox));
   const again = calmly(() => read());
   listeners.add((changed) => {
     if (changed === null || changed.some((row) => !rows.has(row.id) || rows.get(row.id).state !== row.state || row.verdicts.length !== rows.get(row.id).verdicts.length)) again();
@@ -120,4 +118,6 @@ async function runsPage(page) {
     for (const row of changed) if (rows.has(row.id)) rows.set(row.id, row);
     draw();
   });
+  await read();
+  fill(page, topBar(), h("header", { class: "top" }, heading, facts), h("main", { id: "content", tabindex: "-1" }, going, skillBox, runBox));
 }

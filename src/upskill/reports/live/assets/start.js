@@ -10,16 +10,18 @@ async function startRun(page, run) {
     state.dataset.state = row.state;
     state.dataset.done = String(row.scored + row.errored);
   };
-  const row = await askJson("run", { run });
-  bar.querySelector("a[href$='compare']").after(h("a", { href: skillPage(row.skill) }, row.skill));
-  show(row);
-  // Show what is known before everything is computed.
-  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing results of ${counted(row.passed + row.failed + row.errored, "trial")} …`)));
+  let heard = false; // newer than the row we ask for
   listeners.add((rows) => {
     const mine = rows?.find((each) => each.id === run);
+    heard ||= Boolean(mine);
     if (mine) show(mine);
     else if (rows === null) askJson("run", { run }).then(show, () => null);
   });
+  const row = await askJson("run", { run });
+  bar.querySelector("a[href$='compare']").after(h("a", { href: skillPage(row.skill) }, row.skill));
+  if (!heard) show(row);
+  // Show what is known before everything is computed.
+  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing results of ${counted(row.passed + row.failed + row.errored, "trial")} …`)));
   await startReport(liveSource(run, () => state.dataset.state === "running"), before);
 }
 
