@@ -52,8 +52,8 @@ async function skillVersionsPage(page, name) {
     return section("between", "Compare two versions", form);
   }
 
-  await read();
-  fill(page, topBar(), h("header", { class: "top" }, heading, facts), main);
   const again = calmly(read);
   listeners.add((rows) => (rows === null || rows.some((row) => row.skill === name)) && again());
+  await read();
+  fill(page, topBar(), h("header", { class: "top" }, heading, facts), main);
 }
