@@ -8,10 +8,10 @@ from string import Template
 from upskill.installation import requirement_elsewhere
 
 EXAMPLE = "kiln"  # the tool that it is about, which does not exist
-TO_DO = "      # TODO: this path is on your machine only. Give a URL, or a path in this repository.\n"
+TO_DO = "      # TODO: this path exists only on your machine. Use a URL, or a path in this repository.\n"
 DESCRIPTION = (
-    "Says how releases are made with kiln: its commands, options, settings and errors."
-    " Use when a release is made, tried or taken back, or when kiln fails."
+    "Explains how to make releases with kiln: its commands, options, settings and errors."
+    " Use when making, testing or rolling back a release, or when kiln fails."
 )
 
 
