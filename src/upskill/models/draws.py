@@ -32,7 +32,9 @@ FAILURES: dict[str, Failure] = {
     "status 401": Failure("status 401: the API key was rejected", False),
     "rate limit": Failure("status 429 with `retry-after` or a rate-limit header", False, "many"),
     "unsupported parameter": Failure("status 400 or 422 about a parameter; retried without it", False),
-    "not asked": Failure("no call was made: the model was stopped, the batch was rejected, or no reply was recorded", False),
+    "not asked": Failure(
+        "no call was made: the model was stopped, the batch was rejected, or no reply was recorded", False
+    ),
     "missing tool": Failure("a program that a check needs is not installed; the answer is kept", False),
     # Everything else is a draw.
     "overload": Failure("status 429 without such a header, 503, 529", True, "many"),
