@@ -176,7 +176,7 @@ async def test_somebody_who_has_not_seen_the_checks_answers_all_cases_in_one_cal
     assert suite.cases[0].right == tuple(own["right"])
     assert suite.cases[0].wrong == tuple(own["wrong"])
     assert Suite.parse([suite.cases[0].to_dict()]).cases[0] == suite.cases[0]
-    assert lines[-1] == "Fresh answers: 20 of 20 right ones pass, 20 of 20 wrong ones fail."
+    assert lines[-1] == "Fresh answers: 20 of 20 right answers pass, 20 of 20 wrong answers fail."
 
 
 async def test_answers_of_the_writer_of_the_checks_count_for_nothing() -> None:
@@ -199,7 +199,7 @@ async def test_a_case_that_judges_fresh_answers_otherwise_goes_back_alone_and_is
     assert [one.id for one in suite.cases] == ["word-1", "word-2", "word-3", "word-4"]
     assert suite.cases[0].checks[0].name == "regex"
     assert (
-        lines[-1] == "Fresh answers: 15 of 20 right ones pass, 20 of 20 wrong ones fail; sent back to be fixed: 1 case."
+        lines[-1] == "Fresh answers: 15 of 20 right answers pass, 20 of 20 wrong answers fail; sent 1 case back to be fixed."
     )
 
 

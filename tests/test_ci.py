@@ -115,8 +115,8 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert summary.startswith("### upskill: 3 skills changed, 1 blocked\n")
     assert "| ❌ | `skills/worse` | generic:student |" in summary
     assert "| loses less than 20 points, if any |" in summary
-    assert "`worse` passes less often than with the previous skill on: " in summary
-    assert "`skills/elsewhere` was `skills/moved`; nothing that students read has changed." in summary
+    assert "With `worse`, these cases pass less often than with its previous version: " in summary
+    assert "`skills/elsewhere` was previously `skills/moved`; nothing that students read has changed." in summary
     assert again.out == summary
     assert (library / "page.md").read_text() == 2 * summary, "the page of a run shows every step"
     suite = ET.parse(library / "report" / "junit.xml").getroot()[0]
@@ -176,7 +176,7 @@ def test_the_steps_of_the_action_write_every_report(library: Path, package_regis
     for line in (
         "| ✅ | `skills/better` |",
         "| ✅ | `skills/retested` |",
-        "`skills/elsewhere` was `skills/moved`",
+        "`skills/elsewhere` was previously `skills/moved`",
         "1 other",
     ):
         assert line in summary

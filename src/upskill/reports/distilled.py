@@ -147,7 +147,7 @@ def worth_in_words(row: Mapping[str, Any], model: Mapping[str, Any]) -> str:
 
 def worth_table(rows: Iterable[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Block", "Tokens", "Points it is worth (95% interval)", ""):
+    for name in ("Block", "Tokens", "Worth in points (95% interval)", ""):
         table.add_column(name, justify="right" if name == "Tokens" else "left", overflow="fold")
     for row in rows:
         several = len(row["worth"]) > 1
@@ -170,7 +170,7 @@ def render_page(distilled: Distilled) -> str:
     title, found = f"What {distilled.whole.name} is made of", to_json(distilled)
     picture = front(found, PictureOptions(heading=False, style=False)) if found["front"] else ""
     strip = "".join(map(_strip, found["blocks"]))
-    head = "<tr><th></th><th>Block</th><th>Tokens</th><th>Points it is worth (95% interval)</th></tr>"
+    head = "<tr><th></th><th>Block</th><th>Tokens</th><th>Worth in points (95% interval)</th></tr>"
     body = f"<h1>{html.escape(title)}</h1><p>{html.escape(conclusion(distilled))}</p>{picture}"
     table = f"<table class=wrap><thead>{head}</thead><tbody>{strip}</tbody></table>"
     return document(title, f"<main class=alone>{body}{table}</main>", "")

@@ -64,16 +64,16 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
         is_worse = bool(evaluation.plan.reference_skill) and evaluation.plan.skill.name in worse_skills
         is_worse |= any(verdict.decision == "hurts" for verdict in evaluation.verdicts)
         if is_worse and (worse := losing_cases(evaluation.outcomes)):
-            other = "the previous skill" if evaluation.plan.reference_skill else "no skill"
+            other = "with its previous version" if evaluation.plan.reference_skill else "without a skill"
             yield ""
-            yield f"`{evaluation.plan.skill.name}` passes less often than with {other} on: {', '.join(worse)}."
+            yield f"With `{evaluation.plan.skill.name}`, these cases pass less often than {other}: {', '.join(worse)}."
         elif evaluation.plan.reference_skill and (lost := _lost_cases(evaluation.outcomes)):
             yield ""
             yield f"`{evaluation.plan.skill.name}` no longer passes cases that always passed: {', '.join(lost)}."
     yield ""
     for each in checked:
         if each.change.kind == "renamed":
-            yield f"`{each.change.path}` was `{each.change.base_path}`; nothing that students read has changed."
+            yield f"`{each.change.path}` was previously `{each.change.base_path}`; nothing that students read has changed."
         elif each.change.kind == "deleted":
             yield f"`{each.change.path}` was deleted{_deleted_cases(each.change)}."
     if unchanged := sum(each.change.kind == "unchanged" for each in checked):

@@ -85,11 +85,11 @@ def _next_commands(generated: Generated) -> str:
     folder = shlex.quote(str(generated.folder))
     rows: list[tuple[str, str]] = []
     if generated.held_out:
-        rows.append(("upskill show last:held-out", "prompts and answers of held-out cases"))
+        rows.append(("upskill show last:held-out", "prompts and answers for held-out cases"))
     if generated.fit and generated.refinement and not generated.refinement.selected:
         rows.append(("upskill show last", "prompts and answers"))
     elif generated.fit:
-        rows.append(("upskill show last:train", "prompts and answers of train cases"))
+        rows.append(("upskill show last:train", "prompts and answers for train cases"))
     if not rows:
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
     if Provenance.of(generated.skill).sources:

@@ -349,14 +349,14 @@ class _SuiteWriter:
     async def try_fresh_answers(self) -> None:
         """Hold the cases against answers of somebody who has not seen their checks; what judges them otherwise is
         fixed by its writer, alone, or left out."""
-        self.tell(f"Writing fresh answers to {counted(len(self.accepted), 'case')}...")
+        self.tell(f"Writing fresh answers for {counted(len(self.accepted), 'case')}...")
         answers = await write_answers(self.model, list(self.accepted.values()), self._about(self.material.pieces))
         tried = {name: await self._try(AnsweredCase(self.written[name], answers[name])) for name in self.accepted}
         judged = Counter((name[0], name not in each.problems) for each in tried.values() for name in each.answers)
         passed, failed = (f"{judged[it, True]} of {judged[it, True] + judged[it, False]}" for it in "rw")
         sent_back = {name: each for name, each in tried.items() if each.problems}
-        more = f"; sent back to be fixed: {counted(len(sent_back), 'case')}" if sent_back else ""
-        self.tell(f"Fresh answers: {passed} right ones pass, {failed} wrong ones fail{more}.")
+        more = f"; sent {counted(len(sent_back), 'case')} back to be fixed" if sent_back else ""
+        self.tell(f"Fresh answers: {passed} right answers pass, {failed} wrong answers fail{more}.")
         for _ in range(MAX_FIXES):
             if not sent_back:
                 break
