@@ -169,14 +169,14 @@ def test_a_heading_or_a_table_head_goes_with_the_last_thing_below_it() -> None:
 def write_skill(folder: Path, *, held_out: Sequence[str] = ()) -> None:
     (folder / "evals").mkdir(parents=True)
     facts = {code: f"{number}-{code[::-1]}" for number, code in enumerate(CODES, start=11)}
-    rules = "\n".join(f"- The code of {code} is {fact}." for code, fact in facts.items())
+    rules = "\n".join(f"- The code for {code} is {fact}." for code, fact in facts.items())
     history = "\n\n".join(HISTORY)
     body = f"# Codes\n\n## Rules\n\n{rules}\n\n## History\n\n{history}\n\n## Notes\n\n{HARM}\n"
     (folder / "SKILL.md").write_text(f"---\nname: {folder.name}\ndescription: Codes of drawers.\n---\n\n{body}")
     cases = [
         {
             "id": code,
-            "prompt": f"What is the code of {code}?",
+            "prompt": f"What is the code for {code}?",
             "checks": [{"contains": fact}],
             "held_out": code in held_out,
         }
@@ -218,8 +218,8 @@ def test_the_worth_of_each_block_is_shown_from_stored_trials(upskill: Upskill, h
     assert upskill("distill", "codes", "-m", "scripted:student.yaml").code == 0
     rows = json.loads(upskill("show", "codes", "--worth", "--json").out)["blocks"]
     worth = {row["text"]: row["worth"][0] for row in rows}
-    assert worth["- The code of echo is 15-ohce."]["value"] == pytest.approx(1 / 8)
-    assert worth["- The code of echo is 15-ohce."]["cases"] == ["echo"]
+    assert worth["- The code for echo is 15-ohce."]["value"] == pytest.approx(1 / 8)
+    assert worth["- The code for echo is 15-ohce."]["cases"] == ["echo"]
     assert worth[HARM]["value"] == pytest.approx(-1 / 8)
     assert worth[HISTORY[0]]["value"] == 0
     assert "hurts" in upskill("show", "codes", "--worth").out

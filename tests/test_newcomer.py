@@ -27,7 +27,7 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     upskill: Upskill, home: Path, coder_weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPSKILL_CACHE", str(coder_weights.parent.parent))
-    environment, install, *commands = blocks_of("Your skill", "console")[0].splitlines()
+    environment, install, *commands = blocks_of("Test your own skill", "console")[0].splitlines()
     assert (environment[:15], install[:11]) == ("python3 -m venv", "pip install")  # which is what has put upskill here
     assert commands == ["upskill init my-skill --yes", "upskill eval my-skill"]
     started, evaluated = (upskill(*shlex.split(command)[1:]) for command in commands)
@@ -35,9 +35,9 @@ def test_whoever_follows_the_readme_reaches_a_verdict_on_a_skill_of_their_own(
     verdict = (
         r"  ✓ my-skill helps local: \+\d+ points \(\+\d+ to \+\d+\) over 12 pairs\.\n\n  Model +Baseline +With skill"
     )
-    for printed in (evaluated.out.lstrip("\n"), blocks_of("Your skill", "text")[0]):
+    for printed in (evaluated.out.lstrip("\n"), blocks_of("Test your own skill", "text")[0]):
         assert re.match(verdict, printed), printed
-    [suite] = blocks_of("Your skill", "yaml")
+    [suite] = blocks_of("Test your own skill", "yaml")
     assert len(suite.splitlines()) == 6
     (home / "my-skill/evals/suite.yaml").write_text(suite, encoding="utf-8")
     assert upskill("show", "last", "--failed").code == 0

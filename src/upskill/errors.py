@@ -72,7 +72,7 @@ class Paused(UsageError):
         size = sum(path.stat().st_size for path in map(Path, self.files) if path.is_file())
         super().__init__(
             f"waiting for {answers}: {listing}" + (f" ({-(-size // 1000):,} kB to read)" if size else ""),
-            "The last line of each prompt names the file for your answer. Then run the same command again.",
+            "Write each answer to the file named in the last line of its prompt. Then run the same command again.",
         )
 
 
