@@ -73,7 +73,8 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
     yield ""
     for each in checked:
         if each.change.kind == "renamed":
-            yield f"`{each.change.path}` was previously `{each.change.base_path}`; nothing that students read has changed."
+            before = each.change.base_path
+            yield f"`{each.change.path}` was previously `{before}`; nothing that students read has changed."
         elif each.change.kind == "deleted":
             yield f"`{each.change.path}` was deleted{_deleted_cases(each.change)}."
     if unchanged := sum(each.change.kind == "unchanged" for each in checked):
