@@ -199,7 +199,8 @@ async def test_a_case_that_judges_fresh_answers_otherwise_goes_back_alone_and_is
     assert [one.id for one in suite.cases] == ["word-1", "word-2", "word-3", "word-4"]
     assert suite.cases[0].checks[0].name == "regex"
     assert (
-        lines[-1] == "Fresh answers: 15 of 20 right answers pass, 20 of 20 wrong answers fail; sent 1 case back to be fixed."
+        lines[-1]
+        == "Fresh answers: 15 of 20 right answers pass, 20 of 20 wrong answers fail; sent 1 case back to be fixed."
     )
 
 
