@@ -345,7 +345,7 @@ def test_no_more_is_submitted_than_the_calls_allow(bench: Bench) -> None:
     with serving(answer) as server:
         bench.point_at(server)
         done = bench.batch(STUDENT, "--set", "max_calls=5", "--json")
-        assert (sizes(server), done.json["halted"]) == ([5], "the limit of 5 calls is reached")
+        assert (sizes(server), done.json["halted"]) == ([5], "the limit of 5 calls was reached")
         with open_store("runs") as store:
             assert store.run("last").passed + store.run("last").failed == 5
         rest = bench.batch(STUDENT)
@@ -469,7 +469,7 @@ def test_a_batch_whose_acceptance_was_not_heard_is_found_by_its_note(bench: Benc
         server.desk_troubles.append(("create", Trouble("cut connection")))
         cut = bench.batch(STUDENT, "--json")
         assert cut.code == 3
-        assert "the connection was cut" in cut.json["stopped"][0]["message"]
+        assert "the connection dropped" in cut.json["stopped"][0]["message"]
         assert sizes(server) == [8, 8], "a submission was repeated blindly"
         server.batches["batch_9"] = server.batches.pop("batch_1")  # it is not the newest
         server.desk_troubles.append(("list", refuse(403, "Not allowed.")))

@@ -119,7 +119,7 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
     (
         {"file_json_schema": {"path": "broken.json", "schema": COUNT}},
         False,
-        "broken.json is not JSON: a name in double quotes",
+        "broken.json is not JSON: a key in double quotes",
     ),
     ({"file_json_schema": {"path": "deep.json", "schema": LISTS}}, False, "deep.json's JSON cannot be checked against"),
     (

@@ -107,7 +107,7 @@ def test_eval_tells_errors_and_what_was_not_run(upskill: Upskill, skill: Path, h
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "-v", "--set", "max_calls=9", "--concurrency", 1)
     assert "2 trials of scripted:model.yaml errored: asking scripted:model.yaml: the line [is] dead" in done.out
     assert "7 trials were not run; the same command runs them" in done.out
-    assert "the limit of 9 calls is reached" in done.err
+    assert "the limit of 9 calls was reached" in done.err
 
 
 def test_a_limit_from_the_command_line_reaches_the_wire(upskill: Upskill, skill: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_ceiling_on_cost_ends_the_run_and_a_higher_one_goes_on(upskill: Upskil
         first = upskill(*command, "--max-cost", 0.2)
         asked = server.calls.total()
         assert 0 < asked < 16
-        assert (first.code, "Stopped: the limit of $0.2 is reached" in first.err) == (0, True)
+        assert (first.code, "Stopped: the limit of $0.2 was reached" in first.err) == (0, True)
         second = upskill(*command, "--set", "max_tokens=1000000")
         assert server.calls.total() == 16
     assert f"{asked} of 16 trials are stored" in second.err
@@ -255,7 +255,7 @@ def test_stored_replies_answer_without_a_server(upskill: Upskill, skill: Path, h
         assert again.json["models"][0][part] == first["models"][0][part]
     assert [found["models"][0]["look"] for found in (first, again.json)] == [1, 1]  # the same results
     done = upskill(*command, "--seed", 99, "--replay")
-    assert (done.code, "no stored reply for this request, and --replay calls no model" in done.out) == (3, True)
+    assert (done.code, "no stored reply for this request, and --replay does not call models" in done.out) == (3, True)
 
 
 def test_results_of_one_server_are_not_used_for_another(

@@ -85,7 +85,7 @@ def test_a_server_that_runs_is_asked_for_its_models(
     assert (server["state"], server["detail"]) == ("ok", f"{ollama} has llama3.2, qwen3")
     assert found["server vllm"]["detail"] == f"{vllm}: no model loaded yet"
     assert found["server lmstudio"]["detail"] == f"{page}: it is not a model server"
-    assert found["server llama.cpp"]["detail"] == f"{no}: it answers 404, so it is not a model server"
+    assert found["server llama.cpp"]["detail"] == f"{no}: it answered 404, so it is not a model server"
     assert [found[f"server {name}"]["state"] for name in ("vllm", "lmstudio", "llama.cpp")] == ["missing"] * 3
     assert "ollama:llama3.2" in found["a student"]["detail"]
     assert (found["a teacher"]["state"], found["a teacher"]["detail"]) == ("ok", "yes: ollama:llama3.2")

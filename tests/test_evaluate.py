@@ -451,7 +451,7 @@ async def test_a_ceiling_ends_the_run_and_leaves_the_rest_for_later(home: Path) 
         ledger = Ledger(Ceilings(calls=3))
         first = await evaluate(plan, store=store, models=Models(ledger=ledger), options=RunOptions(executor=Local(1)))
         assert (ledger.calls, first.run.passed + first.run.failed, first.run.errored) == (3, 3, 0)
-        assert first.halted == "the limit of 3 calls is reached"
+        assert first.halted == "the limit of 3 calls was reached"
         ledger = Ledger()
         second = await evaluate(plan, store=store, models=Models(ledger=ledger))
         assert (second.halted, ledger.calls, second.run.finished) == ("", 5, True)

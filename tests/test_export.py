@@ -331,7 +331,7 @@ def test_nothing_is_replaced_but_an_earlier_export(upskill: Upskill, run: dict[s
     Path("link").symlink_to("mine")
     Path("file").write_text("a file")
     for place, words in (
-        ("mine", "other files in it"),
+        ("mine", "contains files that upskill did not export"),
         ("link", ": not a folder"),
         ("file", ": not a folder"),
     ):

@@ -278,15 +278,15 @@ def test_a_model_that_is_none_is_one_message(upskill: Upskill, skill: Path, name
 
 
 SCRIPTS = {
-    "nothing": ("", "not a list of rules"),
-    "text": ("hello", "not a list of rules"),
+    "nothing": ("", "must be a list of rules"),
+    "text": ("hello", "must be a list of rules"),
     "broken": ("- answer: 'x", "not valid YAML: found unexpected end of stream"),
     "binary": (b"\xff\xfe", ": not UTF-8 text"),
     "unknown field": ("- anser: x", "rule 1: anser: Extra inputs are not permitted"),
     "a number": ("- answer: x\n- answer: 5", "rule 2: answer: Input should be a valid string"),
     "a rule that is text": ("- hello", "rule 1: "),
-    "a rule without an answer": ("- when: x", "rule 1: needs one of answer, answers, calls, turns, stop or error"),
-    "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a regular expression: missing )"),
+    "a rule without an answer": ("- when: x", "rule 1: needs `answer`, `answers`, `calls`, `turns`, `stop` or `error`"),
+    "a bad pattern": ("- {match: '(', answer: x}", "rule 1: match: '(' is not a valid regular expression: missing )"),
     "nested without end": ("[" * 1000, ": nested more than 100 levels deep"),
 }
 

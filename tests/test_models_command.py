@@ -219,11 +219,11 @@ async def test_an_answer_of_a_schema_is_read_where_the_command_puts_it(path: Pat
         (
             "codex",
             [{"type": "item.completed", "item": {"type": "agent_message", "text": "I was sa"}}],
-            "gave no answer",
+            "returned no answer",
         ),
         ("codex", [{"type": "error", "message": "stream disconnected"}], "stream disconnected"),
         ("opencode", [{"type": "error", "error": {"name": "X", "data": {"message": "No provider."}}}], "No provider."),
-        ("opencode", [{"type": "text", "part": {"text": "I was sa"}}], "gave no answer"),
+        ("opencode", [{"type": "text", "part": {"text": "I was sa"}}], "returned no answer"),
     ],
 )
 async def test_what_is_no_answer_is_an_error_in_the_commands_words(
@@ -318,7 +318,7 @@ async def test_a_cancelled_call_kills_its_command(path: Path) -> None:
 async def test_tools_are_not_for_a_plain_command(path: Path) -> None:
     StandIn(path, "codex").says(ANSWERS["codex"])
     error = await fail("codex", replace(HELLO, tools=(Tool("t", "A tool.", {"type": "object"}),)))
-    assert "no tools" in error.message
+    assert "cannot call tools" in error.message
 
 
 # The real programs, against a server on this machine that imitates what they speak to.

@@ -155,7 +155,7 @@ async def test_an_answer_that_repeats_itself_is_stopped(local: EmbeddedModel) ->
 
 async def test_a_prompt_that_does_not_fit_is_an_error_with_both_numbers(local: EmbeddedModel) -> None:
     with pytest.raises(
-        ModelError, match=r"^the prompt has (9|1\d)\d\d\d tokens, but local:smollm2-135m holds only 8192$"
+        ModelError, match=r"^the prompt has (9|1\d)\d\d\d tokens, but local:smollm2-135m can only hold 8192$"
     ) as caught:
         await local.reply(request("word " * 9000))
     assert "longer context" in caught.value.hint
@@ -222,7 +222,7 @@ async def test_a_server_that_dies_is_started_again_and_leaves_no_wrong_state(
         return await save(file)
 
     server.save = die
-    with pytest.raises(ModelError, match=r"the server of the local model \S+ was killed by signal 9") as caught:
+    with pytest.raises(ModelError, match=r"the server for the local model \S+ was killed by signal 9") as caught:
         await model.reply(question)
     assert "The next call starts it again" in caught.value.hint
     assert not caught.value.fatal
@@ -304,7 +304,7 @@ async def test_the_server_dies_with_its_parent(weights: Path) -> None:
         (b"PK\x03\x04 a zip", "is not a GGUF file"),
         (
             b"GGUF and then nonsense",
-            r"cannot be used: the server of the local model x\.gguf ended with code 1: .*GGUF file is version",
+            r"cannot be used: the server for the local model x\.gguf exited with code 1: .*GGUF file is version",
         ),
     ],
 )
@@ -319,7 +319,7 @@ async def test_a_file_that_is_no_model_is_a_usage_error(tmp_path: Path, content:
 
 async def test_without_the_runtime_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(UsageError, match="needs the package xllamacpp") as caught:
+    with pytest.raises(UsageError, match="needs the `xllamacpp` package") as caught:
         await opened(SMALL)
     assert add_extra("local") in caught.value.hint
 

@@ -131,7 +131,7 @@ def test_a_changed_export_is_replaced_by_force_and_a_folder_of_somebody_else_nev
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("years of work")
     done = upskill("export", "last", "--format", "inspect", "-o", "mine", "--force")
-    assert (done.code, "other files in it" in done.err) == (2, True)
+    assert (done.code, "contains files that upskill did not export" in done.err) == (2, True)
 
 
 def test_exports_say_that_they_hold_full_text_and_redact_takes_secrets_out(

@@ -47,8 +47,8 @@ def test_a_given_price_wins_by_either_name() -> None:
 @pytest.mark.parametrize(
     ("rates", "why"),
     [
-        ({"input": 1.0}, "needs input and output, but has only input"),
-        ({"input": 1.0, "output": 1.0, "outptu": 1.0}, "no rate is called 'outptu'"),
+        ({"input": 1.0}, "needs `input` and `output`, but has only input"),
+        ({"input": 1.0, "output": 1.0, "outptu": 1.0}, "unknown rate 'outptu'"),
     ],
 )
 def test_a_given_price_that_is_incomplete_or_misspelt_is_a_usage_error(rates: dict[str, float], why: str) -> None:

@@ -129,7 +129,7 @@ def test_it_ends_as_the_local_executor_does_and_either_goes_on_where_the_other_s
             server.requests.clear()
             place = f"{first}-{second}"
             part = upskill(*command(skill, server, place), "--executor", first, "--set", "max_calls=50")
-            assert part.json["halted"] == "the limit of 50 calls is reached"
+            assert part.json["halted"] == "the limit of 50 calls was reached"
             assert len(server.requests) == stored(home / place) == 50
             rest = upskill(*command(skill, server, place), "--executor", second, "--resume")
             assert rest.code == 0, rest.err
@@ -167,8 +167,8 @@ def test_ceilings_hold_over_all_workers_also_when_some_are_killed(upskill: Upski
         most = len(server.requests)
         server.requests.clear()
         ended = upskill(*command(skill, server, "tokens", "--executor", "ray", "--set", "max_tokens=1500"))
-        assert ended.json["halted"].startswith("the limit of 1,500 tokens is reached")
-        assert local.json["halted"].startswith("the limit of 1,500 tokens is reached")
+        assert ended.json["halted"].startswith("the limit of 1,500 tokens was reached")
+        assert local.json["halted"].startswith("the limit of 1,500 tokens was reached")
         assert most - 2 * CONCURRENCY <= len(server.requests) <= most + CONCURRENCY
 
 
@@ -319,7 +319,7 @@ def test_a_command_that_was_killed_and_the_one_that_goes_on_share_a_ceiling(
         free = unused_replies(home / "runs")
         gate.left = math.inf
         rest = upskill(*arguments)
-        assert rest.json["halted"] == "the limit of 40 calls is reached"
+        assert rest.json["halted"] == "the limit of 40 calls was reached"
         assert 40 <= stored(home / "runs") <= 40 + free
         assert 40 <= len(server.requests) <= 40 + UNSAVED * CONCURRENCY  # what was in flight is not in the store
         again = upskill(*arguments)  # the last one has ended by itself, so this one may spend as much again

@@ -56,7 +56,7 @@ def test_an_unknown_name_is_a_usage_error_that_suggests_the_nearest() -> None:
 def test_a_package_that_is_not_installed_is_a_usage_error_that_names_it() -> None:
     with pytest.raises(UsageError) as error:
         THINGS.load("absent")
-    assert error.value.message == "the thing 'absent' needs the package 'no_such_package', which is not installed"
+    assert error.value.message == "the 'absent' thing needs the 'no_such_package' package, which is not installed"
     assert error.value.hint == f"Run `{sys.executable} -m pip install no_such_package`."
 
 
@@ -77,7 +77,7 @@ def test_other_packages_add_rows_and_cannot_replace_ours(plugin: Registry) -> No
 
 
 def test_a_broken_package_is_a_usage_error(plugin: Registry) -> None:
-    with pytest.raises(UsageError, match="the thing 'gone' is not where its package says: more_things:Gone"):
+    with pytest.raises(UsageError, match="cannot load the 'gone' thing from more_things:Gone"):
         plugin.load("gone")
-    with pytest.raises(UsageError, match="the thing 'lost' needs the package 'more_lost_things'"):
+    with pytest.raises(UsageError, match="the 'lost' thing needs the 'more_lost_things' package"):
         plugin.load("lost")

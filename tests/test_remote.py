@@ -34,7 +34,7 @@ def test_a_ceiling_on_calls_holds_and_the_rest_is_run_later_exactly_once(home: P
         stopped = upskill(*command, "--set", "max_calls=50")
         first = server.calls.total()
         assert 0 < first <= 50 + 16
-        assert stopped.json["halted"] == "the limit of 50 calls is reached"
+        assert stopped.json["halted"] == "the limit of 50 calls was reached"
         finished = upskill(*command)
         assert server.calls.total() == 500
     assert finished.json["halted"] == ""
@@ -107,7 +107,7 @@ def test_an_answer_that_cannot_be_judged_was_paid_for_all_the_same(home: Path, u
             *("--set", "max_tokens=3000", "--concurrency", 1),
         )
         assert server.calls.total() == 2
-    assert done.json["halted"].startswith("the limit of 3,000 tokens is reached")
+    assert done.json["halted"].startswith("the limit of 3,000 tokens was reached")
     assert done.json["spent"]["student"] == {"tokens": 3000, "cost_usd": 0.07}
 
 

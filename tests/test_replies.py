@@ -228,7 +228,7 @@ def test_two_replies_to_one_request_are_refused(upskill: Upskill, skill: Path, c
     write_lines(home / "two.gz", [*lines[:-1], again, end])
     done = upskill("eval", skill, "--replay", "two.gz")
     assert done.code == 2
-    where = f"line {len(lines)} cannot be used", f"line {number + 1} has a different reply to the same request"
+    where = f"line {len(lines)} is invalid", f"line {number + 1} has a different reply to the same request"
     assert all(words in done.err for words in where), done.err
     # The same reply twice is how two cases that ask the same are recorded.
     write_lines(home / "same.gz", [*lines[:-1], lines[number], end])
@@ -296,8 +296,8 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
     )
     for more, words in (
         (("--tests", "other.json"), "recorded with other cases than other.json"),
-        (("-m", "scripted:other.json"), "no replies of scripted:other.json"),
-        (("--judge", "sonnet", "-m", "scripted:student.json"), "no replies of sonnet"),
+        (("-m", "scripted:other.json"), "no replies from scripted:other.json"),
+        (("--judge", "sonnet", "-m", "scripted:student.json"), "no replies from sonnet"),
         (("--batch",), "--batch and --replay cannot be used together"),
     ):
         done = play(*more)
@@ -362,10 +362,10 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
         (b"", "the first line"),
         (b"no gzip at all", "damaged or cut off"),
         (packed[:-200], "damaged or cut off"),
-        (packed[:300] + b"\x00" + packed[301:], "not a readable file of replies"),
+        (packed[:300] + b"\x00" + packed[301:], "cannot be read as a replies file"),
         (gzip.compress(b"{}\n"), "the first line"),
-        (gzip.compress(b"\xff\xfe\n"), "not a readable file of replies"),
-        (gzip.compress(b"[" * 100_000), "not a readable file of replies"),
+        (gzip.compress(b"\xff\xfe\n"), "cannot be read as a replies file"),
+        (gzip.compress(b"[" * 100_000), "cannot be read as a replies file"),
         (gzip.compress(b" " * 70_000_000), "a line is too long"),
     ):
         bad.write_bytes(data)
@@ -380,14 +380,14 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
     changes: list[tuple[int, dict[str, Any], str]] = [
         (0, {**head, "version": 9}, "format version 9 is not supported"),
         (0, {**head, "models": []}, "there is no model 0"),
-        (0, {**head, "judge": 7}, "not a readable file of replies"),
+        (0, {**head, "judge": 7}, "cannot be read as a replies file"),
         (0, {**head, "judge": -1}, "there is no model -1"),
         (0, {**head, "students": 9}, "there is no model 8"),
         (0, {**head, "runs": 10**15}, "out of range"),
         (0, {**head, "max_output_tokens": -1}, "out of range"),
         (0, {**head, "models": [{**head["models"][0], "name": "one\nline"}]}, "is not a model name"),
         (0, {**head, "models": [{**head["models"][0], "name": ""}]}, "is not a model name"),
-        (0, {**head, "bounds": 3}, "not a readable file of replies"),
+        (0, {**head, "bounds": 3}, "cannot be read as a replies file"),
         (0, {**head, "temperature": "hot"}, "is not a number in range"),
         (number, {"reply": {**reply, "text": 5}}, "is not a string"),
         (number, {"reply": {**reply, "by": 9}}, "there is no model 9"),
@@ -397,16 +397,16 @@ def test_damaged_and_hostile_files_are_refused(upskill: Upskill, skill: Path, ca
         (number, {"reply": {**reply, "usage": {"output_tokens": 2**62}}}, "is out of range"),
         (number, {"reply": {**reply, "stop": "never"}}, "not a stop reason"),
         (number, {"reply": {**reply, "calls": [{"id": 1}]}}, "is not a string"),
-        (number, {"reply": {**reply, "seconds": 10**400}}, "not a readable file of replies"),
+        (number, {"reply": {**reply, "seconds": 10**400}}, "cannot be read as a replies file"),
         (number, {"what": 1}, "neither a trial nor a reply"),
-        (1, lines[4], "cannot be used"),
+        (1, lines[4], "is invalid"),
         (len(lines) - 1, {"end": {"trials": 3, "replies": 16}}, "expected 3 trials, found 16"),
     ]
     for place, change, words in changes:
         write_lines(bad, [*lines[:place], change, *lines[place + 1 :]])
         refused(words)
     write_lines(bad, lines[:-1])
-    refused("its last line is missing")
+    refused("the last line is missing")
     write_lines(bad, [*lines, lines[1]])
     refused("data after the last line")
 

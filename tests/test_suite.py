@@ -483,7 +483,7 @@ def test_what_is_wrong_is_a_usage_error_that_says_so(kind: str) -> None:
 TEXTS: dict[str, tuple[str, bytes, str]] = {
     "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a JSON value"),
     "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: not plain data: Out of range float"),
-    "NaN in YAML": ("s.yaml", b"- prompt: x\n  seed: .NaN\n", "s.yaml: line 2: not valid YAML: .NaN is not a number"),
+    "NaN in YAML": ("s.yaml", b"- prompt: x\n  seed: .NaN\n", "s.yaml: line 2: not valid YAML: .NaN is not a finite number"),
     "broken JSON": (
         "s.json",
         b'[{"prompt": "x"\n "checks"}]',
@@ -497,7 +497,7 @@ TEXTS: dict[str, tuple[str, bytes, str]] = {
     "half a character in JSON": ("s.json", b'[{"prompt": "\\ud800"}]', "s.json: unpaired surrogate"),
     "an object of Python": ("s.yaml", b"- !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
     "a set": ("s.yaml", b"cases: !!set {a}\n", "s.yaml: line 1: not valid YAML: unknown tag 'set'"),
-    "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a field name is not plain"),
+    "a list for a name": ("s.yaml", b"- ? [a]\n  : b\n", "s.yaml: line 1: not valid YAML: a key is not plain"),
     "an alias of itself": ("s.yaml", b"cases: &c [*c]\n", "s.yaml: line 1: not valid YAML: nested more than 100"),
     "a number of five thousand digits": ("s.yaml", b"- id: " + b"9" * 5000, "not valid YAML: Exceeds the limit"),
     "deep YAML": ("s.yaml", b"{a: " * 5000, "s.yaml: line 1: not valid YAML: nested more than 100 levels deep"),
@@ -526,7 +526,7 @@ def test_files_that_are_no_suite_are_usage_errors(tmp_path: Path) -> None:
         (tmp_path / "none.yaml", "No such file or directory"),
         (tmp_path, ": a folder, not a file"),
         (tmp_path / ("x" * 5000), "File name too long"),
-        ("a\0b", "the name contains a null byte"),
+        ("a\0b", "the path contains a null byte"),
     ):
         with pytest.raises(UsageError, match=words):
             Suite.load(path)

@@ -248,7 +248,7 @@ def test_a_teacher_that_only_answers_makes_no_skill(upskill: Upskill, harbour: P
 
 def test_a_ceiling_holds_for_the_work_too(upskill: Upskill, harbour: Path) -> None:
     done = give(upskill, "--set", "max_calls=3")
-    assert (done.code, "the limit of 3 calls is reached" in done.err) == (3, True)
+    assert (done.code, "the limit of 3 calls was reached" in done.err) == (3, True)
     assert "What the teacher did so far is in runs/lessons/" in done.err
     (path,) = (harbour / "runs" / "lessons").iterdir()
     assert path.name.endswith(".part.json")

@@ -999,7 +999,7 @@ async def test_a_script_may_answer_by_turn_and_by_what_a_tool_gave() -> None:
     assert (await model.reply(Request(tuple(talk)))).text == "It is 42."
     talk[-1] = Message("tool", "the result is 41", call_id="call_1")
     assert (await model.reply(Request(tuple(talk)))).text == "Bye."
-    with pytest.raises(ValueError, match="cannot have answer, answers or calls"):
+    with pytest.raises(ValueError, match="cannot be combined with `answer`, `answers` or `calls`"):
         Rule.model_validate({"turns": ["x"], "answer": "y"})
 
 

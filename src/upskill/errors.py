@@ -88,7 +88,10 @@ class RunFailed(UpskillError):
     """The numbers of a run mean nothing: too many trials errored, a bug ended one, or an arm saw a hidden skill."""
 
     def __init__(self, message: str, evaluation: Any) -> None:
-        super().__init__(message, "`RunOptions(partial=True)` returns the Evaluation; this error has it too.")
+        super().__init__(
+            message,
+            "`RunOptions(partial=True)` returns the Evaluation instead of raising; `error.evaluation` has it too.",
+        )
         self.evaluation = evaluation  # an Evaluation; this module imports no other
 
 

@@ -28,11 +28,11 @@ def open_input(path: str | Path, *, most: int = MAX_INPUT_BYTES, hint: str = "")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint) from error
     except ValueError as error:
-        raise UsageError(f"{str(path)!r}: the name contains a null byte", hint) from error
+        raise UsageError(f"{str(path)!r}: the path contains a null byte", hint) from error
     if stream is None:
         os.close(descriptor)
-        kind = KINDS.get(stat.S_IFMT(info.st_mode), "something else")
-        raise UsageError(f"{path}: {kind}, not a file", hint or "Save its content to a file, and pass that.")
+        kind = KINDS.get(stat.S_IFMT(info.st_mode), "a special file")
+        raise UsageError(f"{path}: {kind}, not a file", hint or "Save its content to a file, and pass that file.")
     if info.st_size > most:
         stream.close()
         raise _too_large(path, most)

@@ -108,7 +108,7 @@ def whole_folder(path: str | Path, marker: str, *, force: bool = False) -> Gener
     """
     target = Path(path)
     if os.path.lexists(target) and (refusal := _not_ours(target, marker, force=force)):
-        raise UsageError(f"{target}: {refusal}", "Choose a new folder, or an unchanged export.")
+        raise UsageError(f"{target}: {refusal}", "Choose a new folder, or one with an unchanged export.")
     with replaced_folder(target, mode=PRIVATE_FOLDER) as fresh:
         yield fresh
         (fresh / marker).touch()  # last: anything newer is not ours
@@ -146,7 +146,7 @@ def _not_ours(target: Path, marker: str, *, force: bool) -> str:
         return "not a folder"
     mark = target / marker
     if not mark.is_file():
-        return "other files in it" if any(target.iterdir()) else ""
+        return "contains files that upskill did not export" if any(target.iterdir()) else ""
     made = mark.stat().st_mtime_ns
     for folder, _, files in () if force else os.walk(target):
         for name in files:

@@ -114,15 +114,15 @@ def counted(number: int, noun: str) -> str:
 
 _JSON_PROBLEMS = {
     "Expecting value": "a value is missing",
-    "Extra data": "more text follows it",
-    "Expecting property name enclosed in double quotes": "a name in double quotes is missing",
+    "Extra data": "there is more text after the value",
+    "Expecting property name enclosed in double quotes": "a key in double quotes is missing",
     "Expecting ',' delimiter": "a comma is missing",
     "Expecting ':' delimiter": "a colon is missing",
-    "Illegal trailing comma before end of object": "a comma is too many",
-    "Illegal trailing comma before end of array": "a comma is too many",
-    "Unterminated string starting at": "a text has no closing quote",
-    "Invalid control character at": "a text has a line break or another control character in it",
-    "Invalid \\escape": "a backslash is not part of an escape",
+    "Illegal trailing comma before end of object": "there is an extra comma",
+    "Illegal trailing comma before end of array": "there is an extra comma",
+    "Unterminated string starting at": "a string has no closing quote",
+    "Invalid control character at": "a string contains a line break or another control character",
+    "Invalid \\escape": "a backslash does not start a valid escape",
 }
 
 
@@ -188,7 +188,7 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise refused_yaml("a field name is not plain text", key.start_mark)
+            raise refused_yaml("a key is not plain text", key.start_mark)
         if key.value in seen:
             raise refused_yaml(f"{key.value!r} appears twice", key.start_mark)
         seen.add(key.value)
@@ -252,7 +252,7 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_finite(self, node: yaml.ScalarNode) -> float:
         number = self.construct_yaml_float(node)
         if not math.isfinite(number):
-            raise refused_yaml(f"{node.value} is not a number that equals anything", node.start_mark)
+            raise refused_yaml(f"{node.value} is not a finite number", node.start_mark)
         return number
 
     def construct_refused(self, node: yaml.Node) -> Any:

@@ -52,10 +52,10 @@ class Registry:
             if package == "upskill":
                 raise
             raise UsageError(
-                f"the {self.noun} {name!r} needs the package {package!r}, which is not installed",
+                f"the {name!r} {self.noun} needs the {package!r} package, which is not installed",
                 f"Run `{sys.executable} -m pip install {package}`.",
             ) from error
         except AttributeError as error:
             if name in self.table:
                 raise
-            raise UsageError(f"the {self.noun} {name!r} is not where its package says: {target} ({error})") from error
+            raise UsageError(f"cannot load the {name!r} {self.noun} from {target}: {error}") from error

@@ -53,7 +53,7 @@ class Settings(BaseModel):
     log_runs: bool = _setting(True, "Keep runs in the store; false discards them.")
     cache: bool = _setting(True, "Store replies, and answer repeated requests from stored ones.")
     offline: bool = _setting(False, "Download nothing.")
-    max_refine_attempts: int = _setting(3, "How often the teacher may improve a skill.", ge=0)
+    max_refine_attempts: int = _setting(3, "How many times the teacher may improve a skill.", ge=0)
     concurrency: int = _setting(8, "Requests at a time per model.", ge=1)
     timeout: float = _setting(300, "Seconds per request.", gt=0)
     servers: int = _setting(0, "Servers per embedded model; 0: one per core, if memory allows.", ge=0)
@@ -61,12 +61,12 @@ class Settings(BaseModel):
     max_tokens: int | None = _setting(None, "Stop at this many tokens.", ge=0)
     max_calls: int | None = _setting(None, "Stop at this many calls.", ge=0)
     prices: dict[str, Price] = Field(
-        default_factory=dict[str, Price], description="For models whose price is unknown, or different for you."
+        default_factory=dict[str, Price], description="Prices of models whose price is unknown, or different for you."
     )
     max_output_tokens: int | None = _setting(
         None,
-        "Longest answer; one that is cut off fails. If neither this nor the suite sets a limit, it is 4096, and for "
-        "embedded models what the case needs, at least 256.",
+        "Most tokens per answer; an answer that is cut off fails. If neither this nor the suite sets a limit, it is "
+        "4096, or for embedded models whatever the case needs, but at least 256.",
         ge=1,
     )
     temperature: float | None = _setting(None, "For students (default: 0, or 0.7 with repeats).", ge=0, le=2)
@@ -77,19 +77,19 @@ class Settings(BaseModel):
         "cases", "What --until-decided decides about: tasks like these cases, or this exact suite."
     )
     target_pass_rate: float | None = _setting(
-        None, "Name the cheapest model that passes this percentage.", ge=0, le=100
+        None, "Name the cheapest model that passes at least this percentage of trials.", ge=0, le=100
     )
     making_cost: float | None = _setting(
         None, "US dollars it cost to make the skill (default: from skill_meta.json).", ge=0
     )
     strict_suite: bool = _setting(False, "Refuse a suite with a case that an uninformed answer passes.")
     gpu: bool = _setting(False, "Give sandboxes the NVIDIA GPU, like `gpu: true` in a case; trials take turns.")
-    mcp_hosts: list[str] = _setting([], "Hosts that MCP servers of a suite may reach, such as `api.example.com`.")
+    mcp_hosts: list[str] = _setting([], "Hosts that a suite's MCP servers may reach, such as `api.example.com`.")
     max_turns: int | None = _setting(
-        None, "Turns per trial of an agent (default 20; a teacher 60; in `trigger` 3).", ge=1
+        None, "Turns per agent trial (default: 20; for a teacher 60, in `trigger` 3).", ge=1
     )
-    trial_tokens: int | None = _setting(None, "Tokens per trial of an agent.", ge=1)
-    trial_timeout: float | None = _setting(None, "Seconds per trial of an agent (default 600; a teacher 1800).", gt=0)
+    trial_tokens: int | None = _setting(None, "Tokens per agent trial.", ge=1)
+    trial_timeout: float | None = _setting(None, "Seconds per agent trial (default: 600; for a teacher 1800).", gt=0)
     ray_address: str = _setting("", "Ray cluster to join (default: RAY_ADDRESS, or a new one on this machine).")
     trial_cpus: float | None = _setting(None, "With Ray: CPUs per trial (default 1).", ge=0)
     trial_gpus: float | None = _setting(None, "With Ray: GPUs per trial.", ge=0)
@@ -130,7 +130,7 @@ class Settings(BaseModel):
             raise UsageError(f"{path}: {yaml_words(error)}") from error
         fields = as_mapping({} if content is None else content)
         if fields is None:
-            raise UsageError(f"{path}: not a list of `setting: value` lines")
+            raise UsageError(f"{path}: must consist of `setting: value` lines")
         return cls._validate(fields, str(path), f"{path}: ")
 
     def changed(self, assignments: Iterable[str]) -> Settings:
@@ -140,7 +140,7 @@ class Settings(BaseModel):
             key, _, value = text.partition("=")
             if not value.strip():
                 raise UsageError(
-                    f"--set {text}: the value is missing", f"For example --set {key.strip() or 'margin'}=3."
+                    f"--set {text}: the value is missing", f"For example: --set {key.strip() or 'margin'}=3"
                 )
             try:
                 fields[OLDER_NAMES.get(key.strip(), key.strip())] = read_yaml(value)

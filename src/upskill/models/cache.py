@@ -95,7 +95,7 @@ class CachedModel:
             return self._note_usage(key, reply)
         if self.mode == "replay":
             raise NotRecorded(
-                f"{self.address.name}: no stored reply for this request, and --replay calls no model",
+                f"{self.address.name}: no stored reply for this request, and --replay does not call models",
                 "Run once without --replay to record it.",
                 failure="not asked",
             )

@@ -104,13 +104,13 @@ class Cassette:
                 try:
                     self._read_line(line, number)
                 except (*_UNUSABLE, sqlite3.Error) as error:
-                    raise ValueError(f"line {number} cannot be used ({type(error).__name__}: {error})") from error
+                    raise ValueError(f"line {number} is invalid ({type(error).__name__}: {error})") from error
         except _UNUSABLE as error:
             raise self._unreadable(str(error)) from error
         except (OSError, EOFError, zlib.error) as error:
             raise self._unreadable(f"it is damaged or cut off ({error})") from error
         if not self._ended:
-            raise self._unreadable("its last line is missing")
+            raise self._unreadable("the last line is missing")
 
     @property
     def digest(self) -> str:
@@ -119,7 +119,7 @@ class Cassette:
 
     def _unreadable(self, why: str) -> UsageError:
         return UsageError(
-            f"{self.path}: not a readable file of replies: {why}",
+            f"{self.path}: cannot be read as a replies file: {why}",
             "`upskill export RUN --replies FILE` writes one. If this file is damaged, download it again.",
         )
 
@@ -152,11 +152,11 @@ class Cassette:
         self.settings = settings = Settings(**{field.name: line[field.name] for field in fields(Settings)})
         _integer(settings.seed)
         if not 1 <= _integer(settings.runs) <= MAX_RUNS or _integer(settings.max_output_tokens) < 1:
-            raise ValueError("its repeats or output limit are out of range")
+            raise ValueError("the number of repeats or the output limit is out of range")
         if settings.temperature is not None:
             _number(settings.temperature)
         if as_mapping(settings.bounds) is None:
-            raise ValueError("its limits are not an object")
+            raise ValueError("the limits are not an object")
         for value in (settings.run, settings.created, settings.skill, settings.visible_hash, settings.agent):
             _text(value)
         for arm in settings.arms:
@@ -211,7 +211,7 @@ class Cassette:
         if name not in names:
             has = f"It contains {', '.join(names)}."
             near = did_you_mean(name, names) if len(names) > 1 else ""
-            raise UsageError(f"{self.path}: no replies of {name}", near if near.startswith("Did") else has)
+            raise UsageError(f"{self.path}: no replies from {name}", near if near.startswith("Did") else has)
         return self.addresses[names.index(name)]
 
     def reply(self, address: Address, request: str) -> Reply | None:
@@ -266,11 +266,11 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
     calls = as_list(row.get("calls", []))
     thinking = as_list(row.get("thinking", []))
     if calls is None or thinking is None or not all(as_mapping(each) is not None for each in (*calls, *thinking)):
-        raise ValueError("its calls or thoughts are not a list of objects")
+        raise ValueError("the calls or thoughts are not a list of objects")
     for call in calls:
         ToolCall(_text(call["id"]), _text(call["name"]), {})
         if as_mapping(call["arguments"]) is None:
-            raise ValueError("the arguments of a call are not an object")
+            raise ValueError("the arguments in a call are not an object")
     plain = {"usage": usage, "calls": calls, "thinking": thinking, "stop": row.get("stop", "end"), **texts}
     seconds, attempts = _number(row.get("seconds", 0.0)), _integer(row.get("attempts", 1))
     redraws = _counts(row.get("redraws", {}))
@@ -299,7 +299,7 @@ def _integer(value: object) -> int:
 def _counts(value: object) -> dict[str, int]:
     counts = as_mapping(value)
     if counts is None or not all(_integer(count) > 0 for count in counts.values()):
-        raise ValueError("failed draws are not counts by reason")
+        raise ValueError("failed draws must be counted by reason")
     return counts
 
 

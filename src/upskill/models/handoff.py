@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 PROMPT, ENDINGS = ".prompt.md", (".answer.json", ".answer.md", ".answer.txt")
 SIZE_LIMITS = {"minItems": ("item", "at least"), "maxItems": ("item", "at most"), "maxLength": ("character", "at most")}
 BLIND = (
-    "Answer from this file alone, without a look at any other. Where another one reads the same, each gets an answer "
-    "of its own, as if it were asked for the first time."
+    "Answer from this file alone, without looking at any other. If another file reads the same, answer each one "
+    "afresh, as if you had not seen it before."
 )
 
 
@@ -134,11 +134,11 @@ class HandoffModel:
         parts = [f"# {turn.role}\n\n{turn.text}" for turn in request.messages]
         if request.schema is not None:
             schema = json.dumps(request.schema, indent=1, ensure_ascii=False)
-            parts.append(f"# your answer\n\nOne JSON object of this JSON schema:\n\n```json\n{schema}\n```")
+            parts.append(f"# your answer\n\nOne JSON object that matches this JSON schema:\n\n```json\n{schema}\n```")
         ending = ENDINGS[0] if request.schema is not None else ENDINGS[1]
-        parts.append(f"Write the answer, and nothing else, to `{stem}{ending}` beside this file.")
+        parts.append(f"Write the answer, and nothing else, to `{stem}{ending}` next to this file.")
         if self.blind:
-            limit = f"It may have {request.max_output_tokens:,} tokens, of about four characters each."
+            limit = f"It may be up to {request.max_output_tokens:,} tokens long, at about four characters per token."
             parts[-1] = f"---\n\n{parts[-1]} {limit} {BLIND}"
         try:
             make_private_folder(self.folder)

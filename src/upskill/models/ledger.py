@@ -37,15 +37,15 @@ class Ledger:
     def check(self) -> None:
         ceilings = self.ceilings
         if ceilings.calls is not None and self.calls >= ceilings.calls:
-            raise CeilingReached(f"the limit of {ceilings.calls:,} calls is reached")
+            raise CeilingReached(f"the limit of {ceilings.calls:,} calls was reached")
         if ceilings.tokens is None and ceilings.cost_usd is None:
             return
         total = self.total
         if ceilings.tokens is not None and total.total_tokens >= ceilings.tokens:
-            raise CeilingReached(f"the limit of {ceilings.tokens:,} tokens is reached ({total.total_tokens:,} used)")
+            raise CeilingReached(f"the limit of {ceilings.tokens:,} tokens was reached ({total.total_tokens:,} used)")
         if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd >= ceilings.cost_usd):
             spent = "unknown" if total.cost_usd is None else f"${total.cost_usd:.4f}"
-            raise CeilingReached(f"the limit of ${ceilings.cost_usd:g} is reached ({spent} spent)")
+            raise CeilingReached(f"the limit of ${ceilings.cost_usd:g} was reached ({spent} spent)")
 
     def record(self, role: Role, usage: Usage) -> None:
         self.spent[role] = self.spent.get(role, NO_USAGE) + usage

@@ -88,9 +88,9 @@ def _price_list_entry(address: Address) -> tuple[str, str]:
 def _configured_price(name: str, rates: Mapping[str, float]) -> Price:
     unknown = sorted(rates.keys() - {"input", "output", "cached", "written"})
     if unknown or not {"input", "output"} <= rates.keys():
-        only = f"needs input and output, but has only {', '.join(rates) or 'an empty list'}"
+        only = f"needs `input` and `output`, but has {('only ' + ', '.join(rates)) if rates else 'neither'}"
         raise UsageError(
-            f"prices: {name}: {f'no rate is called {unknown[0]!r}' if unknown else only}",
+            f"prices: {name}: {f'unknown rate {unknown[0]!r}' if unknown else only}",
             "Set `input` and `output`, and `cached` and `written` if they differ: US dollars per million tokens.",
         )
     cost = float(rates["input"])

@@ -79,15 +79,15 @@ class Rule(_Strict):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+            raise ValueError(f"{pattern!r} is not a valid regular expression: {error}") from error
         return pattern
 
     @model_validator(mode="after")
     def _has_content(self) -> Rule:
         if self.answer is None and not (self.answers or self.calls or self.turns or self.error or self.stop):
-            raise ValueError("needs one of answer, answers, calls, turns, stop or error")
+            raise ValueError("needs `answer`, `answers`, `calls`, `turns`, `stop` or `error`")
         if self.turns and (self.answer is not None or self.answers or self.calls):
-            raise ValueError("with turns, it cannot have answer, answers or calls")
+            raise ValueError("`turns` cannot be combined with `answer`, `answers` or `calls`")
         return self
 
     def matches(self, request: Request) -> bool:
@@ -158,7 +158,7 @@ async def open_model(address: Address, context: ModelContext) -> ScriptedModel:
 
 def _read_rules(address: Address) -> list[Rule]:
     try:
-        document = read_yaml(read_input_text(address.model, hint="Give the path of a script."))
+        document = read_yaml(read_input_text(address.model, hint="Add the path to a script: scripted:PATH."))
     except UsageError as error:  # of its file
         raise UsageError(f"scripted:{error.message}", error.hint) from error
     except yaml.YAMLError as error:
@@ -166,7 +166,7 @@ def _read_rules(address: Address) -> list[Rule]:
     mapping = as_mapping(document)
     rules = as_list(mapping.get("rules") if mapping is not None else document)
     if not rules:
-        raise UsageError(f"{address.name}: not a list of rules", "For example: - answer: hello")
+        raise UsageError(f"{address.name}: must be a list of rules", "For example: - answer: hello")
     return [_rule(rule, f"{address.name}: rule {number}") for number, rule in enumerate(rules, start=1)]
 
 

@@ -45,7 +45,7 @@ def _probe(name: str, url: str) -> Server:
             answer = dict_or_empty(json.loads(response.read(MAX_BYTES)))
     except urllib.error.HTTPError as error:
         wants_key = error.code in (401, 403)
-        problem = "it needs an API key" if wants_key else f"it answers {error.code}, so it is not a model server"
+        problem = "it needs an API key" if wants_key else f"it answered {error.code}, so it is not a model server"
         return Server(name, url, wants_key, problem=problem)
     except (OSError, HTTPException):
         return Server(name, url, is_running=False)

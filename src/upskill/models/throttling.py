@@ -173,7 +173,7 @@ class CircuitBreaker:
         count_failure(error)
         self.failures += 1
         if self.failures >= MAX_FAILURES and self._stopped is None:
-            message = f"{self.name} was stopped after {MAX_FAILURES} errors in a row, the last: {error.message}"
+            message = f"{self.name} was stopped after {MAX_FAILURES} errors in a row; the last one: {error.message}"
             self._stopped = (message, error.hint, error.status)
             logger.info("circuit breaker opened: %s", message)
             self.check()

@@ -68,11 +68,11 @@ async def open_model(address: Address, context: ModelContext) -> Model:
     program = shutil.which(spec.program)
     if program is None:
         raise UsageError(
-            f"{address.name!r} needs the command `{spec.program}`, which is not on the PATH",
+            f"{address.name!r} needs the `{spec.program}` command, which is not on the PATH",
             f"Install it with `{spec.install}`, then {spec.log_in}.",
         )
     if spec.memory_file and (memory := spec.folder_in() / spec.memory_file).is_file():
-        context.tell(f"{address.name}: `{spec.program}` reads {memory} in every call, in both arms")
+        context.tell(f"{address.name}: `{spec.program}` reads {memory} on every call, in both arms")
     return CommandModel(address, spec, program, context)
 
 
@@ -92,7 +92,8 @@ class CommandModel:
         self.breaker.check()
         if request.tools:
             raise ModelError(
-                f"{self.address.endpoint} as a plain model has no tools", "Use it as an agent, or choose another model."
+                f"{self.address.endpoint} cannot call tools as a plain model",
+                "Use it as an agent, or choose another model.",
             )
         async with self._slots:
             started = time.monotonic()
@@ -148,10 +149,10 @@ class CommandModel:
         logins = [name for name in self.spec.login_variables if name.endswith(("_KEY", "_TOKEN"))]
         excerpt = safe_excerpt(output, [os.environ[name] for name in logins if len(os.environ.get(name, "")) >= 6])
         if stop := unanswered_stop(excerpt):
-            return Unanswered(f"`{self.spec.program}` gave no answer: {excerpt}", stop=stop)
+            return Unanswered(f"`{self.spec.program}` returned no answer: {excerpt}", stop=stop)
         about_login = bool(LOGIN_ERROR.search(excerpt))
         hint = f"To use its own login: {self.spec.log_in}." if about_login else error.hint
-        explained = ModelError(f"`{self.spec.program}` gave no answer{exit_code}: {excerpt}", hint)
+        explained = ModelError(f"`{self.spec.program}` returned no answer{exit_code}: {excerpt}", hint)
         if about_login:
             self.breaker.record_failure(explained)
         return explained

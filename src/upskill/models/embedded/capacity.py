@@ -90,7 +90,7 @@ def next_student(name: str, flag: str = "-m") -> str:
     if larger is None:
         return ""
     slower = round(larger.parameters / find_local_model(name).parameters)
-    facts = f"{larger.size / 1e9:.1f} GB, about {slower} times as slow"
+    facts = f"{larger.size / 1e9:.1f} GB, about {slower} times slower"
     record = f"; {larger.record}" if larger.record else ""
     return f"Try a larger student: {flag} local:{larger.name} ({facts}){record}."
 

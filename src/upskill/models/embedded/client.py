@@ -136,9 +136,9 @@ class EmbeddedServer:
         await _has_ended(process, within=END_TIMEOUT)
         await asyncio.wait([self._log_reader], timeout=END_TIMEOUT)  # for its last lines
         code = process.returncode or 0
-        end = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        end = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
         return ModelError(
-            f"the server of the local model {self.weights.name} {end}{self._log_excerpt(was_ready)}",
+            f"the server for the local model {self.weights.name} {end}{self._log_excerpt(was_ready)}",
             "The next call starts it again. Did it run out of memory?" if code < 0 else "",
         )
 
@@ -259,7 +259,7 @@ class StreamedTransport(Transport):
         except (aiohttp.ClientError, OSError) as error:
             cause = str(error) or type(error).__name__
             raise TransportError(
-                f"the connection was cut before the answer ended: {cause}", "dropped connection"
+                f"the connection dropped before the answer was complete: {cause}", "dropped connection"
             ) from error
 
     async def _collect(self, content: aiohttp.StreamReader) -> tuple[int, dict[str, Any]]:

@@ -42,7 +42,7 @@ async def find_weights(address: Address, context: ModelContext) -> tuple[Path, L
     """The weights of a row of the table, the default one, or a GGUF file; may download them. Nothing is loaded."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(
-            f"{address.name!r} needs the package xllamacpp, which is not installed",
+            f"{address.name!r} needs the `xllamacpp` package, which is not installed",
             f"Run `{add_extra('local')}`.",
         )
     if address.model.endswith(".gguf") or "/" in address.model or address.model.startswith("~"):
@@ -108,8 +108,8 @@ class EmbeddedModel:
             self._note_speed(server)
         if reply.stop == "length" and reply.usage.output_tokens < request.max_output_tokens:
             unanswered = Unanswered(
-                f"the context was full after {reply.usage.output_tokens} tokens of the answer: the prompt takes "
-                f"{reply.usage.input_tokens} of the {reply.usage.total_tokens} tokens that {self.address.name} holds",
+                f"the context filled up after {reply.usage.output_tokens} tokens of the answer: the prompt takes "
+                f"{reply.usage.input_tokens} of the {reply.usage.total_tokens} that {self.address.name} can hold",
                 TOO_LONG_HINT,
                 stop="context",
                 text=reply.text,
@@ -184,7 +184,7 @@ class EmbeddedModel:
             return error
         needs, fits = map(int, match.groups())
         return Unanswered(
-            f"the prompt has {needs} tokens, but {self.address.name} holds only {fits}",
+            f"the prompt has {needs} tokens, but {self.address.name} can only hold {fits}",
             TOO_LONG_HINT,
             stop="context",
             status=error.status,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from upskill.errors import UsageError, did_you_mean
 
-NO_FORECAST = "It does not predict the lift of a larger model: measure the one you will use."
+NO_FORECAST = "It does not predict the lift for a larger model: measure the one you will use."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class HubFile:
 
 
 Origin = HubFile | Packages
-ONLY_COMPARES = "only to compare with"
+ONLY_COMPARES = "for comparison only"
 RUNTIME_MEMORY = 150_000_000  # bytes beside weights and context, as measured
 
 
@@ -155,7 +155,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context_bytes=23_040,
             advice="looks facts up in a skill",
             can="Finds a fact in its prompt and repeats it.",
-            cannot="It knows next to nothing itself, and writes no code that runs.",
+            cannot="It knows next to nothing on its own, and cannot write working code.",
             caveat="a lift here means that the skill states facts so plainly that even a tiny model (135M), which can "
             f"only look them up, finds them. {NO_FORECAST}",
         ),
@@ -185,7 +185,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context_bytes=114_688,
             advice="small, for text and code",
             can="Answers questions and writes short code.",
-            cannot="It needs the Hugging Face hub, and loses the thread in tasks of several steps.",
+            cannot="It needs the Hugging Face hub, and loses the thread in tasks with several steps.",
         ),
         LocalModel(
             name="smollm2-1.7b",
@@ -235,7 +235,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context=8_192,
             context_bytes=18_432,
             advice=ONLY_COMPARES,
-            can="Continues a text; a second model to compare with.",
+            can="Continues a text; a second model for comparison.",
             cannot="It was not tuned to follow instructions.",
         ),
         LocalModel(
@@ -257,7 +257,7 @@ LOCAL_MODELS: dict[str, LocalModel] = {
             context=2_048,
             context_bytes=22_528,
             advice=ONLY_COMPARES,
-            can="Chats in short answers; a third model to compare with.",
+            can="Chats in short answers; a third model for comparison.",
             cannot="It is slow and weak, and its context is short.",
         ),
     )
@@ -268,7 +268,7 @@ DEFAULT_LOCAL_MODEL = next(iter(LOCAL_MODELS))  # what `local` stands for
 def find_local_model(name: str) -> LocalModel:
     row = LOCAL_MODELS.get(name or DEFAULT_LOCAL_MODEL)
     if row is None:
-        hint = did_you_mean(name, LOCAL_MODELS) + " Any other GGUF file: local:/path/to/model.gguf."
+        hint = did_you_mean(name, LOCAL_MODELS) + " For any other GGUF file, use local:/path/to/model.gguf."
         raise UsageError(f"unknown local model {name!r}", hint)
     return row
 

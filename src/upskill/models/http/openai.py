@@ -50,8 +50,8 @@ def resolve_base_url(address: Address, endpoint: Endpoint, context: ModelContext
     url = address.base_url or next(filter(None, configured), "") or endpoint.base_url
     if not url:
         raise UsageError(
-            f"{address.name!r}: no base URL for the endpoint {endpoint.name!r}",
-            f"Pass --base-url, or set {endpoint.url_variables[0]}." if endpoint.url_variables else "Give --base-url.",
+            f"{address.name!r}: no base URL is set for the {endpoint.name!r} endpoint",
+            f"Pass --base-url, or set {endpoint.url_variables[0]}." if endpoint.url_variables else "Pass --base-url.",
         )
     return check_base_url(address, url).rstrip("/").removesuffix("/chat/completions")
 

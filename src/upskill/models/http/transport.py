@@ -136,7 +136,9 @@ def _transport_error(error: Exception, *, began: bool) -> TransportError:
             return TransportError(f"the answer cannot be read: {cause}", "unreadable body")
         case _:
             cause = str(error) or type(error).__name__
-            return TransportError(f"the connection was cut before the answer ended: {cause}", "dropped connection")
+            return TransportError(
+                f"the connection dropped before the answer was complete: {cause}", "dropped connection"
+            )
     return TransportError(f"no connection: {cause}", "no connection")
 
 

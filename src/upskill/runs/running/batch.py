@@ -315,7 +315,7 @@ def _ceiling_reached(ledger: Ledger, calls: int, usage: Usage) -> str:
     """The ceiling that these calls could break; empty when they fit."""
     ceilings, total = ledger.ceilings, ledger.total + usage
     if ceilings.calls is not None and ledger.calls + calls > ceilings.calls:
-        return f"the limit of {ceilings.calls:,} calls is reached"
+        return f"the limit of {ceilings.calls:,} calls was reached"
     if ceilings.tokens is not None and total.total_tokens > ceilings.tokens:
         return f"the limit of {ceilings.tokens:,} tokens leaves no room for another request of the batch"
     if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd > ceilings.cost_usd):

@@ -380,7 +380,7 @@ class LeaseBook:
             return lease
         if self._leases:
             return None
-        raise CeilingReached("the limit is reached, counting what lost workers may have spent")
+        raise CeilingReached("the limit was reached, counting what lost workers may have spent")
 
     def settle(self, lease: Ceilings, calls: int, spent: Mapping[str, Usage], trials: int) -> None:
         self._leases.remove(lease)
