@@ -182,7 +182,7 @@ async def test_an_answer_that_the_context_cuts_off_is_an_error(monkeypatch: pyte
     monkeypatch.setattr("upskill.models.embedded.local.EmbeddedServer", CutServer)
     model = EmbeddedModel(Address("local", "local", "small"), Path("x.gguf"), Capacity(1, 256), ModelContext())
     with pytest.raises(
-        ModelError, match="context was full after 26 tokens of the answer: the prompt takes 230 of the 256 tokens"
+        ModelError, match="context filled up after 26 tokens of the answer: the prompt takes 230 of the 256 that"
     ):
         await model.reply(request("Tell a long story.", tokens=200))
     await model.close()
