@@ -231,7 +231,7 @@ def test_many_leaks_are_counted_and_the_first_are_named(upskill: Upskill, skill:
 
 def test_a_run_without_protection_is_warned_of_before_the_first_call(upskill: Upskill, skill: Path) -> None:
     done = run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0")
-    assert "Warning: --sandbox none: whatever runs can read, change and send" in done.err
+    assert "Warning: --sandbox none: commands can read, change and send" in done.err
     assert done.err.index("Warning: --sandbox none") < done.err.index("the limit of 0 calls was reached")
     assert "Note: --sandbox none" in run(upskill, skill, "--sandbox", "none", "--set", "max_calls=0", "-v").out
     done = run(upskill, skill, "--sandbox", "none", "--json")

@@ -173,7 +173,7 @@ def test_ctrl_c_leaves_the_batch_running_and_says_so(bench: Bench) -> None:
         server.batch_polls = 0
         done = bench.batch(STUDENT)
         assert (done.code, server.desk["create"]) == (0, 1)
-        assert f"waiting for 8 requests of batch {next(iter(server.batches))}" in done.err
+        assert f"waiting for 8 requests in batch {next(iter(server.batches))}" in done.err
 
 
 def test_a_request_without_an_answer_is_an_errored_trial_and_no_live_call(bench: Bench, format_: Format) -> None:
@@ -358,15 +358,15 @@ def test_no_more_is_submitted_than_the_dollars_and_tokens_allow_at_the_worst(ben
         plan = make_plan(Skill.load(bench.skill), None, [STUDENT])
         expected = estimate(plan, plan.trials(), {}, student_share=0.5)
         half = bench.batch(STUDENT, "--max-cost", expected.cost_usd[1] / 2, "--json", "--store", "dollars")
-        assert "leaves no room for another request of the batch" in half.json["halted"]
+        assert "leaves no room for another request in the batch" in half.json["halted"]
         assert 2 <= sizes(server)[0] <= 4
         half = bench.batch(STUDENT, "--set", f"max_tokens={expected.tokens[1] // 2}", "--json", "--store", "tokens")
-        assert "leaves no room for another request of the batch" in half.json["halted"]
+        assert "leaves no room for another request in the batch" in half.json["halted"]
         assert 2 <= sizes(server)[1] <= 4
         none = bench.batch(STUDENT, "--max-cost", 0, "--json", "--store", "nothing")
         assert (len(server.batches), none.json["halted"]) == (
             2,
-            "the limit of $0 leaves no room for another request of the batch",
+            "the limit of $0 leaves no room for another request in the batch",
         )
 
 
@@ -477,7 +477,7 @@ def test_a_batch_whose_acceptance_was_not_heard_is_found_by_its_note(bench: Benc
         assert (refused.code, server.desk["create"]) == (3, 2), "what could not be looked for was submitted again"
         done = bench.batch(STUDENT)
         assert (done.code, len(server.batches), server.desk["create"]) == (0, 2, 2)
-        assert "waiting for 8 requests of batch batch_2" in done.err
+        assert "waiting for 8 requests in batch batch_2" in done.err
 
 
 def test_a_batch_that_nobody_can_look_for_is_told_of_and_sent_again(bench: Bench) -> None:

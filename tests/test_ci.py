@@ -580,7 +580,7 @@ def test_a_branch_cannot_edit_away_the_cases_that_it_fails(
         suite.write_text(json.dumps(cases))
     row = _row(upskill, library, monkeypatch, greedy)
     assert row["status"] == "worse"
-    assert "removes or changes 6 cases of its suite, which count in before → now" in row["reason"]
+    assert "removes or changes 6 cases in its suite, which count in before → now" in row["reason"]
 
 
 def test_new_cases_cannot_outweigh_those_that_an_edit_loses(

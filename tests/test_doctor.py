@@ -139,7 +139,11 @@ def test_what_cuda_kernels_need_is_said_with_what_fixes_it(
     assert compiles == ("ok", f"yes: {here}", "")
     assert runs[:2] == no_gpu
     compiles, runs = found("/nowhere/nvcc", "/dev/null")
-    assert runs == ("missing", "PyTorch is not installed beside upskill", f"{sys.executable} -m pip install torch")
+    assert runs == (
+        "missing",
+        "PyTorch is not installed in upskill's environment",
+        f"{sys.executable} -m pip install torch",
+    )
     assert compiles[:2] == ("missing", "no CUDA compiler (nvcc) found")
     assert "[cuda]" in compiles[2]
     (home / "g++").unlink()

@@ -348,7 +348,7 @@ def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) 
         (["last~1", "last", "--arm", "placebo"], "no arm named 'placebo'"),
         (["last~9"], "there is no run last~9: the store has 2 runs"),
         ([], "no earlier run can be compared with greeter-"),
-        (["last~1", "last"], "have no case in common\n  Compare two runs of the same suite."),
+        (["last~1", "last"], "have no cases in common\n  Compare two runs of the same suite."),
     ):
         done = upskill("compare", *argv)
         assert (done.code, message in done.err) == (2, True), argv

@@ -63,7 +63,7 @@ def test_a_container_is_given_the_gpu_by_its_engine() -> None:
 async def test_a_kind_that_cannot_show_a_gpu_refuses(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SandboxError, match="landlock cannot provide a GPU"):
         await SANDBOXES.load("landlock")().open(Setup(gpu=True))
-    with pytest.raises(UsageError, match="the sandbox 'landlock' cannot provide a GPU"):
+    with pytest.raises(UsageError, match="the 'landlock' sandbox cannot provide a GPU"):
         check_gpu(SANDBOXES.load("landlock")())
     check_gpu(SANDBOXES.load("bubblewrap")())
     monkeypatch.setattr(gpu, "gpu_devices", list[Path])

@@ -230,7 +230,7 @@ async def test_a_machine_without_a_gpu_is_an_error_whatever_the_answer(
                 await look({tier: {"task": "affine.py"}}, sandbox, answer)
     monkeypatch.setattr(gpu_process, "DEVICES", ("/dev/null",))
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingTool, match="PyTorch is not installed beside upskill"):
+    with pytest.raises(MissingTool, match="PyTorch is not installed in upskill's environment"):
         await look({"kernel_correct": {"task": "affine.py"}}, sandbox, f"```\n{GOOD}```")
 
 

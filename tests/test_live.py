@@ -182,7 +182,7 @@ def test_versions_without_a_common_case_are_compared_by_what_they_say(tmp_path: 
     assert ["-", "Say ahoy 1 times."] in found["diff"]
     assert ["+", "Say ahoy 2 times."] in found["diff"]
     assert (found["changed"], found["same"]) == ([], [])
-    assert "have no case in common" in found["words"][0]
+    assert "have no cases in common" in found["words"][0]
 
 
 def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) -> None:

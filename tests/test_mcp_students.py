@@ -216,7 +216,7 @@ def plan_of(servers: Mapping[str, Any], agent: str = "tools", mcp_hosts: tuple[s
 @pytest.mark.parametrize(
     ("servers", "agent", "said", "hint"),
     [
-        ({"one": {"command": ["x"]}}, "chat", "'chat' calls no tools", "--agent tools"),
+        ({"one": {"command": ["x"]}}, "chat", "the 'chat' agent cannot call tools", "--agent tools"),
         (
             {"one": {"url": "https://example.com/mcp"}},
             "tools",

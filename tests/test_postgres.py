@@ -327,9 +327,9 @@ def test_a_place_that_cannot_be_used_is_refused_with_words_and_without_its_passw
     monkeypatch.delenv("PGPASSWORD")
     assert "createdb NAME" in refused(f"postgresql://upskill:{QUOTED_PASSWORD}@/none?{here}")
     assert "Is the server running" in refused("postgresql://upskill:hunter2@127.0.0.1:1/postgres")
-    assert "postgresql://…: not the URL" in refused("postgresql://upskill:hunter2@host:port/postgres")
-    assert "postgresql://…: not the URL" in refused("postgresql://upskill:hun@ter2:hunter2@host/postgres")
-    assert "not the URL" in refused("postgresql://host/postgres?colour=hunter2")
+    assert "postgresql://…: not a PostgreSQL URL" in refused("postgresql://upskill:hunter2@host:port/postgres")
+    assert "postgresql://…: not a PostgreSQL URL" in refused("postgresql://upskill:hun@ter2:hunter2@host/postgres")
+    assert "not a PostgreSQL URL" in refused("postgresql://host/postgres?colour=hunter2")
     assert "is not a valid schema name" in refused(f"postgresql://host/postgres?schema={quote('a; DROP')}")
 
 

@@ -114,7 +114,7 @@ async def test_a_file_that_is_no_registration_is_left_alone(home: Path, content:
         file.mkdir()
     else:
         file.write_text(content)
-    with open_store(home / "runs") as store, pytest.raises(UsageError, match="not a registration"):
+    with open_store(home / "runs") as store, pytest.raises(UsageError, match="not a preregistration file"):
         await evaluate(make_plan(home), store=store, options=RunOptions(preregister=file))
     assert file.is_dir() or file.read_text() == content
 

@@ -366,7 +366,7 @@ def test_students_that_act_do_so_in_their_sandbox_one_to_a_worker_that_has_what_
     [
         ("127.0.0.1:1", "cannot join the Ray cluster at 127.0.0.1:1: "),
         ("auto", "no Ray cluster is running on this machine"),
-        ("nonsense", "'nonsense' is not the address of a Ray cluster"),
+        ("nonsense", "'nonsense' is not a Ray cluster address"),
         ("ray://127.0.0.1:1", "ray://127.0.0.1:1: the Ray client is not supported"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_receipt_holds_on_a_machine_without_the_model(upskill: Upskill, proven
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         "tern-deploy: holds. helps, 0% (0/40) → 70% (28/40), lift +70 (+41 to +88, 40 pairs) "
-        "(scripted:scripted.yaml, 20 cases of evals/suite.yaml)\n"
+        "(scripted:scripted.yaml, 20 cases from evals/suite.yaml)\n"
         "  Claimed by the author: answers of scripted:scripted.yaml,"
         f" {json.loads((proven / RECEIPT).read_text())['date']}, no earlier looks, free\n"
     )
@@ -179,7 +179,7 @@ def test_no_receipt_is_written_for_part_of_a_suite(upskill: Upskill, proven: Pat
     (proven / RECEIPT).unlink()
     done = upskill("eval", proven, "-m", "scripted:scripted.yaml", "--limit", 3, "--receipt")
     assert done.code == 2
-    assert "a receipt covers a whole suite" in done.err
+    assert "a receipt must cover a whole suite" in done.err
     missing = upskill("verify", proven)
     assert missing.code == 2
     assert "tern-deploy: no receipt (evals/receipt.json)" in missing.err
@@ -210,7 +210,7 @@ def test_answers_that_are_left_out_are_missed(upskill: Upskill, proven: Path) ->
     path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in kept).encode()))
     content["replies"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     _rewrite(proven, content)
-    assert "evals/replies.jsonl.gz: the answers of 4 trials are missing" in _changes(proven)
+    assert "evals/replies.jsonl.gz: the answers from 4 trials are missing" in _changes(proven)
 
 
 def _settle(folder: Path, content: dict[str, Any]) -> None:
@@ -267,7 +267,7 @@ def test_rounds_that_are_left_out_in_the_middle_are_missed(weak: Path) -> None:
     content["replies"] |= counts | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     content["settings"]["scope"] = "suite"
     _settle(weak, content)
-    assert _changes(weak) == ["evals/replies.jsonl.gz: the answers of 8 trials are missing"]
+    assert _changes(weak) == ["evals/replies.jsonl.gz: the answers from 8 trials are missing"]
 
 
 def test_a_suite_that_is_not_the_skills_own_is_named(upskill: Upskill, weak: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_suite_that_is_not_the_skills_own_is_named(upskill: Upskill, weak: Pat
     other = weak / "evals" / "other.yaml"
     other.write_text(json.dumps({"cases": cases[:2]}))
     assert upskill("eval", weak, "-t", other, "-m", "scripted:student.json", "--receipt").code == 0
-    assert "2 cases of evals/other.yaml, not the skill's own suite)" in upskill("verify", weak).out
+    assert "2 cases from evals/other.yaml, not the skill's own suite)" in upskill("verify", weak).out
 
 
 def test_a_verdict_without_a_decision_is_found_and_not_listed(upskill: Upskill, weak: Path) -> None:

@@ -213,7 +213,7 @@ async def test_a_plan_that_does_not_say_that_it_is_played_is_not(skill: Path, ca
             (plan_from(plan, file), Models(replies=store)),
             (plan_from(plan, file), Models(cassette=file)),
         ):
-            with pytest.raises(UsageError, match="use different files of replies"):
+            with pytest.raises(UsageError, match="use different replies files"):
                 await evaluate(asked, store=store, models=models)
         played = await evaluate(plan_from(plan, file), store=store, models=Models(replies=store, cassette=file))
     assert played.replayed.startswith("replayed from replies.gz (sha256 ")
@@ -295,7 +295,7 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(upskill: Upskil
         json.dumps({"cases": [{**suite["cases"][0], "id": "else"}], "checks": [{"contains": "ahoy"}]})
     )
     for more, words in (
-        (("--tests", "other.json"), "recorded with other cases than other.json"),
+        (("--tests", "other.json"), "none of the recorded cases are in other.json"),
         (("-m", "scripted:other.json"), "no replies from scripted:other.json"),
         (("--judge", "sonnet", "-m", "scripted:student.json"), "no replies from sonnet"),
         (("--batch",), "--batch and --replay cannot be used together"),

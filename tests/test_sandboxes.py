@@ -154,7 +154,7 @@ async def test_a_command_is_given_variables_and_standard_input(sandbox: Sandbox)
     done = await sandbox.run('cat | wc -c; echo "$GREETING"', stdin=given, environment={"GREETING": "it's\n$HOME"})
     assert done.output == "200000\nit's\n$HOME\n"
     assert (await sandbox.run("cat; echo end")).output == "end\n"
-    with pytest.raises(SandboxError, match="is not the name of an environment variable"):
+    with pytest.raises(SandboxError, match="is not a valid name for an environment variable"):
         await sandbox.run("true", environment={"A;rm -rf /": ""})
 
 
@@ -623,9 +623,9 @@ async def test_what_came_before_the_chosen_kind_is_told(monkeypatch: pytest.Monk
     kind_called("landlock")
     monkeypatch.setattr(upskill.sandboxes, "PREFERENCE", ("seatbelt", "landlock"))
     chosen = await choose_sandbox()
-    assert chosen.refused == {"seatbelt": "seatbelt: seatbelt is for macOS"}
+    assert chosen.refused == {"seatbelt": "seatbelt: seatbelt only works on macOS"}
     assert chosen.warning.startswith(
-        "the sandbox 'landlock' offers less protection: no process, network and IPC namespaces"
+        "the 'landlock' sandbox offers less protection: no process, network and IPC namespaces"
     )
 
 
@@ -633,7 +633,7 @@ async def test_a_self_test_that_takes_too_long_is_told_as_that(monkeypatch: pyte
     kind = kind_called("bubblewrap")
     monkeypatch.setattr(upskill.sandboxes, "PROBE_SECONDS", 0.2)
     monkeypatch.setattr(upskill.sandboxes, "PROPERTIES", {"home is hidden": "true", "patience": "sleep 600"})
-    with pytest.raises(UsageError, match=r"its self-test was killed: it ran longer than 0\.2 s"):
+    with pytest.raises(UsageError, match=r"the self-test was killed: it ran longer than 0\.2 s"):
         await choose_sandbox(kind.name)
 
 
@@ -796,7 +796,7 @@ async def test_a_container_without_an_engine_says_so(home: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(home))
     with pytest.raises(SandboxError, match="neither docker nor podman is installed"):
         await container.Container().open(Setup())
-    with pytest.raises(SandboxError, match="have no socket for a proxy"):
+    with pytest.raises(SandboxError, match="do not support a proxy socket"):
         await container.Container().open(Setup(proxy_port=80))
 
 

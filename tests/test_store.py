@@ -549,7 +549,7 @@ def test_a_second_process_is_turned_away_from_a_run_that_is_being_worked_on(plac
         assert not other.is_claimed(run)
         with store.claim(run), store.claim(begin(store, fresh=True)):  # other runs can be worked on at the same time
             assert other.is_claimed(run)
-            assert _claim_elsewhere(place, run.id) == f"another process is already working on the run {run.id}"
+            assert _claim_elsewhere(place, run.id) == f"another process is already working on run {run.id}"
         assert not other.is_claimed(run)
         assert _claim_elsewhere(place, run.id) == "claimed"
 

@@ -211,7 +211,7 @@ def test_store_check_finds_damage_and_orphans(upskill: Upskill, evaluated: Path,
     found = upskill("store", "check", "--json")
     assert found.code == 1
     problems = "\n".join(found.json["problems"])
-    assert "results of a run that does not exist: 2" in problems
+    assert "results for a run that does not exist: 2" in problems
     assert "batches at a provider for a run that does not exist: 1" in problems
     assert "the counts do not match the results" in problems
     assert "cannot be read: JSONDecodeError" in problems

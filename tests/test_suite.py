@@ -483,7 +483,11 @@ def test_what_is_wrong_is_a_usage_error_that_says_so(kind: str) -> None:
 TEXTS: dict[str, tuple[str, bytes, str]] = {
     "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a JSON value"),
     "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: not plain data: Out of range float"),
-    "NaN in YAML": ("s.yaml", b"- prompt: x\n  seed: .NaN\n", "s.yaml: line 2: not valid YAML: .NaN is not a finite number"),
+    "NaN in YAML": (
+        "s.yaml",
+        b"- prompt: x\n  seed: .NaN\n",
+        "s.yaml: line 2: not valid YAML: .NaN is not a finite number",
+    ),
     "broken JSON": (
         "s.json",
         b'[{"prompt": "x"\n "checks"}]',

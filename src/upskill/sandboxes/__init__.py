@@ -248,7 +248,7 @@ class Sandbox(ABC):
         variables = {**self._setup.environment, **(environment or {})}
         for name in variables:
             if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-                raise SandboxError(f"{name!r} is not the name of an environment variable")
+                raise SandboxError(f"{name!r} is not a valid name for an environment variable")
         async with self._lock:
             capture = Capture(limits.output, on_output)
             began = time.perf_counter()
@@ -375,10 +375,10 @@ class SandboxChoice:
     def warning(self) -> str:
         if not self.isolated:
             return (
-                "--sandbox none: whatever runs can read, change and send anything you can. "
+                "--sandbox none: commands can read, change and send anything you can. "
                 "Use it only where that does not matter."
             )
-        return f"the sandbox {self.name!r} offers less protection: {self.reduced}" if self.reduced else ""
+        return f"the {self.name!r} sandbox offers less protection: {self.reduced}" if self.reduced else ""
 
     def record(self) -> dict[str, Any]:
         return {**asdict(self), "passed": list(self.passed), "refused": dict(self.refused)}
@@ -423,10 +423,10 @@ async def probe(kind: SandboxBackend) -> tuple[str, ...]:
         async with await kind.open(setup) as sandbox:
             done = await sandbox.run(["bash", "-c", script], environment=environment)
     if done.killed_why:
-        raise SandboxError(f"its self-test was killed: it {done.killed_why}")
+        raise SandboxError(f"the self-test was killed: it {done.killed_why}")
     held = tuple(line for line in done.output.splitlines() if line in PROPERTIES)
     if done.code and not held:
-        raise SandboxError(f"a command in it exited with {done.code}: {done.error.strip() or done.killed_why}")
+        raise SandboxError(f"a test command exited with code {done.code}: {done.error.strip() or done.killed_why}")
     return held
 
 
@@ -453,9 +453,9 @@ async def choose_sandbox(name: str | None = None) -> SandboxChoice:
         return replace(chosen, refused=refused)
     raise UsageError(
         "no sandbox works here, and a student with tools needs one",
-        "Each kind, and what would make it work:\n"
+        "Why each kind does not work, and how to fix it:\n"
         + "\n".join(fixes)
-        + "\n  To run without any protection, type --sandbox none.",
+        + "\n  To run without any protection, pass --sandbox none.",
     )
 
 
@@ -470,7 +470,7 @@ async def _verify(name: str, kind: SandboxBackend) -> SandboxChoice:
         raise UsageError(f"{name}: {str(error) or type(error).__name__}", kind.fix) from error
     missing = [each for each in PROPERTIES if each not in held and each not in kind.reduced]
     if missing:
-        raise UsageError(f"{name}: it starts, but lacks: {', '.join(missing)}", kind.fix)
+        raise UsageError(f"{name}: starts, but fails this self-test: {', '.join(missing)}", kind.fix)
     return SandboxChoice(name, version, round(time.perf_counter() - began, 4), held, reduced=kind.reduced)
 
 

@@ -252,11 +252,11 @@ class Bubblewrap(SandboxBackend):
 def _program() -> str:
     program = shutil.which("bwrap")
     if sys.platform != "linux":
-        raise SandboxError("bubblewrap is for Linux")
+        raise SandboxError("bubblewrap only works on Linux")
     if program is None:
         raise SandboxError("bwrap is not installed")
     if not Path("/bin/bash").exists():
-        raise SandboxError("the sandbox needs bash, and it is not installed", "Install bash.")
+        raise SandboxError("the sandbox needs bash, which is not installed", "Install bash.")
     seccomp.architecture_of(os.uname().machine)
     return program
 
@@ -301,7 +301,9 @@ class BubblewrapSandbox(FolderSandbox):
             raise SandboxError(f"bubblewrap did not start within {START_SECONDS:g} s") from None
         except SandboxError:
             message = capture.text("error").strip()
-            raise SandboxError(f"bubblewrap did not start: {message or 'it said nothing'}", Bubblewrap.fix) from None
+            raise SandboxError(
+                f"bubblewrap did not start: {message or 'it printed no error'}", Bubblewrap.fix
+            ) from None
         self._capture = None
         self._open_folders()
         self._write_setup_files()
@@ -348,7 +350,7 @@ class BubblewrapSandbox(FolderSandbox):
                 descriptor = os.open(f"/proc/{self._process_1}/root{folder}", flags)
                 self._folders[folder] = Folder(descriptor, folder, self._user)
         except (OSError, ValueError, KeyError) as error:
-            raise SandboxError(f"the folders of the sandbox cannot be opened: {error}") from error
+            raise SandboxError(f"cannot open the sandbox's folders: {error}") from error
 
     # Commands.
 
@@ -574,7 +576,7 @@ async def open_proxy_socket(process: int, port: int, user: int | None) -> socket
         _, stderr = await helper.communicate()
         if helper.returncode:
             problem = stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            raise SandboxError(f"no socket for the proxy could be opened in the sandbox: {problem}")
+            raise SandboxError(f"cannot open a socket for the proxy in the sandbox: {problem}")
         _, descriptors, _, _ = socket.recv_fds(here, 1, 1)
     return socket.socket(fileno=descriptors[0])
 

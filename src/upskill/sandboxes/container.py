@@ -60,7 +60,7 @@ class Container(SandboxBackend):
 
     async def open(self, setup: Setup) -> ContainerSandbox:
         if setup.proxy_port is not None:
-            raise SandboxError("containers have no socket for a proxy yet", "Use bubblewrap.")
+            raise SandboxError("containers do not support a proxy socket yet", "Use bubblewrap.")
         engine, _ = await _engine()
         sandbox = ContainerSandbox(engine, setup)
         try:

@@ -54,7 +54,7 @@ def kernels_lack(devices: Sequence[str] = (), *, torch: bool = True) -> tuple[st
             "install its driver, or use a machine that has one",
         )
     if torch and find_spec("torch") is None:
-        return "PyTorch is not installed beside upskill", f"{sys.executable} -m pip install torch"
+        return "PyTorch is not installed in upskill's environment", f"{sys.executable} -m pip install torch"
     return None
 
 
@@ -66,7 +66,7 @@ def check_gpu(kind: SandboxBackend) -> None:
             "Install the NVIDIA driver, run it on a machine with a GPU, or remove `gpu: true`.",
         )
     if not kind.shows_gpu:
-        raise UsageError(f"the sandbox {kind.name!r} cannot provide a GPU", "Use --sandbox bubblewrap or container.")
+        raise UsageError(f"the {kind.name!r} sandbox cannot provide a GPU", "Use --sandbox bubblewrap or container.")
 
 
 @asynccontextmanager

@@ -37,17 +37,17 @@ class Landlock(SandboxBackend):
 
     async def version(self) -> str:
         if sys.platform != "linux":
-            raise SandboxError("Landlock is for Linux")
+            raise SandboxError("Landlock only works on Linux")
         seccomp.architecture_of(platform.machine())
         version = landlock_version()
         if version < OLDEST:
-            raise SandboxError(f"this kernel has version {version} of Landlock, and {OLDEST} is needed")
+            raise SandboxError(f"this kernel has Landlock version {version}, but version {OLDEST} is needed")
         return f"Landlock {version} on Linux {platform.release()}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
         check_setup("landlock", setup)
         if setup.proxy_port is not None and landlock_version() < 4:
-            raise SandboxError("landlock has a socket for a proxy only on Linux 6.7 or newer")
+            raise SandboxError("landlock supports a proxy socket only on Linux 6.7 or newer")
         user = unused_user()
         families = () if setup.proxy_port is None else (seccomp.INET,)
         program = seccomp.pack_filter(

@@ -39,10 +39,10 @@ class Seatbelt(SandboxBackend):
 
     async def version(self) -> str:
         if sys.platform != "darwin":
-            raise SandboxError("seatbelt is for macOS")
+            raise SandboxError("seatbelt only works on macOS")
         if not os.access(PROGRAM, os.X_OK):
-            raise SandboxError(f"{PROGRAM} is not there")
-        return f"sandbox-exec of macOS {platform.mac_ver()[0]}"
+            raise SandboxError(f"{PROGRAM} does not exist")
+        return f"sandbox-exec on macOS {platform.mac_ver()[0]}"
 
     async def open(self, setup: Setup) -> ProcessSandbox:
         check_setup("seatbelt", setup)

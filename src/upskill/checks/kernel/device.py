@@ -137,7 +137,7 @@ class Device(Driver):
         try:
             import torch  # noqa: PLC0415
         except ImportError as error:
-            raise Missing(f"PyTorch is not installed beside upskill ({error}); install torch") from error
+            raise Missing(f"PyTorch is not installed in upskill's environment ({error}); install torch") from error
         self.xp: Any = torch
         if not torch.cuda.is_available():
             raise Missing("PyTorch finds no CUDA GPU; check nvidia-smi, and install a PyTorch built for CUDA")

@@ -210,7 +210,7 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
     page: dict[str, Any] = {
         "before": _side(sides[0]),
         "after": _side(sides[1]),
-        "words": ["The two runs have no case in common, so only their skills can be compared."],
+        "words": ["The two runs have no cases in common, so only their skills can be compared."],
         "p_value": None,
         "diff": line_diff(*texts),
         "same_skill": texts[0] == texts[1],

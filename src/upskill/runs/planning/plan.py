@@ -420,11 +420,11 @@ def make_plan(
     if options.runs < 1:
         raise UsageError("repeats must be at least 1")
     if not LOWEST_SEED <= options.seed <= HIGHEST_SEED - options.runs:
-        raise UsageError(f"{options.seed} is not a valid seed", "A seed is an integer of at most 63 bits.")
+        raise UsageError(f"{options.seed} is not a valid seed", "Use an integer of at most 63 bits.")
     acting: type[Agent] = AGENTS.load(options.agent)
     if not acting.needs_sandbox and options.distractors:
         raise UsageError(
-            f"the agent {options.agent!r} has no catalog for other skills",
+            f"the {options.agent!r} agent has no catalog for other skills",
             "Use an agent with a catalog, for example --agent tools.",
         )
     _check_servers(suite, options, acting)
@@ -433,7 +433,7 @@ def make_plan(
             agent.check(address, keys)
     names = [skill.name, *(other.name for other in options.distractors)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"two of the skills are called {twice[0]!r}", "Agents open skills by name: drop one of them.")
+        raise UsageError(f"two skills are named {twice[0]!r}", "Agents open skills by name: drop one of them.")
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
     if judged and not options.judge:
         cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
@@ -471,8 +471,8 @@ def _check_servers(suite: Suite, options: PlanOptions, acting: type[Agent]) -> N
         if case.mcp_servers and not acting.needs_sandbox:
             able = [name for name in AGENTS.names() if AGENTS.load(name).needs_sandbox]
             raise UsageError(
-                f"{suite.source}: case {case.id!r} has MCP servers, and the agent {options.agent!r} calls no tools",
-                f"Agents that can: {', '.join(f'--agent {name}' for name in able)}.",
+                f"{suite.source}: case {case.id!r} has MCP servers, but the {options.agent!r} agent cannot call tools",
+                f"Use an agent that can: {', '.join(f'--agent {name}' for name in able)}.",
             )
         check_servers(case.mcp_servers, options.mcp_hosts, outside=options.agent == "tools")
 

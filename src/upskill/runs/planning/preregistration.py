@@ -85,7 +85,7 @@ def read_registration(path: Path) -> Registration | None:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     except (UsageError, ValueError, RecursionError, TypeError) as error:
-        raise UsageError(f"{path}: not a registration", "Choose a file that does not exist yet.") from error
+        raise UsageError(f"{path}: not a preregistration file", "Choose a file that does not exist yet.") from error
 
 
 def register(path: Path, plan: Plan, margin: float, scope: str | None, results_before: int) -> Registration:
@@ -97,5 +97,5 @@ def register(path: Path, plan: Plan, margin: float, scope: str | None, results_b
         with path.open("x", encoding="utf-8") as stream:
             stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", "Choose a file that can be written.") from error
+        raise UsageError(f"{path}: {error.strerror or error}", "Choose a path you can write to.") from error
     return Registration(str(path), registered, planned, results_before)

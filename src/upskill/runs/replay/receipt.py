@@ -107,7 +107,7 @@ def suite_of(skill: Skill, receipt: Mapping[str, Any]) -> str:
     own = next((path for path in PATHS_IN_SKILL if skill.read(path) is not None), "")
     file = str(suite.get("file") or own)
     is_own = "" if file == own else ", not the skill's own suite"
-    return f"{counted(len(dict_or_empty(suite.get('cases'))), 'case')} of {file}{is_own}"
+    return f"{counted(len(dict_or_empty(suite.get('cases'))), 'case')} from {file}{is_own}"
 
 
 def write_receipt(evaluation: Evaluation, store: Store) -> Path:
@@ -115,12 +115,12 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
     plan, run = evaluation.plan, evaluation.run
     folder = plan.skill.folder
     if folder is None:
-        raise UsageError(f"{plan.skill.name}: no folder to keep a receipt in", "Save the skill first.")
+        raise UsageError(f"{plan.skill.name}: this skill has no folder for a receipt", "Save the skill first.")
     if evaluation.has_failed or evaluation.halted or evaluation.unfinished:
-        raise UsageError(f"{run.id}: the run is not complete, so it gets no receipt", "Finish the run first.")
+        raise UsageError(f"{run.id}: the run is not complete, so it cannot have a receipt", "Finish the run first.")
     if plan.reference_skill or plan.distractors or plan.suite.part:
         raise UsageError(
-            f"{run.id}: a receipt covers a whole suite, with and without one skill",
+            f"{run.id}: a receipt must cover a whole suite, with and without one skill",
             "Drop --against, --with-skills and options that select cases.",
         )
     replies = folder / REPLIES
@@ -197,14 +197,16 @@ def read_receipt(skill: Skill) -> dict[str, Any]:
     """UsageError if the skill has none, or none that can be read."""
     where = skill.folder / RECEIPT if skill.folder else Path(RECEIPT)
     if not where.is_file():
-        hint = f"`upskill eval {skill.folder} --receipt` writes one; stored answers are reused."
+        hint = f"Run `upskill eval {skill.folder} --receipt` to write one. It reuses stored answers."
         raise UsageError(f"{skill.name}: no receipt ({RECEIPT})", hint)
     try:
         content = as_mapping(json.loads(read_input(where, most=MAX_BYTES).decode()))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: cannot be read: {error}", "Restore it, or write it again.") from error
+        raise UsageError(
+            f"{where}: cannot be read: {error}", "Restore it, or write a new one with `--receipt`."
+        ) from error
     if content is None or content.get("format") != FORMAT or content.get("version") != VERSION:
-        raise UsageError(f"{where}: not a receipt that this version can read", "Write it again with `--receipt`.")
+        raise UsageError(f"{where}: not a receipt that this version can read", "Write a new one with `--receipt`.")
     return content
 
 
@@ -295,7 +297,7 @@ def _missing_answers(evaluation: Evaluation) -> Iterator[str]:
         if evaluation.scope is None or trial.seed <= last.get(trial.model, trial.seed)
     )
     if missing:
-        yield f"{REPLIES}: the answers of {counted(missing, 'trial')} are missing"
+        yield f"{REPLIES}: the answers from {counted(missing, 'trial')} are missing"
 
 
 def _changed_files(skill: Skill, receipt: Mapping[str, Any]) -> Iterator[str]:
@@ -367,4 +369,4 @@ def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterato
             values = "; ".join(f"{name} was {was[name]}, now {now[name]}" for name in different[:3])
             yield f"{verdict.model}: {values}"
     if len(verdicts) != len(receipt["verdicts"]):
-        yield f"the receipt has verdicts for {len(receipt['verdicts'])} models, the answers are of {len(verdicts)}"
+        yield f"the receipt has verdicts for {len(receipt['verdicts'])} models, but answers from {len(verdicts)}"

@@ -20,7 +20,7 @@ def as_recorded(options: PlanOptions, cassette: Cassette, suite: Suite | None) -
     limit = was.max_output_tokens if was.limit_is_stated and was.max_output_tokens != own_limit else None
     bounds = {name: value for name, value in was.bounds.items() if name in ("turns", "tokens", "seconds")}
     if not all(value is None or (isinstance(value, int | float) and value > 0) for value in bounds.values()):
-        raise UsageError(f"{cassette.path}: its limits are not numbers", "Download the file again.")
+        raise UsageError(f"{cassette.path}: the limits are not numbers", "Download the file again.")
     judge = cassette.address(options.judge) if isinstance(options.judge, str) and options.judge else options.judge
     return replace(
         options,
@@ -39,8 +39,8 @@ def plan_from(plan: Plan, cassette: Cassette) -> Plan:
     """UsageError if the cassette has none of the plan's cases."""
     if not cassette.cases & plan.suite.by_id.keys():
         raise UsageError(
-            f"{cassette.path}: recorded with other cases than {plan.suite.source}",
-            f"It was recorded for the skill {cassette.settings.skill}; pass that skill's suite with --tests.",
+            f"{cassette.path}: none of the recorded cases are in {plan.suite.source}",
+            f"It was recorded for {cassette.settings.skill}; pass that skill's suite with --tests.",
         )
     keys: dict[Trial, str] = {}
     if plan.acts:  # the word that is hidden in a trial's skill comes from its key, and is part of what is asked
@@ -65,7 +65,7 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
         return recorded.error
     here = f"case {trial.case!r}, {trial.arm}"
     if recorded.redacted:
-        reason = "secrets were removed from an answer of this trial, so the next request has no reply"
+        reason = "secrets were removed from an answer in this trial, so the next request has no reply"
         return f"{here}: {reason} in {cassette.path}"
     settings, was = cassette.settings, f"since {cassette.path} was recorded"
     changed = [

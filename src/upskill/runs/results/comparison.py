@@ -98,7 +98,7 @@ def compare(store: Store, before: Side, after: Side) -> Comparison:
     both = [case for case in old if case in new]
     if not both:
         raise UsageError(
-            f"{before.run.id} and {after.run.id} have no case in common", "Compare two runs of the same suite."
+            f"{before.run.id} and {after.run.id} have no cases in common", "Compare two runs of the same suite."
         )
     edited = [case for case in both if any(getattr(old[case], name) != getattr(new[case], name) for name in _DECIDES)]
     scores = tuple(store.scores(side.run, side.model, side.arm) for side in (before, after))

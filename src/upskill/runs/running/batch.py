@@ -39,7 +39,7 @@ def check_batchable(students: Iterable[Address]) -> None:
     if left_out:
         raise UsageError(
             f"--batch: {', '.join(left_out)} {'has' if len(left_out) == 1 else 'have'} no batch API",
-            "anthropic:MODEL, openai:MODEL and a server given with --base-url may have one. Drop --batch for others.",
+            "anthropic:MODEL, openai:MODEL and servers passed with --base-url may have one. Drop --batch for others.",
         )
 
 
@@ -79,7 +79,7 @@ class BatchExecutor(Executor):
         plan = job.plan
         check_batchable(plan.models)
         if plan.agent != "chat":
-            raise UsageError(f"the agent {plan.agent!r} cannot be batched: it may make several requests per trial")
+            raise UsageError(f"the {plan.agent!r} agent cannot be batched: it may make several requests per trial")
         requests = {
             trial: _PendingRequest(plan.addresses[trial.model], chat_request(task_of(plan, trial)))
             for trial in job.trials
@@ -139,7 +139,7 @@ class BatchExecutor(Executor):
             if known is None:
                 continue
             self.message(
-                f"{batch.model}: waiting for {len(mine)} requests of batch {known.id}, sent {batch.submitted}."
+                f"{batch.model}: waiting for {len(mine)} requests in batch {known.id}, sent {batch.submitted}."
             )
             self._count_calls(len(mine))
             self.pending.append(_PendingBatch(known, api, mine))
@@ -317,7 +317,7 @@ def _ceiling_reached(ledger: Ledger, calls: int, usage: Usage) -> str:
     if ceilings.calls is not None and ledger.calls + calls > ceilings.calls:
         return f"the limit of {ceilings.calls:,} calls was reached"
     if ceilings.tokens is not None and total.total_tokens > ceilings.tokens:
-        return f"the limit of {ceilings.tokens:,} tokens leaves no room for another request of the batch"
+        return f"the limit of {ceilings.tokens:,} tokens leaves no room for another request in the batch"
     if ceilings.cost_usd is not None and (total.cost_usd is None or total.cost_usd > ceilings.cost_usd):
-        return f"the limit of ${ceilings.cost_usd:g} leaves no room for another request of the batch"
+        return f"the limit of ${ceilings.cost_usd:g} leaves no room for another request in the batch"
     return ""

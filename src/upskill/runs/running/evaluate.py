@@ -184,7 +184,7 @@ class _Run:
         cassette = self.models.cassette if self.models.replies is not None else None
         if self.plan.replay != (cassette.digest if cassette else ""):  # it would not say where its answers come from
             raise UsageError(
-                "the plan and its models use different files of replies",
+                "the plan and its models use different replies files",
                 "Make the plan with `plan_from(plan, cassette)`, and pass that cassette and a store to `Models`.",
             )
 

@@ -153,14 +153,14 @@ class Gate:
                 f"after {after} it is unclear whether the edit loses more than {in_points(self.tolerance)}",
             )
         elif decision == "undecided":
-            status, reason = "undecided", f"undecided after {counted(none.pairs, 'pair')} whether it helps"
+            status, reason = "undecided", f"after {counted(none.pairs, 'pair')} it is unclear whether it helps"
         elif base_is_exact and loss <= 0:
             reason = f"{'better than' if loss < 0 else 'as good as'} before on these cases"
         elif base_is_exact:
             reason = f"loses {in_points(loss)} on these cases; {in_points(self.tolerance)} are allowed"
         if dropped:
             also = ", which count in before → now" if base else ""
-            reason = f"{reason or 'passes'}; removes or changes {counted(dropped, 'case')} of its suite{also}"
+            reason = f"{reason or 'passes'}; removes or changes {counted(dropped, 'case')} in its suite{also}"
         return Checked(change, none.model, status, reason, base, none)
 
     def blocks(self, checked: Checked) -> bool:

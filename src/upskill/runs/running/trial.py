@@ -338,7 +338,7 @@ class Grading:
                 raise
             logger.info("%s%s", error.message, f"\n{error.traceback}" if error.traceback else "")
             self.broken = True
-            return Finding(False, f"the student's files broke the check, which runs without them: {error.message}")
+            return Finding(False, f"the student's files broke the check, which works without them: {error.message}")
 
     async def _runs_without_student(self, number: int, evidence: Evidence) -> bool:
         *before, last = self.case.checks[: number + 1]

@@ -80,7 +80,7 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
             results += len(rows)
             report(f"results of {run.id}", results / total)
         if _count(copy, RESULTS, "run = ?", run.target_number) < results - before:
-            raise StoreError(f"{copy.location}: fewer results of {run.id} than were copied", "Copy it again.")
+            raise StoreError(f"{copy.location}: it has fewer results for {run.id} than were copied", "Copy it again.")
     for rows in chunks(_read(origin, REPLIES)):
         keys = [row["key"] for row in rows]
         known = {row["key"] for row in _read(copy, REPLIES, f"key IN ({marks(keys)})", *keys)}
@@ -88,7 +88,7 @@ def copy_store(source: Store, target: Store, report: Report = _report_nothing) -
         replies += len(rows)
         report("replies", (results + replies) / total)
     if _count(copy, REPLIES) < replies:
-        raise StoreError(f"{copy.location}: fewer replies than were copied", "Copy it again.")
+        raise StoreError(f"{copy.location}: it has fewer replies than were copied", "Copy it again.")
     _copy_small_tables(origin, copy, runs)
     _copy_candidates(origin, copy)
     new_runs = sum(run.is_new for run in runs)
@@ -187,8 +187,8 @@ def _count(database: Database, table: Table, where: str = "TRUE", *values: Any) 
 
 # What refers to something that is not there. Looks stay when a run is deleted, so theirs may be gone.
 _ORPHANS = {
-    "results of a run that does not exist": "FROM results WHERE run NOT IN (SELECT number FROM runs)",
-    "reviews of a run that does not exist": "FROM feedback WHERE run NOT IN (SELECT number FROM runs)",
+    "results for a run that does not exist": "FROM results WHERE run NOT IN (SELECT number FROM runs)",
+    "reviews for a run that does not exist": "FROM feedback WHERE run NOT IN (SELECT number FROM runs)",
     "batches at a provider for a run that does not exist": (
         "FROM batches WHERE state <> 'ended' AND run NOT IN (SELECT id FROM runs)"
     ),
@@ -240,7 +240,7 @@ def _unreadable(database: Database, report: Report) -> Iterator[str]:
         (RUNS, "the plan of run {id}", lambda row: json.loads(row["plan"])),
         (
             RESULTS,
-            "the result {key} of a run",
+            "the result {key}",
             lambda row: result_from_row(row | {"detail": json.loads(row["detail"])}),
         ),
         (REPLIES, "the reply {key}", lambda row: json.loads(row["reply"])),

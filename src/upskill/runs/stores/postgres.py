@@ -361,7 +361,7 @@ def parse_url(url: str) -> tuple[dict[str, Any], str]:
         parameters = conninfo.conninfo_to_dict(f"{address}?{others}" if others else address)
     except psycopg.Error:  # whose words may quote the password
         raise UsageError(
-            f"{safe_url}: not the URL of a PostgreSQL database",
+            f"{safe_url}: not a PostgreSQL URL",
             "Use postgresql://USER:PASSWORD@HOST:PORT/DATABASE. In a password, write @ / : ? # as %40 %2F %3A %3F %23.",
         ) from None
     usual = {"application_name": "upskill", "connect_timeout": 10, "keepalives_idle": 30, "client_encoding": "UTF8"}

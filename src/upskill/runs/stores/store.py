@@ -190,7 +190,7 @@ class Store:
         with self.database.claim(run.number) as is_ours:
             if not is_ours:
                 raise UsageError(
-                    f"another process is already working on the run {run.id}",
+                    f"another process is already working on run {run.id}",
                     "Wait for it and run the same command again, or start another run with --fresh.",
                 )
             yield

@@ -130,11 +130,11 @@ def _open_store(shared: Shared) -> Store | None:
         return None
     if not is_url(location) and here != shared.host:
         raise UsageError(
-            f"{location} on {shared.host} cannot be written from {here}",
-            "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
+            f"{here} cannot write to {location} on {shared.host}",
+            "Keep a cluster's runs in PostgreSQL: --store postgresql://…",
         )
     if (store := find_store(location)) is None:
-        raise UsageError(f"the store no longer exists, as seen from {here}")
+        raise UsageError(f"the store no longer exists (checked from {here})")
     return store
 
 

@@ -66,7 +66,7 @@ class Ray(Executor):
                 )
         if models.cache == "replay":
             raise UsageError(
-                "--replay calls no model, so there is nothing for Ray to do", "Drop --replay or --executor ray."
+                "--replay does not call models, so there is nothing for Ray to do", "Drop --replay or --executor ray."
             )
 
     def open(self, plan: Plan, store: str | None) -> None:
@@ -76,8 +76,8 @@ class Ray(Executor):
         others = {node["NodeManagerHostname"] for node in self._cluster.nodes()} - {socket.gethostname()}
         if store and not is_url(store) and others:
             raise UsageError(
-                f"{min(others)} of this Ray cluster cannot write to {store}",
-                "Keep the runs of a cluster in PostgreSQL: --store postgresql://…",
+                f"{min(others)} in this Ray cluster cannot write to {store}",
+                "Keep a cluster's runs in PostgreSQL: --store postgresql://…",
             )
 
     async def execute(self, job: Job, session: Session) -> AsyncGenerator[Result]:
@@ -243,7 +243,7 @@ def _check_reachable(address: str) -> None:
         address = note.read_text(encoding="utf-8").strip()
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"{address!r} is not the address of a Ray cluster", "Use HOST:PORT, or auto.")
+        raise UsageError(f"{address!r} is not a Ray cluster address", "Use HOST:PORT, or auto.")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
@@ -265,8 +265,8 @@ class Cluster:
             needs = {"trial_cpus": resources.cpus, "trial_gpus": resources.gpus, "trial_memory": resources.memory_mb}
             stated = " ".join(f"{name} {value:g}" for name, value in needs.items() if value is not None)
             if stated:
-                raise UsageError(f"no node of this Ray cluster has room for a trial with {stated}", "Request less.")
-            raise UsageError("no node of this Ray cluster has a CPU for trials")
+                raise UsageError(f"no node in this Ray cluster has room for a trial with {stated}", "Request less.")
+            raise UsageError("no node in this Ray cluster has a CPU for trials")
 
     @property
     def task_options(self) -> dict[str, Any]:
@@ -306,6 +306,6 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             where = f"cannot join the Ray cluster at {self.address}" if self.address else "cannot start Ray"
             raise UsageError(
-                f"{where}: {str(error).strip()}", "`ray status` on one of its nodes shows more."
+                f"{where}: {str(error).strip()}", "Run `ray status` on one of its nodes to see more."
             ) from error
         logger.info("Ray has room for %d chunks", self.workers)
