@@ -90,7 +90,7 @@ def test_every_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, 
         r" · not activated 0 \(.{5,15}, 2 pairs",
         said,
     )
-    assert "Decide by the lift offered: which trials activate the skill is not random." in said
+    assert "Go by the lift offered: the trials that activate the skill are not a random sample." in said
     # Each of 6 trials has one call and two turns in the baseline; with the skill 4 have three of both.
     assert "turns 2.0 → 2.7 per task · tool calls 1.0 → 2.3 · tool errors 0% → 29%" in said
     text = (home / "report.md").read_text(encoding="utf-8")
@@ -252,7 +252,7 @@ def test_show_tells_where_agents_acted_and_every_step_of_a_case(
     assert done.code == 0
     said = unwrapped(done.out)
     assert "agent tools sandbox " in said
-    assert "its self-test passed: system is read-only, home is hidden" in said
+    assert "self-test passed: system is read-only, home is hidden" in said
     assert "opened the skill · 3 turns · 3 tool calls, 1 error" in said
     assert f"1 ✓ activate_skill greeter{shown} → <skill_content" in said
     assert "2 I write it down." in said

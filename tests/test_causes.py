@@ -170,7 +170,7 @@ def test_a_judge_that_grades_only_one_arm_decides_nothing_and_is_named(
     ]
     assert done.json["judge"] == {"model": judge, "errors": errors}
     counts = f"{in_baseline} of 8 (baseline), {in_skill} of 8 (with skill)"
-    line = f"The judge {judge} gave no usable grade for answers: {counts}."
+    line = f"The judge ({judge}) gave no usable grade for answers: {counts}."
     with open_store(home / "runs") as store:
         page = summary(evaluation_of(store, store.run("last")))  # what the HTML page shows
     markdown = (home / "report.md").read_text(encoding="utf-8")

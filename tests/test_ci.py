@@ -518,7 +518,7 @@ def test_a_loss_of_a_student_that_never_varies_is_a_loss_on_these_cases(
     assert (row["status"], row["reason"]) == ("ok", "loses 8 points on these cases; 20 points are allowed")
     assert row["against_base"]["pairs"] > row["against_none"]["pairs"]
     shown = upskill("ci", "skills/untouched", "--base-ref", "main", "-m", "generic:student").out
-    assert "Each comparison ends as soon as its result is known" in shown
+    assert "Each comparison stops as soon as its result is known" in shown
 
 
 @pytest.mark.parametrize(("facts", "status"), [(0, "useless"), (1, "ok")])

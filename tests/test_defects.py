@@ -59,7 +59,7 @@ def test_3_an_outage_of_one_arm_is_not_lift(home: Path, upskill: Upskill, quick:
     assert (model["baseline"]["errored"], model["skill"]["passed"]) == (8, 8)
     assert (model["lift"], model["interval"], model["decision"], model["reason"]) == (None, None, "undecided", "errors")
     assert (done.code, text.code) == (3, 3)
-    assert "? Undecided whether greeter helps any: 8 of 8 trials of the baseline errored" in text.out
+    assert "? Undecided whether greeter helps any: 8 of 8 trials in the baseline errored" in text.out
     assert not re.search(r"✓|^.* helps$", text.out, re.MULTILINE)
 
 

@@ -204,7 +204,7 @@ def test_what_a_killed_command_had_asked_was_drawn(
             upskill("store", "copy", STORE, where)
         assert upskill(*command, "--store", where).code == 0
     assert sorted(redraws_in(home, where).values()) == [1] * 3
-    assert upskill("show", "last", "--store", where).out.count("lost answers, asked for again: killed (1)") == 3
+    assert upskill("show", "last", "--store", where).out.count("lost answers, requested again: killed (1)") == 3
     with closing(sqlite3.connect(home / where / FILE)) as db:
         assert (between != "nothing") or db.execute("SELECT * FROM open_draws").fetchall() == []
 
@@ -367,7 +367,7 @@ def test_a_trial_that_was_drawn_again_stays_so(way: str, upskill: Upskill, home:
         assert redraws_in(home, "new") == drawn
     assert redraws_in(home) == drawn
     shown = upskill("show", "last").out
-    assert "lost answers, asked for again: status 400 (1)" in shown
+    assert "lost answers, requested again: status 400 (1)" in shown
 
 
 def test_a_fresh_run_draws_everything_anew(upskill: Upskill, home: Path, quick: None) -> None:

@@ -75,7 +75,7 @@ def test_each_prompt_pauses_the_command_until_it_is_answered(upskill: Upskill, d
     assert "price unknown" not in done.out + done.err
     printed = " ".join(done.out.split())
     assert re.search(r"Spent: test writer [1-9][\d,]* tokens · teacher [1-9][\d,]* tokens · ", printed)
-    assert "(those of handoff:desk are estimated)" in printed
+    assert "(those for handoff:desk are estimated)" in printed
     spent = done.out[done.out.index("  Spent: ") : done.out.index("\nSaved to")].strip("\n").splitlines()
     assert len(spent) > 1  # wrapped
     assert all(line.startswith("  ") for line in spent), spent

@@ -475,7 +475,7 @@ def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site)
     assert (done.code, "no run named 'nothing'" in done.err) == (2, True)
     done = upskill("view", "--store", site.place, "--port", site.live.port, "--no-browser")
     assert done.code == 2
-    assert f"port {site.live.port} of this machine is already in use" in done.err
+    assert f"port {site.live.port} on this machine is already in use" in done.err
     assert "--port" in done.err
 
 

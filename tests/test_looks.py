@@ -700,7 +700,7 @@ def test_cases_that_were_chosen_after_a_look_decide_nothing_with_new_draws(
     assert verdict.these_cases.decision == "undecided"
     assert sorted(lost) == sorted(f"greet-{odd}" for odd in range(1, 24, 2))
     shown = " ".join(upskill("export", "last", "--format", "markdown", "-o", "-").out.split())
-    assert "12 cases of an earlier run were left out; they still count: greet-" in shown
+    assert "12 cases from an earlier run were left out; they still count: greet-" in shown
 
 
 def test_a_suite_whose_cases_were_all_edited_or_replaced_leaves_none_out(upskill: Upskill, home: Path) -> None:

@@ -510,7 +510,7 @@ def test_plot_says_what_is_missing_for_a_png(
     assert (done.code, "no font found" in done.err, ".svg" in done.err) == (2, True, True)
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     done = upskill("plot", "last", "-o", "lift.png")
-    assert (done.code, "needs the package resvg_py" in done.err, "[png]" in done.err) == (2, True, True)
+    assert (done.code, "needs the `resvg_py` package" in done.err, "[png]" in done.err) == (2, True, True)
     assert not Path("lift.png").exists()
     assert upskill("plot", "last", "-o", "lift.svg").code == 0
 

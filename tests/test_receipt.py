@@ -44,7 +44,7 @@ def test_a_receipt_holds_on_a_machine_without_the_model(upskill: Upskill, proven
     assert done.out == (
         "tern-deploy: holds. helps, 0% (0/40) → 70% (28/40), lift +70 (+41 to +88, 40 pairs) "
         "(scripted:scripted.yaml, 20 cases from evals/suite.yaml)\n"
-        "  Claimed by the author: answers of scripted:scripted.yaml,"
+        "  Claimed by the author: answers from scripted:scripted.yaml,"
         f" {json.loads((proven / RECEIPT).read_text())['date']}, no earlier looks, free\n"
     )
 

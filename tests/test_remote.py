@@ -57,7 +57,7 @@ def test_no_key_is_left_anywhere_after_a_failing_run(
         shown = [upskill("show", "last", *extra) for extra in ([], ["--json"])]
         assert server.requests, "the key was used"
     assert [done.code for done in said] == [3, 3, 3]
-    assert "was given up" in said[0].out
+    assert "gave up on" in said[0].out
     assert "Incorrect API key provided" in said[0].out
     for done in (*said, *shown):
         assert key not in done.out + done.err

@@ -159,7 +159,7 @@ def test_a_replayed_run_says_so_wherever_its_verdict_is_shown(upskill: Upskill, 
         shown[name] = " ".join(upskill("eval", skill, "--replay", cassette, *more).out.split())
     missing = [name for name, text in shown.items() if mark[1:] not in text]
     assert missing == [], shown[missing[0]]
-    claim = "no model was called. Only the file says that these are answers of scripted:student.json."
+    claim = "no model was called. Only the file says that these are answers from scripted:student.json."
     assert [name for name in CLAIMING if claim not in shown[name]] == []
     with open_store("runs") as store:
         run = store.run(played["run"])
@@ -200,7 +200,7 @@ def test_what_a_file_says_of_itself_is_its_claim(upskill: Upskill, skill: Path, 
     os.utime(write_lines(home / "forged.gz", [forged, *rest]), (0, 0))
     done = upskill("eval", skill, "--replay", "forged.gz")
     shown = " ".join(done.out.split())
-    assert "…, file of 1970-01-01): no model was called. Only the file says that these are answers of gpt-9." in shown
+    assert "…, file of 1970-01-01): no model was called. Only the file says that these are answers from gpt-9." in shown
     assert "Replayed: " in shown
     assert "undecided; helps on these cases (replayed)" in shown
 

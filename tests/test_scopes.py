@@ -132,7 +132,7 @@ EIGHT = (
 def test_both_answers_are_given_in_one_line_where_they_differ() -> None:
     verdict = compute_verdict(outcomes(*EIGHT))
     assert (verdict.decision, these(verdict).decision) == ("undecided", "helps")
-    said = "tern helps haiku on these 8 cases (+35, +12 to +54); too few cases to say more; about 11 in all would do."
+    said = "tern helps haiku on these 8 cases (+35, +12 to +54); too few cases to say more; about 11 in all would be enough."
     assert conclude(verdict, "tern", "haiku") == said
     assert verdict.advice == ""  # said once
     assert verdict.to_dict()["these_cases"]["interval"] == pytest.approx([0.1236, 0.5422], abs=1e-3)
@@ -166,7 +166,7 @@ def test_a_requirement_can_be_about_these_cases(text: str, held: bool) -> None:
 
 def test_only_a_lift_or_a_decision_can_be_required_of_these_cases() -> None:
     for text in ("these:tokens<=1.2x", "these:pass_rate>=0.5"):
-        with pytest.raises(UsageError, match="works only with lift and decision"):
+        with pytest.raises(UsageError, match="can only be used with lift and decision"):
             parse_requirement(text)
 
 

@@ -356,7 +356,7 @@ def test_undecided_says_how_much_more_would_settle_it() -> None:
 
 def test_one_of_anything_is_told_in_the_singular() -> None:
     found = compute_verdict(both({"a": ("E", "P")}))
-    assert "1 of 1 trial of the baseline errored" in found.recommendation
+    assert "1 of 1 trial in the baseline errored" in found.recommendation
     more = compute_verdict(both(alike(4, "F", "P") | {"x": ("P", "F")}))
     one = replace(more, evidence_needed=EvidenceNeeded(pairs=1, runs=None, cases=1))
     assert advise(one) == "About 1 more case would settle it."
@@ -751,12 +751,12 @@ def test_what_was_not_measured_is_not_met() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("lift", "is not a requirement", "lift>=0.1"),
+        ("lift", "is not a valid requirement", "lift>=0.1"),
         ("lift>=lots", "'lots' is not a number", "lift>=0.1"),
         ("lifts>=0.1", "unknown quantity 'lifts'", "'lift'"),
         ("decision=helpful", "unknown decision 'helpful'", "'helps'"),
-        ("decision>=helps", "compare a decision with = or !=", "decision=helps"),
-        ("lift=0.1", "compare a number with >=", "lift>=0.1"),
+        ("decision>=helps", "decisions can only be compared with = or !=", "decision=helps"),
+        ("lift=0.1", "numbers can only be compared with >=", "lift>=0.1"),
         ("tokens<=1.2", "a multiple of the baseline, such as 1.2x", "tokens<=1.2x"),
         ("lift>=1.2x", "a share, such as 0.1 or 10%", "lift>=0.1"),
     ],

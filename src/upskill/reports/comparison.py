@@ -49,8 +49,8 @@ def describe(comparison: Comparison) -> Iterator[str]:
         yield f"{also}: {'; '.join(comparison.differences)}."
     elif comparison.same_skill:
         changed = comparison.changed("better") or comparison.changed("worse")
-        chance = ", so any change is chance" if changed else ""
-        yield f"Nothing that is stored differs, not even the skill{chance}."
+        chance = ", so any change is due to chance" if changed else ""
+        yield f"Nothing stored differs, not even the skill{chance}."
     else:
         yield "Only the skill differs."
     better, worse, stayed = (comparison.changed(change) for change in ("better", "worse", "same"))

@@ -58,7 +58,7 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
     ]
     if any(before != without for before, without in both):
         yield ""
-        yield "Each comparison ends as soon as its result is known, so one may have more rounds than the other."
+        yield "Each comparison stops as soon as its result is known, so one may take more rounds than the other."
     worse_skills = {each.change.name for each in checked if each.status == "worse"}
     for evaluation in gate.evaluations:
         is_worse = bool(evaluation.plan.reference_skill) and evaluation.plan.skill.name in worse_skills

@@ -70,7 +70,7 @@ def render(generated: Generated) -> list[RenderableType]:
             for role, usage in generated.spent.items()
         ]
         by_hand = [each.name for each in (generated.teacher, generated.student) if each and each.provider == "handoff"]
-        estimated = f" (those of {by_hand[0]} are estimated)" if by_hand else ""
+        estimated = f" (those for {by_hand[0]} are estimated)" if by_hand else ""
         blocks.append(indented(Text(f"Spent: {' · '.join(spent)}{estimated}")))
     state = "" if evaluation else " (unproven: nothing was run)"
     if not evaluation and is_proven(skill):
@@ -124,10 +124,10 @@ def _findings(refinement: Refinement, first: str) -> list[str]:
     if not refinement.selected:
         return [*lines, "No search was run, so no case influenced the skill and none is held out."]
     if refinement.held_out is None:
-        lines.append("No case is held out. These cases also chose the skill, so expect less elsewhere.")
+        lines.append("No case is held out. The skill was chosen with these cases, so expect less elsewhere.")
     elif refinement.held_out.too_many_errors:
         errors = refinement.held_out.errors
-        lines += [f"{trials} trials of {model} errored: {message}" for model, message, trials in errors]
+        lines += [f"{counted(trials, 'trial')} of {model} errored: {message}" for model, message, trials in errors]
     if refinement.confirmation:
         lines.append(confirmation_line(refinement.confirmation).strip())
     if refinement.held_out_gain:
@@ -182,7 +182,7 @@ def confirmation_line(result: Confirmation) -> str:
     if result.decision == "confirmed":
         return f"  confirmed, {change}: {result.summary}"
     if result.decision == "best guess":
-        return f"  best guess, {change} and not confirmed: {result.summary}. Reason: {result.doubt}."
+        return f"  best guess, {change} but not confirmed: {result.summary}. Reason: {result.doubt}."
     if result.decision == "kept as requested":
         return f"  {result.not_shown}; kept because you asked for it: {result.summary}"
     return f"  {result.decision} on these train cases, so the {before} is kept: {result.summary}"

@@ -40,7 +40,7 @@ def badge(verdicts: Sequence[Verdict]) -> str:
 def claims_in_words(claims: Claims) -> str:
     looks = counted(claims.earlier_looks, "earlier look") if claims.earlier_looks else "no earlier looks"
     cost = "cost unknown" if claims.cost_usd is None else dollars(claims.cost_usd)
-    return f"answers of {', '.join(claims.models)}, {claims.date}, {looks}, {cost}"
+    return f"answers from {', '.join(claims.models)}, {claims.date}, {looks}, {cost}"
 
 
 def card(skill: Skill, receipt: Mapping[str, Any], verdicts: Sequence[Verdict], old: str = "") -> str:

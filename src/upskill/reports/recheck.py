@@ -79,7 +79,7 @@ def reason_in_words(each: Rechecked) -> str:
         return f"it helps{exact}"
     tokens = verdict.total_tokens.mean if verdict.total_tokens else 0.0
     if each.decision == "saves":
-        return f"the model does about as well and uses {-tokens:,.0f} tokens fewer per task"
+        return f"the model does about as well and uses {-tokens:,.0f} fewer tokens per task"
     if each.decision == "no effect":
         cost = f", and it costs {tokens:,.0f} tokens per task" if tokens > 0 else ""
         return f"the model does about as well without it{cost}{exact}"
@@ -88,10 +88,10 @@ def reason_in_words(each: Rechecked) -> str:
     if not each.evidence:
         return verdict.recommendation
     if each.rounds_needed is None:
-        return f"open after {counted(each.rounds, 'round')}, and more rounds like these would not tell. Add cases"
+        return f"undecided after {counted(each.rounds, 'round')}, and more rounds like these would not settle it. Add cases"
     more = max(1, each.rounds_needed - each.rounds)
     trials = counted(more * len(each.outcomes) // each.rounds, "trial")
-    return f"open after {counted(each.rounds, 'round')}. About {more:,} more ({trials}) would tell"
+    return f"undecided after {counted(each.rounds, 'round')}. About {more:,} more ({trials}) would settle it"
 
 
 def _notes(recheck: Recheck, library: Sequence[Rechecked]) -> Iterator[str]:

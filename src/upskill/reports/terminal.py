@@ -87,7 +87,7 @@ def invalid(leaks: Sequence[tuple[Trial, str]], show_command: str = "") -> Rende
     lines = [NOT_ISOLATED, f"{counted(len(leaks), 'trial')} saw or tried to open a skill that should have been hidden:"]
     lines += [f"  {line}" for line in describe_leaks(leaks)]
     look = f"See how with `{show_command} --case {leaks[0][0].case}`. " if show_command and leaks else ""
-    lines.append(f"{look}Remove the way it was reached, then run again with --fresh.")
+    lines.append(f"{look}Remove whatever gave access to it, then run again with --fresh.")
     return _red_panel("INVALID", "\n".join(lines))
 
 

@@ -71,7 +71,7 @@ def _sandbox(record: Mapping[str, Any]) -> str:
     line = f"sandbox {version}" if version.startswith(name) else f"sandbox {name} ({version})"
     if not record.get("isolated", True):
         return f"{line}: NOTHING was blocked"
-    held = f"{line}; its self-test passed: {', '.join(record['passed'])}"
+    held = f"{line}; self-test passed: {', '.join(record['passed'])}"
     return f"{held}; reduced: {record['reduced']}" if record.get("reduced") else held
 
 
@@ -139,7 +139,7 @@ def _trial(result: Result, baseline: str, *, detailed: bool = False) -> Renderab
         parts.append(indented(Text(printable(result.error), style="yellow")))
     if result.redraws:
         reasons = ", ".join(f"{printable(reason)} ({count})" for reason, count in result.redraws.items())
-        parts.append(indented(Text(f"lost answers, asked for again: {reasons}", style="yellow")))
+        parts.append(indented(Text(f"lost answers, requested again: {reasons}", style="yellow")))
     return Group(*parts)
 
 

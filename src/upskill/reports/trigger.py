@@ -82,7 +82,7 @@ def _heading(plan: Plan, queries: Queries) -> RenderableType:
         escape(" ".join(plan.skill.description.split())),
         "",
         f"queries    {kinds}, {runs}",
-        f"agent      {plan.agent}; beside it: {escape(distractors)}",
+        f"agent      {plan.agent}; also installed: {escape(distractors)}",
         "",
     ]
     return indented(Text.from_markup("\n".join(lines)))
@@ -120,7 +120,7 @@ def _metric_lines(metrics: TriggerMetrics) -> Iterator[str]:
 
 def _part_table(improvement: Improvement) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "Queries", "Recall", "Fires wrongly", "Precision", "Score"):
+    for column in ("", "Queries", "Recall", "False triggers", "Precision", "Score"):
         table.add_column(column, no_wrap=True, justify="left" if not column else "right")
     first, best, test = improvement.attempts[0], improvement.best, improvement.test
     parts = [("train", first.train, best.train), ("validation", first.validation, best.validation)]

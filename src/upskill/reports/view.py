@@ -35,7 +35,7 @@ from upskill.verdicts.verdict import Decision, Verdict
 MAX_ERRORS = 10
 MAX_BUGS = 3
 MAX_LEAKS = 3
-ACTIVATION_CAVEAT = "Decide by the lift offered: which trials activate the skill is not random."
+ACTIVATION_CAVEAT = "Go by the lift offered: the trials that activate the skill are not a random sample."
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def replay_note(run: Run) -> str:
     if not run.plan.replayed:
         return ""
     source = run.plan.replayed[0].upper() + run.plan.replayed[1:]
-    return f"{source}: no model was called. Only the file says that these are answers of {' and '.join(run.models)}."
+    return f"{source}: no model was called. Only the file says that these are answers from {' and '.join(run.models)}."
 
 
 def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
@@ -205,7 +205,7 @@ def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:
 
 def _describe_copies(verdict: Verdict) -> str:
     cases = counted(verdict.these_cases.copies if verdict.these_cases else 0, "case")
-    return f"In {cases}, several runs of an arm gave the same answer. On exactly these cases, they count as one run."
+    return f"In {cases}, several runs in one arm gave the same answer. On exactly these cases, they count as one run."
 
 
 def _lifts(verdict: Verdict) -> dict[str, str]:
@@ -248,7 +248,7 @@ def describe_bugs(evaluation: Evaluation, show_command: str) -> Iterator[str]:
 def problems(evaluation: Evaluation) -> Iterator[str]:
     yield from _uneven_errors(evaluation)
     for model, message in evaluation.stopped.items():
-        yield f"{model} was given up: {message}"
+        yield f"gave up on {model}: {message}"
     for model, message, trials in evaluation.errors[:MAX_ERRORS]:
         if model not in evaluation.stopped:
             yield f"{counted(trials, 'trial')} of {model} errored: {printable(message)}"
@@ -264,7 +264,7 @@ def _missing_trials(evaluation: Evaluation) -> str:
         return ""
     if evaluation.scope and not (evaluation.halted or evaluation.stopped):
         if any(verdict.decision == "undecided" and verdict.repeats_itself for verdict in evaluation.verdicts):
-            return f"Stopped after {_runs(evaluation)}: the answers repeat, so more runs would tell nothing new"
+            return f"Stopped after {_runs(evaluation)}: the answers repeat, so more runs would show nothing new"
         return f"{missing} of the {evaluation.run.trials} trials were not needed"
     was, it = ("was", "it") if missing == 1 else ("were", "them")
     return f"{counted(missing, 'trial')} {was} not run; the same command runs {it}"
@@ -310,14 +310,14 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
             arms = (verdict.skill, verdict.baseline)
             skill, baseline = (f"{arm.errored} of {arm.scored + arm.errored}" for arm in arms)
             yield (
-                f"{name}{skill} trials with the skill errored and {baseline} of the baseline. Chance does not explain"
+                f"{name}{skill} trials with the skill errored and {baseline} in the baseline. Chance does not explain"
                 f" that (p = {missing.p_value:.2g}), so errors may bias the lift"
             )
         if verdict.redrawn:
             arms = (verdict.skill, verdict.baseline)
             skill, baseline = (f"{arm.redrawn} of {arm.scored + arm.errored}" for arm in arms)
             yield (
-                f"{name}retried after a failed or interrupted call: {skill} trials with the skill, {baseline} of the"
+                f"{name}retried after a failed or interrupted call: {skill} trials with the skill, {baseline} in the"
                 f" baseline (p = {missing.redraw_p_value:.2g} for no difference between the arms)"
             )
         if missing.changes_decision:
@@ -334,8 +334,8 @@ def _judge_errors(evaluation: Evaluation) -> Iterator[str]:
     judge = evaluation.plan.judge.name if evaluation.plan.judge else ""
     for model, by_arm in evaluation.judge_errors.items():
         counts = ", ".join(f"{ungraded} of {trials} ({names[arm]})" for arm, (ungraded, trials) in by_arm.items())
-        of_model = f" of {model}" if len(evaluation.plan.models) > 1 else ""
-        yield f"The judge {judge} gave no usable grade for answers{of_model}: {counts}. They are not scored"
+        of_model = f" from {model}" if len(evaluation.plan.models) > 1 else ""
+        yield f"The judge ({judge}) gave no usable grade for answers{of_model}: {counts}. They are not scored"
 
 
 def _looks(evaluation: Evaluation) -> Iterator[str]:
@@ -378,7 +378,7 @@ def _describe_looks(looks: Looks) -> Iterator[str]:
         case, run = gone[0]
         names = ", ".join(case for case, _ in gone[:5]) + ", …" * (len(gone) > 5)
         were = "was left out; it still counts" if len(gone) == 1 else "were left out; they still count"
-        yield f"{counted(len(gone), 'case')} of an earlier run {were}: {names} (`upskill show {run} --case {case}`)"
+        yield f"{counted(len(gone), 'case')} from an earlier run {were}: {names} (`upskill show {run} --case {case}`)"
 
 
 def _cost(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
@@ -410,7 +410,7 @@ def _controls(verdict: Verdict, *, has_reference: bool) -> Iterator[str]:
             for name, control in controls.items()
             if control is not None
         ]
-        yield f"{'Controls' if has_reference else 'Of the lift'}, in points: {' · '.join(parts)}."
+        yield f"{'Controls' if has_reference else 'Breakdown of the lift'}, in points: {' · '.join(parts)}."
 
 
 def _choices(evaluation: Evaluation) -> Iterator[str]:

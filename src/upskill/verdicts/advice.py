@@ -110,7 +110,9 @@ def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_re
         return f"{on_these}; one case says nothing about other tasks."
     needed = verdict.evidence_needed
     enough = (
-        f"; about {verdict.cases + needed.cases:,} in all would do" if needed and needed.cases < UNREACHABLE else ""
+        f"; about {verdict.cases + needed.cases:,} in all would be enough"
+        if needed and needed.cases < UNREACHABLE
+        else ""
     )
     return f"{on_these}; too few cases to say more{enough}."
 
@@ -150,7 +152,7 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
 def _errored(verdict: Verdict) -> str:
     arm = max((verdict.baseline, verdict.skill), key=lambda arm: arm.errored / max(1, arm.scored + arm.errored))
     trials = counted(arm.scored + arm.errored, "trial")
-    return f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'of the baseline'} errored"
+    return f"{arm.errored} of {trials} {'with the skill' if arm is verdict.skill else 'in the baseline'} errored"
 
 
 def is_too_weak(verdict: Verdict) -> bool:
@@ -226,7 +228,7 @@ def _advise_evidence(verdict: Verdict) -> str:
         return "Run again with --fresh."
     if verdict.reason == CHOSEN:
         return (
-            "Some cases or results of an earlier look were kept, others left out, edited or repeated. Counting all,"
+            "Some cases or results from an earlier look were kept, others left out, edited or repeated. Counting all,"
             " it is undecided. Put the cases back and run with --fresh, or use new cases only."
         )
     if verdict.reason == ERRORS:

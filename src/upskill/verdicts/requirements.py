@@ -80,24 +80,24 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
     hint = f'For example: "{shares[0]}>=0.8" or "point:{shares[0]}>=0.8".' if shares else _HINT
     match = re.fullmatch(r"\s*((?:(?:these|point):\s*)*)([a-z_]+)\s*(>=|<=|!=|==|=|>|<)\s*(.+?)\s*", text)
     if not match:
-        raise UsageError(f"{text!r} is not a requirement", hint)
+        raise UsageError(f"{text!r} is not a valid requirement", hint)
     point, these = (f"{prefix}:" in match[1] for prefix in ("point", "these"))
     quantity, comparison, target = match[2], match[3].replace("==", "="), match[4]
     if these and (shares or quantity not in _ON_THESE_CASES):
-        raise UsageError(f"{text!r}: `these:` works only with lift and decision", hint)
+        raise UsageError(f"{text!r}: `these:` can only be used with lift and decision", hint)
     if quantity == "decision" and not shares:
         plain = re.sub(r"[\s_-]", "", target)
         decision: Decision | None = next((name for name in _DECISIONS if name.replace(" ", "") == plain), None)
         if decision is None:
             raise UsageError(f"{text!r}: unknown decision {target!r}", did_you_mean(target, _DECISIONS))
         if comparison not in ("=", "!="):
-            raise UsageError(f"{text!r}: compare a decision with = or !=", _HINT)
+            raise UsageError(f"{text!r}: decisions can only be compared with = or !=", _HINT)
         return Requirement(text, quantity, comparison, math.nan, decision, point, these)
     known = tuple(shares) or (*_QUANTITIES, "decision")
     if quantity not in known:
         raise UsageError(f"{text!r}: unknown quantity {quantity!r}", did_you_mean(quantity, known))
     if comparison in ("=", "!="):
-        raise UsageError(f"{text!r}: compare a number with >=, <=, > or <", hint)
+        raise UsageError(f"{text!r}: numbers can only be compared with >=, <=, > or <", hint)
     is_ratio = quantity not in (*_SHARES, *shares)
     value = _number(text, quantity, target, hint, is_ratio=is_ratio)
     return Requirement(text, quantity, comparison, value, None, point, these)
@@ -109,7 +109,7 @@ def _number(text: str, quantity: str, target: str, hint: str, *, is_ratio: bool)
         raise UsageError(f"{text!r}: {target!r} is not a number", hint)
     if is_ratio != (match[2] == "x"):
         kind = "a multiple of the baseline, such as 1.2x" if is_ratio else "a share, such as 0.1 or 10%"
-        raise UsageError(f"{text!r}: compare {quantity} with {kind}", hint)
+        raise UsageError(f"{text!r}: {quantity} must be compared with {kind}", hint)
     number = float(match[1]) / (100.0 if match[2] == "%" else 1.0)
     if not is_ratio and abs(number) > 1:
         raise UsageError(f"{text!r}: {quantity} cannot be more than 1 (100%)", hint)

@@ -73,7 +73,7 @@ class StoredRun:
     def check_finished(self) -> None:
         """UsageError if sums by arm would reveal how the arms differ before all trials have run."""
         for model, so_far in self.unfinished.items():
-            hint = "The same eval command continues it. csv and jsonl have the trials so far."
+            hint = "Run the same eval command to continue it. The csv and jsonl formats have the trials so far."
             raise UsageError(
                 f"{self.run.id}: {model} is {so_far}, so it has no totals with and without the skill yet", hint
             )

@@ -300,10 +300,10 @@ def trial_at(key: str) -> Trial:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(fields, list) or len(cast("list[Any]", fields)) != 4:
-        raise ValueError("a key is case, model, arm and seed")
+        raise ValueError("a key must consist of case, model, arm and seed")
     case, model, arm, seed = cast("list[Any]", fields)
     if not all(isinstance(each, str) for each in (case, model, arm)) or type(seed) is not int or abs(seed) >= 2**63:
-        raise ValueError("a key is three texts and a number")
+        raise ValueError("a key must be three strings and a number")
     return Trial(model, case, cast("Arm", arm), seed)
 
 

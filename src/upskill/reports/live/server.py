@@ -365,7 +365,7 @@ async def _listen(runner: web.AppRunner, port: int | None) -> int:
                 continue
             reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error}"
             raise UsageError(
-                f"port {tried} of this machine {reason}", "Choose another with --port; 0 picks a free one."
+                f"port {tried} on this machine {reason}", "Choose another with --port; 0 picks a free one."
             ) from error
         break
     return int(runner.addresses[0][1])
@@ -488,14 +488,14 @@ def read_mark(body: object) -> tuple[Trial, Review | None]:
     case, model, arm, verdict, note = (mark.get(name, "") for name in ("case", "model", "arm", "verdict", "feedback"))
     seed = mark.get("seed")
     if not all(isinstance(each, str) for each in (case, model, arm, verdict, note)) or type(seed) is not int:
-        raise ValueError("case, model, arm, verdict and feedback are texts, and seed is a number")
+        raise ValueError("case, model, arm, verdict and feedback must be strings, and seed must be a number")
     if not all(map(_is_storable, (case, model, arm))):
         raise ValueError("it contains invalid characters")
     if verdict not in get_args(FeedbackVerdict):
-        raise ValueError("the verdict is right, wrong, odd or empty")
+        raise ValueError("the verdict must be right, wrong, odd or empty")
     if abs(seed) > MAX_SEED:
-        raise ValueError(f"no seed is larger than {MAX_SEED}")
+        raise ValueError(f"the seed cannot be larger than {MAX_SEED}")
     if len(note) > MAX_NOTE:
-        raise ValueError(f"a note has at most {MAX_NOTE} characters")
+        raise ValueError(f"a note can have at most {MAX_NOTE} characters")
     trial = Trial(model, case, cast("Arm", arm), seed)
     return trial, Review(trial, cast("FeedbackVerdict", verdict), note.strip()) if verdict or note.strip() else None

@@ -33,8 +33,8 @@ def _render(svg: str, font: str | None = None, zoom: int = 1) -> bytes:
         import resvg_py  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise UsageError(
-            f"PNG needs the package {error.name}, which is not installed",
-            f"Run `{add_extra('png')}`, or give a file name that ends in .svg.",
+            f"PNG needs the `{error.name}` package, which is not installed",
+            f"Run `{add_extra('png')}`, or use a file name that ends in .svg.",
         ) from error
     return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, sans_serif_family=font))
 
@@ -48,5 +48,5 @@ def find_font() -> str:
             return name
     raise UsageError(
         "no font found to draw a PNG",
-        "Install one, for example DejaVu (fonts-dejavu-core on Debian), or give a file name that ends in .svg.",
+        "Install one, for example DejaVu (fonts-dejavu-core on Debian), or use a file name that ends in .svg.",
     )
