@@ -260,7 +260,7 @@ def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: 
     unknown = {
         "#case=nothing": "No case named nothing",
         "#case=%E0%A4%A": "No case named %E0%A4%A",
-        "#trial=greet-3/x/y/7": "No model named x; these are the answers of scripted:learns.",
+        "#trial=greet-3/x/y/7": "No model named x; these are the answers from scripted:learns.",
     }
 
     def use(page: Any) -> tuple[str, list[str], list[str]]:
@@ -278,7 +278,7 @@ def test_a_link_to_a_case_or_a_trial_is_followed_when_the_report_opens(browser: 
     title, answers, texts = browser.run(use, f"{report}#case=greet-5")
     assert (title, len(answers)) == ("greet-5", 4)
     assert all(words in text for words, text in zip(unknown.values(), texts, strict=True))
-    assert "No arm named y. No trial has the seed 7." in texts[-1]
+    assert "No arm named y. No trial has seed 7." in texts[-1]
 
 
 def test_an_answer_that_should_do_harm_is_shown_as_text_and_runs_nothing(browser: Browser, report: str) -> None:

@@ -132,7 +132,7 @@ EIGHT = (
 def test_both_answers_are_given_in_one_line_where_they_differ() -> None:
     verdict = compute_verdict(outcomes(*EIGHT))
     assert (verdict.decision, these(verdict).decision) == ("undecided", "helps")
-    said = "tern helps haiku on these 8 cases (+35, +12 to +54); too few cases to say more; about 11 in all would be enough."
+    said = "tern helps haiku on these 8 cases (+35, +12 to +54); too few cases to say more; about 11 in all would do."
     assert conclude(verdict, "tern", "haiku") == said
     assert verdict.advice == ""  # said once
     assert verdict.to_dict()["these_cases"]["interval"] == pytest.approx([0.1236, 0.5422], abs=1e-3)

@@ -88,7 +88,7 @@ def reason_in_words(each: Rechecked) -> str:
     if not each.evidence:
         return verdict.recommendation
     if each.rounds_needed is None:
-        return f"undecided after {counted(each.rounds, 'round')}, and more rounds like these would not settle it. Add cases"
+        return f"undecided after {counted(each.rounds, 'round')}; more rounds like these would not settle it. Add cases"
     more = max(1, each.rounds_needed - each.rounds)
     trials = counted(more * len(each.outcomes) // each.rounds, "trial")
     return f"undecided after {counted(each.rounds, 'round')}. About {more:,} more ({trials}) would settle it"

@@ -110,9 +110,7 @@ def _conclude_on_these_cases(verdict: Verdict, skill: str, model: str, *, has_re
         return f"{on_these}; one case says nothing about other tasks."
     needed = verdict.evidence_needed
     enough = (
-        f"; about {verdict.cases + needed.cases:,} in all would be enough"
-        if needed and needed.cases < UNREACHABLE
-        else ""
+        f"; about {verdict.cases + needed.cases:,} in all would do" if needed and needed.cases < UNREACHABLE else ""
     )
     return f"{on_these}; too few cases to say more{enough}."
 

@@ -37,7 +37,7 @@ function groups(report) {
   for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
     const several = report.document.groups[kind].filter((group) => group.cases > 1); // one case has no lift to speak of
     const rows = several.map((group) => [group.name, grouped(group.cases), ...models.map((verdict) => liftCell(group.models[verdict.model]))]);
-    if (rows.length) tables.push(table(`Lift in points by ${kind} of the cases`, heads(title), rows));
+    if (rows.length) tables.push(table(`Lift in points by case ${kind}`, heads(title), rows));
   }
   return tables.length ? section("groups", "Where it helps", tables) : null;
 }
@@ -69,9 +69,9 @@ function failures(report) {
   return section(
     "failures",
     "Errors, refusals and cut-off answers",
-    !rows.length ? h("p", {}, "No trial has run yet.") : table("How the trials of each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
+    !rows.length ? h("p", {}, "No trial has run yet.") : table("How the trials in each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
     errors.length ? h("ul", {}, errors) : null,
-    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number of this run is valid: ${counted(report.document.invalid.length, "trial")} saw or tried to open a skill that should have been hidden.`) : null,
+    report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number from this run is valid: ${counted(report.document.invalid.length, "trial")} saw or tried to open a skill that should have been hidden.`) : null,
   );
 }
 

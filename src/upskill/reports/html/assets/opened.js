@@ -44,9 +44,9 @@ function caseDialog(report, source) {
   function unknownOf(asked, chosen, models) {
     const { seeds, runs } = report.run;
     const said = [];
-    if (asked.model && !models.includes(asked.model)) said.push(`No model named ${asked.model}; these are the answers of ${chosen.model}.`);
+    if (asked.model && !models.includes(asked.model)) said.push(`No model named ${asked.model}; these are the answers from ${chosen.model}.`);
     if (asked.arm && !(asked.arm in report.arms)) said.push(`No arm named ${asked.arm}.`);
-    if (asked.seed && seeds.length === runs && !seeds.some((seed) => String(seed) === asked.seed)) said.push(`No trial has the seed ${asked.seed}.`);
+    if (asked.seed && seeds.length === runs && !seeds.some((seed) => String(seed) === asked.seed)) said.push(`No trial has seed ${asked.seed}.`);
     return said;
   }
 
@@ -131,7 +131,7 @@ function answer(report, arm, trial, pieces) {
     h("p", { class: "what" }, facts.join(" · "), " ", h("a", { href: linkTo("trial", trial.case, trial.model, arm, trial.seed) }, "link to this trial")),
     trial.leak ? h("p", { class: "warning" }, `Not isolated: ${trial.leak}`) : null,
     trial.error ? h("pre", { class: "error", dir: "auto" }, trial.error) : null,
-    trial.answer ? (pieces ? h("div", {}, text, trial.answer.length ? h("p", { class: "note" }, `Cut: it has ${counted(trial.answer.length, "character")}.`) : null) : longText(trial.answer)) : null,
+    trial.answer ? (pieces ? h("div", {}, text, trial.answer.length ? h("p", { class: "note" }, `Cut off: the whole text has ${counted(trial.answer.length, "character")}.`) : null) : longText(trial.answer)) : null,
     trial.findings.length ? h("ul", { class: "findings", "aria-label": "Findings" }, trial.findings.map(finding)) : null,
     trial.steps ? timeline(trial) : null,
     feedbackForm(report, trial),

@@ -173,7 +173,7 @@ function problems(report) {
 }
 
 const PICTURES = [
-  ["forest", "Lift of each model"],
+  ["forest", "Lift for each model"],
   ["bars", "Pass rates"],
   ["pareto", "Cost against pass rate"],
 ];

@@ -150,7 +150,7 @@ function number(report, path, format) {
 function longText(said, className = "text") {
   const node = h("pre", { class: className, dir: "auto" }, said?.text || "(empty)");
   if (!said?.length) return node;
-  return h("div", {}, node, h("p", { class: "note" }, `Cut: it has ${counted(said.length, "character")}.`));
+  return h("div", {}, node, h("p", { class: "note" }, `Cut off: the whole text has ${counted(said.length, "character")}.`));
 }
 
 /* A sentence of ours: what stands between backticks is code. */

@@ -64,9 +64,9 @@ function trials(report, source) {
   draw();
   source.watch(draw);
   const without = report.listed === 0 && report.run.scored ? h("p", { class: "note" }, "This report was written without its trials.") : null;
-  const cut = report.limit < 20000 ? h("p", { class: "note" }, `To keep the file small, texts over ${counted(report.limit, "character")} are cut; upskill show ${report.run.id} has them whole.`) : null;
+  const cut = report.limit < 20000 ? h("p", { class: "note" }, `To keep the file small, texts longer than ${counted(report.limit, "character")} are cut; upskill show ${report.run.id} has them in full.`) : null;
   const stored = report.run.scored + report.run.errored;
-  const few = report.listed && report.listed < stored ? h("p", { class: "note" }, `To keep the file small, it has ${grouped(report.listed)} of ${counted(stored, "trial")}: the first seeds of each case. Every number above is of all of them; upskill show ${report.run.id} has the others.`) : null;
+  const few = report.listed && report.listed < stored ? h("p", { class: "note" }, `To keep the file small, it has ${grouped(report.listed)} of ${counted(stored, "trial")}: the first seeds of each case. Every number above covers all of them; upskill show ${report.run.id} has the others.`) : null;
   return section("trials", "Trials", form, status, without, few, cut, printed, list, pages);
 }
 

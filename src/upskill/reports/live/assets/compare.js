@@ -54,7 +54,7 @@ async function comparisonPage(page) {
     };
     fill(
       result,
-      h("ul", { class: "cards tiles" }, tile(beforeAfter(rate("before"), rate("after")), "passed, in cases of both runs", "even"), tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", "bad"), tile(`${found.same.length}`, "unchanged", "even")),
+      h("ul", { class: "cards tiles" }, tile(beforeAfter(rate("before"), rate("after")), "passed, on cases in both runs", "even"), tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", "bad"), tile(`${found.same.length}`, "unchanged", "even")),
       section("words", "What differs", found.words.map((line) => h("p", {}, prose(line)))),
       skillDiff(found),
       section("flipped", "Cases that flipped", found.changed.length ? found.changed.map((one) => flipped(found, one)) : h("p", { class: "note" }, "No case in both runs changed.")),
@@ -75,7 +75,7 @@ function tile(number, words, kind) {
 
 function skillDiff(found) {
   if (found.same_skill) return section("diff", "The skill", h("p", { class: "note" }, "Both runs used the same skill."));
-  if (!found.diff.length) return section("diff", "The skill", h("p", { class: "note" }, "The description and the body are the same; another file of the skill differs."));
+  if (!found.diff.length) return section("diff", "The skill", h("p", { class: "note" }, "The description and the body are the same; another file in the skill differs."));
   const kinds = { "+": "ins", "-": "del", "=": "span", "…": "span" };
   const words = { "+": "added: ", "-": "removed: " };
   const lines = found.diff.map(([mark, text]) =>
