@@ -270,7 +270,7 @@ def read_recorded(row: Mapping[str, Any]) -> Reply:
     for call in calls:
         ToolCall(_text(call["id"]), _text(call["name"]), {})
         if as_mapping(call["arguments"]) is None:
-            raise ValueError("the arguments in a call are not an object")
+            raise ValueError("the arguments of a tool call must be an object")
     plain = {"usage": usage, "calls": calls, "thinking": thinking, "stop": row.get("stop", "end"), **texts}
     seconds, attempts = _number(row.get("seconds", 0.0)), _integer(row.get("attempts", 1))
     redraws = _counts(row.get("redraws", {}))

@@ -54,7 +54,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield f"- **{_escape(verdict.model)}**: {_escape(sentences)}"
     if evaluation.rulings:
         yield ""
-        yield "| requirement | model | held | measured |"
+        yield "| requirement | model | met | measured |"
         yield "|---|---|---|---|"
         for model, ruling in evaluation.rulings:
             held = "yes" if ruling.held else "**no**"

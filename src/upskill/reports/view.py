@@ -266,8 +266,8 @@ def _missing_trials(evaluation: Evaluation) -> str:
         if any(verdict.decision == "undecided" and verdict.repeats_itself for verdict in evaluation.verdicts):
             return f"Stopped after {_runs(evaluation)}: the answers repeat, so more runs would show nothing new"
         return f"{missing} of the {evaluation.run.trials} trials were not needed"
-    was, it = ("was", "it") if missing == 1 else ("were", "them")
-    return f"{counted(missing, 'trial')} {was} not run; the same command runs {it}"
+    were = "was" if missing == 1 else "were"
+    return f"{counted(missing, 'trial')} {were} not run; run the same command again to finish"
 
 
 CAUSE_WORDS: dict[Cause, str] = {

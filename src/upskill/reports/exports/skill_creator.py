@@ -122,7 +122,7 @@ class _Workspace:
         ]
         notes = [f"pass_rate is the share of expectations that hold. All of them hold in: {', '.join(passed)} trials."]
         notes += [f"The run is {replayed}."] if (replayed := self.source.run.plan.replayed) else []
-        notes += [f"{errored} trials of the run errored and have no grading."] if errored else []
+        notes += [f"{errored} trials in the run errored and have no grading."] if errored else []
         left_out = [arm for arm in self.arms if arm not in self.names]
         return [*notes, *([f"Left out: {', '.join(left_out)}."] if left_out else [])]
 

@@ -157,9 +157,9 @@ class Gate:
         elif base_is_exact and loss <= 0:
             reason = f"{'better than' if loss < 0 else 'as good as'} before on these cases"
         elif base_is_exact:
-            reason = f"loses {in_points(loss)} on these cases; {in_points(self.tolerance)} are allowed"
+            reason = f"loses {in_points(loss)} on these cases; up to {in_points(self.tolerance)} are allowed"
         if dropped:
-            also = ", which count in before → now" if base else ""
+            also = "; they count in before → now" if base else ""
             reason = f"{reason or 'passes'}; removes or changes {counted(dropped, 'case')} in its suite{also}"
         return Checked(change, none.model, status, reason, base, none)
 
