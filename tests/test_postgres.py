@@ -258,7 +258,7 @@ def test_a_store_of_a_newer_version_is_left_alone(place: str) -> None:
     with database(place) as db:
         db.execute("INSERT INTO version VALUES (99)")
     for opener in (open_store, find_store):
-        with pytest.raises(UsageError, match=": written by a newer upskill") as caught:
+        with pytest.raises(UsageError, match=": written by a newer version of upskill") as caught:
             opener(place)
         assert "--store" in caught.value.hint
 

@@ -101,7 +101,7 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     with _file(tmp_path) as db:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(UsageError, match=": written by a newer upskill") as caught:
+    with pytest.raises(UsageError, match=": written by a newer version of upskill") as caught:
         open_store(tmp_path)
     assert "Upgrade" in caught.value.hint
     with _file(tmp_path) as db:

@@ -431,7 +431,7 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
             f"{name(choice)} {percent(choice.pass_rate)}{' at' if choice.cost_per_task else ','} {_price(choice)}"
             for choice in front
         ]
-        yield f"Worth their price: {' · '.join(parts)}."
+        yield f"Worth the price: {' · '.join(parts)}."
     if target is not None:
         best = cheapest(choices, target)
         unpriced = [choice for choice in choices if choice.cost_per_task is None and choice.pass_rate >= target]

@@ -167,7 +167,7 @@ function problems(report) {
   const said = [...report.problems];
   if (report.document.halted) said.unshift(`Stopped early: ${report.document.halted}.`);
   if (report.document.bugs.trials) said.unshift(`${counted(report.document.bugs.trials, "trial")} hit a bug in upskill, not in your skill or model.`);
-  const required = report.document.requirements.filter((one) => !one.held).map((one) => `Required “${one.requirement}” of ${one.model}, but ${one.reason}.`);
+  const required = report.document.requirements.filter((one) => !one.held).map((one) => `Required “${one.requirement}” for ${one.model}, but ${one.reason}.`);
   const all = [...required, ...said];
   return all.length ? h("ul", { class: "problems" }, all.map((line) => h("li", {}, prose(line)))) : null;
 }
