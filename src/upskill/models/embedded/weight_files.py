@@ -31,7 +31,9 @@ def cache_folder() -> Path:
         try:
             return Path(folder).expanduser()
         except RuntimeError as error:
-            raise UsageError(f"{folder} is not a folder: {error}", "Set UPSKILL_CACHE to the path of a folder.") from error
+            raise UsageError(
+                f"{folder} is not a folder: {error}", "Set UPSKILL_CACHE to the path of a folder."
+            ) from error
     common = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or common).expanduser() / "upskill"
 

@@ -419,7 +419,9 @@ def _migrate(db: Connection, schema: str, location: str) -> None:
                     db.execute(statement.encode())
                 db.execute("INSERT INTO version (version) VALUES (%s)", (VERSION,))
     if version > VERSION:
-        raise UsageError(f"{location}: written by a newer version of upskill", "Upgrade upskill, or use another --store.")
+        raise UsageError(
+            f"{location}: written by a newer version of upskill", "Upgrade upskill, or use another --store."
+        )
 
 
 # Queries and texts.

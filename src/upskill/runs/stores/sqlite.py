@@ -232,7 +232,9 @@ def migrate(db: sqlite3.Connection, location: str) -> None:
     with _transaction(db):
         version = _version(db)  # again: another process may have migrated it in the meantime
         if version > VERSION:
-            raise UsageError(f"{location}: written by a newer version of upskill", "Upgrade upskill, or use another --store.")
+            raise UsageError(
+                f"{location}: written by a newer version of upskill", "Upgrade upskill, or use another --store."
+            )
         for index in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall():
             db.execute(f"DROP INDEX {index[0]}")
         _add_missing_columns(db)
