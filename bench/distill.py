@@ -29,7 +29,6 @@ class Line:
     section: str
     needed_by: str = ""
     harmful: bool = False
-    tokens: int = 20
 
 
 def skill(chance: random.Random) -> list[Line]:
@@ -67,7 +66,8 @@ async def search(seed: int) -> tuple[list[Line], Ablation, int]:
     chance = random.Random(seed)
     lines = skill(chance)
     student = Student(lines, chance.uniform(0.05, 0.10), chance)
-    ablation = Ablation(lines, tuple(f"case-{number}" for number in range(CASES)), student.measure)
+    cases = tuple(f"case-{number}" for number in range(CASES))
+    ablation = Ablation([line.section for line in lines], cases, student.measure)
     await ablation.search()
     searching = ablation.trials
     await ablation.confirm()

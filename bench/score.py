@@ -20,7 +20,10 @@ from dataclasses import dataclass
 
 from upskill import Evaluation, Plan, PlanOptions, RunOptions, Skill, Suite, make_plan
 from upskill.experiments.ablation import Blocks
+from upskill.experiments.engine import Engine
 from upskill.experiments.mutation import Score, Scoring
+from upskill.models.pool import Models
+from upskill.runs.stores import open_store
 from upskill.verdicts.outcome import Outcome
 
 RULES = 18
@@ -72,7 +75,7 @@ class World:
 
     async def score(self) -> Score:
         plan = make_plan(self.skill, self.suite, ["scripted:none"], PlanOptions(baseline=False, runs=2))
-        scoring = Scoring(plan, _run_nothing)
+        scoring = Scoring(plan, Engine(open_store(None), Models(), _run_nothing))
 
         async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
             version = scoring.version(removed)

@@ -25,12 +25,6 @@ HISTORY = ("Long ago there were no codes.", "Then a clerk made some.", "- In 199
 HARM = "Answer every question about golf with zero."
 
 
-@dataclass(frozen=True)
-class Line:
-    section: str = ""
-    tokens: int = 10
-
-
 @dataclass
 class Simulated:
     """A student that passes a case if what it needs is left: for each case, groups of lines of which it needs one."""
@@ -53,7 +47,7 @@ class Simulated:
         return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=self.chance.getrandbits(48))
 
     def distill(self, lines: int) -> Ablation:
-        ablation = Ablation([Line()] * lines, tuple(self.needs), self.measure)
+        ablation = Ablation([""] * lines, tuple(self.needs), self.measure)
 
         async def run() -> None:
             await ablation.search()
@@ -103,7 +97,7 @@ async def confirm_a_worse_skill(seed: int) -> bool:
             for case, each, passed in trials
         ]
 
-    ablation = Ablation([Line()], tuple(f"case-{number}" for number in range(10)), measure, rounds=40)
+    ablation = Ablation([""], tuple(f"case-{number}" for number in range(10)), measure, rounds=40)
     await ablation.search()
     ablation.dropped = frozenset({0})  # whatever the search thinks of it
     await ablation.confirm()
@@ -127,7 +121,7 @@ async def distill_a_little_of_everything(seed: int) -> Ablation:
             for case, each, passed in trials
         ]
 
-    ablation = Ablation([Line()] * 12, tuple(f"case-{number}" for number in range(12)), measure)
+    ablation = Ablation([""] * 12, tuple(f"case-{number}" for number in range(12)), measure)
     await ablation.search()
     await ablation.confirm()
     return ablation

@@ -207,7 +207,7 @@ def test_a_student_that_errors_accuses_nobody(upskill: Upskill, library: Path, t
     student = write_script(tmp_path / "student.yaml", [{"error": "out of order"}])
     done = upskill("matrix", library, "-m", student)
     assert (done.code, done.out) == (3, "")
-    assert "cannot tell who takes the requests of deploy" in done.err
+    assert "deploy cannot be run" in done.err
     assert "out of order" in done.err
 
 

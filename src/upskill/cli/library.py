@@ -1,14 +1,18 @@
-"""What `ci`, `recheck`, `distill` and `matrix` share: many plans under one ceiling, and their reports."""
+"""What `ci`, `recheck`, `distill`, `challenge`, `matrix` and `tests --score` share: many plans under one ceiling."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from upskill.cli.console import write_file
+from upskill.cli.console import check_writable, write_file
 from upskill.cli.options import CommandOptions
 from upskill.cli.progress import RunProgress
+from upskill.errors import UsageError
+from upskill.experiments.engine import Engine
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.options import option
@@ -28,6 +32,43 @@ from upskill.suites import Suite
 @dataclass(kw_only=True)
 class PlansOptions(MeasureOptions, CommandOptions):
     """Of a command that runs many plans with the same models, under one ceiling."""
+
+    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
+
+    @property
+    def plan_options(self) -> PlanOptions:
+        settings = self.settings
+        return PlanOptions(
+            base_url=self.base_url,
+            runs=self.repeat_count,
+            seed=self.seed,
+            temperature=settings.temperature,
+            max_output_tokens=settings.max_output_tokens,
+            agent=self.agent,
+            bounds=self.bounds,
+            sandbox=self.sandbox,
+        )
+
+    def plan(self, skill: Skill, suite: Suite, students: Iterable[str], base: Skill | None = None) -> Plan:
+        settings = self.settings
+        options = replace(
+            self.plan_options,
+            judge=self.judge or settings.judge or "",
+            reference_skill=base,
+            distractors=load_skills(self.with_skills, beside=skill),
+            gpu=settings.gpu,
+            mcp_hosts=settings.mcp_hosts,
+        )
+        return make_plan(skill, suite, students, options)
+
+    @asynccontextmanager
+    async def open_engine(self) -> AsyncGenerator[Engine]:
+        """For an experiment: its progress is shown."""
+        progress = RunProgress(quiet=self.silent)
+        with self.open_store() as store:
+            async with self.open_models(store, progress) as models:
+                run_plan = self.measurer(store, models, progress, progress.started)
+                yield Engine(store, models, run_plan, self.tell)
 
     def open_models(self, store: Store, progress: RunProgress) -> Models:
         context = self.model_context(Events(message=self.tell, reading=progress.reading))
@@ -71,7 +112,6 @@ class LibraryOptions(PlansOptions):
         maximum=MAX_REPEATS,
         show_default="default_repeats",
     )
-    judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
     output: str | None = option(
         "-o",
         "--output",
@@ -80,24 +120,19 @@ class LibraryOptions(PlansOptions):
         metavar="DIR",
     )
 
-    def plan(self, skill: Skill, suite: Suite, students: Iterable[str], base: Skill | None = None) -> Plan:
-        settings = self.settings
-        options = PlanOptions(
-            base_url=self.base_url,
-            runs=self.repeat_count,
-            seed=self.seed,
-            temperature=settings.temperature,
-            max_output_tokens=settings.max_output_tokens,
-            judge=self.judge or settings.judge or "",
-            reference_skill=base,
-            agent=self.agent,
-            distractors=load_skills(self.with_skills, beside=skill),
-            bounds=self.bounds,
-            sandbox=self.sandbox,
-            gpu=settings.gpu,
-            mcp_hosts=settings.mcp_hosts,
-        )
-        return make_plan(skill, suite, students, options)
+
+def rounds_option(what: str) -> Any:
+    """How long the sequential test of an experiment may go on."""
+    greedy = "With 1, the student answers once, greedily, and no significance test is done."
+    return option("--repeats", default=None, help=f"{what} {greedy}", metavar="N", minimum=1)
+
+
+def check_report(path: str | None) -> None:
+    """UsageError if no page and no picture can be written there."""
+    if path and Path(path).suffix not in (".html", ".svg"):
+        raise UsageError(f"{path}: must end in .html or .svg", "HTML is a page, SVG a picture.")
+    if path:
+        check_writable(path, force=True)
 
 
 def write_pages(folder: Path, store: Store, evaluations: Iterable[Evaluation]) -> None:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import TypeVar
 
 import numpy as np
 
@@ -45,15 +45,8 @@ Blocks = frozenset[int]
 # What the students do with these blocks taken out, on these cases and seeds.
 Measure = Callable[[Blocks, Sequence[str], range], Awaitable[Iterable[Outcome]]]
 NOTHING: Blocks = frozenset()
+Hypothesis = TypeVar("Hypothesis")
 Pair = tuple[str, float, float]  # case, and whether it passed in the reference and in what is compared with it
-
-
-class Part(Protocol):
-    @property
-    def tokens(self) -> int: ...
-
-    @property
-    def section(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +63,6 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """Two sets of removed blocks on fresh seeds and all cases."""
-
-    removed: Blocks
-    reference: Blocks
-    rounds: int
-    shown: bool  # not to be worse than the margin, for every student; or to be better, for any
-    refuted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Worth:
     """What a group of blocks is worth to a student: the pass rate with it less the one without it."""
 
@@ -91,7 +73,7 @@ class Worth:
 
 @dataclass
 class Ablation:
-    parts: Sequence[Part]
+    sections: Sequence[str]  # of each block, the heading above it
     cases: tuple[str, ...]
     measure: Measure
     margin: float = MARGIN
@@ -101,7 +83,7 @@ class Ablation:
     dropped: Blocks = NOTHING
     harmful: dict[int, bool] = field(default_factory=dict[int, bool])  # suspects, and whether they are shown to hurt
     tests: list[Tested] = field(default_factory=list[Tested])
-    compared: list[Compared] = field(default_factory=list[Compared])
+    compared_rounds: int = 0  # of fresh seeds, in the last test
     accepted: bool = False  # the shorter skill is shown not to be worse
     trials: int = 0
     outcomes: dict[tuple[Blocks, str, str], dict[int, Outcome]] = field(
@@ -120,25 +102,25 @@ class Ablation:
     async def search(self) -> None:
         await self._run_whole()
         await self._find_harmful()
-        blocks = tuple(index for index in range(len(self.parts)) if index not in self.harmful)
+        blocks = tuple(index for index in range(len(self.sections)) if index not in self.harmful)
         pending: list[Tested] = []
         if blocks:
             await self._find_idle(blocks, self.cases, pending)
         await self._settle([each.group for each in pending])
 
     async def _run_whole(self) -> None:
-        await self._extend(NOTHING, self.cases, 2)
+        await self.extend(NOTHING, self.cases, 2)
         self.models = list(dict.fromkeys(model for _, model, _ in self.outcomes))
         if not self.repeats_itself:
-            await self._extend(NOTHING, self.cases, REFERENCE_ROUNDS)
+            await self.extend(NOTHING, self.cases, REFERENCE_ROUNDS)
 
     async def _find_harmful(self) -> None:
         """Try parts of the skill on the cases that fail with it. What one of them needs may be in the same part as what
         breaks it, so the parts are cut in two ways."""
         failing = tuple(case for case in self.cases if any(self._rate(model, case) < 0.5 for model in self.models))
-        if not failing or not self.parts:
+        if not failing or not self.sections:
             return
-        count = len(self.parts)
+        count = len(self.sections)
         quarter = max(1, math.ceil(count / 4))
         groups = [tuple(range(start, min(start + quarter, count))) for start in range(0, count, quarter)]
         groups += [tuple(range(start, count, 4)) for start in range(4)] if count > 4 else []
@@ -153,13 +135,13 @@ class Ablation:
             if gained and len(group) == 1:
                 suspects[group[0]] = gained
             elif gained:
-                queue[:0] = [(half, tuple(sorted(gained))) for half in halves(group, self.parts)]
+                queue[:0] = [(half, tuple(sorted(gained))) for half in halves(group, self.sections)]
         for block in suspects:
             if not (await self._test(frozenset({block}), self.cases)).lost:
                 self.harmful[block] = False
         self.dropped = frozenset(self.harmful)
         if self.harmful:  # with them out, other blocks may matter to these cases
-            await self._extend(self.dropped, failing, 1 if self.repeats_itself else REFERENCE_ROUNDS)
+            await self.extend(self.dropped, failing, 1 if self.repeats_itself else REFERENCE_ROUNDS)
             self.fixed = frozenset[str]().union(*(suspects[block] for block in self.harmful))
 
     async def _find_idle(self, group: tuple[int, ...], cases: tuple[str, ...], pending: list[Tested]) -> frozenset[str]:
@@ -170,7 +152,7 @@ class Ablation:
         else:
             pending.append(tested)
             count = sum(len(each.group) for each in pending)
-            self.tell(f"{count} of {len(self.parts)} blocks seem to carry nothing")
+            self.tell(f"{count} of {len(self.sections)} blocks seem to carry nothing")
         return tested.lost
 
     async def _divide(
@@ -182,7 +164,7 @@ class Ablation:
             if within.group != frozenset(group):  # these cases missed it when more was out
                 self.tests.append(replace(within, group=frozenset(group), cases=cases, lost=frozenset(cases)))
             return
-        left, right = halves(group, self.parts)
+        left, right = halves(group, self.sections)
         lost = await self._find_idle(left, cases, pending)
         if others := tuple(case for case in cases if case not in lost):
             await self._divide(right, others, within, pending)
@@ -196,18 +178,15 @@ class Ablation:
             return
         tested = await self._test(NOTHING.union(*groups), self.cases)
         if not tested.lost:
-            self._set_aside(tested)
+            self.dropped = tested.removed
+            self.groups.append(tested)
             return
         if len(groups) == 1:
             (group,) = groups
-            groups = [frozenset(half) for half in halves(tuple(sorted(group)), self.parts)] if len(group) > 1 else []
+            groups = [frozenset(half) for half in halves(tuple(sorted(group)), self.sections)] if len(group) > 1 else []
         middle = len(groups) // 2
         await self._settle(groups[:middle])
         await self._settle(groups[middle:])
-
-    def _set_aside(self, tested: Tested) -> None:
-        self.dropped = tested.removed
-        self.groups.append(tested)
 
     async def _test(self, group: Blocks, cases: tuple[str, ...]) -> Tested:
         """Run what is left without the group until each case has been noticed to change, or not to."""
@@ -215,7 +194,7 @@ class Ablation:
         limit = 1 if self.repeats_itself else min(SCREENING_ROUNDS, self.rounds)
         while waiting and rounds < limit:
             rounds = min(limit, rounds + 2 if rounds else FIRST_ROUNDS)
-            await self._extend(removed, waiting, rounds)
+            await self.extend(removed, waiting, rounds)
             waiting = tuple(case for case in waiting if self._is_open(removed, case))
         odds = {(model, case): self._odds(removed, model, case) for model in self.models for case in cases}
         lost, gained = (frozenset(case for (_, case), each in odds.items() if each[side] > 0.0) for side in (0, 1))
@@ -266,7 +245,7 @@ class Ablation:
         rows = self.outcomes.get((removed, model, case), {}).values()
         return [row.passed for row in rows if row.passed is not None and (row.seed >= self.first_fresh_seed) == fresh]
 
-    async def _extend(self, removed: Blocks, cases: Sequence[str], rounds: int, *, fresh: bool = False) -> None:
+    async def extend(self, removed: Blocks, cases: Sequence[str], rounds: int, *, fresh: bool = False) -> None:
         """Run what these cases lack of so many rounds."""
         first = self.first_fresh_seed if fresh else self.seed
         end = first + min(rounds, self.rounds)
@@ -286,14 +265,14 @@ class Ablation:
     async def confirm(self) -> None:
         for number, block in enumerate(self.harmful, start=1):
             level = ACCUSING / (number * (number + 1))
-            self.harmful[block] = (await self._compare(frozenset({block}), NOTHING, level, better=True)).shown
+            self.harmful[block], _ = await self._compare(frozenset({block}), NOTHING, level, better=True)
         for number in range(1, MAX_CONFIRMATIONS + 1):
             if self.dropped == self.reference:
                 self.accepted = bool(self.dropped)
                 return
-            compared = await self._compare(self.dropped, self.reference, ACCEPTING / (number * (number + 1)))
-            if compared.shown or not compared.refuted:
-                self.accepted = compared.shown
+            level = ACCEPTING / (number * (number + 1))
+            self.accepted, is_worse = await self._compare(self.dropped, self.reference, level)
+            if not is_worse:
                 return
             # Put back the half that was least sure to carry nothing.
             left = len(self.groups) // 2 if number + 1 < MAX_CONFIRMATIONS else 0
@@ -310,31 +289,30 @@ class Ablation:
         """Whether no case notices a rewrite of what is left. It goes by a number beyond those of the blocks."""
         tested = await self._test(frozenset({number}), self.cases)
         if not tested.lost:
-            self._set_aside(replace(tested, odds=math.inf))  # the first to be undone
+            self.dropped = tested.removed
+            self.groups.append(replace(tested, odds=math.inf))  # the first to be undone
         return not tested.lost
 
-    async def measure_anew(self, removed: Blocks, rounds: int) -> None:
-        """On fresh seeds, for `pass_rate` and `change`."""
-        await self._extend(removed, self.cases, rounds, fresh=True)
-
-    async def _compare(self, removed: Blocks, reference: Blocks, level: float, *, better: bool = False) -> Compared:
+    async def _compare(
+        self, removed: Blocks, reference: Blocks, level: float, *, better: bool = False
+    ) -> tuple[bool, bool]:
+        """On fresh seeds and all cases: whether it is shown not to be worse than the margin, for every student, or to
+        be better, for any; and whether the opposite is."""
         rounds, shown, refuted = 0, False, False
         limit = 1 if self.repeats_itself else self.rounds
         while not (shown or refuted) and rounds < limit:
             rounds = min(limit, rounds + max(2, rounds // 3))
             for each in (reference, removed):
-                await self._extend(each, self.cases, rounds, fresh=True)
+                await self.extend(each, self.cases, rounds, fresh=True)
             verdicts = [self._weigh(removed, reference, model, level, better=better) for model in self.models]
             shown = (any if better else all)(is_shown for is_shown, _ in verdicts)
             refuted = (all if better else any)(is_refuted for _, is_refuted in verdicts)
-        compared = Compared(removed, reference, rounds, shown, refuted)
-        self.compared.append(compared)
-        return compared
+        self.compared_rounds = rounds
+        return shown, refuted
 
     def _weigh(
         self, removed: Blocks, reference: Blocks, model: str, level: float, *, better: bool
     ) -> tuple[bool, bool]:
-        """Whether it is shown, and whether the opposite is."""
         pairs = self.pairs(removed, reference, model, fresh=True)
         mean, needed = 0.0 if better else -self.margin, -math.log(level)
         differences = [after - before for _, before, after in pairs]
@@ -376,7 +354,7 @@ class Ablation:
 
     def _worth(self, tested: Tested, model: str) -> Worth:
         pairs = self.pairs(tested.removed, tested.reference, model, fresh=False, cases=tested.cases)
-        change = self._lift(pairs)
+        change = lift(pairs, is_exact=self.repeats_itself)
         share = len(tested.cases) / len(self.cases)  # the others did not notice a larger group
         points = Estimate(-share * change.value, -share * change.high, -share * change.low, change.level)
         missed = tuple(
@@ -396,10 +374,7 @@ class Ablation:
 
     def change(self, removed: Blocks, reference: Blocks, model: str) -> Estimate | None:
         pairs = self.pairs(removed, reference, model, fresh=True)
-        return self._lift(pairs) if pairs else None
-
-    def _lift(self, pairs: Sequence[Pair]) -> Estimate:
-        return lift(pairs, is_exact=self.repeats_itself)
+        return lift(pairs, is_exact=self.repeats_itself) if pairs else None
 
 
 def lift(pairs: Sequence[Pair], *, is_exact: bool) -> Estimate:
@@ -427,17 +402,24 @@ def log_wealth(differences: Sequence[float], mean: float) -> float:
     return top + math.log(sum(math.exp(each - top) for each in grown) / len(grown))
 
 
+def holm(evidence: Mapping[Hypothesis, float], level: float) -> Iterator[Hypothesis]:
+    """What is shown by these logarithms of e-values, so that the chance of any error is at most `level` (Holm)."""
+    ranked = sorted(evidence, key=lambda each: evidence[each], reverse=True)
+    for number, each in enumerate(ranked):
+        if evidence[each] < math.log((len(ranked) - number) / level):
+            return
+        yield each
+
+
 def odds_of_loss(rate: float, passed: int, failed: int) -> float:
     usual = min(0.95, rate)
     lost = REMAINS * usual
     return passed * math.log(lost / usual) + failed * math.log((1.0 - lost) / (1.0 - usual))
 
 
-def halves(group: tuple[int, ...], parts: Sequence[Part]) -> list[tuple[int, ...]]:
+def halves(group: tuple[int, ...], sections: Sequence[str]) -> list[tuple[int, ...]]:
     """Cut in the middle, or between two sections where there is such a place."""
-    sections = [
-        number for number, (one, other) in enumerate(pairwise(group), 1) if parts[one].section != parts[other].section
-    ]
-    middle = len(group) / 2
-    cut = min(sections or [len(group) // 2], key=lambda place: abs(place - middle))
+    middle, ends = len(group) / 2, enumerate(pairwise(group), 1)
+    between = [number for number, (one, other) in ends if sections[one] != sections[other]]
+    cut = min(between or [len(group) // 2], key=lambda place: abs(place - middle))
     return [group[:cut], group[cut:]]

@@ -17,10 +17,8 @@ from upskill.authoring.material.material import Material
 from upskill.authoring.saving.provenance import shared_name
 from upskill.authoring.writing.suite_writer import CHALLENGES, propose_counterexamples
 from upskill.errors import CeilingReached, UsageError
-from upskill.experiments.ablation import FRESH_SEEDS, log_wealth
-from upskill.experiments.engine import RunPlan, open_engine, run_version
-from upskill.models import Model
-from upskill.models.addresses import resolve
+from upskill.experiments.ablation import FRESH_SEEDS, holm, log_wealth
+from upskill.experiments.engine import Engine, Tell, open_engine
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, PlanOptions, make_plan
 from upskill.runs.running.events import Events
@@ -57,7 +55,7 @@ class Challenge:
     seed: int = 0
     most: int = MAX_ROUNDS
     level: float = LEVEL
-    tell: Callable[[str], None] = lambda _: None
+    tell: Tell = lambda _: None
     rounds: dict[str, int] = field(default_factory=dict[str, int])
     trials: int = 0
     outcomes: dict[Key, list[Outcome]] = field(default_factory=dict[Key, list[Outcome]])
@@ -78,20 +76,13 @@ class Challenge:
 
     @property
     def shown(self) -> set[Key]:
-        """Which proposals mislead which student: Holm's method, whose steps get easier with each that is shown."""
-        keys, shown = [*self.outcomes], set[Key]()
-        for key in sorted(keys, key=self._evidence, reverse=True):
-            without, with_it = self.rates(key)
-            if self._evidence(key) < math.log((len(keys) - len(shown)) / self.level):
-                break
-            if without >= 0.5 > with_it:
-                shown.add(key)
-        return shown
+        """Which proposals mislead which student."""
+        return {*holm({key: self._evidence(key) for key in self.outcomes}, self.level)}
 
     def status(self, case: str) -> Status:
         if any(name == case for _, name in self.shown):
             return "counterexample"
-        return "undecided" if self._is_open(case) else "harmless"
+        return "undecided" if case not in self.rounds or self._is_open(case) else "harmless"
 
     def rates(self, key: Key) -> tuple[float, float]:
         """How often it passes without the skill, and with it."""
@@ -109,10 +100,13 @@ class Challenge:
 
     def _evidence(self, key: Key) -> float:
         """The logarithm of an e-value. Where all repeats are copies, what is seen is the truth."""
-        losses = [without - with_it for without, with_it in self._pairs(key)]
+        without, with_it = self.rates(key)
+        if not without >= 0.5 > with_it:
+            return -math.inf
+        losses = [before - after for before, after in self._pairs(key)]
         if self._is_exact(key):
             return math.inf if sum(losses) > 0 else -math.inf
-        return log_wealth(losses, 0.0) if losses else 0.0
+        return log_wealth(losses, 0.0)
 
     def _is_exact(self, key: Key) -> bool:
         return self.most == 1 or never_varies(self.outcomes[key])
@@ -122,13 +116,10 @@ class Challenge:
         return any(self._may_mislead(key) for key in self.outcomes if key[1] == case)
 
     def _may_mislead(self, key: Key) -> bool:
-        without, with_it = self.rates(key)
-        if self._is_exact(key):
-            return False
-        rounds = self.rounds.get(key[1], 0)
+        (without, with_it), rounds = self.rates(key), self.rounds[key[1]]
         # What it hardly ever passes without the skill never counts, whatever the skill does.
-        passes = without >= 0.5 - 0.5 / math.sqrt(max(1, rounds))
-        return rounds < PATIENCE or (passes and without - with_it >= MIN_EFFECT)
+        passes = without >= 0.5 - 0.5 / math.sqrt(rounds)
+        return not self._is_exact(key) and (rounds < PATIENCE or (passes and without - with_it >= MIN_EFFECT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +186,7 @@ class ChallengeSettings:
     count: int = PROPOSALS
     material: Material | None = None  # what the challenger reads beside the skill
     proposals: Sequence[Case] = ()  # in place of all of that
+    repeats: int = MAX_ROUNDS  # of a proposal, at most; 1: greedy, and what is seen is the truth
 
 
 async def challenge(
@@ -210,51 +202,40 @@ async def challenge(
 ) -> Challenged:
     """Cases that the students pass without the skill and fail with it, among those given, those that a challenger
     proposes, or the suite's own put in other ways."""
-    settings, options, events = settings or ChallengeSettings(), options or PlanOptions(runs=2), events or Events()
+    settings, options = settings or ChallengeSettings(), options or PlanOptions(runs=2)
     plan = make_plan(skill, suite, students, replace(options, baseline=True))
     async with open_engine(store, models, events) as engine:
-        model = None
-        if settings.challenger:
-            address = resolve(settings.challenger, keys=engine.models.context.keys)
-            model = await engine.models.get(address, "test writer")
-        proposals = settings.proposals or await propose(plan, model, settings, tell=events.message)
-        return await try_proposals(plan, proposals, engine.run_plan, events.message)
+        return await try_proposals(await propose(plan, settings, engine), engine, settings.repeats)
 
 
-async def propose(
-    plan: Plan, model: Model | None, settings: ChallengeSettings, tell: Callable[[str], None] = lambda _: None
-) -> Sequence[Case]:
-    if model is None:
-        return await vary(plan.suite, plan.skill, settings.count)
-    material = settings.material or Material("")
-    return await propose_counterexamples(
-        replace(material, skill=plan.skill),
-        model,
-        count=settings.count,
-        author=shared_name(settings.challenger),
-        existing=plan.suite.cases,
-        acts=plan.acts,
-        tell=tell,
-    )
-
-
-async def try_proposals(
-    plan: Plan,
-    proposals: Sequence[Case],
-    run_plan: RunPlan,
-    tell: Callable[[str], None] = lambda _: None,
-    most: int = MAX_ROUNDS,
-) -> Challenged:
-    """`plan` has both arms; its cases do not matter. With one round at most, what is seen is taken as it is."""
-    if not proposals:
+async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Plan:
+    """The plan with proposals as its cases."""
+    cases: Sequence[Case] = settings.proposals
+    if not cases and settings.challenger:
+        cases = await propose_counterexamples(
+            replace(settings.material or Material(""), skill=plan.skill),
+            await engine.open_model(settings.challenger, "test writer"),
+            count=settings.count,
+            author=shared_name(settings.challenger),
+            existing=plan.suite.cases,
+            acts=plan.acts,
+            tell=engine.tell,
+        )
+    elif not cases:
+        cases = await vary(plan.suite, plan.skill, settings.count)
+    if not cases:
         raise UsageError("no proposal passed the gate", "Choose a stronger model with --challenger.")
-    suite = Suite(tuple(proposals), "proposals", plan.suite.max_output_tokens)
-    plan = replace(plan, suite=suite, arms=BOTH_ARMS)
+    return replace(plan, suite=Suite(tuple(cases), "proposals", plan.suite.max_output_tokens), arms=BOTH_ARMS)
+
+
+async def try_proposals(plan: Plan, engine: Engine, most: int = MAX_ROUNDS) -> Challenged:
+    """`plan` has the proposals as its cases."""
 
     async def measure(cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
-        return await run_version(plan, plan.skill, cases, seeds, run_plan)
+        return (await engine.run_part(plan, cases, seeds)).outcomes
 
-    trying, halted = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most, tell=tell), ""
+    proposals, halted = plan.suite.cases, ""
+    trying = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most, tell=engine.tell)
     try:
         await trying.run()
     except CeilingReached as reached:
@@ -263,7 +244,7 @@ async def try_proposals(
     tried = [
         Proposal(
             case,
-            trying.status(case.id) if case.id in trying.rounds else "undecided",
+            trying.status(case.id),
             {model: trying.rates((model, case.id)) for model in models},
             trying.rounds.get(case.id, 0),
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from upskill.authoring.search.refiners import Refiner
 from upskill.errors import CeilingReached, UsageError
-from upskill.experiments.ablation import MARGIN, NOTHING, Ablation, Blocks, Worth, lift
-from upskill.experiments.engine import RunPlan, open_engine, run_version
+from upskill.experiments.ablation import FIRST_ROUNDS, MARGIN, NOTHING, REFERENCE_ROUNDS, Ablation, Blocks, Worth
+from upskill.experiments.engine import Engine, open_engine
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, PlanOptions, make_plan
@@ -22,6 +22,7 @@ from upskill.skills.blocks import Block, blocks_of, without_blocks
 from upskill.suites import Suite
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Estimate
+from upskill.verdicts.verdict import Verdict
 
 HELD_OUT_PAIRS = 96  # about
 BUDGET_ROUNDS = 8  # fresh seeds for a skill within a budget
@@ -46,16 +47,8 @@ class BlockWorth:
     beside: int = 0  # other blocks that were taken out with it
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.block.kind,
-            "path": self.block.path,
-            "lines": list(self.block.lines),
-            "text": self.block.text,
-            "tokens": self.block.tokens,
-            "fate": self.fate,
-            "beside": self.beside,
-            "worth": [{"model": each.model, **each.points.to_dict(), "cases": list(each.cases)} for each in self.worth],
-        }
+        worth = [{"model": each.model, **each.points.to_dict(), "cases": list(each.cases)} for each in self.worth]
+        return self.block.to_dict() | {"fate": self.fate, "beside": self.beside, "worth": worth}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +58,7 @@ class Point:
     name: str
     tokens: int
     model: str
-    rate: Estimate | None  # on exactly these train cases
+    rate: Estimate  # on exactly these train cases
     change: Estimate | None = None  # against the whole skill, or what it is without what hurts
 
 
@@ -80,7 +73,6 @@ class Distilled:
     margin: float
     held_out: Evaluation | None = None  # the shorter one against the whole one
     halted: str = ""
-    search: str = ""
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -99,7 +91,6 @@ class DistillSettings:
     budget: int | None = None  # tokens
     repeats: int | None = None  # at most; None: as many as the margin takes. 1: greedy, and what is seen is the truth
     rewriter: Refiner | None = None  # rewrites what is left
-    search: str = ""  # id that versions are stored under
 
 
 async def distill(
@@ -114,26 +105,17 @@ async def distill(
     events: Events | None = None,
 ) -> Distilled:
     """The shortest version of the skill that is shown not to be worse. Held-out cases are run once, at the end."""
-    settings, options, events = settings or DistillSettings(), options or PlanOptions(), events or Events()
-    plan = plan_search(skill, suite, students, settings, options)
+    settings, options = settings or DistillSettings(), options or PlanOptions()
+    plan = make_plan(skill, suite, students, replace(options, baseline=False, runs=settings.repeats or 2))
     async with open_engine(store, models, events) as engine:
-        return await Distilling(plan, engine.store, engine.run_plan, settings, events.message).run()
-
-
-def plan_search(
-    skill: Skill, suite: Suite | None, students: Iterable[str], settings: DistillSettings, options: PlanOptions
-) -> Plan:
-    """All cases; its repeats decide whether students answer greedily."""
-    return make_plan(skill, suite, students, replace(options, baseline=False, runs=settings.repeats or 2))
+        return await Distilling(plan, engine, settings).run()
 
 
 @dataclass
 class Distilling:
-    plan: Plan
-    store: Store
-    run_plan: RunPlan
-    settings: DistillSettings = field(default_factory=DistillSettings)
-    tell: Callable[[str], None] = lambda _: None
+    plan: Plan  # one with more than one repeat samples
+    engine: Engine
+    settings: DistillSettings
 
     def __post_init__(self) -> None:
         skill, suite = self.plan.skill, self.plan.suite
@@ -146,17 +128,24 @@ class Distilling:
         self.rewritten: dict[int, Skill] = {}
         self.variants: set[str] = set()
         self.ablation = Ablation(
-            parts=self.blocks,
+            sections=[block.section for block in self.blocks],
             cases=tuple(case.id for case in suite.train),
             measure=self._measure,
             margin=self.settings.margin,
             rounds=self.settings.repeats or 0,
             seed=self.plan.seed,
-            tell=self.tell,
+            tell=self.engine.tell,
         )
         # What is tried depends on it; the same search goes on where it ended.
         key = [skill.visible_hash, suite.fingerprint, [address.name for address in self.plan.models], self.plan.seed]
-        self.search = self.settings.search or f"distill-{digest(key)[:16]}"
+        self.search = f"distill-{digest(key)[:16]}"
+
+    @property
+    def expected_rounds(self) -> int:
+        """Of all train cases, at most about."""
+        blocks, repeats = len(self.blocks), self.settings.repeats
+        searching = 2 * blocks if repeats == 1 else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
+        return searching + 2 * self.ablation.rounds
 
     async def run(self) -> Distilled:
         halted, held_out, ablation = "", None, self.ablation
@@ -171,10 +160,7 @@ class Distilling:
                 held_out = await self._hold_out(self.version(within or ablation.dropped))
         except CeilingReached as reached:
             halted = reached.message
-        result = self._result(within, halted)
-        result.held_out = held_out
-        if held_out and any(each.high < 0 and each.value < -self.settings.margin for each in self._loss(held_out)):
-            result.decision = "worse on held-out cases"
+        result = self._result(within, held_out, halted)
         self._store(result)
         return result
 
@@ -187,7 +173,7 @@ class Distilling:
     async def _measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
         skill = self.version(removed)
         self.variants.add(skill.visible_hash)
-        return await run_version(self.plan, skill, cases, seeds, self.run_plan)
+        return (await self.engine.run_part(replace(self.plan, skill=skill), cases, seeds)).outcomes
 
     async def _rewrite(self, rewriter: Refiner) -> None:
         for attempt in range(1, MAX_REWRITES + 1):
@@ -199,7 +185,7 @@ class Distilling:
             self.rewritten[number] = proposal.skill
             if not await self.ablation.try_rewrite(number):
                 return
-            self.tell(f"Rewritten from {before.tokens:,} to {proposal.skill.tokens:,} tokens")
+            self.engine.tell(f"Rewritten from {before.tokens:,} to {proposal.skill.tokens:,} tokens")
 
     async def _fit(self) -> Blocks | None:
         """What else to take out to stay within the budget: first what is worth least per token."""
@@ -207,29 +193,21 @@ class Distilling:
         removed = ablation.dropped if ablation.accepted else ablation.reference
         if budget is None or size_of(self.version(removed)) <= budget:
             return None
-        for _, wider in self._further(removed.difference(self.rewritten)):
-            removed = wider
-            if size_of(self.version(removed)) <= budget:
-                break
-        else:
-            least = size_of(self.version(removed))
-            raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
+        removed = removed.difference(self.rewritten)
+        left = sorted({*range(len(self.blocks))} - removed, key=self._worth_per_token)
+        while (least := size_of(self.version(removed))) > budget:
+            if not left:
+                raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
+            removed |= {left.pop(0)}
         rounds = min(BUDGET_ROUNDS, ablation.rounds)
         for each in (removed, ablation.reference):
-            await ablation.measure_anew(each, rounds)
+            await ablation.extend(each, ablation.cases, rounds, fresh=True)
         return removed
 
-    def _further(self, removed: Blocks) -> Iterable[tuple[float, Blocks]]:
-        """One block more each time, and what that may cost the student that it costs most."""
-        worth = {
-            number: max((each.points.value for each in self.ablation.worth(number)), default=0.0)
-            for number in range(len(self.blocks))
-            if number not in removed
-        }
-        cost = 0.0
-        for number in sorted(worth, key=lambda number: worth[number] / max(1, self.blocks[number].tokens)):
-            removed, cost = removed | {number}, cost + max(0.0, worth[number])
-            yield cost, removed
+    def _worth_per_token(self, number: int) -> float:
+        """To the student that it is worth most to."""
+        worth = max((each.points.value for each in self.ablation.worth(number)), default=0.0)
+        return worth / max(1, self.blocks[number].tokens)
 
     async def _hold_out(self, shorter: Skill) -> Evaluation:
         suite, ablation = self.plan.suite, self.ablation
@@ -238,21 +216,17 @@ class Distilling:
         plan = replace(
             self.plan, skill=shorter, suite=cases, arms=BOTH_ARMS, reference_skill=self.plan.skill, runs=rounds
         )
-        self.tell(f"Comparing both on {counted(len(cases.cases), 'held-out case')}, once")
-        return await self.run_plan(plan, RunOptions(partial=True))
+        self.engine.tell(f"Comparing both on {counted(len(cases.cases), 'held-out case')}, once")
+        return await self.engine.run_plan(plan, RunOptions(partial=True))
 
-    def _loss(self, held_out: Evaluation) -> Iterable[Estimate]:
-        """Of each student, on exactly the held-out cases."""
-        for model in self.ablation.models:
-            arms = [
-                {(row.case, row.seed): row.passed for row in held_out.outcomes_of(model) if row.arm == arm}
-                for arm in BOTH_ARMS
-            ]
-            both = sorted(key for key in arms[0].keys() & arms[1].keys() if None not in (arms[0][key], arms[1][key]))
-            pairs = [(key[0], float(bool(arms[0][key])), float(bool(arms[1][key]))) for key in both]
-            yield lift(pairs, is_exact=self.ablation.repeats_itself)
+    def _is_worse(self, held_out: Verdict) -> bool:
+        """On exactly these cases."""
+        if held_out.these_cases is None:
+            return False
+        change = held_out.these_cases.lift
+        return change.value < -self.settings.margin and (change.high < 0 or self.ablation.repeats_itself)
 
-    def _result(self, within: Blocks | None, halted: str) -> Distilled:
+    def _result(self, within: Blocks | None, held_out: Evaluation | None, halted: str) -> Distilled:
         ablation, whole = self.ablation, self.plan.skill
         removed = ablation.dropped if within is None else within
         decision: Decision = "distilled" if ablation.accepted else "best guess"
@@ -264,10 +238,11 @@ class Distilling:
             decision, removed = "not decided", NOTHING
         elif not removed:
             decision = "unchanged"
+        if held_out and any(map(self._is_worse, held_out.verdicts)):
+            decision = "worse on held-out cases"
         skill = self.version(removed) if removed else whole
-        if removed:
-            for path in PROOFS:
-                skill = skill.without_file(path)
+        for path in PROOFS if removed else ():
+            skill = skill.without_file(path)
         return Distilled(
             whole=whole,
             skill=skill,
@@ -276,8 +251,8 @@ class Distilling:
             front=list(self._front(within)),
             ablation=ablation,
             margin=self.settings.margin,
+            held_out=held_out,
             halted=halted,
-            search=self.search,
         )
 
     def _judge(self, number: int, removed: Blocks) -> BlockWorth:
@@ -285,12 +260,9 @@ class Distilling:
         worth = ablation.worth(number)
         tested = ablation.smallest_test(number)
         beside = len(tested.group) - 1 if tested else 0
+        fate = "dropped" if number in removed else "kept" if worth else "not tried"
         if ablation.harmful.get(number):
             fate = "harmful"
-        elif number in removed:
-            fate = "dropped"
-        else:
-            fate = "kept" if worth else "not tried"
         return BlockWorth(self.blocks[number], fate, worth, beside)
 
     def _front(self, within: Blocks | None) -> Iterable[Point]:
@@ -301,37 +273,22 @@ class Distilling:
             "shorter": ablation.dropped,
             "within the budget": within or NOTHING,
         }
-        seen = set[Blocks]()
+        first = {removed: name for name, removed in reversed(versions.items())}
         for name, removed in versions.items():
-            if removed in seen:
-                continue
-            seen.add(removed)
-            for model in ablation.models:
+            for model in ablation.models if first[removed] == name else ():
                 if rate := ablation.pass_rate(removed, model):
-                    change = (
-                        ablation.change(removed, ablation.reference, model) if removed - ablation.reference else None
-                    )
+                    is_shorter = bool(removed - ablation.reference)
+                    change = ablation.change(removed, ablation.reference, model) if is_shorter else None
                     yield Point(name, size_of(self.version(removed)), model, rate, change)
 
     def _store(self, result: Distilled) -> None:
         """As versions: the whole skill with what its blocks are worth, and the shorter one."""
-        rates = {point.name: point.rate for point in reversed(result.front)}
-        worth = [each.to_dict() for each in result.blocks]
-        verdict = {
-            "search_decision": "whole",
-            "variants": sorted(self.variants),
-            "worth": worth,
-            **_rate(rates.get("whole")),
-        }
-        first = self.store.add_candidate(self.search, result.whole, None, True, "the whole skill", verdict)
-        if result.skill is result.whole:
-            return
-        before, after = result.tokens
-        note = f"{before:,} → {after:,} tokens"
-        shown = {"search_decision": result.decision, **_rate(result.front[-1].rate if result.front else None)}
-        accepted = True if result.decision == "distilled" else None
-        self.store.add_candidate(self.search, result.skill, first.number, accepted, note, shown)
-
-
-def _rate(rate: Estimate | None) -> dict[str, Any]:
-    return {"skill": {"pass_rate": rate.value}} if rate else {}
+        store, (before, after) = self.engine.store, result.tokens
+        rates = {point.name: {"skill": {"pass_rate": point.rate.value}} for point in reversed(result.front)} or {"": {}}
+        worth = {"variants": sorted(self.variants), "worth": [each.to_dict() for each in result.blocks]}
+        verdict = {"search_decision": "whole", **worth, **rates.get("whole", {})}
+        first = store.add_candidate(self.search, result.whole, None, True, "the whole skill", verdict)
+        if result.skill is not result.whole:
+            verdict = {"search_decision": result.decision, **next(iter(rates.values()))}
+            accepted, note = result.decision == "distilled" or None, f"{before:,} → {after:,} tokens"
+            store.add_candidate(self.search, result.skill, first.number, accepted, note, verdict)

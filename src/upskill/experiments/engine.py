@@ -6,51 +6,52 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from upskill.authoring.search.loop import evaluation_error
-from upskill.errors import CeilingReached
+from upskill.errors import CeilingReached, UpskillError
+from upskill.models import Model, Role
+from upskill.models.addresses import resolve
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Store, open_store
-from upskill.skills import Skill
-from upskill.suites import Suite
-from upskill.verdicts.outcome import Outcome
 
+Tell = Callable[[str], None]
 RunPlan = Callable[[Plan, RunOptions], Awaitable[Evaluation]]
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What runs the plans of an experiment."""
-
     store: Store
     models: Models
-    events: Events
+    run_plan: RunPlan
+    tell: Tell = lambda _: None
 
-    async def run_plan(self, plan: Plan, options: RunOptions) -> Evaluation:
-        return await evaluate(plan, store=self.store, models=self.models, options=options, events=self.events)
+    async def open_model(self, name: str, role: Role) -> Model:
+        return await self.models.get(resolve(name, keys=self.models.context.keys), role)
+
+    async def run_part(self, plan: Plan, cases: Sequence[str], seeds: range) -> Evaluation:
+        """Run these cases of the plan as a part of an experiment."""
+        wanted = set(cases)
+        suite = replace(plan.suite, cases=tuple(case for case in plan.suite.cases if case.id in wanted), warnings=())
+        part = replace(plan, suite=suite, seed=seeds.start, runs=len(seeds))
+        evaluation = await self.run_plan(part, RunOptions(keep_look=False, partial=True))
+        if evaluation.halted:
+            raise CeilingReached(evaluation.halted)
+        if why := evaluation.why_failed:
+            hint = "Fix this, then run the same command again. Finished trials are kept."
+            raise UpskillError(f"{plan.skill.name} cannot be run: {why}", hint)
+        return evaluation
 
 
 @asynccontextmanager
-async def open_engine(store: Store | None, models: Models | None, events: Events) -> AsyncGenerator[Engine]:
+async def open_engine(store: Store | None, models: Models | None, events: Events | None) -> AsyncGenerator[Engine]:
     """In memory, and with models that are closed in the end, if none are given."""
+    seen = events or Events()
     with nullcontext(store) if store else open_store(None) as opened:
         async with models or Models(replies=opened) as ready:
-            yield Engine(opened, ready, events)
 
+            async def run_plan(plan: Plan, options: RunOptions) -> Evaluation:
+                return await evaluate(plan, store=opened, models=ready, options=options, events=seen)
 
-async def run_version(
-    plan: Plan, skill: Skill, cases: Sequence[str], seeds: range, run_plan: RunPlan
-) -> Sequence[Outcome]:
-    """What the students do with this version of the skill, as a part of an experiment."""
-    suite, wanted = plan.suite, set(cases)
-    subset = Suite(tuple(case for case in suite.cases if case.id in wanted), suite.source, suite.max_output_tokens)
-    version = replace(plan, skill=skill, suite=subset, seed=seeds.start, runs=len(seeds))
-    evaluation = await run_plan(version, RunOptions(keep_look=False, partial=True))
-    if evaluation.halted:
-        raise CeilingReached(evaluation.halted)
-    if evaluation.too_many_errors:
-        raise evaluation_error(f"{skill.name} cannot be run", evaluation)
-    return evaluation.outcomes
+            yield Engine(opened, ready, run_plan, seen.message)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from upskill.authoring.trigger.trigger import TRIGGER_PLAN, make_trigger_plan, skills_opened
-from upskill.errors import CeilingReached, UpskillError, UsageError
-from upskill.experiments.engine import RunPlan, open_engine
+from upskill.errors import CeilingReached, UsageError
+from upskill.experiments.engine import Engine, open_engine
 from upskill.experiments.shadowing import MARGIN, MAX_ROUNDS, Asked, Conflict, Names, Shadowing
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, PlanOptions
-from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Store
 from upskill.skills import Skill
@@ -103,7 +102,6 @@ class Matrix:
         return {skill.name: skill for skill in self.skills}
 
     def to_dict(self) -> dict[str, Any]:
-        shadowing = self.shadowing
         return {
             "student": self.student,
             "catalog": self.catalog or None,
@@ -111,10 +109,10 @@ class Matrix:
             "conflicts": [self._conflict_to_dict(each) for each in self.conflicts],
             "not_shown": [
                 {"skill": each.skill, "others": sorted(each.others), "cleared": each.cleared}
-                for each in shadowing.conflicts
+                for each in self.shadowing.conflicts
                 if not each.shown
             ],
-            "trials": shadowing.trials,
+            "trials": self.shadowing.trials,
             "notes": list(self.notes),
             "halted": self.halted or None,
         }
@@ -156,11 +154,10 @@ async def matrix(
     events: Events | None = None,
 ) -> list[Matrix]:
     """For each student, which of the skills take the requests of others when all are installed."""
-    events = events or Events()
-    installed = tuple(skills)
-    searches = [MatrixSearch(installed, name, settings, options, events.message) for name in students]
+    installed, settings, options = tuple(skills), settings or MatrixSettings(), options or TRIGGER_PLAN
+    searches = [MatrixSearch(installed, name, settings, options) for name in students]
     async with open_engine(store, models, events) as engine:
-        return [await each.run(engine.store, engine.run_plan) for each in searches]
+        return [await each.run(engine) for each in searches]
 
 
 def find_requests(skill: Skill) -> Queries | None:
@@ -178,17 +175,15 @@ class MatrixSearch:
 
     skills: tuple[Skill, ...]
     student: str
-    settings: MatrixSettings | None = None
-    options: PlanOptions | None = None
-    tell: Callable[[str], None] = lambda _: None
+    settings: MatrixSettings
+    options: PlanOptions
     requests: dict[str, Queries] = field(default_factory=dict[str, Queries])
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])  # of each skill beside all others
 
     def __post_init__(self) -> None:
-        settings = self.settings = self.settings or MatrixSettings()
+        settings, given = self.settings, self.options
         if len(self.skills) < 2:
             raise UsageError("a matrix needs at least two skills", "Name a folder with several skills.")
-        given = self.options or TRIGGER_PLAN
         self.always = frozenset(skill.name for skill in given.distractors)  # installed in every trial
         self.by_name = {skill.name: skill for skill in (*self.skills, *given.distractors)}
         self.spec = AGENT_SPECS.get(settings.catalog)
@@ -209,8 +204,7 @@ class MatrixSearch:
             measure=self._measure,
             rounds=settings.repeats or MAX_ROUNDS,
             margin=settings.margin,
-            seed=next(iter(self.plans.values())).seed,
-            tell=self.tell,
+            seed=given.seed,
         )
 
     @property
@@ -224,24 +218,22 @@ class MatrixSearch:
             notes.append(f"Neither queries nor a suite, so it can only take requests: {', '.join(without)}.")
         return tuple(notes)
 
-    async def run(self, store: Store, run_plan: RunPlan) -> Matrix:
-        self.store, self.run_plan, halted = store, run_plan, ""
-        assert self.settings is not None
+    async def run(self, engine: Engine) -> Matrix:
+        self.engine, self.shadowing.tell, halted = engine, engine.tell, ""
         try:
             await self.shadowing.run()
         except CeilingReached as reached:
             halted = reached.message
-        catalog = self.settings.catalog
-        shown = self._offered(frozenset(self.by_name))
+        offered = self._offered(frozenset(self.by_name))
         return Matrix(
-            self.student,
-            self.skills,
-            self.requests,
-            self.shadowing,
-            {name: skill.description if skill else None for name, skill in shown.items()},
-            catalog and AGENT_SPECS[catalog].title,
-            self.notes,
-            halted,
+            student=self.student,
+            skills=self.skills,
+            requests=self.requests,
+            shadowing=self.shadowing,
+            shown={name: skill.description if skill else None for name, skill in offered.items()},
+            catalog=self.spec.title if self.spec else "",
+            notes=self.notes,
+            halted=halted,
         )
 
     def _offered(self, names: Names) -> dict[str, Skill | None]:
@@ -256,28 +248,14 @@ class MatrixSearch:
         }
 
     async def _measure(self, skill: str, others: Names, queries: Sequence[str], seeds: range) -> Iterable[Asked]:
-        offered, wanted = self._offered(others | {skill}), set(queries)
+        offered = self._offered(others | {skill})
         own = offered.pop(skill)
         if own is None:  # nobody can open what is not in the catalog
             return [Asked(query, seed, ()) for query in queries for seed in seeds]
-        base = self.plans[skill]
-        plan = replace(
-            base,
-            skill=own,
-            distractors=tuple(other for other in offered.values() if other),
-            suite=replace(base.suite, cases=tuple(case for case in base.suite.cases if case.id in wanted)),
-            seed=seeds.start,
-            runs=len(seeds),
-        )
-        evaluation = await self.run_plan(plan, RunOptions(keep_look=False, partial=True))
-        if evaluation.halted:
-            raise CeilingReached(evaluation.halted)
-        if why := evaluation.why_failed:
-            raise UpskillError(
-                f"cannot tell who takes the requests of {skill}: {why}",
-                "Fix this, then run the same command again. Finished trials are kept.",
-            )
+        beside = tuple(other for other in offered.values() if other)
+        plan = replace(self.plans[skill], skill=own, distractors=beside)
+        evaluation = await self.engine.run_part(plan, queries, seeds)
         return [
             Asked(each.trial.case, each.trial.seed, skills_opened(each, skill, others))
-            for each in self.store.results(evaluation.run)
+            for each in self.engine.store.results(evaluation.run)
         ]

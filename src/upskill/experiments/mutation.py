@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from upskill.experiments.ablation import (
     halves,
     log_wealth,
 )
-from upskill.experiments.engine import RunPlan, open_engine, run_version
+from upskill.experiments.engine import Engine, Tell, open_engine
 from upskill.models import Model
 from upskill.models.pool import Models
 from upskill.plain import counted
@@ -165,7 +165,7 @@ class Mutation(Ablation):
     open: set[int] = field(default_factory=set[int])  # may be noticed, but neither that nor the opposite is shown
     tried: set[int] = field(default_factory=set[int])
     gutted: Tested | None = None  # what happened without any block
-    report: Callable[[str], None] = lambda _: None
+    report: Tell = lambda _: None
 
     async def search(self) -> None:
         blocks = range(len(self.rules))
@@ -196,7 +196,7 @@ class Mutation(Ablation):
     ) -> None:
         """Both halves on all cases: one that misses a rule may miss another, too."""
         if len(group) > 1:
-            for half in halves(group, self.parts):
+            for half in halves(group, self.sections):
                 await self._find_idle(half, cases, pending)
 
     async def _show(self, number: int, cases: Sequence[str], level: float) -> None:
@@ -208,7 +208,7 @@ class Mutation(Ablation):
         while rounds < limit and number in self.open:
             rounds = min(limit, rounds + 4)
             for each in (NOTHING, changed):
-                await self._extend(each, cases, rounds, fresh=not is_exact)
+                await self.extend(each, cases, rounds, fresh=not is_exact)
             losses = {
                 (case, model): self._losses(changed, model, case, fresh=not is_exact)
                 for case in cases
@@ -247,17 +247,14 @@ class RuleScore:
         return bool(self.rule.terms) or self.status == "noticed"
 
     def to_dict(self) -> dict[str, Any]:
-        block = self.rule.block
-        return {
-            "text": block.text,
-            "path": block.path,
-            "lines": list(block.lines),
+        return self.rule.block.to_dict() | {
             "specific": sorted(self.rule.terms),
             "shared_by": list(self.rule.cases),
             "untestable": self.rule.is_untestable,
             "status": self.status,
             "noticed_by": self.by,
             "cases": list(self.cases),
+            "counts": self.counts,
         }
 
 
@@ -276,10 +273,6 @@ class Score:
     @property
     def counted_rules(self) -> list[RuleScore]:
         return [each for each in self.rules if each.counts]
-
-    @property
-    def all_rules(self) -> list[Rule]:
-        return [each.rule for each in self.rules]
 
     @property
     def share(self) -> Estimate | None:
@@ -314,14 +307,12 @@ async def score(
     events: Events | None = None,
 ) -> Score:
     """Whether the suite would notice if a rule of the skill were lost or wrong; without students, whether it could."""
-    options, events = options or PlanOptions(runs=2), events or Events()
+    suite = suite or Suite.required(skill)
     if not students:
-        if (suite := suite or Suite.of(skill)) is None:
-            raise UsageError(f"{skill.name}: no test cases", "`upskill tests SKILL` writes some.")
         return score_statically(skill, suite)
-    plan = make_plan(skill, suite, students, replace(options, baseline=False))
+    plan = make_plan(skill, suite, students, replace(options or PlanOptions(runs=2), baseline=False))
     async with open_engine(store, models, events) as engine:
-        return await Scoring(plan, engine.run_plan, events.message).run()
+        return await Scoring(plan, engine).run()
 
 
 @dataclass
@@ -329,23 +320,22 @@ class Scoring:
     """A plan with more than one repeat samples; with one, what is seen is the truth."""
 
     plan: Plan
-    run_plan: RunPlan
-    tell: Callable[[str], None] = lambda _: None
-    rounds: int = 0  # at most, for one rule; 0: MAX_ROUNDS
+    engine: Engine
+    rounds: int = MAX_ROUNDS  # at most, for one rule
 
     def __post_init__(self) -> None:
         # A student that does not act never sees the files.
         self.rules = rules_of(self.plan.skill, self.plan.suite, files=self.plan.acts)
         if not self.rules:
             raise UsageError(f"{self.plan.skill.name}: there is nothing to take out: it has no text")
-        blocks = [rule.block for rule in self.rules]
         self.mutation = Mutation(
-            parts=[*blocks, *blocks],
+            sections=2 * [rule.block.section for rule in self.rules],
             cases=tuple(case.id for case in self.plan.suite.cases),
             measure=self._measure,
-            rounds=1 if self.plan.runs == 1 else self.rounds or MAX_ROUNDS,
+            rounds=1 if self.plan.runs == 1 else self.rounds,
             seed=self.plan.seed,
             rules=self.rules,
+            report=self.engine.tell,
         )
 
     @property
@@ -355,26 +345,23 @@ class Scoring:
 
     async def run(self) -> Score:
         halted, mutation = "", self.mutation
-        mutation.report = self.tell
         try:
             await mutation.search()
         except CeilingReached as reached:
             halted = reached.message
         gutted = mutation.gutted
-        found = Score(
+        failing = [case for case in mutation.cases if gutted and mutation.fails(case)]
+        return Score(
             skill=self.plan.skill,
             suite=self.plan.suite,
             rules=[self._judge(number) for number in range(len(self.rules))],
             models=mutation.models or [address.name for address in self.plan.models],
             gutted_noticed=bool(gutted.lost) if gutted else None,
+            idle_cases=[case for case in mutation.cases if gutted and case not in {*gutted.lost, *failing}],
+            failing_cases=failing,
             trials=mutation.trials,
             halted=halted,
         )
-        if gutted:
-            fails = [case for case in mutation.cases if mutation.fails(case)]
-            found.failing_cases = fails
-            found.idle_cases = [case for case in mutation.cases if case not in gutted.lost and case not in fails]
-        return found
 
     def _judge(self, number: int) -> RuleScore:
         rule, mutation = self.rules[number], self.mutation
@@ -388,14 +375,12 @@ class Scoring:
         return RuleScore(rule, "undecided" if is_open else "unnoticed")
 
     def version(self, changed: Blocks) -> Skill:
-        count = len(self.rules)
-        rules = [(self.rules[number % count], number >= count) for number in changed]
-        return edit_blocks(
-            self.plan.skill, {rule.block: rule.opposite if is_opposite else "" for rule, is_opposite in rules}
-        )
+        rules = [(self.rules[number % len(self.rules)], number >= len(self.rules)) for number in changed]
+        return edit_blocks(self.plan.skill, {rule.block: rule.opposite if is_so else "" for rule, is_so in rules})
 
     async def _measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
-        return await run_version(self.plan, self.version(removed), cases, seeds, self.run_plan)
+        plan = replace(self.plan, skill=self.version(removed))
+        return (await self.engine.run_part(plan, cases, seeds)).outcomes
 
 
 async def cover(
@@ -405,7 +390,7 @@ async def cover(
     author: str = "a model",
     budget: int = DEFAULT_BUDGET,
     acts: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Tell = lambda _: None,
 ) -> tuple[Case, ...]:
     """New cases for the rules that no case notices. The writer reads these rules and nothing else of the skill, and its
     cases pass the same gate as all generated ones; for rules that they don't name it is asked once more."""
@@ -414,10 +399,9 @@ async def cover(
     for _ in range(COVERING_ROUNDS):
         if not left:
             break
-        wanted = {rule.block for rule in left}
-        reduced = without_blocks(score.skill, [rule.block for rule in score.all_rules if rule.block not in wanted])
+        others = {each.rule.block for each in score.rules} - {rule.block for rule in left}
         suite = await write_suite(
-            reduced,
+            without_blocks(score.skill, others),
             writer,
             count=min(len(left), MAX_COVERING),
             author=author,

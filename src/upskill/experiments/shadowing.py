@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upskill.experiments.ablation import FRESH_SEEDS, MIN_ROOM, Pair, lift, log_wealth, odds_of_loss
+from upskill.experiments.ablation import FRESH_SEEDS, MIN_ROOM, Pair, holm, lift, log_wealth, odds_of_loss
 from upskill.verdicts.statistics import Estimate
 
 FIRST_ROUNDS, SCREENING_ROUNDS = 3, 8  # of a request, at first and if it is in doubt
@@ -107,11 +107,8 @@ class Shadowing:
                 self._accuse(skill, frozenset({other}), taken)
                 explained |= of_one
                 takers |= {other} if of_one else set()
-        unexplained, rest = (
-            tuple(query for query in doubtful if query not in explained),
-            tuple(sorted(others - takers)),
-        )
-        if unexplained and rest:
+        unexplained = tuple(query for query in doubtful if query not in explained)
+        if unexplained and (rest := tuple(sorted(others - takers))):
             for group, lost in (await self._split(skill, rest, unexplained)).items():
                 self._accuse(skill, group, lost)
 
@@ -181,21 +178,17 @@ class Shadowing:
             conflict.change = lift(self.pairs(conflict), is_exact=self.is_greedy)
 
     def _judge(self) -> None:
-        """Holm's procedure, on e-values: they hold whenever one looks."""
-        wealth: list[tuple[float, Conflict]] = []
-        for conflict in self.conflicts:
-            differences = [after - before for _, before, after in self.pairs(conflict)]
+        evidence: dict[int, float] = {}
+        for number, conflict in enumerate(self.conflicts):
+            losses = [before - after for _, before, after in self.pairs(conflict)]
             if self.is_greedy:
-                conflict.shown = sum(differences) < 0.0
-                conflict.cleared = not conflict.shown
-                continue
-            wealth.append((log_wealth([-each for each in differences], self.margin), conflict))
-            conflict.cleared = log_wealth(differences, -self.margin) >= CLEARED
-        wealth.sort(key=lambda each: -each[0])
-        for number, (grown, conflict) in enumerate(wealth):
-            if grown < math.log((len(wealth) - number) / ACCUSING):
-                break
-            conflict.shown = True
+                conflict.cleared = sum(losses) <= 0.0
+                evidence[number] = -math.inf if conflict.cleared else math.inf
+            else:
+                conflict.cleared = log_wealth([-each for each in losses], -self.margin) >= CLEARED
+                evidence[number] = log_wealth(losses, self.margin)
+        for number in holm(evidence, ACCUSING):
+            self.conflicts[number].shown = True
 
     def pairs(self, conflict: Conflict) -> list[Pair]:
         """By query and seed: whether it was opened alone, and beside the others. Errors count against a loss."""

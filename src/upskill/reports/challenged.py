@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
 from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from upskill.experiments.attacks import Attacked
 from upskill.experiments.counterexamples import Challenged
 from upskill.plain import counted, short
-from upskill.reports.layout import Paragraph
+from upskill.reports.layout import plain_table, render_result
 from upskill.reports.numbers import percent
 from upskill.sandboxes import printable
+
+FATES = {"fixed": "", "open": " (not fixed)", "disputed": " (disputed by who fixes the checks)"}
 
 
 def conclusion(found: Challenged) -> str:
@@ -29,29 +30,24 @@ def conclusion(found: Challenged) -> str:
 
 
 def render(found: Challenged) -> Iterator[RenderableType]:
-    yield Text("")
-    yield Paragraph(conclusion(found), "bold")
-    yield Text("")
-    shown = [each for each in found.proposals if each.status != "harmless"]
-    if shown:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("Case", "Model", "Without", "With", "Rounds", ""):
-            table.add_column(name, justify="right" if name in ("Without", "With", "Rounds") else "left")
-        for each in shown:
-            for model, (without, with_it) in each.rates.items():
-                name, student = escape(printable(each.case.id)), escape(printable(model))
-                table.add_row(name, student, percent(without), percent(with_it), str(each.rounds), each.status)
-        yield table
-        yield Text("")
+    table = plain_table(*("Case", "Model", "Without", "With", "Rounds", ""), right=("Without", "With", "Rounds"))
+    for each in found.proposals:
+        for model, rates in each.rates.items() if each.status != "harmless" else ():
+            names = (escape(printable(name)) for name in (each.case.id, model))
+            table.add_row(*names, *map(percent, rates), str(each.rounds), each.status)
+    return render_result(conclusion(found), _lines(found), table if table.rows else None)
+
+
+def _lines(found: Challenged) -> Iterator[str]:
     for each in found.proposals:
         if each.status == "counterexample":
-            yield Paragraph(f"{each.case.id}: {printable(short(each.case.prompt, 200))}", hanging=2)
-            yield Paragraph(f"  right: {printable(short(each.case.reference, 200))}", hanging=2)
+            yield f"{each.case.id}: {short(each.case.prompt, 200)}"
+            yield f"  right: {short(each.case.reference, 200)}"
             if each.line:
-                yield Paragraph(f"  the skill says: {printable(short(each.line, 200))}", hanging=2)
+                yield f"  the skill says: {short(each.line, 200)}"
     if found.halted:
-        yield Paragraph(f"Stopped early: {found.halted}. Run the same command with a higher ceiling to continue.")
-    yield Paragraph(f"It took {counted(found.trials, 'trial')}.")
+        yield f"Stopped early: {found.halted}. Run the same command with a higher ceiling to continue."
+    yield f"It took {counted(found.trials, 'trial')}."
 
 
 def to_json(found: Challenged) -> dict[str, Any]:
@@ -76,19 +72,17 @@ def attack_conclusion(attacked: Attacked) -> str:
 
 
 def render_attacks(attacked: Attacked) -> Iterator[RenderableType]:
-    yield Text("")
-    yield Paragraph(attack_conclusion(attacked), "bold")
-    yield Text("")
+    return render_result(attack_conclusion(attacked), _attack_lines(attacked))
+
+
+def _attack_lines(attacked: Attacked) -> Iterator[str]:
     for each in attacked.attacks:
         what = "wrong, and passed" if each.kind == "wrong" else "right, and failed"
-        state = {"fixed": "", "open": " (not fixed)", "disputed": " (disputed by who fixes the checks)"}[each.fate]
-        yield Paragraph(f"{each.case}: {printable(short(each.answer, 120))} – {what}{state}", hanging=2)
+        yield f"{each.case}: {short(each.answer, 120)} – {what}{FATES[each.fate]}"
     if attacked.refused:
-        yield Paragraph(f"Not counted, because another reader disagreed: {counted(attacked.refused, 'answer')}")
+        yield f"Not counted, because another reader disagreed: {counted(attacked.refused, 'answer')}"
     if attacked.skipped:
-        yield Paragraph(
-            f"Not attacked, because their checks run something or ask a judge: {', '.join(attacked.skipped)}"
-        )
+        yield f"Not attacked, because their checks run something or ask a judge: {', '.join(attacked.skipped)}"
 
 
 def attacks_to_json(attacked: Attacked) -> dict[str, Any]:
@@ -97,10 +91,7 @@ def attacks_to_json(attacked: Attacked) -> dict[str, Any]:
         "rounds": attacked.rounds,
         "clean": attacked.is_clean,
         "changed": attacked.changed,
-        "attacks": [
-            {"case": each.case, "kind": each.kind, "answer": each.answer, "fate": each.fate}
-            for each in attacked.attacks
-        ],
+        "attacks": [asdict(each) for each in attacked.attacks],
         "refused": attacked.refused,
         "skipped": attacked.skipped,
     }

@@ -14,22 +14,23 @@ from rich.text import Text
 
 from upskill.experiments.distill import Distilled, Point
 from upskill.plain import counted
-from upskill.reports.layout import Paragraph
-from upskill.reports.numbers import percent
+from upskill.reports.layout import plain_table, render_result
+from upskill.reports.numbers import percent, whole_points
 from upskill.reports.pictures.front import front
 from upskill.reports.pictures.svg import PictureOptions
 from upskill.sandboxes import printable
-from upskill.verdicts.statistics import Estimate
 
 MAX_NAMED = 12  # blocks of a kind
 DARK_FROM = 0.15  # points of pass rate, as a share: what is worth more is darker
+WORTH = "Worth in points (95% interval)"
 COLORS = {"harmful": "red", "dropped": "dim", "kept": "green", "not tried": "dim"}
 
 
 def conclusion(distilled: Distilled) -> str:
     before, after = distilled.tokens
     shorter = f"{before:,} → {after:,} tokens ({after / max(1, before):.0%})"
-    margin, rounds = f"{100 * distilled.margin:g} points", _rounds(distilled)
+    margin = f"{100 * distilled.margin:g} points"
+    rounds = counted(distilled.ablation.compared_rounds, "fresh repeat")
     if distilled.decision == "distilled":
         return f"{shorter}. It is not worse by more than {margin} on the train cases ({rounds})."
     if distilled.decision == "best guess":
@@ -47,20 +48,9 @@ def conclusion(distilled: Distilled) -> str:
     return f"Nothing can go: the train cases need every block, or it is not clear which they don't ({before:,} tokens)."
 
 
-def _rounds(distilled: Distilled) -> str:
-    rounds = distilled.ablation.compared[-1].rounds if distilled.ablation.compared else 0
-    return counted(rounds, "fresh repeat")
-
-
 def render(distilled: Distilled, difference: str) -> Iterator[RenderableType]:
-    yield Text("")
-    yield Paragraph(conclusion(distilled), "bold green" if distilled.decision == "distilled" else "bold")
-    yield Text("")
-    if distilled.front:
-        yield _front_table(distilled.front)
-        yield Text("")
-    for line in _lines(distilled):
-        yield Paragraph(line, hanging=2)
+    style = "bold green" if distilled.decision == "distilled" else "bold"
+    yield from render_result(conclusion(distilled), _lines(distilled), _front_table(distilled.front), style)
     if difference:
         yield Text("")
         yield Syntax(printable(difference), "diff", theme="ansi_dark", background_color="default", word_wrap=True)
@@ -70,7 +60,7 @@ def _lines(distilled: Distilled) -> Iterator[str]:
     for fate, what in (("harmful", "It does better without"), ("dropped", "Dropped")):
         blocks = [each.block for each in distilled.blocks if each.fate == fate]
         for block in blocks[:MAX_NAMED]:
-            yield f"{what}: {printable(block.title)} ({counted(block.tokens, 'token')})"
+            yield f"{what}: {block.title} ({counted(block.tokens, 'token')})"
         if len(blocks) > MAX_NAMED:
             yield f"… and {len(blocks) - MAX_NAMED} more."
     if held_out := distilled.held_out:
@@ -78,7 +68,7 @@ def _lines(distilled: Distilled) -> Iterator[str]:
             if verdict.lift is not None:
                 interval = f" (95% interval {_interval(verdict.interval)})" if verdict.interval else ""
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
-                change = f"{_signed(verdict.lift)} points against the whole skill{interval}"
+                change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
                 yield f"{verdict.model} on {cases}, once: {change}."
     if any(each.fate == "dropped" for each in distilled.blocks):
         yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
@@ -86,24 +76,18 @@ def _lines(distilled: Distilled) -> Iterator[str]:
     yield f"It took {trials}. Line by line: upskill show {distilled.whole.name} --worth"
 
 
-def _front_table(front: Sequence[Point]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Version", "Model", "Tokens", "Pass rate (95% interval)", "Change"):
-        table.add_column(name, justify="right" if name == "Tokens" else "left")
+def _front_table(front: Sequence[Point]) -> Table | None:
+    table = plain_table("Version", "Model", "Tokens", "Pass rate (95% interval)", "Change", right=["Tokens"])
     for point in front:
         rate, change = point.rate, point.change
-        shown = f"{percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)})" if rate else "–"
-        moved = f"{_signed(change.value)} ({_interval(change.interval)})" if change else ""
+        shown = f"{percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)})"
+        moved = f"{whole_points(change.value)} ({_interval(change.interval)})" if change else ""
         table.add_row(point.name, escape(printable(point.model)), f"{point.tokens:,}", shown, moved)
-    return table
+    return table if front else None
 
 
-def _signed(value: float) -> str:
-    return f"{100 * value + 0.0:+.0f}"
-
-
-def _interval(interval: tuple[float, float]) -> str:
-    return f"{_signed(interval[0])} to {_signed(interval[1])}"
+def _interval(interval: Iterable[float]) -> str:
+    return " to ".join(map(whole_points, interval))
 
 
 def to_json(distilled: Distilled) -> dict[str, Any]:
@@ -120,8 +104,8 @@ def to_json(distilled: Distilled) -> dict[str, Any]:
                 "version": point.name,
                 "model": point.model,
                 "tokens": point.tokens,
-                "pass_rate": _estimate(point.rate),
-                "change": _estimate(point.change),
+                "pass_rate": point.rate.to_dict(),
+                "change": point.change.to_dict() if point.change else None,
             }
             for point in distilled.front
         ],
@@ -133,22 +117,15 @@ def to_json(distilled: Distilled) -> dict[str, Any]:
     }
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
-    return estimate.to_dict() if estimate else None
-
-
 def worth_in_words(row: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     """`row`: a block as `BlockWorth.to_dict` has it; `model`: what it is worth to one of the students."""
-    low, high = model["interval"]
     cases = f", {', '.join(model['cases'])}" if model["cases"] else ""
     together = f", with {counted(row['beside'], 'other block')}" if row["beside"] else ""
-    return f"{_signed(model['value'] or 0.0)} ({_signed(low)} to {_signed(high)}){together}{cases}"
+    return f"{whole_points(model['value'] or 0.0)} ({_interval(model['interval'])}){together}{cases}"
 
 
 def worth_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Block", "Tokens", "Worth in points (95% interval)", ""):
-        table.add_column(name, justify="right" if name == "Tokens" else "left", overflow="fold")
+    table = plain_table("Block", "Tokens", WORTH, "", right=["Tokens"])
     for row in rows:
         several = len(row["worth"]) > 1
         worth = [f"{each['model']}: " * several + worth_in_words(row, each) for each in row["worth"]]
@@ -170,7 +147,7 @@ def render_page(distilled: Distilled) -> str:
     title, found = f"What {distilled.whole.name} is made of", to_json(distilled)
     picture = front(found, PictureOptions(heading=False, style=False)) if found["front"] else ""
     strip = "".join(map(_strip, found["blocks"]))
-    head = "<tr><th></th><th>Block</th><th>Tokens</th><th>Worth in points (95% interval)</th></tr>"
+    head = f"<tr><th></th><th>Block</th><th>Tokens</th><th>{WORTH}</th></tr>"
     body = f"<h1>{html.escape(title)}</h1><p>{html.escape(conclusion(distilled))}</p>{picture}"
     table = f"<table class=wrap><thead>{head}</thead><tbody>{strip}</tbody></table>"
     return document(title, f"<main class=alone>{body}{table}</main>", "")

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text
+
+from upskill.sandboxes import printable
 
 GAP = "  "
 
 
 def indented(part: RenderableType) -> Padding:
     return Padding(part, (0, 0, 0, 2))
+
+
+def plain_table(*heads: str, right: Collection[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
+    return table
+
+
+def render_result(
+    conclusion: str, lines: Iterable[str], table: Table | None = None, style: str = "bold"
+) -> Iterator[RenderableType]:
+    """Of an experiment: what it comes to, the figures, and what else there is to say."""
+    yield from (Text(""), Paragraph(printable(conclusion), style), Text(""))
+    if table:
+        yield from (indented(table), Text(""))
+    yield from (Paragraph(printable(line), hanging=2) for line in lines)
 
 
 class Paragraph:

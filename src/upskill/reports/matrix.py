@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from upskill.experiments.matrix import Matrix
 from upskill.experiments.shadowing import Conflict
 from upskill.plain import counted
-from upskill.reports.layout import Paragraph, indented
-from upskill.reports.numbers import percent
+from upskill.reports.layout import plain_table, render_result
+from upskill.reports.numbers import percent, whole_points
 from upskill.reports.pictures.shadow_map import shadow_map
 from upskill.reports.pictures.svg import PictureOptions
 from upskill.sandboxes import printable
@@ -38,9 +37,9 @@ def describe(matrix: Matrix, conflict: Conflict) -> str:
     others = ", ".join(sorted(conflict.others)) if len(conflict.others) < 4 else "the other skills"
     change = ""
     if conflict.change:
-        low, high = (f"{100 * each + 0.0:+.0f}" for each in conflict.change.interval)
+        low, high = map(whole_points, conflict.change.interval)
         interval = f", 95% interval {low} to {high}" if conflict.change.low < conflict.change.high else ""
-        change = f" ({100 * conflict.change.value:+.0f} points of activation on these{interval})"
+        change = f" ({whole_points(conflict.change.value)} points of activation on these{interval})"
     return f"{conflict.skill} loses {requests} beside {others}{change}. {matrix.advice(conflict).words}"
 
 
@@ -66,20 +65,13 @@ def lines(matrix: Matrix) -> Iterator[str]:
 
 def render(matrices: Sequence[Matrix]) -> Iterator[RenderableType]:
     for matrix in matrices:
-        yield Text("")
         student = f"{matrix.student}: " if len(matrices) > 1 else ""
-        yield Paragraph(student + conclusion(matrix), "bold")
-        yield Text("")
-        yield indented(_table(matrix))
-        yield Text("")
-        for line in lines(matrix):
-            yield Paragraph(printable(line), hanging=2)
+        yield from render_result(student + conclusion(matrix), lines(matrix), _table(matrix))
 
 
 def _table(matrix: Matrix) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("Whose requests", "Requests", "Reach it", "Alone", "Opened instead"):
-        table.add_column(name, justify="left" if name in ("Whose requests", "Opened instead") else "right")
+    figures = ("Requests", "Reach it", "Alone")
+    table = plain_table("Whose requests", *figures, "Opened instead", right=figures)
     accused = {(each.skill, *each.others) for each in matrix.conflicts}
     for name, queries in matrix.requests.items():
         shares, alone = matrix.shadowing.shares(name), matrix.shadowing.alone(name)

@@ -26,6 +26,10 @@ def points(lift: float | None) -> str:
     return f"{signed_points(lift)} point{'' if signed_points(lift) in ('+1', '-1') else 's'}"
 
 
+def whole_points(share: float) -> str:
+    return f"{100 * share + 0.0:+.0f}"
+
+
 def dollars(cost: float | None) -> str:
     """A cost: "free" if it is zero, a dash if it is unknown."""
     if cost is None:

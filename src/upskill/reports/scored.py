@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from upskill.authoring.saving.provenance import own_suite
 from upskill.experiments.mutation import RuleScore, Score
 from upskill.plain import counted
-from upskill.reports.layout import Paragraph
+from upskill.reports.layout import render_result
 from upskill.reports.numbers import percent
-from upskill.sandboxes import printable
 
 MAX_NAMED = 12  # rules or cases of a kind
 
@@ -33,11 +31,7 @@ def conclusion(score: Score) -> str:
 
 
 def render(score: Score) -> Iterator[RenderableType]:
-    yield Text("")
-    yield Paragraph(printable(conclusion(score)), "bold")
-    yield Text("")
-    for line in _lines(score):
-        yield Paragraph(printable(line), hanging=2)
+    return render_result(conclusion(score), _lines(score))
 
 
 def _lines(score: Score) -> Iterator[str]:
@@ -93,7 +87,7 @@ def to_json(score: Score) -> dict[str, Any]:
         "models": score.models,
         "share": score.share.to_dict() if score.share else None,
         "gutted_noticed": score.gutted_noticed,
-        "rules": [{**each.to_dict(), "counts": each.counts} for each in score.rules],
+        "rules": [each.to_dict() for each in score.rules],
         "idle_cases": score.idle_cases,
         "failing_cases": score.failing_cases,
         "trials": score.trials,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from upskill.skills.files import MANIFEST, decode_text
 from upskill.skills.markdown import read_fences
@@ -39,6 +39,9 @@ class Block:
         """Its beginning, on one line."""
         first = self.path if self.kind == "file" else " ".join(self.text.split())
         return first if len(first) <= 60 else f"{first[:59]}…"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "lines": list(self.lines), "tokens": self.tokens}
 
 
 def blocks_of(skill: Skill) -> list[Block]:

@@ -318,6 +318,13 @@ class Suite:
         return None
 
     @classmethod
+    def required(cls, skill: Skill) -> Suite:
+        """UsageError if the skill has no test cases."""
+        if (suite := cls.of(skill)) is None:
+            raise UsageError(f"{skill.folder or skill.name}: no test cases", "`upskill tests SKILL` writes some.")
+        return suite
+
+    @classmethod
     def read(cls, data: bytes, where: str, read_file: ReadFile | None = None) -> Suite:
         return cls.parse(decode(data, where), where, read_file)
 

@@ -14,7 +14,7 @@ from upskill.authoring.saving.provenance import add_suite, own_suite
 from upskill.cli.commands.tests import cases_with_limits
 from upskill.cli.console import check_writable, note, show, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.library import LibraryOptions
+from upskill.cli.library import PlansOptions, rounds_option
 from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
@@ -28,22 +28,19 @@ from upskill.experiments.counterexamples import (
     propose,
     try_proposals,
 )
-from upskill.models import Model
+from upskill.experiments.engine import Engine
 from upskill.models.addresses import resolve
-from upskill.models.pool import Models
 from upskill.options import option
 from upskill.plain import counted
 from upskill.reports.challenged import attacks_to_json, render, render_attacks, to_json
 from upskill.runs.planning.estimate import estimate, estimate_writing
 from upskill.runs.planning.options import choose_students, model_option
-from upskill.runs.planning.plan import BOTH_ARMS
-from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 
 
 @dataclass(kw_only=True)
-class ChallengeOptions(LibraryOptions):
+class ChallengeOptions(PlansOptions):
     default_repeats: ClassVar[int] = 2  # more than one: sampled
 
     skill: str = ""
@@ -93,14 +90,7 @@ class ChallengeOptions(LibraryOptions):
         help="Grades cases with `judge` checks. With --attack-checks: says which answers are right, without seeing the"
         " checks (default: the challenger).",
     )
-    repeats: int | None = option(
-        "--repeats",
-        default=None,
-        help="How many rounds a proposal may take (default 40). With 1, the student answers once, greedily, and"
-        " no significance test is done.",
-        metavar="N",
-        minimum=1,
-    )
+    repeats: int | None = rounds_option("How many rounds a proposal may take (default 40).")
     output: str | None = option(
         "-o", "--output", default=None, help="Write the cases to this suite file, not into the skill.", metavar="FILE"
     )
@@ -139,72 +129,56 @@ def command(**values: Any) -> None:
     """
     options = ChallengeOptions(**values)
     skill = Skill.load(options.skill)
-    suite = Suite.of(skill)
-    if suite is None:
-        raise UsageError(f"{options.skill}: no test cases", "`upskill tests SKILL` writes some.")
+    suite = Suite.required(skill)
     if options.attack_checks and not options.challenger_name:
         raise UsageError("--attack-checks needs a --challenger", "Name a model, or --handoff DIR.")
     if options.output:
         check_writable(options.output, force=False)
     if options.attack_checks:
-        with options.open_store() as store:
-            attacked = asyncio.run(_attack(options, store, skill, suite))
-        _report(options, attacks_to_json(attacked), render_attacks(attacked))
-        changed = [case for case in attacked.suite.cases if case.id in attacked.changed]
-        _save(options, skill, attacked.suite, changed)
-        return
-    with options.open_store() as store:
-        challenged = asyncio.run(_challenge(options, store, skill, suite))
-    _report(options, to_json(challenged), render(challenged))
-    found = challenged.counterexamples
-    _save(options, skill, Suite((*cases_with_limits(suite), *found), "generated"), found)
-
-
-def _report(options: ChallengeOptions, data: dict[str, Any], rendered: Any) -> None:
-    if options.as_json:
-        show_json(data)
+        attacked = asyncio.run(_attack(options, skill, suite))
+        document, parts = attacks_to_json(attacked), render_attacks(attacked)
+        suite, found = attacked.suite, [case for case in attacked.suite.cases if case.id in attacked.changed]
     else:
-        show(*rendered)
+        challenged = asyncio.run(_challenge(options, skill, suite))
+        document, parts = to_json(challenged), render(challenged)
+        found = challenged.counterexamples
+        suite = Suite((*cases_with_limits(suite), *found), "generated")
+    if options.as_json:
+        show_json(document)
+    else:
+        show(*parts)
+    _save(options, skill, suite, found)
 
 
-async def _open(options: ChallengeOptions, models: Models, name: str, items: int, tokens: int) -> Model:
-    address = resolve(name, keys=models.context.keys)
-    model = await models.get(address, "test writer")
-    confirm_cost(options, estimate_writing(address, models.context.prices, material=tokens, items=items))
-    return model
+def _confirm_writing(options: ChallengeOptions, engine: Engine, items: int, tokens: int) -> None:
+    context = engine.models.context
+    address = resolve(options.challenger_name, keys=context.keys)
+    confirm_cost(options, estimate_writing(address, context.prices, material=tokens, items=items))
 
 
-async def _challenge(options: ChallengeOptions, store: Store, skill: Skill, suite: Suite) -> Challenged:
-    progress = RunProgress(quiet=options.silent)
-    async with options.open_models(store, progress) as models:
-        students = choose_students(options.students, options.settings, options.tell)
-        plan = replace(options.plan(skill, suite, students), arms=BOTH_ARMS)
-        material = gather("", sources=options.sources) if options.sources else None
-        name = options.challenger_name
-        settings = ChallengeSettings(challenger=name, count=options.proposals, material=material)
-        model = None
-        if name:
+async def _challenge(options: ChallengeOptions, skill: Skill, suite: Suite) -> Challenged:
+    students = choose_students(options.students, options.settings, options.tell)
+    plan = options.plan(skill, suite, students)
+    material = gather("", sources=options.sources) if options.sources else None
+    settings = ChallengeSettings(challenger=options.challenger_name, count=options.proposals, material=material)
+    async with options.open_engine() as engine:
+        if settings.challenger:
             tokens = skill.tokens + (material.tokens if material else 0)
-            model = await _open(options, models, name, options.proposals, tokens)
-            options.tell(f"{name} proposes {counted(options.proposals, 'case')}...")
-        proposals = await propose(plan, model, settings, options.tell)
-        tried = replace(plan, suite=replace(suite, cases=tuple(proposals)), runs=(PATIENCE + MAX_ROUNDS) // 4)
-        expected = estimate(tried, tried.trials(), models.context.prices)
+            _confirm_writing(options, engine, options.proposals, tokens)
+            options.tell(f"{settings.challenger} proposes {counted(options.proposals, 'case')}...")
+        proposed = await propose(plan, settings, engine)
+        rounds = replace(proposed, runs=(PATIENCE + MAX_ROUNDS) // 4)
+        expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
         confirm_cost(options, expected, f"about {expected.words}; more if many proposals mislead")
-        run_plan = options.measurer(store, models, progress, progress.started)
-        return await try_proposals(plan, proposals, run_plan, options.tell, options.repeats or MAX_ROUNDS)
+        return await try_proposals(proposed, engine, options.repeats or MAX_ROUNDS)
 
 
-async def _attack(options: ChallengeOptions, store: Store, skill: Skill, suite: Suite) -> Attacked:
-    progress = RunProgress(quiet=options.silent)
-    async with options.open_models(store, progress) as models:
-        attacker = await _open(
-            options, models, options.challenger_name, len(suite.cases) * options.rounds, skill.tokens
-        )
-        judge = None
-        if options.judge:
-            judge = await models.get(resolve(options.judge, keys=models.context.keys), "judge")
-        with progress:
+async def _attack(options: ChallengeOptions, skill: Skill, suite: Suite) -> Attacked:
+    async with options.open_engine() as engine:
+        _confirm_writing(options, engine, len(suite.cases) * options.rounds, skill.tokens)
+        attacker = await engine.open_model(options.challenger_name, "test writer")
+        judge = await engine.open_model(options.judge, "judge") if options.judge else None
+        with RunProgress(quiet=options.silent):
             return await attack_checks(
                 suite, attacker, skill=skill, judge=judge, rounds=options.rounds, tell=options.tell
             )

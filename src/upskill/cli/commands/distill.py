@@ -11,22 +11,17 @@ from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.output import Destination, changes, check_output
 from upskill.authoring.search.refiners.rewrite import Rewrite
-from upskill.cli.console import check_writable, note, show, show_json, write_file
+from upskill.cli.console import note, show, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.library import LibraryOptions
+from upskill.cli.library import PlansOptions, check_report, rounds_option
 from upskill.cli.options import click_options, confirm_cost
-from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
-from upskill.experiments.ablation import FIRST_ROUNDS, MAX_PAIRS, REFERENCE_ROUNDS
 from upskill.experiments.distill import Distilled, Distilling, DistillSettings
-from upskill.models.addresses import resolve
 from upskill.options import option
 from upskill.reports.distilled import render, render_page, to_json
 from upskill.reports.pictures.front import front
-from upskill.runs.planning.estimate import CostEstimate, estimate
+from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import choose_students, model_option
-from upskill.runs.planning.plan import Plan
-from upskill.runs.stores import Store
 from upskill.skills import Skill
 from upskill.suites import Suite
 
@@ -34,7 +29,7 @@ SHORTER = "Say the same in fewer words. Keep every fact, name and value; change 
 
 
 @dataclass(kw_only=True)
-class DistillOptions(LibraryOptions):
+class DistillOptions(PlansOptions):
     default_repeats: ClassVar[int] = 2  # more than one: sampled
 
     skill: str = ""
@@ -44,14 +39,7 @@ class DistillOptions(LibraryOptions):
     all_cases: bool = option(
         "--all-cases", default=False, help="Search on the held-out cases too: nothing that any case needs is dropped."
     )
-    repeats: int | None = option(
-        "--repeats",
-        default=None,
-        help="How many rounds the last comparison may take (default: up to 2,400 pairs). With 1, the student"
-        " answers once, greedily, and no significance test is done.",
-        metavar="N",
-        minimum=1,
-    )
+    repeats: int | None = rounds_option("How many rounds the last comparison may take (default: up to 2,400 pairs).")
     tolerance: float = option(
         "--tolerance",
         default=5.0,
@@ -105,19 +93,11 @@ def command(**values: Any) -> None:
         raise UsageError("--write and --output contradict each other", "Leave one of them out.")
     if options.output:
         check_output(Path(options.output), may_replace=False)
-    if options.report:
-        if Path(options.report).suffix not in (".html", ".svg"):
-            raise UsageError(f"{options.report}: must end in .html or .svg", "HTML is a page, SVG a picture.")
-        check_writable(options.report, force=True)
-    suite = Suite.load(options.tests) if options.tests else Suite.of(skill)
-    if suite is None:
-        raise UsageError(f"{options.skill}: no test cases", "`upskill tests SKILL` writes some.")
+    check_report(options.report)
+    suite = Suite.load(options.tests) if options.tests else Suite.required(skill)
     if options.all_cases:
         suite = replace(suite, cases=tuple(replace(case, held_out=False) for case in suite.cases))
-    with options.open_store() as store:
-        students = choose_students(options.students, options.settings, options.tell)
-        plan = replace(options.plan(skill, suite, students), arms=("skill",))
-        distilled = asyncio.run(_distill(options, store, plan))
+    distilled = asyncio.run(_distill(options, skill, suite))
     if options.as_json:
         show_json(to_json(distilled))
     else:
@@ -129,46 +109,35 @@ def command(**values: Any) -> None:
     _save(options, distilled)
 
 
-async def _distill(options: DistillOptions, store: Store, plan: Plan) -> Distilled:
-    progress = RunProgress(quiet=options.silent)
-    models = options.open_models(store, progress)
-    async with models:
+async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Distilled:
+    students = choose_students(options.students, options.settings, options.tell)
+    plan = replace(options.plan(skill, suite, students), arms=("skill",))
+    async with options.open_engine() as engine:
         rewriter = None
         if options.rewrite:
-            teacher = await models.get(resolve(options.rewrite, keys=models.context.keys), "teacher")
-            rewriter = Rewrite(teacher, Material(SHORTER, skill=plan.skill), plan.skill.tokens)
+            teacher = await engine.open_model(options.rewrite, "teacher")
+            rewriter = Rewrite(teacher, Material(SHORTER, skill=skill), skill.tokens)
         settings = DistillSettings(
             margin=options.tolerance / 100, budget=options.budget, repeats=options.repeats, rewriter=rewriter
         )
-        run_plan = options.measurer(store, models, progress, progress.started)
-        distilling = Distilling(plan, store, run_plan, settings, options.tell)
-        expected = _estimate(distilling, models.context.prices)
+        distilling = Distilling(plan, engine, settings)
+        rounds = replace(plan, suite=replace(suite, cases=suite.train), runs=distilling.expected_rounds)
+        expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
         confirm_cost(options, expected, f"up to about {expected.words}; less if fewer rounds decide")
         return await distilling.run()
 
 
-def _estimate(distilling: Distilling, prices: Any) -> CostEstimate:
-    plan, cases = distilling.plan, len(distilling.ablation.cases)
-    blocks, is_greedy = len(distilling.blocks), distilling.settings.repeats == 1
-    searching = 2 * blocks if is_greedy else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
-    confirming = 2 * (distilling.settings.repeats or -(-MAX_PAIRS // cases))
-    train = replace(plan, suite=replace(plan.suite, cases=plan.suite.train), runs=searching + confirming)
-    return estimate(train, train.trials(), prices)
-
-
 def _save(options: DistillOptions, distilled: Distilled) -> None:
-    folder, shorter = distilled.whole.folder, distilled.skill
     is_fine = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the margin")
     if not (options.write or options.output):
         return
     if not is_fine:
         note("Nothing was written: no shorter version is shown to be as good.")
         return
-    assert folder is not None
-    target = Path(options.output) if options.output else folder
-    destination = Destination(
-        None, target.parent, distilled.whole, ("", ""), force=True, events=AuthoringEvents(message=options.tell)
-    )
-    named = shorter if shorter.name == target.name or not options.output else shorter.with_name(target.name)
-    _, previous = destination.save(named, target)
+    whole, shorter = distilled.whole, distilled.skill
+    target = Path(options.output) if options.output else whole.folder
+    assert target is not None
+    events = AuthoringEvents(message=options.tell)
+    destination = Destination(None, target.parent, whole, ("", ""), force=True, events=events)
+    _, previous = destination.save(shorter.with_name(target.name) if options.output else shorter, target)
     note(f"Wrote {target}." + (f" The old version is in {previous}." if previous else ""))

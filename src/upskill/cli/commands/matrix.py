@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
 
 from upskill.authoring.trigger.trigger import TriggerOptions, estimate_runs
-from upskill.cli.console import check_writable, note, show, show_json, write_file
+from upskill.cli.console import note, show, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.library import PlansOptions
+from upskill.cli.library import PlansOptions, check_report, rounds_option
 from upskill.cli.options import click_options, confirm_cost
-from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.experiments.matrix import Matrix, MatrixSearch, MatrixSettings
 from upskill.experiments.shadowing import FIRST_ROUNDS
@@ -21,18 +19,16 @@ from upskill.reports.matrix import render, render_page
 from upskill.reports.pictures.shadow_map import shadow_map
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.options import choose_students
-from upskill.runs.planning.plan import PlanOptions
-from upskill.runs.stores import Store
 from upskill.skills import load_skills
 from upskill.skills.agent_specs import AGENT_SPECS, REAL_AGENTS
 
-REPORTS = (".html", ".svg")
 CATALOGS = [name for name, spec in AGENT_SPECS.items() if spec.catalog]
 
 
 @dataclass(kw_only=True)
 class MatrixOptions(PlansOptions):
     default_bounds = TriggerOptions.default_bounds
+    judge: str | None = field(default=None, init=False)  # nothing is graded
 
     folders: tuple[str, ...] = ()
     agent: str = option(
@@ -48,14 +44,7 @@ class MatrixOptions(PlansOptions):
         help=f"Cut descriptions as this agent's catalog would: {', '.join(CATALOGS)}.",
         metavar="AGENT",
     )
-    repeats: int | None = option(
-        "--repeats",
-        default=None,
-        help="How many rounds the test of a pair may take (default 24). With 1, the student answers once, greedily,"
-        " and no significance test is done.",
-        metavar="N",
-        minimum=1,
-    )
+    repeats: int | None = rounds_option("How many rounds the test of a pair may take (default 24).")
     tolerance: float = option(
         "--tolerance",
         default=10.0,
@@ -76,18 +65,9 @@ class MatrixOptions(PlansOptions):
             raise UsageError(f"{self.agent} cuts descriptions itself", "Leave out --catalog, or use --agent tools.")
         skills = {skill.folder: skill for skill in load_skills(self.folders)}
         settings = MatrixSettings(catalog=self.catalog or "", margin=self.tolerance / 100, repeats=self.repeats)
-        options = PlanOptions(
-            base_url=self.base_url,
-            seed=self.seed,
-            temperature=self.settings.temperature,
-            max_output_tokens=self.settings.max_output_tokens,
-            agent=self.agent,
-            distractors=load_skills(self.with_skills),
-            bounds=self.bounds,
-            sandbox=self.sandbox,
-        )
+        options = replace(self.plan_options, distractors=load_skills(self.with_skills))
         students = choose_students(self.students, self.settings, self.tell)
-        return [MatrixSearch(tuple(skills.values()), name, settings, options, self.tell) for name in students]
+        return [MatrixSearch(tuple(skills.values()), name, settings, options) for name in students]
 
 
 @click.command("matrix", cls=Command)
@@ -108,15 +88,11 @@ def command(**values: Any) -> None:
     If interrupted, run the same command again to continue.
     """
     options = MatrixOptions(**values)
-    if options.report:
-        if Path(options.report).suffix not in REPORTS:
-            raise UsageError(f"{options.report}: must end in .html or .svg", "HTML is a page, SVG a picture.")
-        check_writable(options.report, force=True)
+    check_report(options.report)
     searches = options.searches()
     for line in searches[0].notes:
         options.tell(line)
-    with options.open_store() as store:
-        matrices = asyncio.run(_run(options, store, searches))
+    matrices = asyncio.run(_run(options, searches))
     if options.as_json:
         show_json({"students": [each.to_dict() for each in matrices]})
     else:
@@ -127,14 +103,11 @@ def command(**values: Any) -> None:
         note(f"Wrote {options.report}.")
 
 
-async def _run(options: MatrixOptions, store: Store, searches: list[MatrixSearch]) -> list[Matrix]:
-    progress = RunProgress(quiet=options.silent)
-    models = options.open_models(store, progress)
-    async with models:
+async def _run(options: MatrixOptions, searches: list[MatrixSearch]) -> list[Matrix]:
+    async with options.open_engine() as engine:
         expected = CostEstimate()
         for plan in (plan for search in searches for plan in search.plans.values()):
-            first = replace(plan, runs=FIRST_ROUNDS if options.repeats is None else min(FIRST_ROUNDS, options.repeats))
-            expected += estimate_runs(first, first.trials(), models.context.prices)
+            first = replace(plan, runs=min(FIRST_ROUNDS, options.repeats or FIRST_ROUNDS))
+            expected += estimate_runs(first, first.trials(), engine.models.context.prices)
         confirm_cost(options, expected, f"up to {expected.words} to begin with; more if skills take requests")
-        run_plan = options.measurer(store, models, progress, progress.started)
-        return [await search.run(store, run_plan) for search in searches]
+        return [await search.run(engine) for search in searches]

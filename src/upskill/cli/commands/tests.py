@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +16,11 @@ from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.library import LibraryOptions
+from upskill.cli.library import PlansOptions, rounds_option
 from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
-from upskill.experiments.mutation import Score, Scoring, cover, score_statically
+from upskill.experiments.mutation import MAX_ROUNDS, Score, Scoring, cover, score_statically
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
@@ -30,7 +30,6 @@ from upskill.plain import counted
 from upskill.reports.scored import render, to_json
 from upskill.runs.planning.estimate import estimate, estimate_writing
 from upskill.runs.planning.options import model_option
-from upskill.runs.stores import Store
 from upskill.sandboxes import printable
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, count_authors, describe_authors
@@ -38,9 +37,8 @@ from upskill.suites.quality import probe_suite, summarize_weak
 
 
 @dataclass(kw_only=True)
-class _Options(LibraryOptions):
+class _Options(PlansOptions):
     default_repeats: ClassVar[int] = 2  # of --score: more than one: sampled
-    output: str | None = field(default=None, init=False)  # no folder of reports
 
     skill: str = ""
     students: tuple[str, ...] = model_option(
@@ -67,14 +65,7 @@ class _Options(LibraryOptions):
     sources: tuple[str, ...] = option(
         "-f", "--from", default=(), help="A trace or document to write the cases from; repeatable.", metavar="PATH"
     )
-    repeats: int | None = option(
-        "--repeats",
-        default=None,
-        help="With --score: how many rounds a rule may take (default 40). With 1, the student answers once,"
-        " greedily, and no significance test is done.",
-        metavar="N",
-        minimum=1,
-    )
+    repeats: int | None = rounds_option("With --score: how many rounds a rule may take (default 40).")
 
 
 @click.command("tests", cls=Command)
@@ -101,19 +92,21 @@ def command(**values: Any) -> None:
     skill = Skill.load(options.skill)
     if options.score and (options.add or options.edit or options.sources):
         raise UsageError("--score cannot be combined with --add, --edit or --from", "Leave them out.")
-    if options.score and not options.fix:
-        _show_score(options, _score(skill, options))
-        return
     if options.fix and not options.score:
         raise UsageError("--fix needs --score", "It writes cases for the rules that --score finds.")
     assert skill.folder is not None
-    if own := own_suite(skill):
+    if (own := own_suite(skill)) and not (options.score and not options.fix):
         hint = "Edit that file itself." if options.edit else "Add to it by hand."
         raise UsageError(f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint)
     if options.score:
-        suite = _fix(skill, options)
-        if suite is None:
+        score = asyncio.run(_score(skill, options))
+        if not options.fix or not score.uncovered:
+            if options.as_json:
+                show_json(to_json(score))
+            else:
+                show(*render(score))
             return
+        suite = asyncio.run(_fix(score, options))
     else:
         suite = _edit(skill) if options.edit else _generate(skill, options)
     add_suite(skill, suite).save(skill.folder, overwrite=True)
@@ -182,62 +175,34 @@ async def _write(material: Material, existing: tuple[Case, ...], models: Models,
         )
 
 
-def _score(skill: Skill, options: _Options) -> Score:
-    suite = Suite.of(skill)
-    if suite is None:
-        raise UsageError(f"{options.skill}: no test cases", "`upskill tests SKILL` writes some.")
+async def _score(skill: Skill, options: _Options) -> Score:
+    suite = Suite.required(skill)
     if not options.students:
         return score_statically(skill, suite)
-    with options.open_store() as store:
-        return asyncio.run(_run_score(skill, suite, options, store))
-
-
-async def _run_score(skill: Skill, suite: Suite, options: _Options, store: Store) -> Score:
-    progress = RunProgress(quiet=options.silent)
-    async with options.open_models(store, progress) as models:
-        plan = replace(options.plan(skill, suite, options.students), arms=("skill",))
-        run_plan = options.measurer(store, models, progress, progress.started)
-        scoring = Scoring(plan, run_plan, options.tell, options.repeats or 0)
+    plan = replace(options.plan(skill, suite, options.students), arms=("skill",))
+    async with options.open_engine() as engine:
+        scoring = Scoring(plan, engine, options.repeats or MAX_ROUNDS)
         rounds = replace(plan, runs=2 if plan.runs == 1 else scoring.expected_rounds)
-        expected = estimate(rounds, rounds.trials(), models.context.prices)
+        expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
         confirm_cost(options, expected, f"about {expected.words}; less if fewer rounds decide")
         return await scoring.run()
 
 
-def _show_score(options: _Options, score: Score) -> None:
-    if options.as_json:
-        show_json(to_json(score))
-    else:
-        show(*render(score))
-
-
-def _fix(skill: Skill, options: _Options) -> Suite | None:
-    """The suite with new cases for what it does not notice; None if it notices everything."""
-    found = _score(skill, options)
-    if not found.uncovered:
-        _show_score(options, found)
-        return None
+async def _fix(found: Score, options: _Options) -> Suite:
+    """The suite with new cases for what it does not notice."""
     for rule in found.uncovered:
         options.tell(f"No case notices: {printable(rule.block.title)}")
-    with options.open_store() as store:
-        models = Models(options.model_context(), replies=store, ledger=Ledger(options.ceilings))
-        with RunProgress(quiet=options.silent):
-            written = asyncio.run(_cover(found, models, options))
-    return Suite((*cases_with_limits(found.suite), *written), "generated")
-
-
-async def _cover(found: Score, models: Models, options: _Options) -> tuple[Case, ...]:
-    async with models:
-        address = resolve(options.fix or "", keys=models.context.keys)
-        writer = await models.get(address, "test writer")
-        items = len(found.uncovered)
+    name, count = options.fix or "", len(found.uncovered)
+    async with options.open_engine() as engine:
+        address = resolve(name, keys=engine.models.context.keys)
         material = sum(rule.block.tokens for rule in found.uncovered)
-        confirm_cost(options, estimate_writing(address, models.context.prices, material=material, items=items))
-        options.tell(f"Generating test cases for {counted(items, 'rule')} with {options.fix}...")
-        acts = options.agent != "chat"
-        return await cover(
-            found, writer, author=address.name, budget=material_budget(address), acts=acts, tell=options.tell
-        )
+        confirm_cost(options, estimate_writing(address, engine.models.context.prices, material=material, items=count))
+        options.tell(f"Generating test cases for {counted(count, 'rule')} with {name}...")
+        writer = await engine.open_model(name, "test writer")
+        budget, acts = material_budget(address), options.agent != "chat"
+        with RunProgress(quiet=options.silent):
+            written = await cover(found, writer, author=address.name, budget=budget, acts=acts, tell=options.tell)
+    return Suite((*cases_with_limits(found.suite), *written), "generated")
 
 
 def _edit(skill: Skill) -> Suite:

@@ -19,14 +19,8 @@ def front(document: Mapping[str, Any], options: PictureOptions | None = None) ->
     top, bottom, left = drawing.height + 8, drawing.height + HEIGHT, 44.0
     x = Scale(0, max((point["tokens"] for point in points), default=1) * 1.15, left, drawing.width - 12)
     y = Scale(0, 1, bottom - 10, top + 10)
-    for tick in (0, 0.25, 0.5, 0.75, 1):
-        drawing.line(left, y(tick), drawing.width, y(tick), "grid")
-        drawing.text(left - 6, y(tick) + 4, percent(tick), "muted", size=SMALL, anchor="end")
-    for tick in x.ticks(6):
-        drawing.line(x(tick), top, x(tick), bottom, "grid")
-        drawing.text(x(tick), bottom + 15, f"{tick:,.6g}", "muted", size=SMALL, anchor="middle")
-    drawing.line(left, bottom, drawing.width, bottom, "axis")
-    drawing.text((left + drawing.width) / 2, bottom + 31, "tokens", "muted", size=SMALL, anchor="middle")
+    drawing.axes(x, y, "tokens")
+    drawing.height = bottom + 40
     models = list(dict.fromkeys(point["model"] for point in points))
     for point in points:
         low, high = point["pass_rate"]["interval"]
@@ -34,17 +28,11 @@ def front(document: Mapping[str, Any], options: PictureOptions | None = None) ->
         drawing.line(at, y(low), at, y(high), "axis", stroke_width=1.5)
         is_whole = point["version"] == "whole"
         drawing.parts.append(circle(at, y(rate), 4.5, "mark-baseline" if is_whole else "mark-skill"))
-        of_model = f", {point['model']}" if len(models) > 1 else ""
-        words = f"{point['version']}{of_model}: {percent(rate)}, {point['tokens']:,} tokens"
-        drawing.words.append(f"{words}.")
-    drawing.height = bottom + 40
-    for point in points:
         drawing.height += 17
-        low, high = point["pass_rate"]["interval"]
-        value = (
-            f"{percent(point['pass_rate']['value'])} ({percent(low)} to {percent(high)}) at {point['tokens']:,} tokens"
-        )
-        drawing.text(0, drawing.height, f"{point['version']}, {point['model']}", size=SMALL, room=drawing.width / 2)
+        name = f"{point['version']}, {point['model']}"
+        value = f"{percent(rate)} ({percent(low)} to {percent(high)}) at {point['tokens']:,} tokens"
+        drawing.text(0, drawing.height, name, size=SMALL, room=drawing.width / 2)
         drawing.text(drawing.width, drawing.height, value, "muted", size=SMALL, anchor="end")
+        drawing.words.append(f"{name}: {value}.")
     drawing.height += 8
     return drawing.svg()

@@ -89,7 +89,10 @@ class _Plot:
 
     def draw(self) -> None:
         drawing = self.drawing
-        self._axes()
+        if self.by == "tokens":
+            drawing.axes(self.x, self.y, "tokens per task")
+        else:
+            drawing.axes(self.x, self.y, "dollars per task", lambda cost: f"${cost:,.9f}".rstrip("0").rstrip("."))
         front = _front_of(self.points)
         steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in map(self.at, front))
         path = f"M{self.at(front[0])[0]:.1f} {self.bottom:.1f}{steps}H{drawing.width}"
@@ -118,24 +121,6 @@ class _Plot:
             ("front: nothing cheaper passes as often", _dash),
         ]
         legend(drawing, entries)
-
-    def _axes(self) -> None:
-        drawing = self.drawing
-        for tick in (0, 0.25, 0.5, 0.75, 1):
-            drawing.line(self.left, self.y(tick), drawing.width, self.y(tick), "grid")
-            drawing.text(self.left - 6, self.y(tick) + 4, percent(tick), "muted", size=SMALL, anchor="end")
-        before = self.left - 20
-        for tick in self.x.ticks(6 if drawing.width > 500 else 4):
-            label = f"{tick:,.6g}" if self.by == "tokens" else f"${tick:,.9f}".rstrip("0").rstrip(".")
-            x, half = self.x(tick), text_width(label, SMALL) / 2
-            if x - half > before + 6 and x + half <= drawing.width + 10:
-                drawing.line(x, self.top, x, self.bottom, "grid")
-                drawing.text(x, self.bottom + 15, label, "muted", size=SMALL, anchor="middle")
-                before = x + half
-        unit = "dollars per task" if self.by == "cost" else "tokens per task"
-        label = f"{unit} (logarithmic)" if self.x.log else unit
-        drawing.text((self.left + drawing.width) / 2, self.bottom + 31, label, "muted", size=SMALL, anchor="middle")
-        drawing.line(self.left, self.bottom, drawing.width, self.bottom, "axis")
 
     def _arrow(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         (x1, y1), (x2, y2) = start, end

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import regex
 
+from upskill.reports.numbers import percent
 from upskill.reports.pictures.themes import Theme, style
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import INVALID
@@ -154,6 +155,25 @@ class Drawing:
 
     def line(self, x1: float, y1: float, x2: float, y2: float, classes: str, **attributes: object) -> None:
         self.add("line", classes, x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
+
+    def axes(
+        self, x: Scale, y: Scale, unit: str, write: Callable[[float], str] = lambda number: f"{number:,.6g}"
+    ) -> None:
+        """For pass rates against something."""
+        left, top, bottom = x.start, y.end - 10, y.start + 10
+        for tick in (0, 0.25, 0.5, 0.75, 1):
+            self.line(left, y(tick), self.width, y(tick), "grid")
+            self.text(left - 6, y(tick) + 4, percent(tick), "muted", size=SMALL, anchor="end")
+        before = left - 20
+        for tick in x.ticks(6 if self.width > 500 else 4):
+            at, half = x(tick), text_width(write(tick), SMALL) / 2
+            if at - half > before + 6 and at + half <= self.width + 10:
+                self.line(at, top, at, bottom, "grid")
+                self.text(at, bottom + 15, write(tick), "muted", size=SMALL, anchor="middle")
+                before = at + half
+        label = f"{unit} (logarithmic)" if x.log else unit
+        self.text((left + self.width) / 2, bottom + 31, label, "muted", size=SMALL, anchor="middle")
+        self.line(left, bottom, self.width, bottom, "axis")
 
     def _notes(self) -> None:
         for label, name in self.numbered.items():
