@@ -142,11 +142,9 @@ def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(ups
 
 def test_a_challenger_can_be_anybody_who_answers_by_hand(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
-    done = upskill("challenge", "codes", "-m", "scripted:student.yaml", "--handoff", "desk")
+    done = upskill("challenge", "codes", "-m", "scripted:student.yaml", "--challenger", "handoff:desk")
     assert done.code == 0, done.err
     assert any(SAID["carol"] in path.read_text() for path in (home / "desk").rglob("*") if path.is_file())
-    both = upskill("challenge", "codes", "--handoff", "desk", "--challenger", "scripted:x.json")
-    assert "contradict" in both.err
     assert "needs a --challenger" in upskill("challenge", "codes", "--attack-checks").err
 
 
@@ -156,7 +154,7 @@ def test_no_request_to_a_challenger_has_a_held_out_prompt(upskill: Upskill, home
     suite = json.loads(path.read_text())
     hidden = {**suite["evals"][0], "id": "bravo", "prompt": "Which code opens the hidden bravo?", "held_out": True}
     path.write_text(json.dumps({**suite, "evals": [*suite["evals"], hidden]}))
-    assert upskill("challenge", "codes", "-m", "scripted:student.yaml", "--handoff", "desk").code == 0
+    assert upskill("challenge", "codes", "-m", "scripted:student.yaml", "--challenger", "handoff:desk").code == 0
     (asked,) = [path.read_text() for path in (home / "desk").glob("*.prompt.md")]
     assert "What is the code of alfa?" in asked
     assert "hidden bravo" not in asked
@@ -164,7 +162,7 @@ def test_no_request_to_a_challenger_has_a_held_out_prompt(upskill: Upskill, home
 
 def test_checks_can_be_attacked_by_hand(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
-    assert upskill("challenge", "codes", "--attack-checks", "--handoff", "desk").code == 0
+    assert upskill("challenge", "codes", "--attack-checks", "--challenger", "handoff:desk").code == 0
     (asked,) = [path.read_text() for path in (home / "desk").glob("*.prompt.md")]
     assert "You attack the checks" in asked
     assert TRUE["alfa"] in asked

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from upskill.cli.console import check_writable, write_file
-from upskill.cli.options import CommandOptions
+from upskill.cli.options import CommandOptions, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.experiments.engine import Engine
+from upskill.models import Address
+from upskill.models.addresses import resolve
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
 from upskill.options import option
 from upskill.reports import ReportContext
 from upskill.reports.html.page import render
+from upskill.runs.planning.estimate import estimate_writing
 from upskill.runs.planning.options import MAX_REPEATS, MeasureOptions, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.runs.results.evaluation import Evaluation, first_results
@@ -125,6 +128,13 @@ def rounds_option(what: str) -> Any:
     """How long the sequential test of an experiment may go on."""
     greedy = "With 1, the student answers once, greedily, and no significance test is done."
     return option("--repeats", default=None, help=f"{what} {greedy}", metavar="N", minimum=1)
+
+
+def confirm_writing(options: CommandOptions, engine: Engine, name: str, *, items: int, material: int) -> Address:
+    """For what this model is to write from so many tokens."""
+    address = resolve(name, keys=engine.models.context.keys)
+    confirm_cost(options, estimate_writing(address, engine.models.context.prices, material=material, items=items))
+    return address
 
 
 def check_report(path: str | None) -> None:

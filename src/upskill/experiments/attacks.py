@@ -36,6 +36,7 @@ ANSWERS = 3  # wrong ones, and right ones, for a case and round
 OWN_PROBES = ("right", "wrong", "reference")
 
 Kind = Literal["wrong", "right"]
+KINDS: tuple[Kind, ...] = ("wrong", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,34 +111,27 @@ class _Attacking:
 
     async def _attack(self) -> list[Attack]:
         """Answers that the checks judge otherwise than the attacker."""
+        lines = [
+            {
+                "id": case.id,
+                "prompt": case.prompt,
+                "reference": case.reference,
+                "checks": _written(case),
+                "tried": [*_texts(case.right), *_texts(case.wrong), *self._tried(case.id)],
+            }
+            for case in self.cases.values()
+        ]
+        system = read_prompt("attack_checks", count=ANSWERS, kinds=read_prompt("check_kinds").strip())
+        shape = ("attacks", list_schema(text_schema(2000), ANSWERS))
         found: list[Attack] = []
-        for batch in _batches([*self.cases.values()]):
-            lines = [
-                {
-                    "id": case.id,
-                    "prompt": case.prompt,
-                    "reference": case.reference,
-                    "checks": _written(case),
-                    "tried": [*_texts(case.right), *_texts(case.wrong), *self._tried(case.id)],
-                }
-                for case in batch
-            ]
-            some = list_schema(text_schema(2000), ANSWERS)
-            items = await self._ask(
-                self.attacker,
-                "attacking checks",
-                read_prompt("attack_checks", count=ANSWERS, kinds=read_prompt("check_kinds").strip()),
-                lines,
-                ("attacks", {"wrong": some, "right": some}),
-            )
-            for name, item in items:
-                for kind in ("wrong", "right"):
-                    answers = [str(each) for each in list_or_empty(item.get(kind)) if str(each).strip()]
-                    found += [
-                        Attack(name, kind, answer)
-                        for answer in dict.fromkeys(answers)
-                        if answer not in self._tried(name) and await self._is_misjudged(self.cases[name], kind, answer)
-                    ]
+        for name, item in await self._ask(self.attacker, "attacking checks", system, lines, shape):
+            for kind in KINDS:
+                answers = [str(each) for each in list_or_empty(item.get(kind)) if str(each).strip()]
+                found += [
+                    Attack(name, kind, answer)
+                    for answer in dict.fromkeys(answers)
+                    if answer not in self._tried(name) and await self._is_misjudged(self.cases[name], kind, answer)
+                ]
         return found
 
     def _tried(self, case: str) -> list[str]:
@@ -153,43 +147,25 @@ class _Attacking:
 
     async def _confirm(self, attacks: Sequence[Attack]) -> list[Attack]:
         """Those that are what the attacker calls them, in the eyes of somebody who does not see the checks."""
-        by_case: dict[str, list[Attack]] = {}
-        for each in attacks:
-            by_case.setdefault(each.case, []).append(each)
-        confirmed: list[Attack] = []
-        for batch in _batches([self.cases[name] for name in by_case]):
-            # In an order that does not tell what they are called.
-            named = {
-                case.id: {
-                    f"a{number}": each
-                    for number, each in enumerate(sorted(by_case[case.id], key=lambda each: each.answer), start=1)
-                }
-                for case in batch
+        named: dict[str, dict[str, Attack]] = {}
+        for each in sorted(attacks, key=lambda each: each.answer):  # an order that does not tell what they are called
+            of_case = named.setdefault(each.case, {})
+            of_case[f"a{len(of_case) + 1}"] = each
+        lines = [
+            {
+                "id": name,
+                "question": self.cases[name].prompt,
+                "reference": self.cases[name].reference,
+                "answers": {key: each.answer for key, each in answers.items()},
             }
-            lines = [
-                {
-                    "id": case.id,
-                    "question": case.prompt,
-                    "reference": case.reference,
-                    "answers": {name: each.answer for name, each in named[case.id].items()},
-                }
-                for case in batch
-            ]
-            names = list_schema(text_schema(4), 2 * ANSWERS)
-            items = await self._ask(
-                self.judge,
-                "judging answers",
-                read_prompt("judge_answers"),
-                lines,
-                ("judged", {"right": names, "wrong": names}),
-            )
-            for case, item in items:
-                said = {kind: {*read_ids(item.get(kind))} for kind in ("right", "wrong")}
-                confirmed += [
-                    each
-                    for name, each in named[case].items()
-                    if name in said[each.kind] and not any(name in said[kind] for kind in said if kind != each.kind)
-                ]
+            for name, answers in named.items()
+        ]
+        shape = ("judged", list_schema(text_schema(4), 2 * ANSWERS))
+        confirmed: list[Attack] = []
+        for case, item in await self._ask(self.judge, "judging answers", read_prompt("judge_answers"), lines, shape):
+            said = {kind: {*read_ids(item.get(kind))} for kind in KINDS}
+            is_clear = said["wrong"] ^ said["right"]
+            confirmed += [each for key, each in named[case].items() if key in is_clear & said[each.kind]]
         self.result.refused += len(attacks) - len(confirmed)
         return confirmed
 
@@ -201,21 +177,24 @@ class _Attacking:
         lines: Sequence[Mapping[str, Any]],
         shape: tuple[str, Mapping[str, Any]],
     ) -> list[tuple[str, dict[str, Any]]]:
-        """What is said of each case."""
-        ids = [str(line["id"]) for line in lines]
-        name, fields = shape
-        item = object_schema({"case": {"type": "string", "enum": ids}, **fields})
-        cases = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-        request = StructuredRequest(
-            purpose,
-            system,
-            f"{self._about}\n\n{cases}",
-            object_schema({name: list_schema(item, len(lines))}),
-            max_output_tokens=600 * len(lines) + 1600,
-        )
-        items = await ask(model, request, lambda answer, _: list_or_empty(answer.get(name)))
-        read = [(str(dict_or_empty(each).get("case")), dict_or_empty(each)) for each in items]
-        return [(case, each) for case, each in read if case in ids]
+        """What is said of each case, as right and as wrong."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        for start in range(0, len(lines), MAX_BATCH):
+            batch = lines[start : start + MAX_BATCH]
+            ids = [str(line["id"]) for line in batch]
+            item = object_schema({"case": {"type": "string", "enum": ids}, **dict.fromkeys(KINDS, shape[1])})
+            cases = "\n".join(json.dumps(line, ensure_ascii=False) for line in batch)
+            request = StructuredRequest(
+                purpose,
+                system,
+                f"{self._about}\n\n{cases}",
+                object_schema({shape[0]: list_schema(item, len(batch))}),
+                max_output_tokens=600 * len(batch) + 1600,
+            )
+            items = await ask(model, request, lambda answer, _: list_or_empty(answer.get(shape[0])))
+            read = [(str(dict_or_empty(each).get("case")), dict_or_empty(each)) for each in items]
+            found += [(case, each) for case, each in read if case in ids]
+        return found
 
     async def _fix(self, attacks: Sequence[Attack]) -> list[Attack]:
         sent_back = {case: await self._answered(case, attacks) for case in dict.fromkeys(each.case for each in attacks)}
@@ -228,25 +207,21 @@ class _Attacking:
             tried = {name: await self._try(each, self.cases[name]) for name, each in changed.items()}
             fixed |= {name: each for name, each in tried.items() if each.case and not each.problems}
             sent_back = {name: each for name, each in (sent_back | tried).items() if name not in fixed}
+        self.cases |= {name: each.case for name, each in fixed.items() if each.case}
         done: list[Attack] = []
         for each in attacks:
             kept = fixed.get(each.case)
             fate = "open" if kept is None else "fixed" if each.answer in kept.answers.values() else "disputed"
             done.append(replace(each, fate=fate))
-        self.cases |= {name: each.case for name, each in fixed.items() if each.case}
         return done
 
     async def _answered(self, name: str, attacks: Iterable[Attack]) -> AnsweredCase:
         case = self.cases[name]
-        found = {
-            kind: [each.answer for each in attacks if (each.case, each.kind) == (name, kind)]
-            for kind in ("right", "wrong")
-        }
-        answers = {
-            f"{kind[0]}{number}": text
-            for kind, known in (("right", case.right), ("wrong", case.wrong))
-            for number, text in enumerate(dict.fromkeys([*_texts(known), *found[kind]]), start=1)
-        }
+        answers: dict[str, str] = {}
+        for kind, known in (("right", case.right), ("wrong", case.wrong)):
+            found = [each.answer for each in attacks if (each.case, each.kind) == (name, kind)]
+            texts = dict.fromkeys([*_texts(known), *found])
+            answers |= {f"{kind[0]}{number}": text for number, text in enumerate(texts, start=1)}
         fields = {"id": name, "prompt": case.prompt, "reference": case.reference, "checks": _written(case)}
         return await self._try(AnsweredCase(fields, answers), case)
 
@@ -282,7 +257,3 @@ def _written(case: Case) -> list[dict[str, Any]]:
 
 def _texts(answers: Iterable[object]) -> list[str]:
     return [answer for answer in answers if isinstance(answer, str)]
-
-
-def _batches(cases: Sequence[Case]) -> Iterable[Sequence[Case]]:
-    return (cases[start : start + MAX_BATCH] for start in range(0, len(cases), MAX_BATCH))

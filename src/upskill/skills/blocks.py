@@ -130,24 +130,15 @@ def _tidy(body: str) -> str:
     """Drop headings and table heads with nothing below them, and blank lines that follow each other."""
     lines = body.split("\n")
     parts = [*_parts(lines)]
-    gone = set[int]()
-    inside = {line for _, start, end in parts for line in range(start, end)}  # blank lines there belong to a block
-    following: list[tuple[str, int]] = [
-        (kind, _depth(lines[start]) if kind == "heading" else 0) for kind, start, _ in parts
-    ]
-    for number in reversed(range(len(parts))):
-        kind, start, end = parts[number]
-        after = [each for later, each in enumerate(following[number + 1 :], number + 1) if parts[later][1] not in gone]
-        is_bare_head = kind == "table head" and (not after or after[0][0] != "row")
-        is_bare_heading = kind == "heading" and (
-            not after or (after[0][0] == "heading" and after[0][1] <= following[number][1])
-        )
-        if is_bare_head or is_bare_heading:
+    gone, following = set[int](), ("", 0)  # what comes next and stays: its kind, and how deep a heading it is
+    for kind, start, end in reversed(parts):
+        heading = _HEADING.match(lines[start]) if kind == "heading" else None
+        depth = len(heading[1]) if heading else 7  # deeper than any heading
+        if (kind == "heading" and following[1] <= depth) or (kind == "table head" and following[0] != "row"):
             gone.update(range(start, end))
+        else:
+            following = kind, depth
+    inside = {line for _, start, end in parts for line in range(start, end)}  # blank lines there belong to a block
     kept = [(line, number in inside) for number, line in enumerate(lines) if number not in gone]
     pairs = pairwise([("", False), *kept])
     return "\n".join(line for (before, _), (line, is_inside) in pairs if is_inside or line.strip() or before.strip())
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip("#"))

@@ -14,7 +14,7 @@ from upskill.authoring.saving.provenance import add_suite, own_suite
 from upskill.cli.commands.tests import cases_with_limits
 from upskill.cli.console import check_writable, note, show, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.library import PlansOptions, rounds_option
+from upskill.cli.library import PlansOptions, confirm_writing, rounds_option
 from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
@@ -28,12 +28,10 @@ from upskill.experiments.counterexamples import (
     propose,
     try_proposals,
 )
-from upskill.experiments.engine import Engine
-from upskill.models.addresses import resolve
 from upskill.options import option
 from upskill.plain import counted
 from upskill.reports.challenged import attacks_to_json, render, render_attacks, to_json
-from upskill.runs.planning.estimate import estimate, estimate_writing
+from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import choose_students, model_option
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -46,13 +44,8 @@ class ChallengeOptions(PlansOptions):
     skill: str = ""
     challenger: str | None = model_option(
         "--challenger",
-        help="Proposes cases, or attacks the checks. Without one: the suite's own prompts, wrapped in small talk.",
-    )
-    handoff: str | None = option(
-        "--handoff",
-        default=None,
-        help="Write the challenger's prompts to this folder, for you or an agent to answer.",
-        metavar="DIR",
+        help="Proposes cases, or attacks the checks; handoff:DIR writes its prompts to files for you or an agent to"
+        " answer. Without one: the suite's own prompts, wrapped in small talk.",
     )
     proposals: int = option(
         "--proposals",
@@ -95,12 +88,6 @@ class ChallengeOptions(PlansOptions):
         "-o", "--output", default=None, help="Write the cases to this suite file, not into the skill.", metavar="FILE"
     )
 
-    @property
-    def challenger_name(self) -> str:
-        if self.handoff and self.challenger:
-            raise UsageError("--handoff and --challenger contradict each other", "Leave one of them out.")
-        return f"handoff:{self.handoff}" if self.handoff else self.challenger or ""
-
 
 @click.command("challenge", cls=Command)
 @click.argument("skill")
@@ -130,8 +117,8 @@ def command(**values: Any) -> None:
     options = ChallengeOptions(**values)
     skill = Skill.load(options.skill)
     suite = Suite.required(skill)
-    if options.attack_checks and not options.challenger_name:
-        raise UsageError("--attack-checks needs a --challenger", "Name a model, or --handoff DIR.")
+    if options.attack_checks and not options.challenger:
+        raise UsageError("--attack-checks needs a --challenger", "Name a model, or handoff:DIR.")
     if options.output:
         check_writable(options.output, force=False)
     if options.attack_checks:
@@ -150,21 +137,15 @@ def command(**values: Any) -> None:
     _save(options, skill, suite, found)
 
 
-def _confirm_writing(options: ChallengeOptions, engine: Engine, items: int, tokens: int) -> None:
-    context = engine.models.context
-    address = resolve(options.challenger_name, keys=context.keys)
-    confirm_cost(options, estimate_writing(address, context.prices, material=tokens, items=items))
-
-
 async def _challenge(options: ChallengeOptions, skill: Skill, suite: Suite) -> Challenged:
     students = choose_students(options.students, options.settings, options.tell)
     plan = options.plan(skill, suite, students)
     material = gather("", sources=options.sources) if options.sources else None
-    settings = ChallengeSettings(challenger=options.challenger_name, count=options.proposals, material=material)
+    settings = ChallengeSettings(challenger=options.challenger or "", count=options.proposals, material=material)
     async with options.open_engine() as engine:
         if settings.challenger:
             tokens = skill.tokens + (material.tokens if material else 0)
-            _confirm_writing(options, engine, options.proposals, tokens)
+            confirm_writing(options, engine, settings.challenger, items=options.proposals, material=tokens)
             options.tell(f"{settings.challenger} proposes {counted(options.proposals, 'case')}...")
         proposed = await propose(plan, settings, engine)
         rounds = replace(proposed, runs=(PATIENCE + MAX_ROUNDS) // 4)
@@ -174,9 +155,10 @@ async def _challenge(options: ChallengeOptions, skill: Skill, suite: Suite) -> C
 
 
 async def _attack(options: ChallengeOptions, skill: Skill, suite: Suite) -> Attacked:
+    name, answers = options.challenger or "", len(suite.cases) * options.rounds
     async with options.open_engine() as engine:
-        _confirm_writing(options, engine, len(suite.cases) * options.rounds, skill.tokens)
-        attacker = await engine.open_model(options.challenger_name, "test writer")
+        confirm_writing(options, engine, name, items=answers, material=skill.tokens)
+        attacker = await engine.open_model(name, "test writer")
         judge = await engine.open_model(options.judge, "judge") if options.judge else None
         with RunProgress(quiet=options.silent):
             return await attack_checks(

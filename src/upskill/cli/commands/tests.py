@@ -16,7 +16,7 @@ from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.library import PlansOptions, rounds_option
+from upskill.cli.library import PlansOptions, confirm_writing, rounds_option
 from upskill.cli.options import click_options, confirm_cost
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
@@ -194,9 +194,8 @@ async def _fix(found: Score, options: _Options) -> Suite:
         options.tell(f"No case notices: {printable(rule.block.title)}")
     name, count = options.fix or "", len(found.uncovered)
     async with options.open_engine() as engine:
-        address = resolve(name, keys=engine.models.context.keys)
         material = sum(rule.block.tokens for rule in found.uncovered)
-        confirm_cost(options, estimate_writing(address, engine.models.context.prices, material=material, items=count))
+        address = confirm_writing(options, engine, name, items=count, material=material)
         options.tell(f"Generating test cases for {counted(count, 'rule')} with {name}...")
         writer = await engine.open_model(name, "test writer")
         budget, acts = material_budget(address), options.agent != "chat"
