@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from upskill.authoring.material.material import Material
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import DEFAULT_BUDGET
 from upskill.errors import CeilingReached, UsageError
@@ -48,6 +49,7 @@ LEVEL = 0.05  # the chance that any rule is called noticed that is not
 MAX_ROUNDS = 40  # for one rule
 COVERING_ROUNDS = 2  # of requests to a test writer
 MAX_COVERING = 40  # cases of a request
+COVER = "Write a case for each rule in the body: one that a student fails if the rule is missing or says otherwise."
 LIKELY = 3  # cases that share most with a rule
 HALF = 0.5  # a case that loses less of its pass rate is taken not to notice
 COMMON = 2  # rules: what more of them name is specific to none, if they name anything rarer
@@ -401,7 +403,7 @@ async def cover(
             break
         others = {each.rule.block for each in score.rules} - {rule.block for rule in left}
         suite = await write_suite(
-            without_blocks(score.skill, others),
+            Material(COVER, skill=without_blocks(score.skill, others)),
             writer,
             count=min(len(left), MAX_COVERING),
             author=author,

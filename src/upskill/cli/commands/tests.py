@@ -191,7 +191,7 @@ async def _score(skill: Skill, options: _Options) -> Score:
 async def _fix(found: Score, options: _Options) -> Suite:
     """The suite with new cases for what it does not notice."""
     for rule in found.uncovered:
-        options.tell(f"No case notices: {printable(rule.block.title)}")
+        options.tell(f"No case {'notices' if found.models else 'mentions'}: {printable(rule.block.title)}")
     name, count = options.fix or "", len(found.uncovered)
     async with options.open_engine() as engine:
         material = sum(rule.block.tokens for rule in found.uncovered)
