@@ -1,6 +1,6 @@
 """The pictures of docs/how-to/score.md and challenge.md, from what the embedded 0.5B model was measured to do.
 
-docs/pictures/score.json and challenge.json are what `upskill tests --score` and `upskill challenge` printed with --json.
+docs/pictures/score.json and challenge.json are what `tests --score --json` and `challenge --json` printed.
 """
 
 from __future__ import annotations
