@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 from upskill.authoring.trigger.trigger import TRIGGER_PLAN, make_trigger_plan, skills_opened
@@ -60,6 +59,11 @@ class Matrix:
         """Those that are shown; the largest loss first."""
         return sorted(self.shadowing.shown, key=lambda each: each.change.value if each.change else 0.0)
 
+    @property
+    def cut(self) -> list[str]:
+        """Skills whose description the catalog cuts or leaves out."""
+        return [each.name for each in self.skills if self.shown[each.name] != each.description]
+
     def taken(self, conflict: Conflict) -> float:
         """The share of the skill's requests that the others were opened for instead, with all installed."""
         shares = self.shadowing.shares(conflict.skill)
@@ -68,7 +72,7 @@ class Matrix:
     def advice(self, conflict: Conflict) -> Advice:
         skill = conflict.skill
         if len(conflict.others) > 1:
-            if self.shown[skill] != self._by_name[skill].description:
+            if skill in self.cut:
                 seen = "leaves it out" if self.shown[skill] is None else "cuts its description"
                 return Advice("shorten", f"The catalog of {self.catalog} {seen}: shorten descriptions, or drop skills.")
             return Advice("look", "No single skill is responsible: it is opened less as more skills are installed.")
@@ -96,10 +100,6 @@ class Matrix:
             if counts[word] <= max(3, len(self.skills) // 2) and len(word) >= MIN_WORD
         ]
         return sorted(shared, key=lambda word: (word not in asked, counts[word], word))[:MAX_SHARED]
-
-    @cached_property
-    def _by_name(self) -> dict[str, Skill]:
-        return {skill.name: skill for skill in self.skills}
 
     def to_dict(self) -> dict[str, Any]:
         return {

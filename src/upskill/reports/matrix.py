@@ -54,7 +54,7 @@ def lines(matrix: Matrix) -> Iterator[str]:
     if seldom:
         names = ", ".join(seldom)
         yield f"Seldom activated even alone on the requests in doubt: {names}. `upskill trigger --improve` helps."
-    if matrix.catalog and (cut := [each.name for each in matrix.skills if matrix.shown[each.name] != each.description]):
+    if matrix.catalog and (cut := matrix.cut):
         yield f"The catalog of {matrix.catalog} cuts or leaves out: {', '.join(cut)}."
     yield from matrix.notes
     pairs = len(matrix.requests) * (len(matrix.skills) - 1)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import click
 
-from upskill.authoring.material.material import Material, gather
+from upskill.authoring.material.material import gather
 from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite, own_suite
 from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
@@ -23,12 +23,10 @@ from upskill.errors import UsageError
 from upskill.experiments.mutation import MAX_ROUNDS, Score, Scoring, cover, score_statically
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
-from upskill.models.ledger import Ledger
-from upskill.models.pool import Models
 from upskill.options import option
 from upskill.plain import counted
 from upskill.reports.scored import render, to_json
-from upskill.runs.planning.estimate import estimate, estimate_writing
+from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import model_option
 from upskill.sandboxes import printable
 from upskill.skills import Skill
@@ -108,7 +106,7 @@ def command(**values: Any) -> None:
             return
         suite = asyncio.run(_fix(score, options))
     else:
-        suite = _edit(skill) if options.edit else _generate(skill, options)
+        suite = _edit(skill) if options.edit else asyncio.run(_generate(skill, options))
     add_suite(skill, suite).save(skill.folder, overwrite=True)
     written_by = [case.metadata for case in suite.cases]
     if options.as_json:
@@ -126,7 +124,7 @@ def cases_with_limits(suite: Suite) -> tuple[Case, ...]:
     return tuple(replace(case, max_output_tokens=case.max_output_tokens or limit) for case in suite.cases)
 
 
-def _generate(skill: Skill, options: _Options) -> Suite:
+async def _generate(skill: Skill, options: _Options) -> Suite:
     settings = options.settings
     name = options.test_writer or next(iter(options.students), None) or settings.test_writer or settings.teacher
     if not name:
@@ -146,33 +144,25 @@ def _generate(skill: Skill, options: _Options) -> Suite:
     )
     for left_out in material.left_out:
         options.tell(f"Left out: {left_out}.")
-    with options.open_store() as store:
-        # Write new cases instead of returning the stored reply.
-        models = Models(options.model_context(), replies=store, cache="refresh", ledger=Ledger(options.ceilings))
-        with RunProgress(quiet=options.silent):
-            written = asyncio.run(_write(material, cases, models, options, name))
-    return Suite((*cases, *written.cases), "generated")
-
-
-async def _write(material: Material, existing: tuple[Case, ...], models: Models, options: _Options, name: str) -> Suite:
-    count = options.add or options.cases
-    async with models:
-        address = resolve(name, keys=models.context.keys)
-        writer = await models.get(address, "test writer")
-        budget = material_budget(address)
-        skill = material.skill if not material.pieces else None  # it is read only if there is nothing else
-        tokens = (skill.tokens if skill else 0) + min(material.tokens, budget)
-        confirm_cost(options, estimate_writing(address, models.context.prices, material=tokens, items=count))
+    options.fresh = True  # write new cases instead of returning the stored reply
+    async with options.open_engine() as engine:
+        read = skill.tokens if not material.pieces else 0  # only if there is nothing else
+        count, budget = options.add or options.cases, material_budget(resolve(name, keys=find_keys()))
+        tokens = read + min(material.tokens, budget)
+        address = confirm_writing(options, engine, name, items=count, material=tokens)
+        writer = await engine.open_model(name, "test writer")
         options.tell(f"Generating test cases with {name}...")
-        return await write_suite(
-            material,
-            writer,
-            count=count,
-            author=address.name,
-            budget=budget,
-            existing=existing,
-            tell=options.tell,
-        )
+        with RunProgress(quiet=options.silent):
+            written = await write_suite(
+                material,
+                writer,
+                count=count,
+                author=address.name,
+                budget=budget,
+                existing=cases,
+                tell=options.tell,
+            )
+    return Suite((*cases, *written.cases), "generated")
 
 
 async def _score(skill: Skill, options: _Options) -> Score:

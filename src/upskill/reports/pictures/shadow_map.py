@@ -20,18 +20,17 @@ def shadow_map(document: Mapping[str, Any], options: PictureOptions | None = Non
     names = [skill["name"] for skill in document["skills"]]
     rows = [skill for skill in document["skills"] if skill["requests"]]
     conflicts = {(each["skill"], *each["others"]) for each in document["conflicts"]}
-    labels = [f"{names.index(row['name']) + 1} {row['name']}" for row in rows]
-    labels += [f"{names.index(name) + 1} {name}" for name in names if name not in {row["name"] for row in rows}]
-    widest = max(text_width(clean(label), SMALL) for label in labels)
+    labels = {name: f"{number} {name}" for number, name in enumerate(names, 1)}
+    widest = max(text_width(clean(label), SMALL) for label in labels.values())
     left = min(widest + 12, 0.4 * drawing.width)
     width = min(64.0, (drawing.width - left) / (len(names) + 1))
     for index, head in enumerate([*map(str, range(1, len(names) + 1)), "none"]):
         middle = left + (index + 0.5) * width
         drawing.text(middle, drawing.height + 12, head, "muted", size=SMALL, anchor="middle", room=width)
     drawing.height += 18
-    for label, row in zip(labels, rows, strict=False):
+    for row in rows:
         y, name, opened = drawing.height, row["name"], dict[str, float](row["opened"])
-        drawing.text(0, y + 14, label, size=SMALL, room=left - 10)
+        drawing.text(0, y + 14, labels.pop(name), size=SMALL, room=left - 10)
         opened["none"] = max(0.0, 1.0 - sum(opened.values()))
         for index, other in enumerate([*names, "none"]):
             x, share = left + index * width, opened.get(other, 0.0)
@@ -45,7 +44,7 @@ def shadow_map(document: Mapping[str, Any], options: PictureOptions | None = Non
                 drawing.words.append(f"{other} takes requests of {name}: {percent(share)}.")
         drawing.words.append(f"{name}: {percent(opened.get(name, 0.0))} reach it.")
         drawing.height += ROW
-    for label in labels[len(rows) :]:
+    for label in labels.values():
         drawing.text(0, drawing.height + 14, f"{label}: has no requests of its own", "muted", size=SMALL)
         drawing.height += ROW
     shades = {"heat-4": "its own", "heat-0": "taken by another", "heat-2": "nothing was opened"}
