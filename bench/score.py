@@ -97,10 +97,10 @@ def main() -> None:
     for seed in range(suites):
         world = World.make(seed)
         score = asyncio.run(world.score())
-        drawer = {each.rule.block: FACT.findall(each.rule.block.text)[0][0] for each in score.rules}
+        drawer = {each.block: FACT.findall(each.block.text)[0][0] for each in score.rules}
         uncovered = {drawer[rule.block] for rule in score.uncovered}
-        static = {drawer[each.rule.block] for each in score.rules if each.rule.is_untestable}
-        undecided = {drawer[each.rule.block] for each in score.rules if each.status == "undecided"}
+        static = {drawer[each.block] for each in score.rules if each.is_untestable}
+        undecided = {drawer[each.block] for each in score.rules if each.status == "undecided"}
         counts["without a model, exactly the untested rules are named"] += static == world.untested
         counts["a gutted skill is noticed"] += bool(score.gutted_noticed)
         counts["all untested rules are found"] += world.untested <= uncovered

@@ -149,18 +149,16 @@ class Challenged:
     @property
     def counterexamples(self) -> list[Case]:
         """As train cases of a suite, with a note where they are from."""
-        return [
-            replace(each.case, held_out=False, metadata={**each.case.metadata, FROM: self._note(each)})
-            for each in self.proposals
-            if each.status == "counterexample"
-        ]
-
-    def _note(self, proposal: Proposal) -> str:
-        rates = "; ".join(
-            f"{model} passes {without:.0%} without the skill and {with_it:.0%} with it"
-            for model, (without, with_it) in proposal.rates.items()
-        )
-        return f"upskill challenge: {rates}"
+        cases: list[Case] = []
+        for each in self.proposals:
+            rates = [
+                f"{model} passes {without:.0%} without the skill and {with_it:.0%} with it"
+                for model, (without, with_it) in each.rates.items()
+            ]
+            metadata = {**each.case.metadata, FROM: f"upskill challenge: {'; '.join(rates)}"}
+            if each.status == "counterexample":
+                cases.append(replace(each.case, held_out=False, metadata=metadata))
+        return cases
 
 
 async def vary(suite: Suite, skill: Skill, limit: int) -> list[Case]:

@@ -68,13 +68,32 @@ Status = Literal["noticed", "unnoticed", "undecided", "not tried"]
 class Rule:
     block: Block
     terms: frozenset[str]  # what is specific about it; empty: only a student can tell
-    cases: tuple[str, ...]  # those that share some of it
+    shared_by: tuple[str, ...]  # cases that share some of it
     opposite: str = ""  # the block with other values, flags and names, or denied; empty: no edit does that
+    status: Status = "not tried"
+    noticed_by: Literal["", "loss", "opposite"] = ""  # what was noticed
+    cases: tuple[str, ...] = ()  # that notice it
 
     @property
     def is_untestable(self) -> bool:
         """No check could tell whether it is there."""
-        return bool(self.terms) and not self.cases
+        return bool(self.terms) and not self.shared_by
+
+    @property
+    def counts(self) -> bool:
+        """It says something that can be checked."""
+        return bool(self.terms) or self.status == "noticed"
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.block.to_dict() | {
+            "specific": sorted(self.terms),
+            "shared_by": list(self.shared_by),
+            "untestable": self.is_untestable,
+            "status": self.status,
+            "noticed_by": self.noticed_by,
+            "cases": list(self.cases),
+            "counts": self.counts,
+        }
 
 
 def rules_of(skill: Skill, suite: Suite, *, files: bool = True) -> list[Rule]:
@@ -182,7 +201,7 @@ class Mutation(Ablation):
         """First on the cases that share most with a rule. What they don't notice is tried in groups, on all."""
         level = LEVEL / 4
         for number in numbers:
-            if likely := [case for case in self.rules[number % len(self.rules)].cases if case in cases]:
+            if likely := [case for case in self.rules[number % len(self.rules)].shared_by if case in cases]:
                 await self._show(number, likely[:LIKELY], level / len(numbers))
         group, before = tuple(number for number in numbers if number not in self.noticed), len(self.tests)
         self.open.clear()
@@ -236,35 +255,11 @@ class Mutation(Ablation):
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class RuleScore:
-    rule: Rule
-    status: Status
-    by: Literal["", "loss", "opposite"] = ""  # what was noticed
-    cases: tuple[str, ...] = ()  # by which
-
-    @property
-    def counts(self) -> bool:
-        """It says something that can be checked."""
-        return bool(self.rule.terms) or self.status == "noticed"
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.rule.block.to_dict() | {
-            "specific": sorted(self.rule.terms),
-            "shared_by": list(self.rule.cases),
-            "untestable": self.rule.is_untestable,
-            "status": self.status,
-            "noticed_by": self.by,
-            "cases": list(self.cases),
-            "counts": self.counts,
-        }
-
-
 @dataclass
 class Score:
     skill: Skill
     suite: Suite
-    rules: list[RuleScore]
+    rules: list[Rule]
     models: list[str] = field(default_factory=list[str])  # none: nothing was run
     gutted_noticed: bool | None = None
     idle_cases: list[str] = field(default_factory=list[str])  # pass without the skill, too
@@ -273,7 +268,7 @@ class Score:
     halted: str = ""
 
     @property
-    def counted_rules(self) -> list[RuleScore]:
+    def counted_rules(self) -> list[Rule]:
         return [each for each in self.rules if each.counts]
 
     @property
@@ -289,13 +284,13 @@ class Score:
     def uncovered(self) -> list[Rule]:
         """What a test writer should write cases for."""
         if not self.models:
-            return [each.rule for each in self.rules if each.rule.is_untestable]
-        return [each.rule for each in self.counted_rules if each.status == "unnoticed"]
+            return [rule for rule in self.rules if rule.is_untestable]
+        return [rule for rule in self.counted_rules if rule.status == "unnoticed"]
 
 
 def score_statically(skill: Skill, suite: Suite) -> Score:
     """Which rules no check could tell, without a model."""
-    return Score(skill, suite, [RuleScore(rule, "not tried") for rule in rules_of(skill, suite)])
+    return Score(skill, suite, rules_of(skill, suite))
 
 
 async def score(
@@ -365,16 +360,15 @@ class Scoring:
             halted=halted,
         )
 
-    def _judge(self, number: int) -> RuleScore:
-        rule, mutation = self.rules[number], self.mutation
-        opposite = number + len(self.rules)
+    def _judge(self, number: int) -> Rule:
+        rule, mutation, opposite = self.rules[number], self.mutation, number + len(self.rules)
         if number in mutation.noticed:
-            return RuleScore(rule, "noticed", "loss", mutation.noticed[number])
+            return replace(rule, status="noticed", noticed_by="loss", cases=mutation.noticed[number])
         if opposite in mutation.noticed:
-            return RuleScore(rule, "noticed", "opposite", mutation.noticed[opposite])
+            return replace(rule, status="noticed", noticed_by="opposite", cases=mutation.noticed[opposite])
         is_tried = number in mutation.tried and (opposite in mutation.tried or not rule.opposite)
         is_open = not is_tried or not mutation.open.isdisjoint((number, opposite))
-        return RuleScore(rule, "undecided" if is_open else "unnoticed")
+        return replace(rule, status="undecided" if is_open else "unnoticed")
 
     def version(self, changed: Blocks) -> Skill:
         rules = [(self.rules[number % len(self.rules)], number >= len(self.rules)) for number in changed]
@@ -401,7 +395,7 @@ async def cover(
     for _ in range(COVERING_ROUNDS):
         if not left:
             break
-        others = {each.rule.block for each in score.rules} - {rule.block for rule in left}
+        others = {rule.block for rule in score.rules} - {rule.block for rule in left}
         suite = await write_suite(
             Material(COVER, skill=without_blocks(score.skill, others)),
             writer,

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from upskill.authoring.saving.provenance import own_suite
-from upskill.experiments.mutation import RuleScore, Score
+from upskill.experiments.mutation import Rule, Score
 from upskill.plain import counted
 from upskill.reports.layout import render_result
 from upskill.reports.numbers import percent
@@ -19,7 +19,7 @@ MAX_NAMED = 12  # rules or cases of a kind
 def conclusion(score: Score) -> str:
     rules, share = score.counted_rules, score.share
     if share is None:
-        named = sum(not each.rule.is_untestable for each in rules)
+        named = sum(not each.is_untestable for each in rules)
         return f"The cases mention {named} of {counted(len(rules), 'rule')}."
     who = " and ".join(score.models)
     if score.gutted_noticed is False and not share.value:
@@ -39,14 +39,14 @@ def _lines(score: Score) -> Iterator[str]:
         unnoticed = [each for each in score.counted_rules if each.status == "unnoticed"]
         yield from _named(unnoticed, "No case notices", score.failing_cases)
         yield from _named([each for each in score.counted_rules if each.status == "undecided"], "Undecided")
-        by_opposite = sum(each.by == "opposite" for each in score.rules)
+        by_opposite = sum(each.noticed_by == "opposite" for each in score.rules)
         if by_opposite:
             why = "the student knows them or the skill says them twice"
             yield f"Noticed only when reversed, because {why}: {counted(by_opposite, 'rule')}"
         yield from _cases(score.idle_cases, "Pass without the skill, so they test nothing of it")
         yield from _cases(score.failing_cases, "Fail with the skill, so they can notice nothing")
     else:
-        yield from _named([each for each in score.rules if each.rule.is_untestable], "No case mentions")
+        yield from _named([each for each in score.rules if each.is_untestable], "No case mentions")
     if score.halted:
         yield f"Stopped early: {score.halted}. Run the same command with a higher ceiling to continue."
     name = score.skill.folder or score.skill.name
@@ -62,14 +62,14 @@ def _lines(score: Score) -> Iterator[str]:
         yield f"To see whether a case fails when a rule is removed: upskill tests {name} --score -m MODEL"
 
 
-def _named(rules: Sequence[RuleScore], what: str, failing: Sequence[str] = ()) -> Iterator[str]:
+def _named(rules: Sequence[Rule], what: str, failing: Sequence[str] = ()) -> Iterator[str]:
     for each in rules[:MAX_NAMED]:
-        able = [case for case in each.rule.cases if case not in failing]
+        able = [case for case in each.shared_by if case not in failing]
         hint = f"mentioned by {', '.join(able[:3])}" if able else "no case mentions it"
-        if each.rule.cases and not able:
-            hint = f"mentioned only by cases that fail anyway: {', '.join(each.rule.cases[:3])}"
-        shown = f" ({hint})" if each.status != "not tried" and each.rule.terms else ""
-        yield f"{what}: {each.rule.block.title}{shown}"
+        if each.shared_by and not able:
+            hint = f"mentioned only by cases that fail anyway: {', '.join(each.shared_by[:3])}"
+        shown = f" ({hint})" if each.status != "not tried" and each.terms else ""
+        yield f"{what}: {each.block.title}{shown}"
     if len(rules) > MAX_NAMED:
         yield f"… and {len(rules) - MAX_NAMED} more; --json has all."
 
