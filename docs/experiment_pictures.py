@@ -1,6 +1,7 @@
-"""The pictures of docs/how-to/score.md and challenge.md, from what the embedded 0.5B model was measured to do.
+"""The pictures of docs/how-to/distill.md, score.md and challenge.md.
 
-docs/pictures/score.json and challenge.json are what `tests --score --json` and `challenge --json` printed.
+They are drawn from what the commands printed with --json: in docs/pictures, front.json is of a scripted student,
+score.json and challenge.json of the embedded 0.5B model.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from upskill.reports.pictures import PictureOptions, pass_rates
+from upskill.reports.pictures import PictureOptions, front, pass_rates
 from upskill.reports.pictures.svg import SMALL, Drawing, legend, swatch
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
@@ -17,10 +18,8 @@ ROW, LEFT = 17, 300  # px: how high a row is, and how wide its name
 
 
 def drawn() -> dict[str, str]:
-    found = {
-        name: json.loads((PICTURES / f"{name}.json").read_text(encoding="utf-8")) for name in ("score", "challenge")
-    }
-    return {"score.svg": rules(found["score"]), "challenge.svg": proposals(found["challenge"])}
+    draw = {"front": front, "score": rules, "challenge": proposals}
+    return {f"{name}.svg": make(json.loads((PICTURES / f"{name}.json").read_text())) for name, make in draw.items()}
 
 
 def rules(score: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import experiment_pictures
 import kernel_pictures
 
 from upskill.reports.pictures import PictureOptions, lift_by_group, pass_rates
@@ -152,7 +153,7 @@ def main() -> int:
         documents = {name: json.loads(upskill("eval", *arguments(name))) for name in reversed(SHOWN)}
         found = drawn({name: documents[name] for name in SHOWN})
         PICTURES.mkdir(exist_ok=True)
-        for name, svg in (found | kernel_pictures.drawn()).items():
+        for name, svg in (found | kernel_pictures.drawn() | experiment_pictures.drawn()).items():
             (PICTURES / name).write_text(f"{svg}\n", encoding="utf-8")
         take_screenshots(documents[FIRST]["run"])
     return 0

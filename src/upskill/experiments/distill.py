@@ -70,7 +70,6 @@ class Distilled:
     blocks: list[BlockWorth]
     front: list[Point]
     ablation: Ablation
-    margin: float
     held_out: Evaluation | None = None  # the shorter one against the whole one
     halted: str = ""
 
@@ -250,7 +249,6 @@ class Distilling:
             blocks=[self._judge(number, removed) for number in range(len(self.blocks))],
             front=list(self._front(within)),
             ablation=ablation,
-            margin=self.settings.margin,
             held_out=held_out,
             halted=halted,
         )

@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from upskill.experiments.distill import Distilled, Point
+from upskill.experiments.distill import Decision, Distilled, Point
 from upskill.plain import counted
 from upskill.reports.layout import plain_table, render_result
 from upskill.reports.numbers import percent, whole_points
@@ -29,23 +29,20 @@ COLORS = {"harmful": "red", "dropped": "dim", "kept": "green", "not tried": "dim
 def conclusion(distilled: Distilled) -> str:
     before, after = distilled.tokens
     shorter = f"{before:,} → {after:,} tokens ({after / max(1, before):.0%})"
-    margin = f"{100 * distilled.margin:g} points"
+    margin = f"{100 * distilled.ablation.margin:g} points"
     rounds = counted(distilled.ablation.compared_rounds, "fresh repeat")
-    if distilled.decision == "distilled":
-        return f"{shorter}. It is not worse by more than {margin} on the train cases ({rounds})."
-    if distilled.decision == "best guess":
-        return (
-            f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {margin}."
-            " Allow more --repeats or a larger --tolerance."
-        )
-    if distilled.decision == "worse on held-out cases":
-        why = "they need what no train case needs. --all-cases keeps that"
-        return f"{shorter} is as good on the train cases, but worse on held-out cases: {why}."
-    if distilled.decision == "over the margin":
-        return f"{shorter}. Within that budget it may lose more than {margin}."
-    if distilled.decision == "not decided":
-        return f"Not decided: {distilled.halted}. Run the same command with a higher ceiling to continue."
-    return f"Nothing can go: the train cases need every block, or it is not clear which they don't ({before:,} tokens)."
+    conclusions: dict[Decision, str] = {
+        "distilled": f"{shorter}. It is not worse by more than {margin} on the train cases ({rounds}).",
+        "best guess": f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {margin}."
+        " Allow more --repeats or a larger --tolerance.",
+        "worse on held-out cases": f"{shorter} is as good on the train cases, but worse on held-out cases: they need what"
+        " no train case needs. --all-cases keeps that.",
+        "over the margin": f"{shorter}. Within that budget it may lose more than {margin}.",
+        "not decided": f"Not decided: {distilled.halted}. Run the same command with a higher ceiling to continue.",
+        "unchanged": "Nothing can go: the train cases need every block, or it is not clear which they don't"
+        f" ({before:,} tokens).",
+    }
+    return conclusions[distilled.decision]
 
 
 def render(distilled: Distilled, difference: str) -> Iterator[RenderableType]:
@@ -70,7 +67,7 @@ def _lines(distilled: Distilled) -> Iterator[str]:
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
                 change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
                 yield f"{verdict.model} on {cases}, once: {change}."
-    if any(each.fate == "dropped" for each in distilled.blocks):
+    if distilled.decision != "over the margin" and any(each.fate == "dropped" for each in distilled.blocks):
         yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
     trials = counted(distilled.ablation.trials, "trial")
     yield f"It took {trials}. Line by line: upskill show {distilled.whole.name} --worth"
@@ -98,7 +95,7 @@ def to_json(distilled: Distilled) -> dict[str, Any]:
         "decision": distilled.decision,
         "conclusion": conclusion(distilled),
         "tokens": {"before": before, "after": after},
-        "margin": distilled.margin,
+        "margin": distilled.ablation.margin,
         "front": [
             {
                 "version": point.name,
@@ -141,7 +138,7 @@ def worth_table(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def render_page(distilled: Distilled) -> str:
-    """The text of the skill with a strip beside each block: the darker, the more it is worth; red hurts."""
+    """The text of the skill with a strip beside each block: the greener, the more it is worth; purple hurts."""
     from upskill.reports.html.page import document  # noqa: PLC0415 - its assets, only where a page is written
 
     title, found = f"What {distilled.whole.name} is made of", to_json(distilled)
