@@ -35,8 +35,8 @@ def conclusion(distilled: Distilled) -> str:
         "distilled": f"{shorter}. It is not worse by more than {margin} on the train cases ({rounds}).",
         "best guess": f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {margin}."
         " Allow more --repeats or a larger --tolerance.",
-        "worse on held-out cases": f"{shorter} is as good on the train cases, but worse on held-out cases: they need what"
-        " no train case needs. --all-cases keeps that.",
+        "worse on held-out cases": f"{shorter} is as good on the train cases, but worse on held-out cases:"
+        " they need what no train case needs. --all-cases keeps that.",
         "over the margin": f"{shorter}. Within that budget it may lose more than {margin}.",
         "not decided": f"Not decided: {distilled.halted}. Run the same command with a higher ceiling to continue.",
         "unchanged": "Nothing can go: the train cases need every block, or it is not clear which they don't"
