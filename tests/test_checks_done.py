@@ -22,6 +22,7 @@ from upskill.checks.programs.compiles import LANGUAGES
 from upskill.checks.programs.python import HARNESS
 from upskill.errors import CheckError
 from upskill.models import Reply, Request
+from upskill.plain import counted
 from upskill.runs.planning.plan import PlanOptions, make_plan
 from upskill.runs.stores import open_store
 from upskill.sandboxes import Limits, MiB, Sandbox, Setup, bubblewrap, choose_sandbox
@@ -83,21 +84,21 @@ async def look(line: dict[str, Any], sandbox: Sandbox | None, answer: str = "don
 # Files.
 
 LOOKS: list[tuple[dict[str, Any], bool, str]] = [
-    ({"file_exists": "report.md"}, True, "report.md is there"),
+    ({"file_exists": "report.md"}, True, "report.md exists"),
     (
         {"file_exists": ["report.md", "data/out.json", "empty.txt"]},
         True,
-        "report.md, data/out.json, empty.txt are there",
+        "report.md, data/out.json, empty.txt exist",
     ),
-    ({"file_exists": ["report.md", "nothing.md"]}, False, "nothing.md: is not there"),
-    ({"file_exists": "report.md/below"}, False, "report.md/below: is not there"),
+    ({"file_exists": ["report.md", "nothing.md"]}, False, "nothing.md: does not exist"),
+    ({"file_exists": "report.md/below"}, False, "report.md/below: does not exist"),
     ({"file_exists": "data"}, False, "data: is a folder"),
-    ({"file_exists": "data/"}, True, "data/ is there"),
+    ({"file_exists": "data/"}, True, "data/ exists"),
     ({"file_exists": "report.md/"}, False, "report.md/: is not a folder"),
     ({"file_contains": {"path": "report.md", "text": "passed"}}, True, "report.md has 'passed'"),
     ({"file_contains": {"path": "report.md", "text": ["passed", "PASSED"]}}, False, "report.md lacks 'PASSED'"),
     ({"file_contains": {"path": "report.md", "text": "PASSED", "ignore_case": True}}, True, "report.md has 'PASSED'"),
-    ({"file_contains": {"path": "nothing.md", "text": "x"}}, False, "nothing.md: is not there"),
+    ({"file_contains": {"path": "nothing.md", "text": "x"}}, False, "nothing.md: does not exist"),
     (
         {"file_matches": {"path": "report.md", "pattern": r"^All \d+"}},
         True,
@@ -115,7 +116,7 @@ LOOKS: list[tuple[dict[str, Any], bool, str]] = [
         False,
         """data/out.json's JSON does not match the schema at $: {'count': 3} is not of type 'array'""",
     ),
-    ({"file_json_schema": {"path": "nothing.json", "schema": COUNT}}, False, "nothing.json: is not there"),
+    ({"file_json_schema": {"path": "nothing.json", "schema": COUNT}}, False, "nothing.json: does not exist"),
     (
         {"file_json_schema": {"path": "broken.json", "schema": COUNT}},
         False,
@@ -146,29 +147,29 @@ async def test_without_a_sandbox_nothing_that_was_left_can_be_judged() -> None:
     for name in ("file_exists", "command", "compiles"):
         named = read_check({name: "a.c"}, "suite.yaml")
         assert named.check.needs_sandbox
-        with pytest.raises(CheckError, match="there is no sandbox to look into"):
+        with pytest.raises(CheckError, match="there is no sandbox to check"):
             await named.check.run(Evidence(Trace(())))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"file_exists": "/etc/passwd"}, "file_exists.path: '/etc/passwd' is not a path inside the workspace"),
     ({"file_exists": "../x"}, "file_exists.path: '../x' is not a path inside the workspace"),
-    ({"file_exists": []}, "file_exists.path: an empty list, so it decides nothing"),
+    ({"file_exists": []}, "file_exists.path: an empty list, so it can never fail"),
     ({"file_contains": "report.md"}, "file_contains: no text"),
-    ({"file_matches": {"path": "a", "pattern": "("}}, "file_matches.pattern: '(' is not a regular expression"),
+    ({"file_matches": {"path": "a", "pattern": "("}}, "file_matches.pattern: '(' is not a valid regular expression"),
     ({"extract": "../a.c"}, "extract.to: '../a.c' is not a path inside the workspace"),
-    ({"compiles": "a.zig"}, "compiles: the language of 'a.zig' cannot be told from its name; set `language`: c,"),
+    ({"compiles": "a.zig"}, "compiles: cannot tell the language of 'a.zig' from its name; set `language`: c,"),
     (
         {"compiles": {"file": "a.c", "language": "rst"}},
         "compiles: 'rst' is not a language this check can compile. Did you mean 'rust'?",
     ),
-    ({"command": {"run": "true", "exit_code": None}}, "command: decides nothing: any exit code and any output"),
-    ({"command": {"run": "true", "regex": "("}}, "command.regex: '(' is not a regular expression"),
+    ({"command": {"run": "true", "exit_code": None}}, "command: can never fail: any exit code and any output"),
+    ({"command": {"run": "true", "regex": "("}}, "command.regex: '(' is not a valid regular expression"),
     ({"command": {"run": "true", "files": [1]}}, "command: `files` must list files beside the suite"),
     ({"command": {"run": "true", "files": {"/etc/x": ""}}}, "command.files"),
     ({"command": {"run": "true", "timeout": 0.0}}, "command.timeout: Input should be greater than 0"),
-    ({"python": "check.py"}, "python: the file 'check.py' is not there"),
-    ({"python": {"file": "c.py", "source": "def"}}, "python.source: not Python: invalid syntax"),
+    ({"python": "check.py"}, "python: the file 'check.py' does not exist"),
+    ({"python": {"file": "c.py", "source": "def"}}, "python.source: not valid Python: invalid syntax"),
     ({"tool_called": {"tool": "bash", "at_least": 3, "at_most": 2}}, "tool_called: at_most 2 is less than at_least 3"),
     ({"max_turns": 0}, "max_turns.turns: Input should be greater than or equal to 1"),
     ({"skill_activated": "yes"}, "skill_activated.wanted: Input should be a valid boolean"),
@@ -199,7 +200,7 @@ async def test_what_is_not_a_plain_file_is_not_followed_and_keeps_nobody_waiting
             {"compiles": {"file": "wanted", "language": "c"}},
         ):
             assert await look(line, sandbox) == Finding(False, f"wanted: {why}")
-        expected = Finding(True, "wanted is there") if "truncate" in left else Finding(False, f"wanted: {why}")
+        expected = Finding(True, "wanted exists") if "truncate" in left else Finding(False, f"wanted: {why}")
         assert await look({"file_exists": "wanted"}, sandbox) == expected
 
 
@@ -243,7 +244,7 @@ async def test_a_code_block_of_the_answer_becomes_a_file(sandbox: Sandbox) -> No
         ("a.py", {"language": ["py", "python"]}, 'print("one")\n'),
     ):
         finding = await look({"extract": {"to": to, **options}}, sandbox, ANSWER)
-        assert finding == Finding(True, f"{len(content.splitlines())} lines of the answer are in {to}")
+        assert finding == Finding(True, f"copied {counted(len(content.splitlines()), 'line')} from the answer to {to}")
         assert (await sandbox.read(to)).decode() == content
 
 
@@ -439,8 +440,8 @@ async def called(sandbox: Sandbox, body: str, answer: str = "done", **more: Any)
 
 async def test_a_function_beside_the_suite_decides(sandbox: Sandbox) -> None:
     needs("python3")
-    assert await called(sandbox, "return answer == 'done'") == Finding(True, "check says yes")
-    assert await called(sandbox, "return False") == Finding(False, "check says no")
+    assert await called(sandbox, "return answer == 'done'") == Finding(True, "check returned True")
+    assert await called(sandbox, "return False") == Finding(False, "check returned False")
     assert await called(sandbox, "return True, f'{len(trace)} steps'") == Finding(True, "1 steps")
     assert await called(sandbox, "assert answer == 'x', f'it says {answer}'") == Finding(False, "it says done")
     assert await called(sandbox, "assert answer == 'x'") == Finding(False, "(line 4: assert answer == 'x')")
@@ -448,14 +449,14 @@ async def test_a_function_beside_the_suite_decides(sandbox: Sandbox) -> None:
     assert await called(sandbox, body) == Finding(True, '{"count": 3}')
     assert await called(
         sandbox, "return trace[0]['kind'] == 'assistant' and trace[0]['text'] == answer", "é\ud83d"
-    ) == (Finding(True, "check says yes"))
+    ) == (Finding(True, "check returned True"))
 
 
 async def test_a_function_that_does_not_decide_is_an_error_and_one_that_does_not_end_fails(sandbox: Sandbox) -> None:
     needs("python3")
     for body, words in (
         ("raise SystemExit(0)", "check raised an error: SystemExit: 0"),
-        ("os._exit(0)", "check ended without a result: exit code 0"),
+        ("os._exit(0)", "check stopped without a result: exit code 0"),
     ):
         with pytest.raises(CheckError, match=rf"c\.py: {words}"):
             await called(sandbox, body)
@@ -502,7 +503,7 @@ def test_the_harness_reads_what_it_is_told_once_and_answers_on_its_own_channel(t
     assert harness.call(said) == {"passed": True, "reason": "same", "error": ""}
     for source, verdict in (
         ("def check(*_): assert False", (False, "(line 1: def check(*_): assert False)", "")),
-        ("def check(*_): return 3", (False, "", "check returned 3; end it with `return True` or False")),
+        ("def check(*_): return 3", (False, "", "check returned 3; it must return True or False")),
         ("", (False, "", "has no function 'check'")),
         ("1/0", (False, "", "check raised an error: ZeroDivisionError: division by zero (line 1: 1/0)")),
     ):
@@ -547,12 +548,12 @@ DONE: list[tuple[dict[str, Any], bool, str]] = [
         False,
         """bash with 'rm -rf' was called once, which it must not: {"command": "rm -rf build"}""",
     ),
-    ({"max_turns": 4}, True, "the model was asked 4 times; at most 4 turns are allowed"),
-    ({"max_turns": {"turns": 3}}, False, "the model was asked 4 times; at most 3 turns are allowed"),
+    ({"max_turns": 4}, True, "the model took 4 turns; the limit is 4"),
+    ({"max_turns": {"turns": 3}}, False, "the model took 4 turns; the limit is 3"),
     ({"skill_activated": True}, False, "the skill was not opened"),
     ({"skill_activated": False}, True, "the skill was not opened"),
-    ({"resource_read": "references/tone.md"}, True, "references/tone.md of the skill was read"),
-    ({"resource_read": ["./references/tone.md", "a.md"]}, False, "a.md of the skill was not read"),
+    ({"resource_read": "references/tone.md"}, True, "the agent read references/tone.md in the skill"),
+    ({"resource_read": ["./references/tone.md", "a.md"]}, False, "the agent did not read a.md in the skill"),
 ]
 
 
@@ -596,7 +597,7 @@ async def test_a_judge_can_be_shown_files(sandbox: Sandbox) -> None:
     assert finding == Finding(True, "judge: all 1 hold (evidence: 'All 3 tests passed')")
     assert judge.asked[0]["files"] == {"report.md": FILES["report.md"]}
     line["judge"]["files"] = ["nothing.md"]
-    assert await look(line, sandbox, ask=judge.ask) == Finding(False, "nothing.md: is not there")
+    assert await look(line, sandbox, ask=judge.ask) == Finding(False, "nothing.md: does not exist")
     assert len(judge.asked) == 1
 
 
@@ -873,7 +874,7 @@ async def test_an_output_file_stands_for_the_answer_of_an_agent_that_acts(home: 
     told = {case: [finding.reason for finding in result.findings] for case, result in results.items()}
     assert told["written"] == ["out.txt as the answer: the answer has 'ahoy'"]
     assert told["said"] == ["the answer has 'ahoy'"]  # nothing was written: what it said is all there is
-    assert told["spoilt"] == ["out.txt as the answer: the answer lacks 'ahoy'", "out.txt is there"]
+    assert told["spoilt"] == ["out.txt as the answer: the answer lacks 'ahoy'", "out.txt exists"]
     assert not any("output_file" in warning for warning in evaluation.warnings)
 
 

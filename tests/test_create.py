@@ -219,7 +219,7 @@ async def test_refused_cases_are_replaced_and_a_held_out_one_is_never_shown() ->
     assert [one.id for one in suite.cases] == [f"word-{n}" for n in range(1, 11)]
     second = user(teacher.asked[1])
     assert "the prompt repeated as the answer passes" in second
-    assert "is not a regular expression" in second
+    assert "is not a valid regular expression" in second
     assert "another case asks the same" in second
     for one in suite.cases[:2]:
         assert (one.prompt in second) is not one.held_out

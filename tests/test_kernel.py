@@ -316,27 +316,31 @@ PROJECT = {
         ('cuda-capabilities = ["9.0"]\n', "", "a kernel-builder project, edition 5, for sm_90a"),
         ("edition = 5", "edition = 3", "build.toml:4: edition 3 is not the current one, 5"),
         ("edition = 5\n", "", "build.toml:1: [general] has no edition"),
-        ("version = 1", 'version = "1.0"', "build.toml:3: version is a whole number, not '1.0'"),
-        ("norm_cuda/norm.cu", "norm.cu", "build.toml:17: norm.cu is not there"),
-        ("torch_binding.h", "binding.h", "build.toml:11: torch-ext/binding.h is not there"),
+        ("version = 1", 'version = "1.0"', "build.toml:3: version must be a whole number, not '1.0'"),
+        ("norm_cuda/norm.cu", "norm.cu", "build.toml:17: norm.cu does not exist"),
+        ("torch_binding.h", "binding.h", "build.toml:11: torch-ext/binding.h does not exist"),
         ('"9.0"', '"8.0", "8.9"', "build.toml:18: 8.0, 8.9 leave out 9.0, which is sm_90a"),
         (
             "cuda-capabilities",
             "capabilities",
-            "build.toml:18: no key is called 'capabilities'; it is cuda-capabilities now",
+            "build.toml:18: unknown key 'capabilities'; it is now cuda-capabilities",
         ),
-        ('["9.0"]', '"9.0"', "build.toml:18: cuda-capabilities is a list of texts, not '9.0'"),
-        ('["9.0"]', "[9.0]", "build.toml:18: cuda-capabilities is a list of texts, not [9.0]"),
+        ('["9.0"]', '"9.0"', "build.toml:18: cuda-capabilities must be a list of strings, not '9.0'"),
+        ('["9.0"]', "[9.0]", "build.toml:18: cuda-capabilities must be a list of strings, not [9.0]"),
         ('backends = ["cuda"]', 'backends = ["rocm"]', "build.toml:6: backends does not list 'cuda'"),
-        ('backends = ["cuda"]', 'backends = "cuda"', "build.toml:6: backends is a list of texts, not 'cuda'"),
-        ("version = 1", f"version = {'9' * 5000}", "build.toml is not TOML: Exceeds the limit"),
-        ("version = 1", f"version = {'[' * 5000}", "build.toml is not TOML: "),
+        ('backends = ["cuda"]', 'backends = "cuda"', "build.toml:6: backends must be a list of strings, not 'cuda'"),
+        ("version = 1", f"version = {'9' * 5000}", "build.toml is not valid TOML: Exceeds the limit"),
+        ("version = 1", f"version = {'[' * 5000}", "build.toml is not valid TOML: "),
         ("[general]", "\ufeff[general]", "a kernel-builder project, edition 5, for sm_90a"),
         ('"torch-ext/torch_b', '"./torch-ext/torch_b', "a kernel-builder project, edition 5, for sm_90a"),
         ('backend = "cuda"', 'backend = "nvidia"', "build.toml:15: 'nvidia' is not a backend"),
         ("fast-norm", "fast-nrm", "torch-ext/fast_nrm/__init__.py: the kernel's Python package is missing"),
-        ("[kernel.norm]", "[kernel.norm", "build.toml is not TOML: Expected ']' at the end of a table declaration"),
-        ("[torch]\nsrc", "[pytorch]\nsrc", "build.toml:8: no key is called 'pytorch'; Did you mean 'torch'"),
+        (
+            "[kernel.norm]",
+            "[kernel.norm",
+            "build.toml is not valid TOML: Expected ']' at the end of a table declaration",
+        ),
+        ("[torch]\nsrc", "[pytorch]\nsrc", "build.toml:8: unknown key 'pytorch'; Did you mean 'torch'"),
     ],
 )
 async def test_a_project_of_kernel_builder_is_read_line_by_line(
@@ -362,7 +366,7 @@ async def test_a_project_needs_a_binding_that_registers_something(sandbox: Sandb
     assert (await look({"kernel_project": {}}, sandbox)).passed
     assert (
         await look({"kernel_project": {"folder": "elsewhere"}}, sandbox)
-    ).reason == "elsewhere/build.toml: is not there"
+    ).reason == "elsewhere/build.toml: does not exist"
 
 
 # How a suite writes them.
@@ -396,7 +400,7 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"tiers": ["correct"]}, "the tier 'correct' needs a task, a Python file beside the suite"),
+        ({"tiers": ["correct"]}, "the 'correct' tier needs a task, a Python file beside the suite"),
         ({"task": "affine.py", "tiers": ["fast"]}, "Input should be 'compiles'"),
         ({"task": "affine.py", "arch": "h100"}, "arch: String should match pattern .*, not 'h100'"),
         ({"task": "affine.py", "arch": "sm_90aa"}, "arch: String should match pattern"),
@@ -405,7 +409,7 @@ def test_one_block_stands_for_a_check_a_tier_and_the_task_is_part_of_the_case() 
             {"tiers": ["compiles"], "timeout": 300},
             "timeout applies to the GPU tiers.*compile_timeout applies to the compiler",
         ),
-        ({"task": "affine.py", "resources": {"regs": 3}}, "no field is called 'regs'"),
+        ({"task": "affine.py", "resources": {"regs": 3}}, "unknown field 'regs'"),
         ({"task": "affine.py", "than": []}, "`than` is empty"),
         ({"tiers": ["compiles"], "resources": {"spills": 0}}, "tiers does not list 'resources'; add it there"),
         ({"tiers": ["compiles"], "project": {"folder": "x"}}, "tiers does not list 'project'; add it there"),
@@ -426,7 +430,7 @@ def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str
         (("(17,)", "(0,)"), "SHAPES.1.0: Input should be greater than 0, not 0"),
         (("int n", "struct S n"), "'struct S' is not a type that can be passed"),
         (("SHAPES = [", "SHAPES = list() + ["), "SHAPES must be a literal"),
-        (("def inputs", "def inputs("), "line 16 is not Python"),
+        (("def inputs", "def inputs("), "line 16 is not valid Python"),
         (("SHAPES = [(1,), (17,), (300,)]", "SHAPES = 5"), "SHAPES: Input should be a valid tuple, not 5"),
         (("SHAPES = [", "SHAPES: list[tuple[int]] = [0, "), "SHAPES.0.0: Input should be greater than 0, not 0"),
         (("(17,)", "(True,)"), "SHAPES.1.0: Input should be a valid integer, not True"),
@@ -438,8 +442,8 @@ def test_a_block_that_cannot_be_read_says_why(said: dict[str, Any], message: str
         (("SCRATCH = 65536", "TOLERENCE = {'float32': (1, 1)}"), "did you mean TOLERANCE"),
         (("SCRATCH = 65536", "SCRATCH = {[]: 1}"), "SCRATCH must be a literal"),
         (("int n", "int n, cudaStream_t stream"), "SIGNATURE: leave the stream out"),
-        (("SCRATCH = 65536", "SCRATCH = 65536\0"), "is not Python"),
-        (("int n", "int x"), "two arguments are called 'x'"),
+        (("SCRATCH = 65536", "SCRATCH = 65536\0"), "is not valid Python"),
+        (("int n", "int x"), "two arguments are named 'x'"),
     ],
 )
 def test_a_task_that_says_too_little_is_refused_with_the_suite(change: tuple[str, str], message: str) -> None:

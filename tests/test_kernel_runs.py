@@ -282,7 +282,7 @@ async def test_what_comes_with_a_suite_runs_in_a_sandbox_too(
         async with await SANDBOXES.load("none")().open(Setup()) as open_to_all:
             with pytest.raises(MissingTool, match="the task sees files of the host"):
                 await look("kernel_correct", GOOD, open_to_all, source=source)
-    with pytest.raises(MissingTool, match="the sandbox 'landlock' cannot isolate a suite's own code"):
+    with pytest.raises(MissingTool, match="the 'landlock' sandbox cannot isolate a suite's own code"):
         gpu_process.ForkServer.running("landlock")
 
 

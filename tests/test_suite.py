@@ -361,7 +361,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "an unknown field beside the cases": (
         {"cases": [CASE], "check": []},
-        "s: no field is called 'check'",
+        "s: unknown field 'check'",
         "Did you mean 'checks'?",
     ),
     "a case that is text": (["hello"], "s: case 1: expected a case, got 'hello'", "A case has a prompt and checks."),
@@ -374,12 +374,12 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "an unknown field": (
         [CASE | {"promt": "x"}],
-        "s: case 1 ('one'): no field is called 'promt'",
+        "s: case 1 ('one'): unknown field 'promt'",
         "Did you mean 'prompt'?",
     ),
     "a field like no other": (
         [CASE | {"zzz": "x"}],
-        "s: case 1 ('one'): no field is called 'zzz'",
+        "s: case 1 ('one'): unknown field 'zzz'",
         f"Fields: {FIELDS_OF_OURS}.",
     ),
     "a right answer that is none": (

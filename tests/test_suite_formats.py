@@ -314,7 +314,7 @@ def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
         "transform of a provider: checks read the unchanged answer",
         "equals: checks the output of `JSON.parse(output).city`, not the answer (case 1)",
         "equals: checks the output of `file://t.js`, not the answer (case 2)",
-        "contains: its weight is 0, so it decides nothing (case 3)",
+        "contains: its weight is 0, so it can never fail (case 3)",
         "assert-set: only some of its assertions must hold, but in upskill every check must (case 4)",
     ]
     assert "a program changes its variables (transformVars)" in "\n".join(notes_of(suite).left_out())
@@ -749,7 +749,9 @@ def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk:
 
 def test_a_check_that_cannot_be_read_is_left_out_and_says_why() -> None:
     case = {"prompt": "x", "assertions": [{"type": "regex", "value": "("}]}
-    with pytest.raises(UsageError, match=r"s: case 1: none of its checks is valid: regex.*is not a regular expression"):
+    with pytest.raises(
+        UsageError, match=r"s: case 1: none of its checks is valid: regex.*is not a valid regular expression"
+    ):
         Suite.parse({"evals": [case]}, "s")
     suite = Suite.parse({"evals": [case | {"assertions": [*case["assertions"], "It is short"]}]}, "s")
     assert checks_of(suite) == [[("judge", "It is short")]]

@@ -117,8 +117,8 @@ def test_every_problem_of_a_suite_is_reported_at_once(upskill: Upskill, home: Pa
     for said in (
         "Did you mean 'contains'?",
         "Did you mean 'regex'?",
-        "no field is called 'promt'. Did you mean 'prompt'?",
-        "no field is called 'tag'. Did you mean 'tags'?",
+        "unknown field 'promt'. Did you mean 'prompt'?",
+        "unknown field 'tag'. Did you mean 'tags'?",
         "case 2: no prompt",
         "case 4: no checks",
     ):

@@ -96,7 +96,7 @@ class Finding:
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("empty, so it decides nothing")
+        raise ValueError("empty, so it can never fail")
     return text
 
 
@@ -177,14 +177,16 @@ class SuiteCheck:
 
 
 def _nothing_beside(name: str) -> str:
-    raise UsageError(f"the file {name!r} is not there", "Put it beside the suite.")
+    raise UsageError(f"the file {name!r} does not exist", "Put it beside the suite.")
 
 
 def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> list[SuiteCheck]:
     """The checks that a line stands for: `{"contains": "hello"}` or `{"contains": {"text": "hello"}}`."""
     mapping = as_mapping(line)
     if mapping is None or len(mapping) != 1:
-        raise UsageError(f"{where}: a check is one `name: value`, not {short(line)}", "For example: contains: hello")
+        raise UsageError(
+            f"{where}: a check must be a single `name: value`, not {short(line)}", "For example: contains: hello"
+        )
     ((name, value),) = mapping.items()
     try:
         kind: type[Check | CheckBlock] = CHECKS.load(name)
@@ -216,7 +218,7 @@ def explain_refusal(error: ErrorDetails, where: str, separator: str, fields: Ite
     path = ".".join(str(part) for part in error["loc"] if isinstance(part, str))
     if error["type"] == "extra_forbidden":
         hint = did_you_mean(path, fields, otherwise=f"Fields: {', '.join(fields)}.")
-        return UsageError(f"{where}: no field is called {path!r}", hint)
+        return UsageError(f"{where}: unknown field {path!r}", hint)
     if error["type"] == "missing":
         return UsageError(f"{where}: no {path}", f"Fields: {', '.join(fields)}.")
     where = f"{where}{separator}{path}" if path else where

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from upskill.checks import Evidence, Finding
 from upskill.checks.texts import Texts
 from upskill.checks.workspace import Path, SandboxCheck, in_words, sandbox_of
+from upskill.plain import counted
 
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`{]*)")
 _ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
@@ -40,7 +41,7 @@ class Extract(SandboxCheck):
             await sandbox_of(evidence).write(self.to, code.encode("utf-8", "replace"))
         except OSError as error:
             return Finding(False, f"{self.to}: {in_words(error)}")
-        return Finding(True, f"{len(code.splitlines())} lines of the answer are in {self.to}")
+        return Finding(True, f"copied {counted(len(code.splitlines()), 'line')} from the answer to {self.to}")
 
 
 def blocks(answer: str) -> Iterator[tuple[str, str]]:

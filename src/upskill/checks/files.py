@@ -18,7 +18,7 @@ class FileExists(SandboxCheck):
         for path in self.path:
             if problem := await _why_missing(evidence, path):
                 return Finding(False, f"{path}: {problem}")
-        return Finding(True, f"{', '.join(self.path)} {'is' if len(self.path) == 1 else 'are'} there")
+        return Finding(True, f"{', '.join(self.path)} {'exists' if len(self.path) == 1 else 'exist'}")
 
 
 async def _why_missing(evidence: Evidence, path: str) -> str:

@@ -34,20 +34,22 @@ _SPAN = re.compile(r"(?<!`)(`+)(json\s)?\s*([\[{][^`]*[\]}])\s*\1(?!`)", re.IGNO
 
 def _is_a_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if not schema:
-        raise ValueError("empty, so it decides nothing")
+        raise ValueError("empty, so it can never fail")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        raise ValueError(f"not a JSON schema: {error.message}") from error
+        raise ValueError(f"not a valid JSON Schema: {error.message}") from error
     except RecursionError as error:
-        raise ValueError("not a JSON schema: it is nested too deeply") from error
+        raise ValueError("not a valid JSON Schema: it is nested too deeply") from error
     resolver = Registry[Any]().with_resource("", DRAFT202012.create_resource(schema)).resolver()
     for part in _mappings(schema, skip_ids=True):
         if isinstance(part.get("$ref"), str):
             try:
                 resolver.lookup(part["$ref"])
             except Unresolvable as error:
-                raise ValueError(f"not a JSON schema: {part['$ref']!r} does not exist") from error
+                raise ValueError(
+                    f"not a valid JSON Schema: `$ref` points to {part['$ref']!r}, which does not exist"
+                ) from error
     keywords: set[str] = set()
     for part in _mappings(schema):
         keywords |= set(part)

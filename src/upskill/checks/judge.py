@@ -71,9 +71,9 @@ class Judge(Check):
     def _asks_one_thing(self) -> Judge:
         questions = [self.statement, self.rubric, self.better_than]
         if sum(question is not None for question in questions) != 1:
-            raise ValueError("needs exactly one of statement, rubric and better_than")
+            raise ValueError("needs exactly one of `statement`, `rubric` and `better_than`")
         if self.better_than is None and {"on", "ties"} & self.model_fields_set:
-            raise ValueError("`on` and `ties` go with better_than")
+            raise ValueError("`on` and `ties` can only be used with `better_than`")
         if self.better_than is not None and self.files:
             raise ValueError("`files` cannot be compared with another answer; describe them in a rubric")
         return self
@@ -247,7 +247,7 @@ async def _ask(
 ) -> T:
     """What the judge says. That it says something else when it is asked again is another draw."""
     if evidence.ask is None:
-        raise CheckError("no judge model was named", "Choose one with --judge.")
+        raise CheckError("no judge model was chosen", "Choose one with --judge.")
     material = json.dumps(content, ensure_ascii=False)
     messages = (Message("system", read_prompt("upskill.checks", prompt).strip()), Message("user", material))
     request = Request(messages, max_output_tokens=form.max_output_tokens, temperature=0.0, schema=form.schema)

@@ -28,7 +28,7 @@ def as_list_of_texts(value: object) -> object:
 
 def not_empty(texts: list[str]) -> list[str]:
     if not texts:
-        raise ValueError("an empty list, so it decides nothing")
+        raise ValueError("an empty list, so it can never fail")
     return texts
 
 
@@ -104,11 +104,11 @@ def _as_in_python(part: re.Match[str]) -> str:
 
 def compiles(pattern: str) -> str:
     if not pattern:
-        raise ValueError("empty, so it decides nothing")
+        raise ValueError("empty, so it can never fail")
     try:
         _compile(pattern, MULTILINE)  # as most searches want it, so that it is done once
     except (re.error, regex.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{quoted(pattern)} is not a regular expression: {error}") from error
+        raise ValueError(f"{quoted(pattern)} is not a valid regular expression: {error}") from error
     return pattern
 
 

@@ -11,7 +11,7 @@ from upskill.agents.activation import SKILL_TOOLS, activated, resources_read, wi
 from upskill.checks import Check, Evidence, Finding
 from upskill.checks.texts import Pattern, Texts, find
 from upskill.checks.workspace import Paths
-from upskill.plain import quoted
+from upskill.plain import counted, quoted
 from upskill.traces import Step
 
 
@@ -82,9 +82,7 @@ class MaxTurns(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         turns = evidence.trace.turns
-        return Finding(
-            turns <= self.turns, f"the model was asked {_times(turns)}; at most {self.turns} turns are allowed"
-        )
+        return Finding(turns <= self.turns, f"the model took {counted(turns, 'turn')}; the limit is {self.turns}")
 
 
 NONE_ON_OFFER = Finding(True, "no skill was available")
@@ -123,8 +121,8 @@ class ResourceRead(_OfTheSkill):
         read = resources_read(evidence.trace, evidence.skill)
         unread = [path for path in self.path if path.removeprefix("./") not in read]
         if unread:
-            return Finding(False, f"{', '.join(unread)} of the skill was not read")
-        return Finding(True, f"{', '.join(self.path)} of the skill was read")
+            return Finding(False, f"the agent did not read {', '.join(unread)} in the skill")
+        return Finding(True, f"the agent read {', '.join(self.path)} in the skill")
 
 
 def _arguments(step: Step) -> str:

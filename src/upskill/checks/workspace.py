@@ -99,7 +99,7 @@ class SandboxCheck(Check):
 
 def sandbox_of(evidence: Evidence) -> Sandbox:
     if evidence.sandbox is None:
-        raise CheckError("there is no sandbox to look into", "Run the trial with one.")
+        raise CheckError("there is no sandbox to check", "Run the trial with one.")
     return evidence.sandbox
 
 
@@ -125,7 +125,7 @@ class FileCheck(SandboxCheck):
 
 def in_words(error: OSError) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return "is not there"
+        return "does not exist"
     return error.strerror or str(error)
 
 

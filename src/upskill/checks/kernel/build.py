@@ -125,7 +125,7 @@ async def _compile(
     if done.killed_why:
         return Build(f"the compiler {done.killed_why}")
     if done.code:
-        return Build(_complaint(messages) or f"nvcc ended with {done.code} and said nothing")
+        return Build(_complaint(messages) or f"nvcc exited with {done.code} and printed nothing")
     # A `main` of the student's own is renamed after compiling, so the code cannot tell that it is being checked. It is
     # left out, with all that only it uses, when the launcher is linked.
     await sandbox.run(["objcopy", "--redefine-sym", "main=main_of_the_student", f"{OUT}/{stem}.o"])

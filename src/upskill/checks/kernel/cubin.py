@@ -45,7 +45,7 @@ def read_cubin(cubin: bytes) -> list[CompiledKernel]:
 def _read(cubin: bytes) -> list[CompiledKernel]:
     start, size, count, names_at = cast("tuple[int, int, int, int]", _HEADER.unpack_from(cubin))
     if cubin[:4] != b"\x7fELF" or size != _SECTION.size:
-        raise ValueError("it is no cubin")
+        raise ValueError("it is not a cubin")
     headers: list[tuple[int, ...]] = [_SECTION.unpack_from(cubin, start + size * number) for number in range(count)]
     names = [_string(cubin, headers[names_at][4], header[0]) for header in headers]
     by_name = dict(zip(names, headers, strict=True))

@@ -93,7 +93,7 @@ class ForkServer:
         """The server for trials whose sandbox is of this kind; MissingTool for one that cannot hold it."""
         if kind not in ("bubblewrap", "none"):
             raise MissingTool(
-                f"the sandbox {kind!r} cannot isolate a suite's own code on a GPU; install bubblewrap, or,"
+                f"the {kind!r} sandbox cannot isolate a suite's own code on a GPU; install bubblewrap, or,"
                 " if you trust the suite, use --sandbox none"
             )
         server = cls._running

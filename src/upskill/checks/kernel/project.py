@@ -38,7 +38,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("src", "depends", "backends", "include", "pyext", "cuda-capabilities", "rocm-archs"), list),
     **dict.fromkeys(("cuda-flags", "cxx-flags", "hip-flags", "sycl-flags"), list),
 }
-KIND_NAMES: dict[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
+KIND_NAMES: dict[type, str] = {str: "a string", int: "a whole number", list: "a list of strings"}
 # Keys of older editions, and what stands there now.
 RENAMED = {"universal": "backends", "capabilities": "cuda-capabilities", "language": "backend", "pyroot": "nothing"}
 NO_CODE = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)  # texts and comments of C++
@@ -69,7 +69,7 @@ class KernelProject(SandboxCheck):
             text = text.removeprefix("\ufeff")
             toml = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # also a number of too many digits, and brackets without end
-            return Finding(False, f"build.toml is not TOML: {error}")
+            return Finding(False, f"build.toml is not valid TOML: {error}")
         project = _Project(text, toml, frozenset(files))
         problems = [*project.problems(self.arch)]
         if not problems:
@@ -169,17 +169,17 @@ class _Project:
             elif kind := KINDS.get(key):
                 right = isinstance(value, kind) and not isinstance(value, bool)
                 if not right or len(_texts(values, key)) != len(as_list(value) or ()):
-                    yield f"{self._at(table, key)}: {key} is {KIND_NAMES[kind]}, not {value!r:.60}"
+                    yield f"{self._at(table, key)}: {key} must be {KIND_NAMES[kind]}, not {value!r:.60}"
 
     def _unknown(self, key: str, table: str, known: Sequence[str]) -> str:
-        now = f"it is {RENAMED[key]} now" if key in RENAMED else did_you_mean(key, known)
+        now = f"it is now {RENAMED[key]}" if key in RENAMED else did_you_mean(key, known)
         where = self._at(table, key) if table else self._at(key)
-        return f"{where}: no key is called {key!r}" + (f"; {now}" if now else "")
+        return f"{where}: unknown key {key!r}" + (f"; {now}" if now else "")
 
     def _sources(self, table: str, values: Mapping[str, Any]) -> Iterator[str]:
         for path in _texts(values, "src"):
             if path.removeprefix("./") not in self.files:
-                yield f"{self._at(table, 'src', path)}: {path} is not there"
+                yield f"{self._at(table, 'src', path)}: {path} does not exist"
 
     def _at(self, table: str, key: str = "", value: str = "") -> str:
         """Where it stands: the line of the value, or else of the key, or else of the table."""

@@ -62,14 +62,14 @@ def read_signature(text: str) -> tuple[Argument, ...]:
     for part in text.split(","):
         parsed = re.fullmatch(r"\s*(.*?[\s*])(\w+)\s*", part.replace("__restrict__", " "))
         if parsed is None:
-            raise ValueError(f"{part.strip()!r} is not a type and a name")
+            raise ValueError(f"{part.strip()!r} must be a type and a name")
         name, c_type = parsed[2], re.sub(r"\s+", " ", parsed[1].replace("const", "")).strip()
         if c_type == "cudaStream_t":
             raise ValueError("leave the stream out; every launcher has it as its last argument")
         if "*" not in c_type and c_type not in KINDS:
             raise ValueError(f"{c_type!r} is not a type that can be passed; use a pointer or a number")
         if name in arguments:
-            raise ValueError(f"two arguments are called {name!r}")
+            raise ValueError(f"two arguments are named {name!r}")
         arguments[name] = Argument(name, "pointer" if "*" in c_type else KINDS[c_type])
     return tuple(arguments.values())
 
@@ -128,7 +128,7 @@ def read_task(source: str) -> TaskHeader:
         module = ast.parse(source)
     except SyntaxError as error:
         line = f"line {error.lineno} " if error.lineno else ""
-        raise ValueError(f"{line}is not Python: {error.msg}") from error
+        raise ValueError(f"{line}is not valid Python: {error.msg}") from error
     except (ValueError, MemoryError, RecursionError) as error:  # a null byte; nested too deeply
         raise ValueError(f"is not valid Python: {error}") from error
     try:
@@ -166,5 +166,5 @@ def _read_constants(module: ast.Module) -> dict[str, Any]:
         raise ValueError(f"has no function {missing[0]}")
     for name in sorted(constants.keys() - known):
         if near := get_close_matches(name, known - constants.keys(), n=1, cutoff=0.8):
-            raise ValueError(f"no constant is called {name}; did you mean {near[0]}?")
+            raise ValueError(f"unknown constant {name}; did you mean {near[0]}?")
     return constants

@@ -217,7 +217,7 @@ def speed_finding(measured: dict[str, Any], at_least: float) -> Finding:
         parts.append(f"{share:.0%} of the bandwidth of a copy")
     slower = any(ratio < at_least for ratio, _, _ in ratios.values())
     if slower:
-        parts.append(f"{at_least:g} wanted")
+        parts.append(f"{at_least:g} required")
     return Finding(not slower, f"{seconds * 1e6:.1f} µs: {', '.join(parts)}")
 
 
@@ -245,7 +245,7 @@ class KernelTiers(CheckBlock):
         if again := [tier for tier in self.tiers if self.tiers.count(tier) > 1]:
             raise ValueError(f"tiers names {again[0]!r} twice")
         if not self.task and (running := [tier for tier in self.tiers if tier in ("correct", "faster")]):
-            raise ValueError(f"the tier {running[0]!r} needs a task, a Python file beside the suite")
+            raise ValueError(f"the {running[0]!r} tier needs a task, a Python file beside the suite")
         limits = {"resources": "resources", "project": "project", "than": "faster", "at_least": "faster"}
         for option, tier in limits.items():
             if option in self.model_fields_set and tier not in self.tiers:

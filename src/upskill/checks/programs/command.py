@@ -62,7 +62,7 @@ class Command(ProgramCheck):
     @model_validator(mode="after")
     def _decides(self) -> Command:
         if self.exit_code is None and not (self.contains or self.not_contains or self.regex):
-            raise ValueError("decides nothing: any exit code and any output would pass")
+            raise ValueError("can never fail: any exit code and any output would pass")
         return self
 
     def risks(self, evidence: Evidence) -> Iterable[str]:

@@ -85,7 +85,7 @@ class Compiles(ProgramCheck):
             raise ValueError(f"{self.language!r} is not a language this check can compile. {hint}")
         if not self.language and not _language_of(self.file):
             known = ", ".join(LANGUAGES)
-            raise ValueError(f"the language of {self.file!r} cannot be told from its name; set `language`: {known}")
+            raise ValueError(f"cannot tell the language of {self.file!r} from its name; set `language`: {known}")
         return self
 
     async def run(self, evidence: Evidence) -> Finding:

@@ -199,7 +199,7 @@ def risks(text: str, evidence: Evidence, keeps: Sequence[str], *, by_exit_code: 
     if _OF_HOME.search(text) and "HOME=" not in text:
         yield "the check has an empty home of its own; what the student left in its home is in /home/student"
     if by_exit_code and invokes(text, _RUNNERS):
-        yield "code of the student runs inside the test runner and may end it with 0; look at its output, too"
+        yield "the student's code runs inside the test runner and can make it exit with 0; check its output, too"
     steering = steered_by(with_what_it_runs(text, evidence.files), evidence.files)
     own = {*evidence.files} - {*protected_files(text, evidence, steering, keeps), *evidence.graded_files}
     own -= {path for path in own if is_below(path, keeps)}
@@ -207,7 +207,7 @@ def risks(text: str, evidence: Evidence, keeps: Sequence[str], *, by_exit_code: 
         used = [path for path in sorted(own) if is_used(path, with_what_it_runs(command, evidence.files))]
         if len(used) > 1:
             yield (
-                f"the check uses {' and '.join(used)}, and the student may change each of them;"
+                f"the check uses {' and '.join(used)}, and the student may change all of them;"
                 " list those that are part of the work in `keeps`, and all others are restored"
             )
             break
@@ -251,7 +251,7 @@ class Guarded:
         for path, version in self.versions.items():  # that of a folder that got more files is shorter
             touched += [] if now.get(path) in (version, version.split(" ")[0]) else [path]
         if touched:
-            return _dispute(f"{touched[0]}, which the case brought, was changed while the check ran")
+            return _dispute(f"{touched[0]}, which came with the case, was changed while the check ran")
         return finding
 
     async def restore(self) -> None:
@@ -269,8 +269,8 @@ class Guarded:
         notes = [
             f"{done}: {', '.join(map(printable, files[:MAX_NAMED]))}{', …' if len(files) > MAX_NAMED else ''}"
             for done, files in {
-                "put back as the case brought it": self.changed,
-                "removed, as nothing asks for it": self.removed,
+                "restored from the case": self.changed,
+                "removed, because nothing asks for it": self.removed,
                 "dated before the files of the case": self.dated,
             }.items()
             if files
@@ -380,7 +380,7 @@ async def disarm(
         try:
             await sandbox.write(path, protected[path], executable=path in left and left[path].executable)
         except OSError as error:
-            return Finding(False, f"{path} cannot be put back as the case brought it: {in_words(error)}")
+            return Finding(False, f"{path} cannot be restored from the case: {in_words(error)}")
     await _on_all(check_dir, plants, "rm", "-rf")
     for seconds, paths in enumerate((dated, [*evidence.files], [*{*built} - {*dated}]), start=10**9):
         await _on_all(check_dir, paths if dated else (), "touch", "-c", "-h", "-d", f"@{seconds}")

@@ -34,7 +34,7 @@ def call(request: dict[str, Any]) -> dict[str, Any]:
     with suppress(TypeError, ValueError):
         passed, reason = result
     if not isinstance(passed, bool):
-        return _verdict(error=f"{request['function']} returned {passed!r:.200}; end it with `return True` or False")
+        return _verdict(error=f"{request['function']} returned {passed!r:.200}; it must return True or False")
     return _verdict(passed, str(reason))
 
 

@@ -52,7 +52,7 @@ class PythonCheck(ProgramCheck):
         try:
             compile(source, "check", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
-            raise ValueError(f"not Python: {error}") from error
+            raise ValueError(f"not valid Python: {error}") from error
         return source
 
     def risks(self, evidence: Evidence) -> Iterable[str]:
@@ -89,9 +89,9 @@ class PythonCheck(ProgramCheck):
         line = next((line for line in done.output.splitlines() if line.startswith(token)), "")
         verdict = as_mapping(json.loads(line.removeprefix(token))) if line else None
         if verdict is None:
-            raise CheckError(f"{self.file}: {self.function} ended without a result: {output_excerpt(done)}")
+            raise CheckError(f"{self.file}: {self.function} stopped without a result: {output_excerpt(done)}")
         if verdict["error"]:
             raise CheckError(f"{self.file}: {verdict['error']}")
         passed: bool = verdict["passed"]
-        reason = verdict["reason"] or f"{self.function} says {'yes' if passed else 'no'}"
+        reason = verdict["reason"] or f"{self.function} returned {passed}"
         return Finding(passed, reason)
