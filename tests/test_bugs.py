@@ -122,7 +122,7 @@ def test_a_bug_while_queries_are_run_is_shown_too(home: Path, tmp_path: Path) ->
     assert done.json["errors"] == []
     done = spawn(*common, "--improve", "--teacher", "scripted:model.yaml", env=environment)
     assert done.code == 3
-    assert "cannot be measured: a bug in upskill ended 1 run: KeyError: 'Greet guest" in done.err
+    assert "cannot be measured: a bug in upskill stopped 1 run: KeyError: 'Greet guest" in done.err
 
 
 def test_a_bug_in_a_search_is_shown_and_ends_it_with_3(environment: dict[str, str], home: Path) -> None:
@@ -143,4 +143,4 @@ def test_a_bug_in_a_search_is_shown_and_ends_it_with_3(environment: dict[str, st
     (home / "suite.json").write_text(json.dumps({"cases": cases, "checks": broken}))
     done = spawn(*common, env=environment)
     assert done.code == 3
-    assert "the skill cannot be evaluated: a bug in upskill ended 12 trials: KeyError: 'sk-" in done.err
+    assert "the skill cannot be evaluated: a bug in upskill stopped 12 trials: KeyError: 'sk-" in done.err

@@ -113,7 +113,7 @@ async def test_a_skill_that_is_a_little_too_long_is_kept_and_says_so() -> None:
     tokens = (await write_skill(Material("words"), says(draft(range(1, 9))))).skill.tokens
     await write_skill(Material("words"), says(draft(range(1, 9))), tokens=tokens - 5, tell=told.append)
     (line,) = told
-    assert line.startswith(f"The skill has about {tokens} tokens, and {tokens - 5} were asked for (--tokens): up to ")
+    assert line.startswith(f"The skill has about {tokens} tokens, but {tokens - 5} were requested (--tokens): up to ")
 
 
 async def test_a_trace_that_asks_for_something_is_quoted_and_not_obeyed() -> None:

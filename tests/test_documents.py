@@ -66,10 +66,10 @@ def test_each_kind_of_document_is_read_as_markdown(home: Path) -> None:
 def test_what_cannot_be_read_is_said_by_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, data, why in (
         ("broken.pdf", b"%PDF-1.4 and nothing", "could not be read as .pdf"),
-        ("scan.pdf", (FILES / "blank.pdf").read_bytes(), "no text in it"),
+        ("scan.pdf", (FILES / "blank.pdf").read_bytes(), "contains no text"),
         ("broken.docx", b"PK nothing", "could not be read as .docx"),
         ("broken.ipynb", b"[]", "it has no cells"),
-        ("empty.html", b"<script>only()</script>", "no text in it"),
+        ("empty.html", b"<script>only()</script>", "contains no text"),
         ("deep.html", b"<div>" * 5000 + b"x", "could not be read as .html"),
     ):
         (home / name).write_bytes(data)
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_said_by_name(home: Path, monkeypatch: pytest.Mon
 
 def test_a_missing_library_is_named_with_the_command_that_adds_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(UsageError, match=r"reading \.pdf files needs the package pypdf") as missing:
+    with pytest.raises(UsageError, match=r"reading \.pdf files needs the `pypdf` package") as missing:
         read_source(FILES / "tern.pdf")
     assert "[documents]" in missing.value.hint
 
@@ -106,9 +106,9 @@ def test_a_pdf_that_cannot_be_read_says_why_in_our_own_words(home: Path, capfd: 
     writer.encrypt("swordfish", algorithm="RC4-128")
     writer.write(home / "locked.pdf")
     for name, said in (
-        ("page.pdf", "page.pdf: not a PDF file, whatever its name says"),
-        ("cut.pdf", "cut.pdf: could not be read as .pdf: it is damaged, incomplete, or another kind of file"),
-        ("locked.pdf", "locked.pdf: a PDF file that only a password opens"),
+        ("page.pdf", "page.pdf: not a PDF file, despite its name"),
+        ("cut.pdf", "cut.pdf could not be read as .pdf: it is damaged, incomplete or a different kind of file"),
+        ("locked.pdf", "locked.pdf: this PDF file needs a password"),
     ):
         with pytest.raises(UsageError) as error:
             read_source(name)

@@ -351,7 +351,7 @@ def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) ->
     Skill.new("greeter", "Greets. Use when greeting.", "- Say hello.").save(home / "greeter")
     (home / "plain.txt").write_text("$ heron deploy --region eu-north\nexit code: 0\n")
     for given, message in (
-        (("a task",), "quotes traces, and none was given"),
+        (("a task",), "needs a trace, but none was given"),
         (("a task", "--from", "guide.txt"), "guide.txt was read as a document"),
         (("a task", "--from", "plain.txt"), "--from trace:plain.txt"),
         (("--from", TARN, "--from", "greeter"), "cannot change a skill"),

@@ -225,9 +225,9 @@ def test_feedback_is_evidence_for_the_teacher_and_never_of_held_out_cases(upskil
     done = improved(upskill)
     assert done.code == 0, done.err
     said = done.json["feedback"]
-    assert said[0].startswith(f"{train.id}: passed its checks and is wrong: shown to the teacher as a failure")
+    assert said[0].startswith(f"{train.id}: passed its checks but is wrong: shown to the teacher as a failure")
     assert "stronger check (not_regex)" in said[0]
-    assert "a held-out case: kept from the teacher" in said[1]
+    assert "a held-out case: not shown to the teacher" in said[1]
     assert "nothing to fix" in said[2]
     assert said[3].endswith(": right")
     assert said[4].endswith("shown to the teacher as a remark")

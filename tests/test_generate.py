@@ -498,7 +498,7 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     monkeypatch.setattr(servers, "SECONDS", 60.0)
     bare = upskill("generate", TASK, "--from", "session.md")
     assert (bare.code, bare.out) == (2, "")
-    assert "no teacher was named, so nothing was run" in bare.err
+    assert "no teacher was chosen, so nothing was run" in bare.err
     assert "-m extract " in bare.err
     assert "--handoff DIR " in bare.err
     assert "an agent on the PATH (claude, codex, opencode)" in bare.err
@@ -527,7 +527,7 @@ def test_without_a_teacher_nothing_runs_and_what_works_here_is_listed(
     assert "-m extract" not in upskill("generate", TASK, "--from", "greeter").err  # rules change no skill
     # Nobody writes tests or edits by default, either.
     tests = upskill("tests", "greeter")
-    assert (tests.code, "no test writer was named, so nothing was run" in tests.err) == (2, True)
+    assert (tests.code, "no test writer was chosen, so nothing was run" in tests.err) == (2, True)
     assert "-m handoff:DIR " in tests.err
     assert "-m claude-code " in tests.err
     assert not (home / "runs").exists()
@@ -762,7 +762,7 @@ def test_tests_are_written_from_what_the_skill_was_made_from(upskill: Upskill, h
     assert "The flag of the ship is yellow." in prompt.read_text()
     (house / "guide.md").unlink()
     again = upskill("tests", "house-words", "-m", "handoff:other", "--add", 3)
-    assert "guide.md (it is not there any more)" in again.err
+    assert "guide.md (it no longer exists)" in again.err
 
 
 def test_a_tool_and_the_students_base_url_are_used(upskill: Upskill, house: Path) -> None:

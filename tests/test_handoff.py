@@ -255,7 +255,7 @@ def test_a_teacher_who_would_change_nothing_says_so_and_is_not_asked_again(upski
     done = go(upskill, "--attempts", 3)
     assert done.code == 0, done.err
     said = " ".join(done.out.split())
-    assert "No version besides the first draft was tried; the search ended: the teacher would change nothing" in said
+    assert "No version besides the first draft was tried; the search ended: the teacher proposed no change" in said
     making = json.loads((desk.parent / "skills/house-words/skill_meta.json").read_text())["making"][0]["spent"]
     # The student's train trials were run before the last pause.
     assert f" ({making['student']['tokens']:,} with earlier calls)" in said
@@ -338,4 +338,4 @@ def test_a_journal_that_cannot_be_read_is_named(upskill: Upskill, desk: Path) ->
 
 def test_a_handoff_and_a_teacher_are_named_as_they_can_be_typed(upskill: Upskill, home: Path) -> None:
     done = upskill("generate", TASK, "--handoff", "desk", "-m", "local")
-    assert (done.code, "--handoff and -m (--teacher) contradict each other" in done.err) == (2, True)
+    assert (done.code, "--handoff and -m (--teacher) cannot be used together" in done.err) == (2, True)

@@ -183,7 +183,7 @@ def test_a_change_that_is_shown_to_be_worse_can_be_made_all_the_same(upskill: Up
     done = improve(upskill)
     why = "The requested change was not made: worse (better on "
     assert why in " ".join(done.err.split())
-    command = " ".join(done.err.split()).partition("all the same: upskill ")[2].partition(" | patch -p1 -d ")[0]
+    command = " ".join(done.err.split()).partition("make it anyway: upskill ")[2].partition(" | patch -p1 -d ")[0]
     diff = upskill(*shlex.split(command)).out
     assert f"+{fact(NEW[0])}" in diff
     subprocess.run(["patch", "-p1", "-d", str(house / FOLDER)], input=diff, text=True, check=True)
@@ -228,7 +228,7 @@ def test_a_skill_without_tests_is_improved_with_a_word_that_nothing_tests_what_i
     shutil.rmtree(house / FOLDER / "evals")
     done = improve(upskill, "--no-eval", "--force")
     assert (
-        "house-words has no tests of its own, so upskill can't check that what worked before still works." in done.err
+        "house-words has no tests of its own, so upskill cannot check that what worked before still works." in done.err
     )
     assert f"Read {FOLDER}: skill to improve, about " in done.err
 
@@ -395,14 +395,14 @@ def test_the_path_of_a_source_tells_nobody_where_home_is(home: Path, monkeypatch
 
 
 def test_what_cannot_be_read_again_is_said_with_what_to_do(upskill: Upskill, house: Path) -> None:
-    hint = "only what the older lines cite is shown; give it again with --from to show it all"
+    hint = "only what the older lines cite is shown; pass it again with --from to show it all"
     done = improve(upskill, "--no-eval")
-    assert f"Left out: the rest of log.md (where it lies is not known): {hint}." in done.err
+    assert f"Left out: the rest of log.md (its location is unknown): {hint}." in done.err
     made_from_a_page(house)
     (house / "notes/log.md").write_text(PAGE + "More.")
     assert f"the rest of notes/log.md (it has changed since): {hint}." in improve(upskill, "--no-eval").err
     (house / "notes/log.md").unlink()
-    assert f"the rest of notes/log.md (it is not there any more): {hint}." in improve(upskill, "--no-eval").err
+    assert f"the rest of notes/log.md (it no longer exists): {hint}." in improve(upskill, "--no-eval").err
     # Given again, it is shown once, under the ids that the older lines cite.
     (house / "log.md").write_text(PAGE)
     older = Skill.load(house / FOLDER)

@@ -79,7 +79,7 @@ def test_a_tool_is_read_however_its_file_is_written(home: Path) -> None:
         read_tools("2.json#send")
     assert "send_word" in wrong.value.hint
     (home / "none.json").write_text("{}")
-    with pytest.raises(UsageError, match=": no tool in it"):
+    with pytest.raises(UsageError, match=": contains no tools"):
         read_tools("none.json")
 
 
@@ -433,7 +433,7 @@ def test_a_server_on_the_web_is_asked_the_same_way() -> None:
 
 def test_without_the_package_the_command_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(UsageError, match="needs the package mcp") as missing:
+    with pytest.raises(UsageError, match="needs the `mcp` package") as missing:
         read_tools("mcp:server")
     assert add_extra("mcp") in missing.value.hint
 

@@ -125,7 +125,7 @@ def test_seeds_that_give_the_same_answers_have_no_p_value_and_confirm_nothing() 
     assert (copied.p_value, confirm(copied, None, LAST_LOOK, ALPHA)) == (None, "best guess")
     found = Confirmation(copied, "best guess", 4, 96)
     assert "p =" not in found.summary
-    assert found.doubt == "fresh seeds gave the same answers, so repeats are one draw and nothing can be tested"
+    assert found.doubt == "fresh seeds gave the same answers, so repeats count as one draw and nothing can be tested"
 
 
 def test_a_guess_says_how_many_cases_would_confirm_it() -> None:
@@ -136,7 +136,7 @@ def test_a_guess_says_how_many_cases_would_confirm_it() -> None:
         "better on 2 of these 12 train cases, worse on none (p = 0.250 over cases, and 0.017 is needed after 3"
         " candidates); 4 fresh seeds per case"
     )
-    assert found.doubt == "12 train cases are too few to tell an edit of this size; about 38 would do"
+    assert found.doubt == "12 train cases are too few to detect an edit of this size; about 38 would be enough"
 
 
 def test_older_cases_have_to_be_shown_not_worse_and_few_show_it_for_themselves_only() -> None:
@@ -148,7 +148,7 @@ def test_older_cases_have_to_be_shown_not_worse_and_few_show_it_for_themselves_o
     decisions = [confirm(better, older, LAST_LOOK, ALPHA) for older in (kept, repeated, few, harmed)]
     assert decisions == ["confirmed", "best guess", "not enough evidence", "worse"]
     doubt = Confirmation(better, "best guess", 8, 192, older_cases=repeated).doubt
-    assert doubt == "12 older cases are too few to rule out a loss of 10%; about 24 would do"
+    assert doubt == "12 older cases are too few to rule out a loss of 10%; about 24 would be enough"
     alone = [confirm(part, None, LAST_LOOK, ALPHA, only_not_worse=True) for part in (kept, repeated, few)]
     assert alone == ["confirmed", "best guess", "not enough evidence"]
 
@@ -706,7 +706,7 @@ async def test_no_attempt_is_paid_for_that_could_not_be_shown_to_help(student: s
     refiner = Scripted(body_of(NUMBERS))
     one = await search_copies(student, refiner, 2, NUMBERS[1:], without="c1-1")
     assert refiner.told == []
-    assert one.ended.startswith("only 1 train case fails, and 2 are the fewest that a gain can be shown on")
+    assert one.ended.startswith("only 1 train case fails, and showing a gain takes at least 2")
     two = await search_copies(student, refiner, 2, NUMBERS[1:])
     assert (two.ended, two.skill.body) == ("all attempts are used", body_of(NUMBERS))
 

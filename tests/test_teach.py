@@ -110,14 +110,14 @@ def test_the_work_is_shown_call_by_call_and_the_recording_named(upskill: Upskill
     assert done.code == 0, done.err
     lines = done.err.splitlines()
     place = asyncio.run(chosen()).name
-    first = lines.index(f"scripted:teacher.json does the task (tools, in {place})...")
+    first = lines.index(f"scripted:teacher.json is doing the task (tools, in {place})...")
     assert lines[first + 1] == "   1  list_files:"
     assert lines[first + 2] == "   2  bash: ./ship — failed: ship: error: say --show NUMBER"
     assert lines[first + 3] == "   3  bash: ./ship --show 1"
     assert lines[first + 7] == "   7  write_file: found.txt"
     assert lines[first + 8] == "   8  verify: test -s found.txt"
     assert lines[first + 9].startswith("8 tool calls, of which 1 failed, recorded in runs/lessons/find-out-all")
-    assert "The check passes: test -s found.txt" in lines
+    assert "The check passed: test -s found.txt" in lines
     assert lines.index("Generating skill with scripted:teacher.json...") > first
     (path,) = (harbour / "runs" / "lessons").iterdir()
     trace = read_trace(path)
@@ -230,7 +230,7 @@ def test_a_teacher_that_comes_to_no_end_makes_no_skill(
 ) -> None:
     done = give(upskill, *bound)
     assert done.code == 1
-    assert f"the teacher was stopped by its bound on {word}" in done.err
+    assert f"the teacher was stopped by the limit on {word}" in done.err
     (path,) = (harbour / "runs" / "lessons").iterdir()
     assert read_trace(path).stop == word
     assert not (harbour / "skills").exists()
@@ -242,7 +242,7 @@ def test_a_teacher_that_only_answers_makes_no_skill(upskill: Upskill, harbour: P
     write_rules(harbour / "idle.json", [{"answer": "It is done."}])
     done = give(upskill, "--no-eval", teacher="scripted:idle.json")
     assert done.code == 1
-    assert "no skill was written: the teacher did nothing, it only answered" in done.err
+    assert "no skill was written: the teacher only answered and did nothing" in done.err
     assert not (harbour / "skills").exists()
 
 
@@ -279,7 +279,7 @@ def test_an_interrupted_lesson_keeps_what_was_done(harbour: Path) -> None:
 def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbour: Path) -> None:
     for given, said in (
         (("-m", "extract"), "extract only quotes recordings"),
-        (("--teacher-agent", "chat"), "the agent 'chat' only answers"),
+        (("--teacher-agent", "chat"), "the 'chat' agent only answers"),
         (("--teacher-agent", "tool"), "no agent named 'tool'"),
         (("--files", "nowhere"), "nowhere: no such file"),
         (("--sandbox", "paper"), "no sandbox named 'paper'"),
@@ -288,7 +288,7 @@ def test_what_cannot_be_is_said_before_anything_is_done(upskill: Upskill, harbou
         done = give(upskill, *given)
         assert (done.code, done.out) == (2, ""), given
         assert said in done.err
-        assert "does the task" not in done.err
+        assert "is doing the task" not in done.err
     assert upskill("teach", " ").code == 2
 
 

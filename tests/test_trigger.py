@@ -432,7 +432,7 @@ def test_the_same_command_runs_nothing_twice_and_goes_on_after_a_ceiling(upskill
     first = trigger(upskill, *STUDENT, "--set", "max_calls=7", "--concurrency", 1, "--require", "recall>=0")
     assert first.code == 1
     assert "limit of 7 calls" in first.err
-    assert "the run was stopped before its end" in first.err
+    assert "the run was stopped before it was complete" in first.err
     second = trigger(upskill, *STUDENT, "--set", "max_calls=11")
     assert second.code == 0, second.err
     assert "7 of 18 runs are stored" in second.err
@@ -478,14 +478,14 @@ def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
-    "an agent without a catalog": (("--agent", "chat"), "the agent 'chat' has no skill catalog"),
+    "an agent without a catalog": (("--agent", "chat"), "the 'chat' agent has no skill catalog"),
     "no such agent": (("--agent", "tool"), "no agent named 'tool'"),
     "no teacher": (("--improve",), "--improve needs a teacher"),
     "no search": (("--write",), "--write needs --improve"),
-    "two places": (("--improve", "--teacher", "x", "--write", "-o", "y"), "contradict each other"),
+    "two places": (("--improve", "--teacher", "x", "--write", "-o", "y"), "cannot be used together"),
     "two students": (("--improve", "--teacher", "x", "-m", "local"), "one student at a time"),
     "a requirement": (("--improve", "--teacher", "x", "--require", "recall>=1"), "cannot be used together"),
-    "a bad name": (("--improve", "--teacher", "x", "-o", "out/My Skill"), "is not a valid one"),
+    "a bad name": (("--improve", "--teacher", "x", "-o", "out/My Skill"), "is not a valid name"),
     "a folder that is there": (("--improve", "--teacher", "x", "-o", f"skills/{SAILOR}"), "already exists"),
     "no such file": (("--queries", "none.json"), "none.json: No such file"),
     "no such skill": (("--with-skills", "none"), "none: cannot be read"),
@@ -511,10 +511,10 @@ def test_what_cannot_be_done_is_said_before_anything_is_run(
 
 def test_notes_say_what_a_number_does_not(upskill: Upskill, six: Path) -> None:
     alone = upskill("trigger", f"skills/{GREETER}", *STUDENT, "--repeats", 1)
-    assert "Only this skill is on offer" in alone.err
+    assert "Only this skill is in the catalog" in alone.err
     (six / "due.json").write_text(json.dumps(SIX[:3]))
     done = trigger(upskill, *STUDENT, "--repeats", 1, "--queries", "due.json")
-    assert "No query should not trigger, so precision is not known." in done.err
+    assert "No query should not trigger, so precision is unknown." in done.err
     assert done.code == 0
 
 
@@ -727,7 +727,7 @@ def test_too_few_queries_for_any_result_are_refused_before_anything_is_paid(upsk
         done = improving(upskill, server, "--count", 8)
         assert (done.code, len(server.requests)) == (2, 0)
         assert "8 queries are too few for a test" in done.err
-        assert "Give --count 10 or more." in done.err
+        assert "Use --count 10 or more." in done.err
 
 
 def test_every_further_description_that_is_tested_on_the_same_queries_widens_the_interval(
@@ -771,7 +771,7 @@ def test_an_answer_that_breaks_a_rule_is_asked_for_again_with_what_was_wrong(ups
     with serving(student) as server:
         done = improving(upskill, server, "-o", "better/house-welcomer")
     assert done.code == 0, done.err
-    assert "not kept: no description was proposed that can be used" in done.err
+    assert "not kept: no usable description was proposed" in done.err
     assert f"Saved to {Path('better/house-welcomer')}" in done.out
     saved = Skill.load(house / "better" / "house-welcomer")
     assert (saved.name, saved.description) == ("house-welcomer", WIDE)

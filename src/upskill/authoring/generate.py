@@ -61,7 +61,7 @@ from upskill.verdicts.advice import is_too_weak
 from upskill.verdicts.verdict import UNTESTED
 
 ONLY_A_SENTENCE = (
-    "This skill comes ONLY FROM THE MODEL'S MEMORY: there is no source. Give one with --from (a document, a trace)"
+    "This skill comes ONLY FROM THE MODEL'S MEMORY: there is no source. Pass one with --from (a document, a trace)"
     " or -e."
 )
 ALSO_ITS_TESTS = "Its tests would come from the same memory, so the result is called untested, whatever its numbers."
@@ -164,7 +164,7 @@ def _check_extract(options: GenerateOptions, material: Material) -> None:
     unused = {"--feedback": options.feedback, "--tests": options.tests, "--student": options.student}
     if flag := next((flag for flag, value in unused.items() if value), ""):
         raise UsageError(
-            f"-m extract does not take {flag}: it only quotes traces, it doesn't write or run tests",
+            f"-m extract and {flag} cannot be used together: extract only quotes traces and writes or runs no tests",
             "Choose a teacher with -m.",
         )
     if material.skill is not None:
@@ -173,8 +173,8 @@ def _check_extract(options: GenerateOptions, material: Material) -> None:
         document = next((file.path for file in material.files if file.kind == "doc"), "")
         what = f"{document} was read as a document" if document else "none was given"
         raise UsageError(
-            f"-m extract quotes traces, and {what}",
-            f"Give one with --from (--from trace:{document or 'FILE'} says so), or choose a teacher with -m.",
+            f"-m extract needs a trace, but {what}",
+            f"Pass one with --from (trace:{document or 'FILE'} forces the type), or choose a teacher with -m.",
         )
 
 
@@ -187,7 +187,7 @@ def _not_made(refinement: Refinement | None, folder: Path) -> str:
     version = f"upskill versions {change.skill.name} {change.skill.visible_hash[:8]}"
     return (
         f"The requested change was not made: {change.decision} ({change.note}). {unchanged}"
-        f" To make it all the same: {version} | patch -p1 -d {place}"
+        f" To make it anyway: {version} | patch -p1 -d {place}"
     )
 
 
@@ -320,7 +320,7 @@ class Generation:
         if not options.feedback:
             return
         if older is None:
-            raise UsageError("--feedback needs the skill that it is about", "Give its folder with --from.")
+            raise UsageError("--feedback needs the skill that it is about", "Pass its folder with --from.")
         judged = bool(options.judge or options.settings.judge)
         location = options.store_location
         self.feedback = read_marks(options.feedback, older, self.suite, store, location, judged=judged)
@@ -479,7 +479,7 @@ class Generation:
             return older
         if self.material.skill and not older:
             name = self.material.skill.name
-            tell(f"{name} has no tests of its own, so upskill can't check that what worked before still works.")
+            tell(f"{name} has no tests of its own, so upskill cannot check that what worked before still works.")
         tell("Generating test cases for the request..." if older else "Generating test cases...")
         try:
             async with forget_unusable_answers(models):
@@ -496,13 +496,13 @@ class Generation:
         except UpskillError as error:
             if older is None or type(error) is not UpskillError:
                 raise
-            tell(f"No new cases for the request, so only the existing ones decide: {error.message}.")
+            tell(f"No new cases for the request, so only the existing ones are used: {error.message}.")
             return older
         return replace(older, cases=(*older.cases, *written.cases)) if older else written
 
     def _extract(self) -> Skill:
         tell, tokens = self.events.message, self.options.tokens
-        tell("Quoting the trace. A teacher turns the quotations into a skill: -m MODEL, or --handoff DIR.")
+        tell("Quoting the trace. To have a teacher turn the quotations into a skill, use -m MODEL or --handoff DIR.")
         name = self.name or as_name(" ".join(self.material.task.split()[:6]))[:40].strip("-") or "session"
         extraction = extract(self.material.traces, name, tokens=tokens)
         if extraction.left_out:
@@ -524,7 +524,9 @@ class Generation:
         if self.material.skill is None:
             store_unproven(store, self._search_id(suite), skill)
             return skill
-        self.events.message(f"Improving {skill.name} with {self.teacher.name}, unproven: --no-eval runs nothing...")
+        self.events.message(
+            f"Improving {skill.name} with {self.teacher.name}, without testing the result (--no-eval)..."
+        )
         student = resolve(self.options.settings.student or "local", keys=self.keys)
         refiner = await self._open_refiner(material, models)
         proposal = await refiner.propose(skill, self._known_failures(store, skill, student, suite), (), 1)

@@ -21,7 +21,7 @@ class GenerateOptions(StudentOptions):
     tools: tuple[str, ...] = option(
         "--tool",
         default=(),
-        help="An MCP tool schema, or all in FILE; mcp:COMMAND or a URL asks a running server; repeatable.",
+        help="An MCP tool schema; without #NAME, all in FILE. Use mcp:COMMAND or a URL to ask a server; repeatable.",
         metavar="FILE#NAME",
     )
     sources: tuple[str, ...] = option(
@@ -48,7 +48,7 @@ class GenerateOptions(StudentOptions):
     handoff: str | None = option(
         "--handoff",
         default=None,
-        help="Write the teacher's prompts to files that you or any agent answer.",
+        help="Write the teacher's prompts to files, for you or any agent to answer.",
         metavar="DIR",
     )
     test_writer: str | None = model_option("--test-writer", help="Writes the test cases (default: the teacher).")
@@ -67,7 +67,7 @@ class GenerateOptions(StudentOptions):
     file_tokens: int = option(
         "--file-tokens",
         default=2_000,
-        help="How long its scripts and references may be, together.",
+        help="How long its scripts and references may be in total.",
         metavar="N",
         minimum=0,
         show_default=True,
@@ -160,7 +160,7 @@ class TeachOptions(GenerateOptions):
     )
     fresh: bool = option("--fresh", default=False, help="Do the task again, even if this lesson was recorded before.")
     only_record: bool = option(
-        "--only-record", default=False, help="Only record: print the path of the recording, and make no skill."
+        "--only-record", default=False, help="Record the session and print its path, but write no skill."
     )
 
     @property

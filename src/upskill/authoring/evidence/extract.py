@@ -40,7 +40,7 @@ HEADINGS: dict[Section, str] = {
 }
 LOOKING_LEFT_OUT = "Commands that only look around are left out."
 FAILED, ERROR, SUCCESS = "Failed:", "From its output:", "The next run of the same command that succeeded:"
-BETWEEN, MORE_BETWEEN = "Ran or changed in between:", "Ran or changed in between, of more than are quoted here:"
+BETWEEN, MORE_BETWEEN = "Ran or changed in between:", "Some of what ran or changed in between:"
 CUT = "(cut here)"
 SENTENCES = (INTRODUCTION, LOOKING_LEFT_OUT, FAILED, ERROR, SUCCESS, BETWEEN, MORE_BETWEEN, CUT)
 
@@ -80,8 +80,8 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
     if not entries:
         calls = counted(sum(len(trace.calls) for trace in traces), "tool call")
         raise UsageError(
-            f"nothing to quote ({calls}): it only has commands that look around, and no message after the first",
-            "Give another trace with --from, or let a model read it: -m MODEL or --handoff DIR.",
+            f"nothing to quote ({calls}): there are only commands that look around, and no message after the first",
+            "Pass another trace with --from, or let a model read this one: -m MODEL or --handoff DIR.",
         )
     fitting: list[_Entry] = []
     for entry in sorted(entries, key=lambda entry: list(HEADINGS).index(entry.section)):

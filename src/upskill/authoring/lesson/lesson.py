@@ -84,7 +84,9 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
     size = 0
     for source in map(Path, sources):
         if not source.exists():
-            raise UsageError(f"{source}: no such file or folder", "--files copies it into the workspace.")
+            raise UsageError(
+                f"{source}: no such file or folder", "Pass --files a file or folder to copy into the workspace."
+            )
         if not source.is_dir():
             open_input(source, most=MAX_WORKSPACE_BYTES).close()
         for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
@@ -97,7 +99,7 @@ def read_files(sources: Iterable[str | Path]) -> tuple[dict[str, bytes], frozens
                 size += path.stat().st_size
                 if size > MAX_WORKSPACE_BYTES:
                     raise UsageError(
-                        f"{source}: larger than {MAX_WORKSPACE_BYTES // 10**6} MB", "Give only what is needed."
+                        f"{source}: larger than {MAX_WORKSPACE_BYTES // 10**6} MB", "Pass only what is needed."
                     )
                 files[name.as_posix()] = read_input(path)
                 if path.stat().st_mode & stat.S_IXUSR:
@@ -109,8 +111,8 @@ def open_agent(lesson: Lesson, keys: Mapping[str, str]) -> Agent:
     kind = AGENTS.load(lesson.agent)
     if not kind.needs_sandbox:
         raise UsageError(
-            f"the agent {lesson.agent!r} only answers, so there would be nothing to learn from",
-            "Choose one that acts, for example --agent tools.",
+            f"the {lesson.agent!r} agent only answers, so there would be nothing to learn from it",
+            "Choose one that can act, for example --agent tools.",
         )
     # Our own loop gets another system prompt than students do; a program brings its own.
     agent: Agent = kind(read_prompt("teach"), says=True) if lesson.agent == "tools" else kind()
@@ -271,7 +273,7 @@ class Journal:
                 self.done = [Step(**row) for row in rows]
             except (ValueError, RecursionError, TypeError) as error:
                 raise UsageError(
-                    f"{self.file}: cannot be read: {error}", "Delete it to start the lesson over."
+                    f"{self.file} cannot be read: {error}", "Delete it to start the lesson over."
                 ) from error
         self._left = list(self.done)
 
@@ -281,7 +283,7 @@ class Journal:
             return None
         step = self._left.pop(0)
         if (step.tool, dict(step.arguments)) != (call.name, dict(call.arguments)):
-            raise Diverged(f"another call than before: {call.name}")
+            raise Diverged(f"a different call than before: {call.name}")
         return step
 
     def note(self, step: Step) -> None:

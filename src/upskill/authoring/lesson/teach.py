@@ -38,7 +38,7 @@ class LessonFailed(UpskillError):
 
     def __init__(self, message: str, hint: str, recording: Recording) -> None:
         if recording.path:
-            hint += f" To use the recording all the same: upskill generate --from {recording.path}"
+            hint += f" To use the recording anyway: upskill generate --from {recording.path}"
         super().__init__(message, hint)
         self.recording = recording
 
@@ -52,9 +52,9 @@ async def teach(
 ) -> TeachResult:
     """LessonFailed if the check fails or, without a check, if the teacher did nothing or hit a limit."""
     if options.only_record and not options.keeps_runs:
-        raise UsageError("--only-record and log_runs=false contradict each other", "Nothing would be saved.")
+        raise UsageError("--only-record and log_runs=false cannot be used together", "Nothing would be saved.")
     if not options.task.strip():
-        raise UsageError("there is no task", 'Say what to do: upskill teach "…".')
+        raise UsageError("no task was given", 'Describe the task: upskill teach "…".')
     if options.teacher == EXTRACT:
         raise UsageError(
             "extract only quotes recordings, so it cannot be a teacher",
@@ -89,7 +89,7 @@ class _Teaching(Generation):
         path = self.folder / f"{self.lesson.name}.json" if self.folder and not self.fresh else None
         if path and path.is_file():
             recording = Recording(read_trace(path, "atif"), {}, path)
-            self.events.message(f"This lesson was recorded before, in {path}; --fresh records it again.")
+            self.events.message(f"This lesson is already recorded in {path}. Use --fresh to record it again.")
         else:
             recording = await self._record(models)
         self.recording, self.recorded = recording, recording.trace.usage
@@ -104,7 +104,7 @@ class _Teaching(Generation):
         if sandbox.warning:
             tell(f"Note: {sandbox.warning}")
         where = f"in {sandbox.name}" if sandbox.isolated else "without a sandbox"
-        tell(f"{lesson.teacher.name} does the task ({lesson.agent}, {where})...")
+        tell(f"{lesson.teacher.name} is doing the task ({lesson.agent}, {where})...")
         try:
             recording = await record_lesson(
                 lesson, models, sandbox, folder=folder, fresh=self.fresh, on_step=self.events.step
@@ -112,7 +112,7 @@ class _Teaching(Generation):
         except BaseException:
             part = folder / f"{lesson.name}.part.json" if folder else None
             if part and part.is_file():
-                tell(f"What the teacher did so far is in {part}; the same command continues from there.")
+                tell(f"What the teacher did so far is in {part}. Run the same command again to continue.")
             raise
         calls = recording.trace.calls
         where = f"recorded in {recording.path}" if recording.path else "not kept: log_runs is off"
@@ -124,18 +124,18 @@ class _Teaching(Generation):
     def _require_success(self, recording: Recording) -> None:
         check, acted = self.lesson.check, bool(recording.trace.calls)
         if recording.checked:
-            self.events.message(f"The check passes: {check}")
+            self.events.message(f"The check passed: {check}")
         elif recording.checked is False:
             output = next(step.output for step in reversed(recording.trace.steps) if step.kind == "tool")
             reason = f": {line}" if (line := error_line(output)) else ""
-            raise LessonFailed(f"the check failed: {check}{reason}", "--fresh lets it try again.", recording)
+            raise LessonFailed(f"the check failed: {check}{reason}", "Use --fresh to let it try again.", recording)
         elif not acted:
             raise LessonFailed(
-                "the teacher did nothing, it only answered", "Choose a stronger model with -m.", recording
+                "the teacher only answered and did nothing", "Choose a stronger model with -m.", recording
             )
         elif recording.bound:
             raise LessonFailed(
-                f"the teacher was stopped by its bound on {recording.bound}",
-                "Raise the bound, or give a --check.",
+                f"the teacher was stopped by the limit on {recording.bound}",
+                "Raise the limit, or add a --check.",
                 recording,
             )

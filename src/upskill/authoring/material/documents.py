@@ -30,7 +30,7 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
         text = KINDS[suffix](data)
     except ImportError as error:
         raise UsageError(
-            f"{name}: reading {suffix} files needs the package {error.name}, which is not installed",
+            f"{name}: reading {suffix} files needs the `{error.name}` package, which is not installed",
             f"Run `{add_extra(EXTRA)}`, or save the text as a .md or .txt file.",
         ) from error
     except _Unreadable as error:
@@ -38,11 +38,11 @@ def read_document(name: str, suffix: str, data: bytes) -> str:
     except (Exception, RecursionError) as error:  # a broken file can fail in any way
         _log.debug("%s: %s", name, error)
         raise UsageError(
-            f"{name}: could not be read as {suffix}: it is damaged, incomplete, or another kind of file",
+            f"{name} could not be read as {suffix}: it is damaged, incomplete or a different kind of file",
             "Open it in the program it was made with, and save its text as a .md or .txt file.",
         ) from error
     if not text.strip():
-        raise UsageError(f"{name}: no text in it", "A scan has only pictures of text; run it through OCR first.")
+        raise UsageError(f"{name}: contains no text", "A scan has only pictures of text; run it through OCR first.")
     return text
 
 
@@ -62,7 +62,7 @@ class _Unreadable(Exception):
 
 def _pdf(data: bytes) -> str:
     if b"%PDF-" not in data[:1024]:
-        raise _Unreadable("not a PDF file, whatever its name says")
+        raise _Unreadable("not a PDF file, despite its name")
     pypdf: Any = import_module("pypdf")
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it would say in words of its own what is wrong
     reader: Any = pypdf.PdfReader(BytesIO(data))
@@ -72,7 +72,7 @@ def _pdf(data: bytes) -> str:
         except Exception:  # a way of encrypting that takes another library
             opened = False
         if not opened:
-            raise _Unreadable("a PDF file that only a password opens")
+            raise _Unreadable("this PDF file needs a password")
     texts = (str(page.extract_text()).strip() for page in reader.pages)
     return "\n\n".join(f"# Page {number}\n\n{text}" for number, text in enumerate(texts, 1) if text)
 
@@ -101,7 +101,7 @@ def _docx(data: bytes) -> str:
     mammoth: Any = import_module("mammoth")
     with ZipFile(BytesIO(data)) as archive:
         if sum(member.file_size for member in archive.infolist()) > MAX_UNPACKED:
-            raise _Unreadable(f"too large: unpacked it has more than {MAX_UNPACKED // 10**6} MB")
+            raise _Unreadable(f"too large: more than {MAX_UNPACKED // 10**6} MB when unpacked")
     return _html(str(mammoth.convert_to_html(BytesIO(data)).value))
 
 

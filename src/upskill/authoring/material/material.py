@@ -216,7 +216,9 @@ def _read_folder(folder: Path, kind: str) -> tuple[list[tuple[str, Trace | Docum
     why = ""
     for path in sorted(_walk(folder, left_out)):
         if len(opened) >= MAX_FILES:
-            raise UsageError(f"{folder}: more than {MAX_FILES:,} files", "Choose a smaller folder, or files.")
+            raise UsageError(
+                f"{folder}: more than {MAX_FILES:,} files", "Choose a smaller folder, or pass single files."
+            )
         try:
             # A skill in a folder of other things is one of the things, not the one to improve.
             read = read_source(f"doc:{path}" if path.name in MANIFESTS else f"{kind}:{path}" if kind else path)
@@ -280,7 +282,7 @@ def read_source(name: str | Path) -> Skill | Trace | Document:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     if not exists:
-        raise UsageError(f"{path}: no such file or folder", "Give a trace, a document, or a skill's folder.")
+        raise UsageError(f"{path}: no such file or folder", "Pass a trace, a document or a skill's folder.")
     if kind == "skill" or (kind not in ("doc", "trace") and (is_folder or path.name.lower() == "skill.md")):
         return Skill.load(path)
     if kind == "trace":
@@ -332,7 +334,7 @@ def _as_document(path: Path) -> Document:
         raise UsageError(f"{path}: neither a trace nor UTF-8 text", "Save it as plain text first.") from error
     shown = without_comments(text) if path.suffix.lower() in (".md", ".markdown") else text
     if not shown.strip() or "\0" in text:
-        raise UsageError(f"{path}: no text in it")
+        raise UsageError(f"{path}: contains no text")
     return Document(shown, len(text), "; left out: comments, which no reader sees" if shown != text else "")
 
 
@@ -341,15 +343,17 @@ def read_tools(name: str) -> Tools:
     file, _, tool_name = name.partition("#")
     try:
         live = file.startswith(("mcp:", "http://", "https://"))
-        value = list_tools(file) if live else json.loads(read_input_text(file, hint="--tool is FILE or FILE#NAME."))
+        value = (
+            list_tools(file) if live else json.loads(read_input_text(file, hint="Use --tool FILE or --tool FILE#NAME."))
+        )
     except OSError as error:  # of a running server
-        raise UsageError(f"{file}: {error.strerror or error}", "--tool is FILE or FILE#NAME.") from error
+        raise UsageError(f"{file}: {error.strerror or error}", "Use --tool FILE or --tool FILE#NAME.") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file}: not JSON: {error}", "--tool is a file of MCP tool schemas.") from error
+        raise UsageError(f"{file}: not JSON: {error}", "--tool needs a file with MCP tool schemas.") from error
     entries = [as_mapping(entry) or {} for entry in _entries(value)]
     tools = [tool for tool in entries if tool.get("name") and isinstance(tool["name"], str)]
     if not tools:
-        raise UsageError(f"{file}: no tool in it", "A tool has a name, a description and an inputSchema.")
+        raise UsageError(f"{file}: contains no tools", "A tool needs a name, a description and an inputSchema.")
     names = [str(tool["name"]) for tool in tools]
     if tool_name and tool_name not in names:
         raise UsageError(f"{file}: no tool named {tool_name!r}", did_you_mean(tool_name, names))
@@ -359,7 +363,7 @@ def read_tools(name: str) -> Tools:
         about += f"; left out: {nameless} without a name"
     page = dict_or_empty(value)
     if dict_or_empty(page.get("result", page)).get("nextCursor"):
-        about += "; the list is incomplete (it has a nextCursor): add the tools of the next page"
+        about += "; the list is incomplete (it has a nextCursor): add the tools from the next page"
     return Tools(chosen, about)
 
 

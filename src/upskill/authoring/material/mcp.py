@@ -26,8 +26,8 @@ def list_tools(address: str) -> list[dict[str, Any]]:
         _ = package.Client
     except (ImportError, AttributeError) as error:
         raise UsageError(
-            f"{address}: asking an MCP server needs the package mcp (2 or newer), which is not installed",
-            f"Run `{add_extra('mcp')}`, or give the tools' schemas as a file.",
+            f"{address}: connecting to an MCP server needs the `mcp` package (2 or newer), which is not installed",
+            f"Run `{add_extra('mcp')}`, or pass the tool schemas as a file.",
         ) from error
     # It logs a traceback for every line that is not protocol; what matters is in the error.
     logging.getLogger("mcp").addHandler(logging.NullHandler())

@@ -33,7 +33,7 @@ def check_output(folder: Path, *, may_replace: bool) -> None:
     """UsageError if no skill can be saved in this folder. Call it before anything is paid for."""
     if folder.name != (better := as_name(folder.name)):
         raise UsageError(
-            f"{folder}: the last part becomes the skill's name, and {folder.name!r} is not a valid one",
+            f"{folder}: the last part becomes the skill's name, but {folder.name!r} is not a valid name",
             f"Use lowercase letters, digits and dashes, for example {folder.parent / (better or 'skill')}.",
         )
     if folder.exists() and not may_replace:
@@ -47,7 +47,7 @@ def check_writable(folder: Path, hint: str) -> None:
         with tempfile.TemporaryDirectory(dir=near, prefix=".upskill-"):
             pass
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror or error}", hint) from error
+        raise UsageError(f"{folder} cannot be written: {error.strerror or error}", hint) from error
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class Destination:
         except UsageError as error:
             raise UsageError(
                 error.message,
-                "Make room, or choose another --output: the models' answers are stored, so the same command continues"
-                " from there.",
+                "Free some space or choose another --output, then run the same command again: the models' answers are"
+                " stored, so it continues from there.",
             ) from error
         return skill, previous
 

@@ -194,16 +194,16 @@ class Confirmation:
     def doubt(self) -> str:
         """Why a best guess is not confirmed, in words."""
         if self.cases.identical:
-            return "fresh seeds gave the same answers, so repeats are one draw and nothing can be tested"
+            return "fresh seeds gave the same answers, so repeats count as one draw and nothing can be tested"
         for part, must_be_better in ((self.cases, not self.only_not_worse), (self.older_cases, False)):
             test = Comparison.is_better if must_be_better else Comparison.is_not_worse
             if part is None or test(part, self.level):
                 continue
             total = len({*part.cases})
             kind = "older cases" if part is self.older_cases else "train cases"
-            what = "to tell an edit of this size" if must_be_better else f"to rule out a loss of {MARGIN:.0%}"
+            what = "to detect an edit of this size" if must_be_better else f"to rule out a loss of {MARGIN:.0%}"
             enough = part.cases_needed(lambda more, test=test: test(more, self.level))
-            hint = f"about {enough} would do" if enough else f"even {MAX_CASES_NAMED} would not do"
+            hint = f"about {enough} would be enough" if enough else f"even {MAX_CASES_NAMED} would not be enough"
             return f"{total} {kind} are too few {what}; {hint}"
         return ""
 

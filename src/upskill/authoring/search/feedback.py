@@ -89,7 +89,7 @@ class Feedback:
         return checks
 
     def outcomes(self) -> list[str]:
-        cut = f" (of its note, the first {MAX_NOTE:,} characters)"
+        cut = f" (only the first {MAX_NOTE:,} characters of the note)"
         return [
             f"{mark.case or mark.remark.name or 'a review'}: {self._fate(mark)}{cut if mark.remark.cut else ''}"
             for mark in self.marks
@@ -103,8 +103,12 @@ class Feedback:
         if mark.passed is not True:
             return "shown to the teacher as a failure"
         stronger = " and ".join(next(iter(check)) for check in self._stronger(mark))
-        added = f"its case got a stronger check ({stronger})" if stronger else "its case stays, for want of a check"
-        return f"passed its checks and is wrong: shown to the teacher as a failure, and {added}"
+        added = (
+            f"its case got a stronger check ({stronger})"
+            if stronger
+            else "its case stays as it was, because no check fits"
+        )
+        return f"passed its checks but is wrong: shown to the teacher as a failure, and {added}"
 
 
 def read_marks(
@@ -141,12 +145,12 @@ def _mark(remark: Remark, run: Run | None, store: Store | None, skill: Skill, su
     if run and run.skill != skill.name:
         unusable = f"about another skill, {run.skill}: left out"
     elif not prompt:
-        unusable = "neither the store nor the suite has such a case: left out"
+        unusable = "no such case in the store or the suite: left out"
     elif hidden or (own and own.held_out):
-        unusable = "a held-out case: kept from the teacher, or its number would mean nothing"
+        unusable = "a held-out case: not shown to the teacher, or its result would mean nothing"
     elif remark.arm not in ("", "skill"):
-        unusable = f"an answer of the arm {remark.arm}, without this skill: nothing to fix"
+        unusable = f"an answer from the {remark.arm} arm, without this skill: nothing to fix"
     elif remark.verdict == "right":
-        doubt = ", though its checks failed it: look whether they are too strict" if passed is False else ""
+        doubt = ", although its checks failed it: they may be too strict" if passed is False else ""
         unusable = f"right{doubt}"
     return Mark(remark, case, prompt, answer, passed, unusable)

@@ -81,7 +81,7 @@ def add_stored_evidence(material: Material, budget: int = DEFAULT_BUDGET // 2) -
         read_again += add_new(parts, new_pieces)
     recorded = given_files | {file.name for file in provenance.source_files}
     origins = {row.get("from", "") for row in provenance.evidence.values() if row.get("kind") in ("document", "step")}
-    left_out += [_only_cited(name, "where it lies is not known") for name in sorted(origins - recorded - {""})]
+    left_out += [_only_cited(name, "its location is unknown") for name in sorted(origins - recorded - {""})]
     excerpts = [
         Piece(name, _kind(rows[name].get("kind", "")), redact(rows[name]["text"]), rows[name].get("from", ""))
         for name in chain.from_iterable(unclaimed.values())
@@ -118,7 +118,7 @@ def _read_sources(
                 left_out.append(f"the rest of {file.path}: {error.message}")
         elif file.name not in given_files:
             changed = any(path.is_file() for path in file.places(older.folder))
-            left_out.append(_only_cited(file.path, "it has changed since" if changed else "it is not there any more"))
+            left_out.append(_only_cited(file.path, "it has changed since" if changed else "it no longer exists"))
     return traces, documents, left_out
 
 
@@ -129,7 +129,7 @@ def _undated(text: str) -> str:
 
 def _only_cited(name: str, why: str) -> str:
     return (
-        f"the rest of {name} ({why}): only what the older lines cite is shown; give it again with --from to show it all"
+        f"the rest of {name} ({why}): only what the older lines cite is shown; pass it again with --from to show it all"
     )
 
 

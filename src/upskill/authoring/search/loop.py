@@ -88,7 +88,7 @@ def evaluation_error(problem: str, evaluation: Evaluation, *, trial: str = "tria
     if evaluation.bug_messages and not evaluation.errors:
         message, trials = evaluation.bug_messages[0]
         return UpskillError(
-            f"{problem}: a bug in upskill ended {counted(trials, trial)}: {message}",
+            f"{problem}: a bug in upskill stopped {counted(trials, trial)}: {message}",
             f"`upskill show {evaluation.run.id} --bugs` prints the tracebacks. Please report them.",
         )
     model, message, trials = evaluation.errors[0] if evaluation.errors else ("the student", "nothing was scored", 0)

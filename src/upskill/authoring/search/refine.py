@@ -202,7 +202,7 @@ class Search(SearchLoop[Attempt]):
         if failing < (needed := comparing.failures_needed(cases)):
             left = "1 train case fails" if failing == 1 else f"{failing} train cases fail"
             more = "more cases may show more (`upskill tests SKILL --add 10`)"
-            return f"only {left}, and {needed} are the fewest that a gain can be shown on; {more}"
+            return f"only {left}, and showing a gain takes at least {needed}; {more}"
         return ""
 
     async def propose_and_try(self, number: int) -> Attempt:
@@ -222,7 +222,7 @@ class Search(SearchLoop[Attempt]):
             if is_alone or fixes_all or number % SIDE_BY_SIDE == 0 or not self._open:
                 await self._try_front()
             return self.attempts[-1]
-        note = "no edit was proposed that can be applied" if proposal is None else "the teacher would change nothing"
+        note = "no edit was proposed that can be applied" if proposal is None else "the teacher proposed no change"
         self.ended = note if proposal else ""
         self.tried.append(TriedEdits((), note))
         return self.keep(Attempt(len(self.attempts) + 1, self.best.skill, None, "not tried", note, None, proposal))

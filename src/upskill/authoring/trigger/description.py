@@ -103,9 +103,9 @@ async def improve_description(
     if options.requirements:
         raise UsageError("--require and --improve cannot be used together", "Check the requirement in a second run.")
     if options.write and options.output:
-        raise UsageError("--write and --output contradict each other")
+        raise UsageError("--write and --output cannot be used together")
     if len(options.students) > 1:
-        raise UsageError("--improve takes one student at a time", "Give one -m.")
+        raise UsageError("--improve takes one student at a time", "Pass -m only once.")
     if options.output:
         check_output(Path(options.output), may_replace=options.force)
     name = options.teacher or options.settings.teacher
@@ -117,7 +117,7 @@ async def improve_description(
         check_parts(session.queries)
         session.check_queries(session.queries)
     elif options.count < 2 * (needed := min_queries(level_of_test(1))):
-        raise UsageError(f"{options.count} queries are too few for a test", f"Give --count {2 * needed} or more.")
+        raise UsageError(f"{options.count} queries are too few for a test", f"Use --count {2 * needed} or more.")
     async with session.open(store):
         model = await session.open_models()
         assert model is not None
@@ -146,13 +146,13 @@ def check_parts(queries: Queries) -> None:
             count = "only one query is" if kind else "no query is"
             raise UsageError(
                 f"{queries.source}: {count} marked {what}",
-                f"A description is chosen and tested on both kinds: give at least {needed} of each.",
+                f"A description is chosen and tested on both kinds: write at least {needed} of each.",
             )
     if tests < needed:
         raise UsageError(
             f"{queries.source}: {tests} test queries are too few to show that any description is better",
-            f"At least {needed} are needed, and half of the queries are for the test: give at least {needed} of each"
-            " kind, preferably 15. --test-writer MODEL --count N writes them if there are none.",
+            f"At least {needed} are needed, and the test uses half of the queries: write at least {needed} of each"
+            " kind, preferably 15. If there are none, --test-writer MODEL --count N writes them.",
         )
 
 
@@ -206,7 +206,7 @@ class _Search(SearchLoop[DescriptionAttempt]):
         assert best is not None
         proposal = await self._propose(number, best)
         if proposal is None:
-            note = "no description was proposed that can be used"
+            note = "no usable description was proposed"
             return self.keep(DescriptionAttempt(number, best.skill, accepted=False, note=note))
         description, note = proposal
         return await self.try_skill(best.skill.with_description(description), note)

@@ -81,7 +81,7 @@ class TriggerOptions(MeasureOptions):
         maximum=MAX_REPEATS,
         show_default="default_repeats",
     )
-    replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no call, no cost.")
+    replay: bool = option("--replay", default=False, help="Answer from stored replies only: no key, no calls, no cost.")
     queries: str | None = option(
         "--queries",
         default=None,
@@ -165,7 +165,7 @@ async def trigger(
 
 def _rule(requirement: Requirement, metrics: TriggerMetrics, evaluation: Evaluation) -> Ruling:
     if evaluation.halted:
-        return Ruling(requirement, held=False, reason="the run was stopped before its end")
+        return Ruling(requirement, held=False, reason="the run was stopped before it was complete")
     estimate = metrics.estimate(requirement.quantity)
     return check_number(requirement, (estimate.value, estimate.interval) if estimate else None)
 
@@ -194,7 +194,7 @@ class TriggerSession:
         if not self.queries and not writer:
             raise UsageError(
                 f"{self.skill.folder}: no queries found",
-                f"Give a file with --queries, put one in the skill's folder as {PATHS_IN_SKILL[0]}, or let a model"
+                f"Pass a file with --queries, put one in the skill's folder as {PATHS_IN_SKILL[0]}, or let a model"
                 " write them with --test-writer MODEL.",
             )
         self.writer = resolve(writer, keys=self.keys) if writer and not self.queries else None
@@ -205,7 +205,7 @@ class TriggerSession:
         self.plan(self.skill, queries)
         if not queries.should_trigger or not queries.should_not_trigger:
             lacking = "should trigger" if not queries.should_trigger else "should not trigger"
-            self.events.message(f"No query {lacking}, so precision is not known.")
+            self.events.message(f"No query {lacking}, so precision is unknown.")
         if warning := starter_warning(self.skill, queries):
             self.events.message(f"Warning: {warning}.")
 
@@ -234,7 +234,7 @@ class TriggerSession:
         options = self.options
         if not self.distractors:
             self.events.message(
-                "Only this skill is on offer. It is activated less readily among others: see --with-skills."
+                "Only this skill is in the catalog. It is activated less often among others: see --with-skills."
             )
         with nullcontext(store) if store else options.open_store() as self.store:
             self.models = self.given_models or Models(
@@ -316,10 +316,10 @@ class TriggerCheck(Check):
 
     async def run(self, evidence: Evidence) -> Finding:
         if not evidence.skill:
-            return Finding(False, "no skill was on offer")
+            return Finding(False, "no skill was available")
         opened = activated(evidence.trace, evidence.skill, evidence.canary)
-        reason = f"{evidence.skill} was {'' if opened else 'not '}opened, and should{'' if self.expected else ' not'}"
-        return Finding(opened is self.expected, reason)
+        remark = "as expected" if opened is self.expected else f"but should{' not' if opened else ''} have been"
+        return Finding(opened is self.expected, f"{evidence.skill} was {'' if opened else 'not '}opened, {remark}")
 
 
 def suite_of(queries: Queries) -> Suite:
@@ -344,8 +344,8 @@ def make_trigger_plan(
     agent: type[Agent] = AGENTS.load(options.agent)
     if not agent.needs_sandbox:
         raise UsageError(
-            f"the agent {options.agent!r} has no skill catalog, so it cannot activate a skill",
-            "Choose one that has one, for example --agent tools.",
+            f"the {options.agent!r} agent has no skill catalog, so it cannot activate a skill",
+            "Choose an agent with a catalog, for example --agent tools.",
         )
     options = replace(options, baseline=False, bounds=replace(options.bounds, until_activated=True))
     return make_plan(skill, suite_of(queries), models, options)

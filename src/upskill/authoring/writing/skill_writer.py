@@ -118,7 +118,7 @@ async def write_skill(  # noqa: PLR0913 - options, by name
             skill = without_files(skill, {path for path, _ in wrong})
         if tokens < skill.tokens <= LENGTH_TOLERANCE * tokens:
             most = f"up to {int(LENGTH_TOLERANCE * tokens):,} are accepted, so that no fact is lost over a few words"
-            tell(f"The skill has about {skill.tokens:,} tokens, and {tokens:,} were asked for (--tokens): {most}.")
+            tell(f"The skill has about {skill.tokens:,} tokens, but {tokens:,} were requested (--tokens): {most}.")
         return Draft(skill, tuple(read_ids(answer.get("missing"))[:MAX_QUESTIONS]))
 
     return await ask(model, request, read)

@@ -101,7 +101,7 @@ async def write_suite(
         last = f". The last rejected one: {refused[-1]}" if refused else ""
         raise UpskillError(
             f"only {len(cases)} of {count} generated test cases are usable{last}",
-            "Choose a stronger model with --test-writer, or write the cases yourself and give them with --tests.",
+            "Choose a stronger model with --test-writer, or write the cases yourself and pass them with --tests.",
         )
     if missing_variety(cases, len(cases)):
         kinds = sorted(set[str]().union(*map(_other_kinds, cases)))

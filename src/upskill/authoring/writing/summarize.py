@@ -70,13 +70,13 @@ async def summarize(
     if material.tokens > budget:
         raise UpskillError(
             f"the notes on the material still have about {material.tokens:,} tokens, but only {budget:,} fit",
-            "Give less material, or choose a teacher with a larger context.",
+            "Pass less material, or choose a teacher with a larger context.",
         )
     if material is original:
         return material
     used = {name for piece in material.pieces for name in piece.based_on}
     unused = len(original.pieces) - len(used & {piece.id for piece in original.pieces})
-    left_out = f"{unused:,} of {len(original.pieces):,} pieces of the material: no note was made of them"
+    left_out = f"{unused:,} of {len(original.pieces):,} pieces of the material: the teacher made no note of them"
     if unused:
         tell(f"Left out: {left_out}.")
     return replace(material, left_out=(*material.left_out, *([left_out] if unused else [])))

@@ -30,8 +30,8 @@ NEEDED = (
 
 EXTRACT = "extract"  # quotes traces, without a model
 Choice = tuple[str, str]  # what to type, and why it works
-EXTRACT_TRACE: Choice = ("-m extract --from TRACE", "quotes an agent's session (`upskill trace list` names those here)")
-HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files that you or any agent answer")
+EXTRACT_TRACE: Choice = ("-m extract --from TRACE", "quotes an agent's session (`upskill trace list` lists them)")
+HANDOFF: Choice = ("--handoff DIR", "writes the prompts to files, for you or any agent to answer")
 HANDOFF_MODEL: Choice = ("-m handoff:DIR", HANDOFF[1])  # where there is no such flag
 
 
@@ -45,7 +45,7 @@ class NoTeacher(UsageError):
         width = max(len(flag) for flag, _ in choices)
         lines = "".join(f"\n    {flag:<{width}}  {why}" for flag, why in choices)
         super().__init__(
-            f"no {role} was named, so nothing was run", f"What works here:{lines}\n  What works anywhere: {NEEDED}."
+            f"no {role} was chosen, so nothing was run", f"What works here:{lines}\n  What works anywhere: {NEEDED}."
         )
 
 
@@ -65,7 +65,7 @@ def _find_choices(keys: Mapping[str, str]) -> Iterator[Choice]:
 def choose_teacher(options: GenerateOptions, keys: Mapping[str, str]) -> Address:
     if options.handoff:
         if options.teacher:
-            raise UsageError("--handoff and -m (--teacher) contradict each other", "Leave one of them out.")
+            raise UsageError("--handoff and -m (--teacher) cannot be used together", "Drop one of them.")
         return resolve(f"handoff:{options.handoff}")
     if options.teacher == EXTRACT:
         return Address(EXTRACT, EXTRACT, "")
@@ -97,8 +97,8 @@ async def check_start(options: GenerateOptions, models: Models | None) -> list[T
     """The tools that were given, each server asked once; NoTeacher or UsageError before anything is run."""
     if options.no_eval and (options.student or options.base_url):
         raise UsageError(
-            "--no-eval and --student contradict each other: without an evaluation there is no student",
-            "Leave one of them out.",
+            "--no-eval and --student cannot be used together: without an evaluation, there is no student to test",
+            "Drop one of them.",
         )
     if not (options.teacher or options.handoff or options.settings.teacher):
         keys = models.context.keys if models else find_keys()

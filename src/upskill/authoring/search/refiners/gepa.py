@@ -34,7 +34,9 @@ class Gepa(Refiner):
         try:
             gepa: Any = import_module("gepa")
         except ImportError as missing:
-            raise UsageError("--refiner gepa needs the package gepa", f"Install it: {add_extra('gepa')}") from missing
+            raise UsageError(
+                "--refiner gepa needs the `gepa` package, which is not installed", f"Run `{add_extra('gepa')}`."
+            ) from missing
         if redact(skill.body) != skill.body:
             raise UsageError("GEPA rewrites the whole body, which contains a secret", "Remove it from the skill.")
         self.proposals = 0
