@@ -234,7 +234,7 @@ def test_a_command_that_says_nothing_is_refused(name: str, said: str) -> None:
 
 
 def test_a_program_that_is_missing_is_named_with_the_command_that_installs_it() -> None:
-    with pytest.raises(UsageError, match="needs the command `goose`") as caught:
+    with pytest.raises(UsageError, match="needs the `goose` command") as caught:
         AGENTS.load("acp:goose")().check(resolve("tiny", "http://127.0.0.1:9/v1"), {})
     assert "brew install" in caught.value.hint
 

@@ -328,7 +328,7 @@ async def test_what_a_runtime_only_reserves_is_let_be_and_what_it_uses_is_not(ho
             "codex",
             "other",
             "-m x --base-url http://127.0.0.1:9",
-            ["needs the command `codex`", "npm install -g @openai/codex"],
+            ["needs the `codex` command", "npm install -g @openai/codex"],
         ),
     ],
 )
@@ -370,7 +370,7 @@ def test_opencode_needs_ripgrep_beside_it(home: Path, monkeypatch: pytest.Monkey
     shutil.copy("/bin/true", home / "opencode")
     monkeypatch.setenv("PATH", str(home))
     address = resolve("x", "http://127.0.0.1:9")
-    with pytest.raises(UsageError, match="needs the command `rg`") as caught:
+    with pytest.raises(UsageError, match="needs the `rg` command") as caught:
         OpenCode().check(address, {})
     assert "Install ripgrep" in caught.value.hint
     kept = Path.home() / ".cache" / "opencode" / "bin"

@@ -109,7 +109,7 @@ async def test_two_servers_have_tools_of_the_same_name_and_one_that_ends_is_star
     assert [(tool, status) for tool, status, _ in outputs(trace)] == [
         *(("one__look", "ok"), ("two__vanish", "error"), ("two__arrive", "ok"), ("one__look", "ok")),
     ]
-    assert "'two' gave no result: it ended before it answered" in trace.calls[1].output
+    assert "'two' gave no result: it exited before it answered" in trace.calls[1].output
     assert "not offered here" in trace.calls[0].output
 
 
@@ -123,11 +123,11 @@ async def test_what_a_student_does_to_a_server_is_no_error_of_the_trial() -> Non
 @pytest.mark.parametrize(
     ("server", "said"),
     [
-        ({"command": ["no-such-program"]}, "'one' did not start: it ended before it answered.*no-such-program"),
+        ({"command": ["no-such-program"]}, "'one' did not start: it exited before it answered.*no-such-program"),
         ({"command": ["sleep", "1000"], "timeout": 1}, "'one' did not start: it did not start within 1 s"),
         ({"command": ["yes"]}, "'one' did not start: it sent more than 4 MiB"),
         ({"command": ["head", "-c", "9000000", "/dev/zero"]}, "'one' did not start: it sent more than 4 MiB"),
-        (hostile("lists too much"), "the list of its tools has more than 256 KiB"),
+        (hostile("lists too much"), "its list of tools is larger than 256 KiB"),
         (hostile("lists twice"), "two tools that would be called 'one__look'"),
         ({"url": "http://127.0.0.1:9/mcp"}, "'one' did not start: it cannot be reached"),
     ],
@@ -220,17 +220,17 @@ def plan_of(servers: Mapping[str, Any], agent: str = "tools", mcp_hosts: tuple[s
         (
             {"one": {"url": "https://example.com/mcp"}},
             "tools",
-            "reaches example.com:443, which you have not",
+            "connects to example.com:443, which you have not",
             "mcp_hosts=",
         ),
-        ({"one": {"command": ["x"], "network": ["example.com"]}}, "tools", "reaches example.com:443", "mcp_hosts="),
+        ({"one": {"command": ["x"], "network": ["example.com"]}}, "tools", "connects to example.com:443", "mcp_hosts="),
         ({"one": {"command": ["x"], "env": {"A": "$NOT_SET_HERE"}}}, "tools", "needs NOT_SET_HERE", "Set NOT_SET_HERE"),
-        ({"one": {"command": ["x"], "env": {"A": "$OPENAI_API_KEY"}}}, "tools", "the key of a model", "its own"),
+        ({"one": {"command": ["x"], "env": {"A": "$OPENAI_API_KEY"}}}, "tools", "a model's API key", "its own"),
         ({"one": {"url": "https://example.com/mcp"}}, "codex", "real agents have none", "--agent tools"),
         ({"a__b": {"command": ["x"]}}, "tools", "a__b", ""),
-        ({"one": {}}, "tools", "either a command or a url", ""),
-        ({"one": {"command": ["x"], "url": "https://example.com"}}, "tools", "either a command or a url", ""),
-        ({"one": {"url": "ftp://example.com"}}, "tools", "begins with http", ""),
+        ({"one": {}}, "tools", "either `command` or `url`", ""),
+        ({"one": {"command": ["x"], "url": "https://example.com"}}, "tools", "either `command` or `url`", ""),
+        ({"one": {"url": "ftp://example.com"}}, "tools", "must begin with http", ""),
         ({"one": {"url": "https://example.com", "env": {"A": "b"}}}, "tools", "headers to a url", ""),
         ({"one": {"command": ["x"], "env": {"A B": "b"}}}, "tools", "environment variable", ""),
     ],

@@ -746,7 +746,7 @@ async def test_a_leak_is_seen_in_the_trace_and_in_what_is_left_behind(sandbox: S
     shows = (Step("assistant", f"I saw {OWN}"), step("bash", command=f"echo {OWN}"), step("bash", f"x{OWN}y"))
     for one in shows:
         assert (
-            await leak(Trace((Step("user", "x"), one)), "", None) == f"step 2 shows the canary {OWN} of another trial"
+            await leak(Trace((Step("user", "x"), one)), "", None) == f"step 2 shows the canary {OWN} from another trial"
         )
     await sandbox.run(f"mkdir -p ~/.cache; printf 'a\\0{OWN}' > ~/.cache/bin; echo > 'a b'")
     assert await leak(Trace(()), OWN, sandbox) == ""

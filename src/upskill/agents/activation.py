@@ -115,7 +115,7 @@ async def find_leak(
     for number, step in enumerate(trace.steps, 1):
         for canary in CANARY_PATTERN.findall(f"{step.text}\n{_arguments_text(step)}\n{step.output}"):
             if canary != own and canary in canaries():
-                return f"step {number} shows the canary {canary} of another trial"
+                return f"step {number} shows the canary {canary} from another trial"
     for number, arguments in hidden.used_by(trace) if hidden else ():
         return f"step {number} uses the skill's folder: {arguments[:200]}"
     if sandbox is None:
@@ -126,4 +126,4 @@ async def find_leak(
     # Whatever was found when time is up decides: an error would be a way out for a student about to fail.
     done = await sandbox.run(line, Limits(wall=SEARCH_SECONDS))
     foreign = sorted(canary for canary in set(done.output.split()) - {own} if canary in canaries())
-    return f"a file the student left has the canary {foreign[0]} of another trial" if foreign else ""
+    return f"a file the student left has the canary {foreign[0]} from another trial" if foreign else ""

@@ -60,21 +60,23 @@ class McpServer(BaseModel):
     env: dict[str, str] = Field(
         default={}, description="Its environment; `$NAME` is read from yours, and hidden in traces."
     )
-    network: list[str] = Field(default=[], description="The hosts that it may reach with https: `host`, `host:port`.")
-    url: str = Field(default="", description="Or a server over HTTP, asked from outside the sandbox.")
-    headers: dict[str, str] = Field(default={}, description="Headers for that; `$NAME` as in `env`.")
-    timeout: float = Field(default=60.0, gt=0, le=600, description="Seconds that its start, and each call, may take.")
+    network: list[str] = Field(default=[], description="The hosts that it may reach over https: `host`, `host:port`.")
+    url: str = Field(default="", description="Or a server over HTTP, called from outside the sandbox.")
+    headers: dict[str, str] = Field(default={}, description="Headers to send to the `url`; `$NAME` as in `env`.")
+    timeout: float = Field(
+        default=60.0, gt=0, le=600, description="The most seconds that its start, or one call, may take."
+    )
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> McpServer:
         if bool(self.command) == bool(self.url):
-            raise ValueError("an MCP server has either a command or a url")
+            raise ValueError("an MCP server must have either `command` or `url`, not both")
         if (self.env or self.network) if self.url else self.headers:
-            raise ValueError("env and network belong to a command, headers to a url")
+            raise ValueError("`env` and `network` can only be used with `command`, and `headers` only with `url`")
         if self.url and not re.match("https?://[^/]", self.url):
-            raise ValueError("the url of an MCP server begins with http:// or https://")
+            raise ValueError("the `url` of an MCP server must begin with http:// or https://")
         if unfit := next((name for name in self.env if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)), ""):
-            raise ValueError(f"{unfit!r} is not the name of an environment variable")
+            raise ValueError(f"{unfit!r} is not a valid name for an environment variable")
         return self
 
     @property
@@ -99,19 +101,20 @@ def check_servers(servers: Mapping[str, Mapping[str, Any]], allowed: Iterable[st
     for name, server in read_servers(servers).items():
         if server.hosts and not outside:
             raise UsageError(
-                f"the MCP server {name!r} needs the network, and real agents have none",
+                f"the MCP server {name!r} needs the network, but real agents have none",
                 "Use --agent tools for servers with `url:` or `network:`.",
             )
         for host in sorted(server.hosts):
             if host not in allowed and host.rpartition(":")[0] not in allowed:
                 raise UsageError(
-                    f"the MCP server {name!r} reaches {host}, which you have not allowed",
+                    f"the MCP server {name!r} connects to {host}, which you have not allowed",
                     f"If you trust the suite, allow it with --set 'mcp_hosts=[{json.dumps(host)}]'.",
                 )
         for variable in server.variables:
             if variable in KEY_VARIABLES:
                 raise UsageError(
-                    f"the MCP server {name!r} asks for {variable}, the key of a model", "Give it a key of its own."
+                    f"the MCP server {name!r} asks for {variable}, which is a model's API key",
+                    "Give it a key of its own.",
                 )
             if not os.environ.get(variable):
                 raise UsageError(f"the MCP server {name!r} needs {variable}, which is not set", f"Set {variable}.")
@@ -195,7 +198,7 @@ class StreamConnection:
             except ValueError:
                 break
             if not line:
-                raise McpError(f"it ended before it answered{f', after {skipped[:200]!r}' if skipped else ''}")
+                raise McpError(f"it exited before it answered{f', after {skipped[:200]!r}' if skipped else ''}")
             taken += len(line) + LINE_COST
             if (message := _parse(line)) is None:
                 skipped = skipped or line.decode("utf-8", "replace").strip()
@@ -215,7 +218,7 @@ class StreamConnection:
             self.writer.write(data + b"\n")
             await self.writer.drain()
         except OSError as error:
-            raise McpError("it has ended") from error
+            raise McpError("it has exited") from error
 
     def close(self) -> None:
         self.writer.close()
@@ -239,7 +242,7 @@ class HttpConnection:
                 if method == "initialize":
                     self.headers["MCP-Protocol-Version"] = str(result_of(message).get("protocolVersion") or PROTOCOL)
                 return result_of(message)
-        raise McpError(f"its answer is no JSON-RPC: {text[:200].decode('utf-8', 'replace')!r}")
+        raise McpError(f"its answer is not JSON-RPC: {text[:200].decode('utf-8', 'replace')!r}")
 
     async def notify(self, method: str) -> None:
         await self._post({"method": method})
@@ -332,7 +335,7 @@ class McpServers:
         if any(server.command for server in self.servers.values()):
             if self.sandbox.kind != "bubblewrap" or self.sandbox.proxy_socket is None:
                 raise AgentError(
-                    f"MCP servers with a command run in bubblewrap; this sandbox is {self.sandbox.kind}",
+                    f"MCP servers with a `command` need bubblewrap, but this sandbox is {self.sandbox.kind}",
                     "Use --sandbox bubblewrap.",
                 )
             # A copy, because the server closes its socket.
@@ -398,7 +401,7 @@ class McpServers:
             if not cursor:
                 break
         if sum(len(json.dumps([tool.description, tool.parameters])) for tool in tools) > MAX_LISTING:
-            raise McpError(f"the list of its tools has more than {MAX_LISTING // 1024} KiB")
+            raise McpError(f"its list of tools is larger than {MAX_LISTING // 1024} KiB")
         self.tools = (*self.tools, *tools)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> tuple[str, bool]:

@@ -75,7 +75,7 @@ class OpenCode(ProgramAgent):
         if row != "anthropic":
             if row not in ENDPOINTS:
                 raise incompatible_model(
-                    self.spec.name, address, "a provider from `upskill models`", "Give its --base-url URL."
+                    self.spec.name, address, "a provider from `upskill models`", "Pass its URL with --base-url."
                 )
             variables = ENDPOINTS[row].key_variables
         return self.upstream(there, {**keys, **dict.fromkeys(variables, key)}, prices)
@@ -131,7 +131,7 @@ def _ripgrep() -> Path:
     program = shutil.which("rg") or (str(downloaded) if downloaded.is_file() else "")
     if not program:
         raise UsageError(
-            "opencode needs the command `rg`, which it would download, and a sandbox has no network",
+            "opencode needs the `rg` command, which it would download, but a sandbox has no network",
             "Install ripgrep (`apt install ripgrep`, `brew install ripgrep`, `cargo install ripgrep`).",
         )
     return Path(program).resolve()

@@ -212,9 +212,9 @@ class ProgramAgent(ABC):
             return AgentError(f"{self.spec.name} was killed: it {done.killed_why}")
         if done.code or not trace.steps:
             message = _last_error(trace) or "\n".join((done.error.strip() or done.output.strip()).splitlines()[-5:])
-            quote = safe_excerpt(printable(message), proxy.upstream.secrets) or "it said nothing"
+            quote = safe_excerpt(printable(message), proxy.upstream.secrets) or "it printed nothing"
             # Their runtimes need things that not every kind of sandbox has: under landlock, only Codex starts.
-            hint = "" if kind == "bubblewrap" else f"These programs work in bubblewrap; this was {kind}."
+            hint = "" if kind == "bubblewrap" else f"Real agents need bubblewrap; this sandbox was {kind}."
             return AgentError(f"{self.spec.name} exited with code {done.code} without an answer: {quote}", hint)
         return None
 
@@ -222,7 +222,7 @@ class ProgramAgent(ABC):
 def find_program(name: str, install: str) -> Program:
     program, hint = shutil.which(name), f"Install it with `{install}`." if install else ""
     if program is None:
-        raise UsageError(f"the agent needs the command `{name}`, which is not on the PATH", hint)
+        raise UsageError(f"the agent needs the `{name}` command, which is not on the PATH", hint)
     path = Path(program).resolve()
     try:
         with path.open("rb") as stream:
@@ -241,7 +241,7 @@ def find_program(name: str, install: str) -> Program:
     packages = [folder for folder in path.parents if folder.name == "node_modules"]
     if not (line.startswith(b"#!") and b"node" in line and packages):
         raise UsageError(
-            f"{program} is neither an executable nor a package of node or Python, so the sandbox cannot mount it", hint
+            f"{program} is neither an executable nor a Node.js or Python package, so the sandbox cannot mount it", hint
         )
     if node is None:
         raise UsageError(f"{program} needs `node`, which is not on the PATH", "Install Node.js.")

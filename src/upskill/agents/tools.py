@@ -69,7 +69,7 @@ class Tools:
 
     async def run(self, task: Task, student: Student) -> Trace:
         if student.sandbox is None:
-            raise AgentError("the agent 'tools' was given no sandbox to work in")
+            raise AgentError("the `tools` agent needs a sandbox, but none was provided")
         async with McpServers(read_servers(task.mcp_servers), student.sandbox) as servers:
             loop = _Loop(task, student, self.system, servers, says=self.says)
             try:
