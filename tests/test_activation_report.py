@@ -339,7 +339,7 @@ def test_ctrl_c_in_a_terminal_ends_sandboxes_too_without_complaint(home: Path) -
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
-    assert "Every finished trial is stored; the same command continues from there." in err
+    assert "Every finished trial is stored. Run the same command again to continue." in err
     assert not re.search("Traceback|exception", err)
     assert _sleeping(mark) == []
 

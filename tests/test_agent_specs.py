@@ -75,5 +75,5 @@ def test_doctor_looks_for_every_program_of_the_table_and_its_companion(
     (home / "zed").write_text("#!/bin/sh\n", encoding="utf-8")
     (home / "zed").chmod(0o755)
     rows = {row["what"]: row["detail"] for row in upskill("doctor", "--json").json}
-    assert rows["agent zed"] == f"{home / 'zed'} (as a student that acts it also needs ripgrep: apt install ripgrep)"
+    assert rows["agent zed"] == f"{home / 'zed'} (to run as a student, it also needs ripgrep: apt install ripgrep)"
     assert {f"agent {spec.name}" for spec in SPECS if spec.program} <= set(rows)

@@ -168,7 +168,7 @@ def test_ctrl_c_leaves_the_batch_running_and_says_so(bench: Bench) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=600)
         assert (process.returncode, out) == (130, "")
-        assert "continues at the provider; the same command picks it up." in err
+        assert "continues at the provider; that command also collects its answers." in err
         assert "Traceback" not in err
         server.batch_polls = 0
         done = bench.batch(STUDENT)

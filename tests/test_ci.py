@@ -295,7 +295,7 @@ def test_a_branch_cannot_choose_its_student(upskill: Upskill, library: Path, was
     git(library, "add", "-A")
     command = ("ci", "skills/untouched", "--base-ref", "main", *(() if was else ("-m", honest)))
     done = upskill(*command, "--json")
-    changed = f"This branch changes `upskill.config.yaml`; upskill used the settings of `{done.json['base'][:10]}`."
+    changed = f"This branch changes `upskill.config.yaml`; upskill used the settings from `{done.json['base'][:10]}`."
     assert done.json["notes"] == [changed]
     assert [row["model"] for row in done.json["skills"]] == [honest]
     assert changed in upskill(*command).out
@@ -327,7 +327,7 @@ def test_a_branch_cannot_bring_a_store(upskill: Upskill, library: Path, how: str
     git(library, "add", "-Af")
     done = upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none")
     assert done.code == 2
-    assert "runs: this store is in git, so a branch can bring its own answers" in done.err
+    assert "runs: this store is in git, so a branch can add its own answers" in done.err
     assert upskill("ci", "skills", "--base-ref", "main", "-m", "scripted:none", "--store", "elsewhere").code == 1
 
 

@@ -123,7 +123,7 @@ def test_an_identical_plan_goes_on_by_itself_and_says_so(upskill: Upskill, skill
     first = upskill("eval", skill, "-m", "scripted:model.yaml")
     second = upskill("eval", skill, "-m", "scripted:model.yaml")
     assert (first.err, second.out) == ("", first.out)
-    assert "16 of 16 trials are stored, nothing left to run; --fresh runs them again." in second.err
+    assert "16 of 16 trials are stored, nothing left to run; use --fresh to run them again." in second.err
     assert upskill("eval", skill, "-m", "scripted:model.yaml", "--resume", "-q").err == ""
 
 
@@ -535,8 +535,8 @@ def test_show_tells_a_summary_and_a_page(upskill: Upskill, home: Path) -> None:
         assert "  scripted:model.yaml · baseline: 0 passed, 30 failed, 0 errored\n" in done.out
     shown = [done.out.count(" tokens · ") for done in (first, second)]
     assert shown == [40, 20]
-    assert "--page 2 shows the next ones." in first.err
-    assert "shows the next ones" not in second.err
+    assert "Use --page 2 for the next one." in first.err
+    assert "for the next one" not in second.err
     assert upskill("show", "last", "--failed", "--arm", "baseline").out.count("failed  baseline") == 30
     assert upskill("show", "last", "--failed").err == "No trial with the skill failed or errored.\n"
     none = upskill("show", "last", "--page", 3)
@@ -832,7 +832,7 @@ def test_generate_asks_for_a_source_on_a_terminal_where_none_is_given(home: Path
     write_script(home / "teacher.yaml", [{"answer": "nothing of use"}])
     command = ("generate", "use tern", "-m", "scripted:teacher.yaml", "--no-eval")
     _, _, seen = _on_a_terminal(*command, typed="page.md\n")
-    assert "to write it from (Enter: none; the result will be untested)" in seen
+    assert "to write it from (press Enter for none; the result will be untested)" in seen
     assert "Read page.md: document" in seen
     _, _, seen = _on_a_terminal(*command, typed="\n")
     assert "so the result is called untested" in " ".join(seen.split())

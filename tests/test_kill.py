@@ -148,7 +148,7 @@ def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path
         out, err = process.communicate(timeout=600)
         ended = Done(process.returncode, out, err)
         assert (ended.code, ended.out) == (130, "")
-        assert "Every finished trial is stored; the same command continues from there." in ended.err
+        assert "Every finished trial is stored. Run the same command again to continue." in ended.err
         assert "Traceback" not in ended.err
         kept, known, seen = stored(home / "broken"), requests_of(home / "broken"), len(server.requests)
         assert 20 - CONCURRENCY * len(MODELS) <= len(kept) < TRIALS

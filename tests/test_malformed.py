@@ -312,7 +312,7 @@ OPTIONS = {
     "--set max_output_tokens=0": "max_output_tokens",
     "--set temprature=1": "no setting named 'temprature'",
     "--set temperature": "the value is missing",
-    "--temperature 1": "--temperature is a setting: --set temperature=VALUE",
+    "--temperature 1": "--temperature is a setting: use --set temperature=VALUE",
     "--concurrency 0": "--concurrency",
     "--set timeout=0": "timeout",
     "--seed x": "--seed",

@@ -167,5 +167,5 @@ def test_without_the_package_the_command_says_how_to_install_it(home: Path) -> N
     (home / "mcp.py").write_text("raise ImportError", encoding="utf-8")
     done = spawn("mcp", env={**os.environ, "PYTHONPATH": str(home)})
     assert done.code == 2
-    assert done.err.startswith("upskill: `upskill mcp` needs the package mcp (2 or newer), which is not installed\n")
+    assert done.err.startswith("upskill: `upskill mcp` needs the `mcp` package (2 or newer), which is not installed\n")
     assert "[mcp]" in done.err

@@ -156,9 +156,7 @@ def test_quiet_and_0_say_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None
     assert Display(quiet=False, stream=io.StringIO()).every == 60
 
 
-@pytest.mark.parametrize(
-    ("extra", "how"), [([], "the same command"), (["--fresh"], "the same command without --fresh")]
-)
+@pytest.mark.parametrize(("extra", "how"), [([], "again"), (["--fresh"], "again without --fresh")])
 def test_ctrl_c_is_told_once_and_truly(home: Path, extra: list[str], how: str) -> None:
     write_script(
         home / "waits.json", [{"turns": [{"calls": [{"name": "bash", "arguments": {"command": "sleep 77"}}]}]}]
@@ -173,7 +171,7 @@ def test_ctrl_c_is_told_once_and_truly(home: Path, extra: list[str], how: str) -
         _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert re.findall(r"(?i).*interrupted.*", err) == [
-        f"upskill: interrupted. Every finished trial is stored; {how} continues from there."
+        f"upskill: interrupted. Every finished trial is stored. Run the same command {how} to continue."
     ]
 
 

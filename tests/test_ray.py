@@ -294,7 +294,7 @@ def test_ctrl_c_leaves_what_is_stored_and_can_be_resumed(ray: Any, home: Path, s
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=600)
         assert (process.returncode, out) == (130, ""), err
-        assert "Every finished trial is stored; the same command continues from there." in err
+        assert "Every finished trial is stored. Run the same command again to continue." in err
         assert "Traceback" not in err
         kept = stored(home / "runs")
         assert 20 - UNSAVED * CONCURRENCY <= kept < TRIALS

@@ -292,7 +292,7 @@ def test_a_badge_or_card_that_says_something_else_is_named(upskill: Upskill, pro
     for name, flag in (("evals/badge.svg", "--badge"), ("skill-card.md", "--card")):
         path = proven / name
         path.write_text(path.read_text().replace("+70 points", "+99 points"))
-        said = f"  {name} does not say what this receipt says. To write it again: {flag}\n"
+        said = f"  {name} does not match this receipt. To write it again, use {flag}.\n"
         assert said in upskill("verify", proven).out
         assert upskill("verify", proven, "--json").json[0]["differ"] == [name]
         assert said not in upskill("verify", proven, flag).out

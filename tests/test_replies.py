@@ -114,7 +114,7 @@ def test_the_same_run_gives_the_same_bytes_and_nothing_of_the_machine(upskill: U
     cassette.symlink_to("precious")
     Path("precious").write_text("keep me")
     written = upskill("export", "last", "--replies", "replies.gz", "--force")
-    assert "Wrote 16 replies of 16 trials to replies.gz" in written.err
+    assert "Wrote 16 replies for 16 trials to replies.gz" in written.err
     assert (cassette.read_bytes(), Path("precious").read_text()) == (before, "keep me")
     text = gzip.decompress(before).decode()
     assert str(Path.cwd()) not in text

@@ -83,7 +83,7 @@ def test_several_reports_are_written_by_one_run(upskill: Upskill, skill: Path) -
         (("--report", "pdf=x.pdf"), "no report named 'pdf'", "terminal"),
         (("--report", "csv=skill.txt/rows.csv"), "skill.txt/rows.csv: cannot be written", "Choose a file"),
         (("--report", "csv=."), ".: cannot be written", "Choose a file"),
-        (("--report", "csv=-"), "this report can't go to standard output (-)", "The result is already printed there"),
+        (("--report", "csv=-"), "this report cannot go to standard output (-)", "The result is already printed there"),
         (("--report", "csv="), "--report csv=: no file was named", "--report csv=FILE"),
         (("--json", "--report", "csv"), "csv and json cannot both go to standard output", "--report json=FILE"),
         (("--executor", "loca"), "no executor named 'loca'", "Did you mean 'local'?"),

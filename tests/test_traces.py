@@ -1541,7 +1541,7 @@ def test_trace_list_shows_recent_sessions(upskill: Upskill, agents: Path, monkey
         ("codex", 5, "~/src/fruit"),
         ("codex", 6, "~/src/orchard-codex"),
     ]
-    assert upskill("trace", "list", "-n", "1").err == "8 older ones not shown; --limit shows more.\n"
+    assert upskill("trace", "list", "-n", "1").err == "8 older ones not shown. Use --limit to show more.\n"
 
 
 def test_trace_show_prints_the_timeline_with_secrets_redacted(upskill: Upskill, home: Path) -> None:

@@ -121,7 +121,7 @@ def check_writable(path: str, *, force: bool = False) -> None:
     """UsageError, before anything runs, if a file cannot be written or is not ours to overwrite."""
     if path == "-":
         raise UsageError(
-            "this report can't go to standard output (-)", "The result is already printed there; give a file name."
+            "this report cannot go to standard output (-)", "The result is already printed there; use a file name."
         )
     file = Path(path)
     folder = next(parent for parent in file.absolute().parents if parent.exists())

@@ -86,7 +86,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         default=(),
         help='Exit with 1 unless this holds, e.g. "lift>=0.1", "decision=helps", "tokens<=1.2x"; repeatable. '
         'Judged at the unfavorable end of the interval unless written as "point:lift>=0.1"; '
-        '"these:decision=helps" asks about exactly these cases, not about tasks like them.',
+        '"these:decision=helps" applies to exactly these cases, not to tasks like them.',
         metavar="CONDITION",
     )
     reports: tuple[str, ...] = option(
@@ -233,10 +233,11 @@ class EvalOptions(MeasureOptions, CommandOptions):
         named = f"{skill.name} on {', '.join(models)}"
         if failing is None:
             raise UsageError(
-                f"--failed: no stored run of {named} has cases of this suite", "Run once without --failed."
+                f"--failed: no stored run of {named} includes cases from this suite",
+                "Run it once without --failed first.",
             )
         if not failing:
-            note(f"Every case passed last time for {named}. Leave --failed out to run them all.")
+            note(f"Every case passed last time for {named}. Drop --failed to run them all.")
             raise click.exceptions.Exit(0)
         return failing
 
@@ -254,7 +255,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
                     raise
         printed = [kind for kind, file in self.report_files if not file]
         if len(printed) > 1:
-            hint = f"Give all but one a file: --report {printed[-1]}=FILE."
+            hint = f"Write all but one to a file: --report {printed[-1]}=FILE."
             raise UsageError(f"{' and '.join(printed)} cannot both go to standard output", hint)
 
     def _check_batch(self) -> None:

@@ -85,7 +85,7 @@ class Command(click.Command):
 
             key = error.option_name.lstrip("-").replace("-", "_")
             if key in Settings.model_fields and "--set" in self._flags:
-                raise click.UsageError(f"{error.option_name} is a setting: --set {key}=VALUE", ctx) from error
+                raise click.UsageError(f"{error.option_name} is a setting: use --set {key}=VALUE", ctx) from error
             raise
 
     @property

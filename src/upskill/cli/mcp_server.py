@@ -48,7 +48,7 @@ INSTRUCTIONS = """\
 upskill measures whether an Agent Skill helps a model, by running its test cases with and without the skill.
 Order: validate, eval, show with failed=true, edit the skill, eval again. `helps` means that the whole interval of the
 lift is above zero. `undecided` usually means that more cases are needed. Do not run again until it helps: every look
-widens the interval. eval stores each trial. If it is cancelled, the same call continues."""
+widens the interval. eval stores each trial. If it is canceled, make the same call again to continue."""
 
 
 class _Server(MCPServer[Any]):
@@ -96,7 +96,9 @@ async def evaluate_skill(
     skill: Annotated[str, Field(description="The skill's folder.")],
     students: Annotated[tuple[str, ...], Field(description="The models to test. Default: local, which is free.")] = (),
     agent: Annotated[str, Field(description=HELP["agent"])] = "chat",
-    cases: Annotated[tuple[str, ...], Field(description="Only these cases, by id or pattern. No verdict then.")] = (),
+    cases: Annotated[
+        tuple[str, ...], Field(description="Only these cases, by id or pattern. There is no verdict then.")
+    ] = (),
     repeats: Annotated[int | None, Field(description=HELP["repeats"], ge=1)] = None,
     until_decided: Annotated[bool, Field(description=HELP["until_decided"])] = False,
     against: Annotated[str | None, Field(description=HELP["against"])] = None,
@@ -130,7 +132,7 @@ async def evaluate_skill(
                 evaluation = await _evaluate(options, plan, store, context)
         text = markdown.render(evaluation)
         if evaluation.halted:
-            text += f"\nStopped: {evaluation.halted}. The same call with a higher max_cost continues from here.\n"
+            text += f"\nStopped: {evaluation.halted}. To continue, make the same call with a higher max_cost.\n"
         if evaluation.has_failed:
             raise ToolError(f"{evaluation.why_failed}\n\n{text}")
     return [TextContent(text=text), ResourceLink(**_link(evaluation.run))]

@@ -40,7 +40,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 @dataclass(kw_only=True)
 class OutputOptions:
     yes: bool = option(
-        "-y", "--yes", default=False, help="Do not ask before spending more than the setting confirm_above."
+        "-y", "--yes", default=False, help="Do not ask before spending more than the confirm_above setting."
     )
     as_json: bool = option("--json", default=False, help="Print one JSON document and nothing else.")
     quiet: bool = option("-q", "--quiet", default=False, help="No progress or notes, only the result.")
@@ -59,7 +59,7 @@ class CommandOptions(CommonOptions, OutputOptions):
     set_values: tuple[str, ...] = option(
         "--set",
         default=(),
-        help="Any setting of upskill.config.yaml, such as margin=3, max_calls=500 or gpu=true; repeatable. "
+        help="Any setting from upskill.config.yaml, such as margin=3, max_calls=500 or gpu=true; repeatable. "
         "The reference lists them all, under Settings.",
         metavar="KEY=VALUE",
     )
@@ -163,7 +163,7 @@ def open_existing_store(location: str | None) -> Store:
         return store
     folder = Path(location)
     if not is_url(location) and folder.exists() and not folder.is_dir():
-        raise UsageError(f"{location}: not a folder", "Give the folder of your runs with --store.")
+        raise UsageError(f"{location}: not a folder", "Use --store to name the folder that holds your runs.")
     if not is_url(location) and not folder.is_dir():
         hint = "`upskill eval SKILL` creates one; --store names another folder."
         raise NothingStored(f"{location}: no such folder", hint)

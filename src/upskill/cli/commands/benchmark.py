@@ -35,5 +35,5 @@ def command(**values: Any) -> None:
     """
     options = BenchmarkOptions(**values)
     if not options.students:
-        raise UsageError("no model given", "Give the models to compare: -m haiku -m sonnet.")
+        raise UsageError("no model given", "Choose the models to compare: -m haiku -m sonnet.")
     run_eval(options)

@@ -10,6 +10,7 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import find_run, json_option, open_existing_store, store_option
 from upskill.errors import UsageError, did_you_mean
+from upskill.plain import counted
 from upskill.reports.comparison import render, render_case, to_json
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Side, compare
@@ -26,7 +27,7 @@ MAX_RUNS = 500  # the latest, to search for a run to compare with
     *("-m", "--student", "models"),
     multiple=True,
     metavar="MODEL",
-    help="Only this student; give two to compare them.",
+    help="Only this student; pass two to compare them.",
     shell_complete=complete_models,
 )
 @click.option("--arm", type=click.Choice(get_args(Arm)), default="skill", show_default=True, help="The arm to compare.")
@@ -66,7 +67,7 @@ def command(
             for case in changed[:most]:
                 show(*render_case(opened, comparison, case))
             if len(changed) > most:
-                note(f"{len(changed) - most} more cases changed; --all shows them.")
+                note(f"{counted(len(changed) - most, 'more case')} changed. Use --all to show everything.")
 
 
 def _run_before_last(store: Store) -> Run:
@@ -103,7 +104,7 @@ def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[
         pairs = [(old.models[0], new.models[0])]
     if not pairs:
         raise UsageError(
-            f"{old.id} and {new.id} have no model in common", "Choose one of each: -m MODEL -m MODEL, in that order."
+            f"{old.id} and {new.id} have no model in common", "Choose one from each: -m MODEL -m MODEL, in that order."
         )
     sides = [(Side(old, before, arm), Side(new, after, arm)) for before, after in pairs]
     if any(before == after for before, after in sides):

@@ -89,16 +89,16 @@ class Row:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A folder whose files are copied into the workspace. It is never changed.",
 )
-@click.option("--stdin", "stdin_file", metavar="FILE", help="A file for its standard input; - passes on ours.")
+@click.option("--stdin", "stdin_file", metavar="FILE", help="A file for its standard input; - uses yours.")
 @click.option(
     "--allow",
     "allowed",
     multiple=True,
     metavar="LIMIT=VALUE",
-    help="Override a limit of trials: wall=300 (seconds), cpu=60, memory=2G, processes=64, file_size=1G, disk=2G, "
+    help="Override a trial's limit: wall=300 (seconds), cpu=60, memory=2G, processes=64, file_size=1G, disk=2G, "
     "output=10M; repeatable.",
 )
-@click.option("--gpu", is_flag=True, help="Give it the NVIDIA GPU.")
+@click.option("--gpu", is_flag=True, help="Give it access to the NVIDIA GPU.")
 @json_option
 def command(
     command_line: tuple[str, ...],
@@ -115,8 +115,8 @@ def command(
     Exit code 2 if something is broken.
 
     With COMMAND, run it in a sandbox exactly as a trial would, and exit with its exit code. It gets an empty workspace,
-    and no network, home folder or environment variables of yours. If it exceeds a limit, the exit code is 137 and a
-    line names the limit.
+    and no access to the network, your home folder or your environment variables. If it exceeds a limit, the exit code
+    is 137 and a line names the limit.
 
     \b
     upskill doctor                       what works here
@@ -184,7 +184,7 @@ async def _run_command(
                 left_out = await copy_in(sandbox, workspace)
             except OSError as error:
                 raise UsageError(
-                    f"{workspace}: cannot be copied into the sandbox: {error.strerror}",
+                    f"{workspace} cannot be copied into the sandbox: {error.strerror}",
                     "Make room with --allow disk=SIZE.",
                 ) from error
             if left_out:
@@ -371,7 +371,7 @@ def _agents() -> Iterator[Row]:
             detail = f"{spec.program} is not on PATH"
             yield Row(AGENTS, f"agent {spec.name}", "missing", detail, spec.install, spec.log_in)
             continue
-        also = f" (as a student that acts it also needs {install})" if companion and not shutil.which(companion) else ""
+        also = f" (to run as a student, it also needs {install})" if companion and not shutil.which(companion) else ""
         yield Row(AGENTS, f"agent {spec.name}", "ok", path + also)
 
 

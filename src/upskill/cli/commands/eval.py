@@ -45,8 +45,8 @@ CASES = 12  # written when a skill has none
 def command(**values: Any) -> None:
     """Run a student on a suite with and without SKILL, and compare the two.
 
-    Both runs get the same prompts, seeds and limits; only the skill differs. Results are stored as they arrive: after
-    Ctrl-C or a crash, the same command continues where it stopped.
+    Both runs get the same prompts, seeds and limits; only the skill differs. Results are stored as they arrive:
+    after Ctrl-C or a crash, run the same command again to continue.
 
     \b
     upskill eval ./skills/my-skill                    the embedded model, no key
@@ -185,10 +185,14 @@ def _evaluate(
     plan: Plan, store: Store, models: Models, options: EvalOptions, run_options: RunOptions, progress: RunProgress
 ) -> Evaluation:
     if store.location is not None:
-        command = "the same command without --fresh" if options.fresh else "the same command"
-        progress.interrupted = f"interrupted. Every finished trial is stored; {command} continues from there."
+        without = " without --fresh" if options.fresh else ""
+        progress.interrupted = (
+            f"interrupted. Every finished trial is stored. Run the same command again{without} to continue."
+        )
         if options.batch:
-            progress.interrupted += f"\nA submitted batch continues at the provider; {command} picks it up."
+            progress.interrupted += (
+                "\nA submitted batch continues at the provider; that command also collects its answers."
+            )
 
     def started(plan: Plan, run: Run, missing: Collection[Trial]) -> None:
         _say_what_is_left(plan, run, missing, options)
@@ -201,7 +205,7 @@ def _evaluate(
         if not options.replay:  # the cost is shown before the first paid call
             share = BATCH_SHARE if options.batch else 1.0
             expected = estimate(plan, missing, models.context.prices, student_share=share)
-            fewer = f"{expected.words}; less if fewer rounds decide" if options.until_decided else ""
+            fewer = f"{expected.words}; less if fewer rounds are enough" if options.until_decided else ""
             confirm_cost(options, expected, fewer)
         progress.started(plan, run, missing)
 
@@ -223,7 +227,7 @@ def _evaluate(
 def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options: EvalOptions) -> None:
     done, left = len(plan) - len(missing), len(missing)
     if done:
-        going_on = f"running the remaining {left:,}" if left else "nothing left to run; --fresh runs them again"
+        going_on = f"running the remaining {left:,}" if left else "nothing left to run; use --fresh to run them again"
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
         # A run without results of its own is new, and reuses those of earlier runs.
         started = "Continuing run" if run.passed + run.failed else "New run"

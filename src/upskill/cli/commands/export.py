@@ -55,7 +55,7 @@ def command(
     Replies never contain secrets.
     """
     if not kind and not replies:
-        raise UsageError("nothing to export", f"Give --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
+        raise UsageError("nothing to export", f"Pass --format ({', '.join(EXPORTS.names())}) or --replies FILE.")
     if output and not kind:
         raise UsageError("-o needs --format", "With --replies, the file follows that option.")
     export: Export | None = EXPORTS.load(kind) if kind else None
@@ -100,4 +100,4 @@ def _export_replies(store: Store, run: Run, file: str, *, quiet: bool) -> None:
         )
     if not quiet:
         replies = "1 reply" if done.replies == 1 else f"{done.replies:,} replies"
-        note(f"Wrote {replies} of {counted(done.trials, 'trial')} to {file}")
+        note(f"Wrote {replies} for {counted(done.trials, 'trial')} to {file}")

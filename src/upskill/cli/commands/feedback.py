@@ -22,7 +22,7 @@ MAX_NAMED = 5
     *("-m", "--student", "model"),
     default="",
     metavar="MODEL",
-    help="The student FILE is about, if it does not say (skill-creator's).",
+    help="The student that FILE is about, if FILE names none (skill-creator's).",
 )
 @force_option
 @store_option
@@ -42,7 +42,7 @@ def command(
     `upskill view` is already stored.
 
     \b
-    upskill feedback last                      agreement of checks and people
+    upskill feedback last                      agreement between checks and people
     upskill feedback last feedback.json        the same, with this feedback
     upskill feedback last -o feedback.json     for generate --feedback
     """
@@ -75,7 +75,7 @@ def _import(store: Store, run: Run, file: str, model: str) -> None:
         (done.taken_back, f"{counted(done.taken_back, 'review')} withdrawn: no longer stored."),
         (done.cut, f"{counted(done.cut, 'note')} cut to the first {MAX_NOTE:,} characters."),
         (done.other_run, f"Left out: {counted(done.other_run, 'review')} of another run."),
-        (done.older, f"Left out: {counted(done.older, 'review')} older than the stored one of the same answer."),
+        (done.older, f"Left out: {counted(done.older, 'review')} older than the stored one for the same answer."),
         (done.no_model, f"Left out, because {models}: {_names(done.no_model)}."),
         (done.unknown, f"Left out, because the run has no such answer: {_names(done.unknown)}."),
     ):

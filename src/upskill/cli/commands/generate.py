@@ -44,7 +44,7 @@ def command(**values: Any) -> None:
     The student runs on train cases. Edits that look better are kept, then tested together on fresh seeds. The report
     calls the result confirmed if that test is conclusive, otherwise the best guess. The final number comes from
     held-out cases, which the search never used.
-    After Ctrl-C, the same command continues where it stopped.
+    After Ctrl-C, run the same command again to continue.
 
     If --from is a skill's folder, TASK is the change to make. It is applied unless the new or the old cases show
     that it makes the skill worse. upskill asks before it replaces a skill that you edited, and keeps the previous
@@ -62,7 +62,7 @@ def command(**values: Any) -> None:
     nothing_given = not any((options.sources, options.examples, options.tools, options.tests, options.handoff))
     if nothing_given and options.task and can_ask(options):
         source = click.prompt(
-            "A document, trace or folder to write it from (Enter: none; the result will be untested)",
+            "A document, trace or folder to write it from (press Enter for none; the result will be untested)",
             default="",
             show_default=False,
             err=True,
@@ -103,7 +103,7 @@ def can_ask(options: CommandOptions) -> bool:
 def showing_progress(options: CommandOptions, further_cost: str = "") -> Generator[AuthoringEvents]:
     """Show events on standard error until the work is done. `further_cost` is what the estimate leaves out."""
     without = " without --fresh" if getattr(options, "fresh", False) else ""
-    interrupted = f"interrupted. Everything so far is saved; the same command{without} continues from there."
+    interrupted = f"interrupted. Everything so far is saved. Run the same command again{without} to continue."
     bar = RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "")
     steps, tell = count(1), options.tell
 
@@ -119,7 +119,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
 
     def ask(question: str) -> str:
         with bar.display.asking():
-            click.echo(f"The teacher asks: {question}\nAnswer (empty: skip): ", nl=False, err=True)
+            click.echo(f"The teacher asks: {question}\nAnswer (press Enter to skip): ", nl=False, err=True)
             return sys.stdin.readline()  # empty at the end of a pipe
 
     def attempt_started(number: int, plan: Plan) -> None:

@@ -10,6 +10,7 @@ from upskill.cli.help import Command
 from upskill.cli.progress import display_of_command
 from upskill.errors import UsageError
 from upskill.inputs import read_input
+from upskill.plain import counted
 from upskill.suites import Suite
 from upskill.suites.files import decode
 from upskill.suites.formats import is_ours, recognize
@@ -44,7 +45,9 @@ def command(file: str, output: str, force: bool) -> None:
     except UsageError as error:
         raise (_is_session(file) or error) from None
     if suite.notes is None and is_ours(decode(read_input(file, most=MAX_SUITE_BYTES), file)):
-        click.echo(f"{file}: already a suite, with {len(suite.cases)} cases. Nothing to import.", err=not output)
+        click.echo(
+            f"{file}: already a suite, with {counted(len(suite.cases), 'case')}. Nothing to import.", err=not output
+        )
         return
     text = as_yaml(suite)
     if Suite.read(text.encode(), f"{file}, as a suite").fingerprint != suite.fingerprint:
@@ -59,7 +62,7 @@ def command(file: str, output: str, force: bool) -> None:
 
 def _import_kernelbench(folder: Path, output: str, force: bool) -> None:
     if not output:
-        raise UsageError("KernelBench problems become a folder: a suite and its tasks", "Add -o FOLDER.")
+        raise UsageError("KernelBench problems are written as a folder, with a suite and its tasks", "Add -o FOLDER.")
     display = display_of_command(quiet=False)
     problems = import_problems(folder, lambda name: display.doing("running problems on the CPU", name))
     display.stop()
@@ -90,7 +93,7 @@ def _describe(suite: Suite, output: str) -> list[str]:
     notes = suite.notes
     lines = [f"wrote {output}"] if output else []
     if notes is None:
-        lines += [f"{suite.source}: {len(suite.cases)} cases, unchanged"]
+        lines += [f"{suite.source}: {counted(len(suite.cases), 'case')}, unchanged"]
     else:
         lines += [f"{suite.source} ({notes.title}): {notes.summary}"]
         for title, details in (("changed", notes.changed()), ("left out", notes.left_out())):

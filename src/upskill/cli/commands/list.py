@@ -31,13 +31,13 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
     Without PATH: those in skills_dir of the settings (./skills), and those that `upskill init` put into this folder.
 
     A verdict comes from the store, or else from the skill's receipt. The list says if the skill, its suite or the model
-    behind the name changed since then.
+    behind the name has changed since.
     """
     named = path or folder
     root = Path(named or Settings.load().skills_dir)
     roots = [root] if named else [*_skills_here(), root]
     if named and not root.is_dir():
-        raise UsageError(f"{root}: no such folder", "Give the folder with your skills.")
+        raise UsageError(f"{root}: no such folder", "Pass the folder that holds your skills.")
     skills: list[Skill] = []
     unreadable: list[UsageError] = []
     found = (folder for each in roots if each.is_dir() for folder in find_skills(each))

@@ -19,12 +19,12 @@ def command(folder: str) -> None:
     upskill mcp ~/src/my-skills               any other agent starts this command
 
     The agent can only name paths inside FOLDER (default: the current folder). It cannot change settings, choose another
-    store or turn the sandbox off. Above the setting confirm_above, it has to name the most that may be spent.
+    store or turn the sandbox off. To spend more than the confirm_above setting, it has to set a limit.
     """
     os.chdir(folder)
     try:
         from upskill.cli.mcp_server import serve  # noqa: PLC0415 - an extra
     except ImportError as error:
-        message = "`upskill mcp` needs the package mcp (2 or newer), which is not installed"
+        message = "`upskill mcp` needs the `mcp` package (2 or newer), which is not installed"
         raise UsageError(message, f"Run `{add_extra('mcp')}`.") from error
     serve()

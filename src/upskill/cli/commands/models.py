@@ -105,7 +105,7 @@ def show_command(name: str, as_json: bool) -> None:
 def pull_command(name: str, quiet: bool) -> None:
     """Download the weights of the embedded model NAME into the cache folder.
 
-    An interrupted download continues where it stopped.
+    An interrupted download continues where it left off.
     """
     from upskill.models.embedded.weights import pull_weights  # noqa: PLC0415 - loads aiohttp
 
@@ -120,7 +120,7 @@ def pull_command(name: str, quiet: bool) -> None:
 @command.command("rm")
 @click.argument("name")
 def remove_command(name: str) -> None:
-    """Remove the weights of the embedded model NAME from the cache folder, finished or not."""
+    """Remove the weights of the embedded model NAME from the cache folder, complete or not."""
     from upskill.models.embedded.weights import remove_weights  # noqa: PLC0415 - loads aiohttp
 
     row = _find(name)

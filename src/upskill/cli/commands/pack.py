@@ -26,7 +26,7 @@ MAX_SHOWN = 5
     "folder",
     type=click.Path(),
     default=".",
-    help="The folder to write to (default: .), or the file, if there is one.",
+    help="The folder to write to (default: .), or the file, if only one is written.",
 )
 @click.option("--plugin", metavar="NAME", help="One plugin NAME.zip with all SKILLs, for every agent with plugins.")
 @click.option("--index", "as_index", is_flag=True, help="A .well-known/agent-skills folder for a website.")
@@ -67,7 +67,7 @@ def command(
     target = Path(folder)
     is_file = target.suffix in (".skill", ".zip") and not target.is_dir()
     if is_file and (as_index or len(files) > 1):
-        raise UsageError(f"{folder}: -o names a folder here", "Leave out the ending, or pack one skill.")
+        raise UsageError(f"{folder}: -o must be a folder here", "Leave out the file extension, or pack a single skill.")
     paths = [target if is_file else target / file.path for file in files]
     for path in () if as_index else paths:
         check_ours(path, force=force)
@@ -86,4 +86,4 @@ def command(
     if names := list(dict.fromkeys(path for left in left_out.values() for path in left)):
         more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
         skills_named = "" if len(packed) == 1 else f" of {counted(len(left_out), 'skill')}"
-        note(f"Left out{skills_named}: {', '.join(names[:MAX_SHOWN])}{more}. --with-evals packs them too.")
+        note(f"Left out{skills_named}: {', '.join(names[:MAX_SHOWN])}{more}. Use --with-evals to pack them too.")

@@ -89,7 +89,7 @@ def command(
     for sizes in results:
         if row := seen.get(sizes.model):
             show(Text(f"Last verdict: {row_in_words(row)}.{_cases_for(row, sizes, target)}"))
-        show(*_render(sizes, f"a lift of {detect:g} points with a chance of {chance:g}%"), *map(Text, notes))
+        show(*_render(sizes, f"a lift of {detect:g} points {chance:g}% of the time"), *map(Text, notes))
 
 
 def _cases_for(row: Mapping[str, Any], estimate: SampleSizes, target: LiftToDetect) -> str:
@@ -149,7 +149,7 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
     if estimate.is_timed:
         pace = f"{at_once}, {shortest:g} s each in the stored run."
     return [
-        Text(f"{estimate.model}: to see {target}, from {source}:\n"),
+        Text(f"{estimate.model}: to detect {target}, based on {source}:\n"),
         table,
         Text(f"\nTime: {pace}"),
         Text(f"{at_hand}. Repeats average out chance within a case; beyond about five, only more cases help.\n"),

@@ -76,7 +76,7 @@ class _Options:
         if path.is_dir() or (path.suffix == "" and len(kinds) > 1):
             files = [str(path / f"{run.id}-{kind}.svg") for kind in kinds]
         elif path.suffix.lower() not in (".svg", ".png"):
-            hint = "Give a file name that ends in .svg or .png."
+            hint = "Use a file name that ends in .svg or .png."
             raise UsageError(f"{path}: not a supported picture format", hint)
         else:
             files = [str(path.with_stem(f"{path.stem}-{kind}") if len(kinds) > 1 else path) for kind in kinds]
@@ -130,7 +130,7 @@ def _draw(options: _Options) -> None:
     missing: list[str] = []  # what a picture leaves out
     if scored + errored < run.trials:
         also = f", {errored:,} errored" if errored else ""
-        missing = [f"Not finished: {scored:,} of {trials} scored{also}. The same eval continues it."]
+        missing = [f"Not finished: {scored:,} of {trials} scored{also}. Run the same eval again to continue."]
     elif errored:
         missing = [f"{errored:,} of {trials} errored and are not counted."]
     for line in missing:

@@ -26,8 +26,8 @@ HARMLESS = {HOME, "email"}  # what redaction takes out, and what a skill may wel
 @click.argument("address", metavar="hf:ORG/NAME")
 @click.option("--private", is_flag=True, help="If the repository is new, make it private.")
 @click.option("--with-evals", is_flag=True, help="Also push evals/ and the other files that only upskill reads.")
-@click.option("--unproven", is_flag=True, help="Push although nothing shows that the skill helps.")
-@click.option("--with-secrets", is_flag=True, help="Push although something in it looks like a secret.")
+@click.option("--unproven", is_flag=True, help="Push even if there is no evidence that the skill helps.")
+@click.option("--with-secrets", is_flag=True, help="Push even if something in it looks like a secret.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change there.")
 @json_option
 def command(
@@ -40,9 +40,9 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Push SKILL to a repository of the Hugging Face Hub, in one commit. If nothing changed, there is no commit.
+    """Push SKILL to a repository on the Hugging Face Hub, in one commit. If nothing changed, there is no commit.
 
-    Files that the skill no longer has are removed there. Needs the extra `hub`, and a token: `hf auth login`.
+    Files that the skill no longer has are removed there. Needs the `hub` extra, and a token: `hf auth login`.
 
     \b
     upskill push ./skills/my-skill hf:my-org/my-skill
@@ -52,14 +52,14 @@ def command(
     repository = HubRepository(address)
     if (secrets := find_secrets(packed.files)) and not with_secrets:
         where = "; ".join(f"{path} ({', '.join(sorted(kinds))})" for path, kinds in secrets.items())
-        hint = "Remove it. If it is harmless, push --with-secrets."
+        hint = "Remove it. If it is harmless, use --with-secrets."
         raise UsageError(f"{loaded.name}: possible secret in {where}", hint)
     with find_project_store(None) or nullcontext() as store:
         verdicts = verdicts_on_record(store, loaded)
     if not any(map(is_proven, verdicts)) and not unproven:
         known = "; ".join(map(row_in_words, verdicts)) or "it was never evaluated"
-        hint = f"`upskill eval {skill} --receipt` measures it. To push it as it is: --unproven."
-        raise UsageError(f"{loaded.name}: nothing shows that this skill helps ({known})", hint)
+        hint = f"`upskill eval {skill} --receipt` measures it. To push it anyway, use --unproven."
+        raise UsageError(f"{loaded.name}: no evidence that this skill helps ({known})", hint)
     changes = repository.compare(packed.files)
     for path, change in sorted(changes.items()):
         note(f"{change}: {path}")

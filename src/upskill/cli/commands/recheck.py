@@ -32,7 +32,7 @@ class RecheckOptions(LibraryOptions):
     tolerance: float = option(
         "--tolerance",
         default=15.0,
-        help="With a lift nearer to zero than this, the model does about as well without the skill (default 15).",
+        help="With a lift closer to zero than this, the model does about as well without the skill (default 15).",
         metavar="POINTS",
         minimum=1,
         maximum=100,
@@ -50,8 +50,8 @@ def command(**values: Any) -> None:
     upskill recheck skills -m haiku --max-cost 5
     upskill recheck -m haiku -m sonnet -o recheck-report
 
-    Each skill is run with and without it: a few rounds of every skill, then further rounds where a decision is
-    nearest, at most --repeats (default 12). Expect at most 5% of all decisions to be wrong.
+    Each skill's cases are run with and without it: a few rounds for every skill, then more rounds where a decision is
+    closest, at most --repeats (default 12). Expect at most 5% of all decisions to be wrong.
 
     keep: it helps, or saves tokens. retire: the model does about as well without it. repair: it hurts. A skill without
     test cases is listed and costs nothing.
@@ -60,7 +60,7 @@ def command(**values: Any) -> None:
     with options.open_store() as store:
         library = list(_plan(options, store))
         if not library:
-            raise UsageError("there is no skill here", "Give the folder of your skills.")
+            raise UsageError("there is no skill here", "Pass the folder that holds your skills.")
         recheck = asyncio.run(_recheck(options, store, library))
         _write_reports(options, store, recheck, library)
     if options.strict and any(each.status == "repair" for each in library):
@@ -92,7 +92,7 @@ async def _recheck(options: RecheckOptions, store: Store, library: Sequence[Rech
     models = options.open_models(store, progress)
     plans = [each.plan for each in library if each.plan]
     in_all = sum((estimate(plan, plan.trials(), models.context.prices) for plan in plans), CostEstimate())
-    confirm_cost(options, in_all, f"at most {in_all.words}; less if fewer rounds decide")
+    confirm_cost(options, in_all, f"at most {in_all.words}; less if fewer rounds are enough")
     measure = options.measurer(store, models, progress, progress.started)
     recheck = Recheck(store, measure, options.tolerance / 100, options.tell)
     async with models:

@@ -82,7 +82,7 @@ def command(
             if not models or verdict["model"] in models
         ]
     if older:
-        note(f"{counted(older, 'older run')} not shown; --all shows everything.")
+        note(f"{counted(older, 'older run')} not shown. Use --all to show everything.")
     if as_json:
         show_json([_to_json(run, verdict) for run, verdict in rows])
     elif not rows:

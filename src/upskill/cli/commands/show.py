@@ -59,7 +59,7 @@ PAGE = 40  # trials that are shown at a time
 @store_option
 @json_option
 def command(**values: Any) -> None:
-    """Show RUN: a summary, and its trials with prompt, answer and findings, page by page; --json has them all.
+    """Show RUN: a summary, and its trials with prompt, answer and findings, page by page; --json prints them all.
 
     RUN is an id, a prefix of one, `last`, or `last~1` for the one before it. `last:held-out` and `last:train` are the
     two runs that the last `generate` reported.
@@ -119,7 +119,7 @@ def render_page(store: Store, run: Run, options: ShowOptions) -> tuple[list[Rend
     # One more than fits a page, to see whether there is another page.
     results = list(options.results(store, run, Page(PAGE + 1, (number - 1) * PAGE)))
     if not results and number > 1:
-        raise UsageError(f"{run.id}: there is no page {number}", "Leave --page out for the first.")
+        raise UsageError(f"{run.id}: there is no page {number}", "Drop --page to see the first one.")
     people = agreement_with_people(store, run)
     notes = [*mixed_snapshots(store.snapshots(run)), *(people.lines() if people else ())]
     parts: list[RenderableType] = [
@@ -135,12 +135,10 @@ def render_page(store: Store, run: Run, options: ShowOptions) -> tuple[list[Rend
         parts += trials.render_case(stored, list(group), baseline, label=label, detailed=options.case is not None)
     after: list[str] = []
     if options.failed and not results:
-        which = (
-            "of the baseline" if options.arm == "baseline" else f"of {options.arm}" if options.arm else "with the skill"
-        )
+        which = f"in the {options.arm} arm" if options.arm else "with the skill"
         after.append(f"No trial {which} failed or errored.")
     if len(results) > PAGE:
-        after.append(f"This is page {number}, with {PAGE} trials. --page {number + 1} shows the next ones.")
+        after.append(f"This is page {number}, with {PAGE} trials. Use --page {number + 1} for the next one.")
     return parts, after
 
 
@@ -150,8 +148,8 @@ def _show_worth(skill: Skill, options: ShowOptions) -> None:
     same = [each for each in versions if each.fingerprint == skill.visible_hash and each.verdict.get("worth")]
     if not same:
         raise UsageError(
-            f"nothing is known about the blocks of {skill.name} as it is now",
-            f"`upskill distill {options.run} -m MODEL` finds out what each is worth.",
+            f"the blocks in the current version of {skill.name} have not been measured",
+            f"Run `upskill distill {options.run} -m MODEL` to find out what each one is worth.",
         )
     rows = same[-1].verdict["worth"]
     if options.model:
@@ -189,7 +187,7 @@ def _show_checks(store: Store, run: Run, options: ShowOptions) -> None:
         show_json({"run": run.id, "checks": [rate.to_dict() for rate in rates], "unfinished": so_far})
         return
     if not rates and not unfinished:
-        note(f"No trial of {run.id} was scored, so no check passed or failed.")
+        note(f"No trial in {run.id} was scored, so no check passed or failed.")
     show(*trials.render_check_rates(rates, "reference skill" if run.plan.reference_skill else "baseline"))
 
 
@@ -201,7 +199,7 @@ def _show_bugs(store: Store, run: Run, *, as_json: bool) -> None:
         show_json({"run": run.id, "versions": versions, "bugs": rows})
         return
     if not bugs:
-        note(f"No trial of {run.id} hit a bug in upskill.")
+        note(f"No trial in {run.id} hit a bug in upskill.")
         return
     click.echo(versions)
     for trial, error, traceback in bugs:

@@ -101,9 +101,9 @@ class _PruneOptions:
     )
     skill: str | None = option("-s", "--skill", default=None, help="Only runs of this skill.", metavar="NAME")
     replies: bool = option(
-        "--replies", default=False, help="Also delete students' stored answers that no run uses any more."
+        "--replies", default=False, help="Also delete students' stored answers that no run uses anymore."
     )
-    dry_run: bool = option("--dry-run", default=False, help="Show what would be deleted, and delete nothing.")
+    dry_run: bool = option("--dry-run", default=False, help="Show what would be deleted, without deleting it.")
     yes: bool = option("-y", "--yes", default=False, help="Do not ask.")
 
 
@@ -130,7 +130,7 @@ def prune_command(**values: Any) -> None:
         runs = choose_runs(store, options.skill, older_than=options.older_than, keep=options.keep) if chooses else []
         for run in store.runs() if options.replies else ():
             if store.is_claimed(run):
-                hint = "Wait for it to end, or leave --replies out: its answers may be in use."
+                hint = "Wait for it to finish, or drop --replies: its answers may be in use."
                 raise UsageError(f"{run.id} is in progress", hint)
         keys = list(unused_replies(store, runs)) if options.replies else []
         if not options.as_json:
@@ -143,7 +143,7 @@ def prune_command(**values: Any) -> None:
             if not sys.stdin.isatty():
                 raise UsageError(
                     "cannot ask for confirmation without a terminal",
-                    "Use --yes to delete them, or --dry-run to only look.",
+                    "Use --yes to delete them, or --dry-run to see what would be deleted.",
                 )
             click.confirm("Delete them?", abort=True, err=True)
         done = prune(store, runs, keys)

@@ -44,7 +44,9 @@ def command() -> None:
 
 @command.command("list")
 @click.option("-a", "--agent", metavar="AGENT", default="", help=f"Only this agent: {', '.join(SESSION_AGENTS)}.")
-@click.option("-n", "--limit", metavar="N", type=click.IntRange(1), default=15, show_default=True, help="How many.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(1), default=15, show_default=True, help="How many to list."
+)
 @json_option
 def list_command(agent: str, limit: int, as_json: bool) -> None:
     """List recent sessions of the agents on this machine, latest first."""
@@ -72,7 +74,7 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
         return
     if not rows:
         looked = ", ".join(spec.title for spec in SESSION_AGENTS.values())
-        note(f"No sessions found. Looked for those of {looked}.")
+        note(f"No sessions found. Looked for sessions of {looked}.")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("Agent", "When", "Calls", "Folder", "Goal"):
@@ -84,7 +86,7 @@ def list_command(agent: str, limit: int, as_json: bool) -> None:
         table.add_row(*map(escape, (row["agent"], when, str(row["calls"]), folder, goal)))
     show(table)
     if len(sessions) > len(rows):
-        note(f"{len(sessions) - len(rows)} older ones not shown; --limit shows more.")
+        note(f"{len(sessions) - len(rows)} older ones not shown. Use --limit to show more.")
 
 
 @command.command("show")

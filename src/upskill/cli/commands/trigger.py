@@ -34,8 +34,9 @@ class TriggerCommandOptions(TriggerOptions, CommandOptions):
 def command(**values: Any) -> None:
     """Measure whether SKILL activates when it should, and only then.
 
-    Each query goes to an agent with the skill in its catalog, alongside the skills from --with-skills. A run ends when
-    the agent opens the skill, or after three turns (the setting max_turns). After Ctrl-C, the same command continues.
+    Each query goes to an agent with the skill in its catalog, alongside the skills from --with-skills. A run ends
+    when the agent opens the skill, or after three turns (the max_turns setting). After Ctrl-C, run the same command
+    again to continue.
 
     With --improve, a teacher rewrites the description using the train queries. The description that does best on
     the validation queries is tested once on the test queries; --write saves it only if it is better there.
@@ -48,7 +49,7 @@ def command(**values: Any) -> None:
     options = TriggerCommandOptions(**values)
     options.check()
     without = " without --fresh" if options.fresh else ""
-    interrupted = f"interrupted. Every finished run is stored; the same command{without} continues from there."
+    interrupted = f"interrupted. Every finished run is stored. Run the same command again{without} to continue."
     with RunProgress(quiet=options.silent, interrupted=interrupted if options.keeps_runs else "") as progress:
         events = Events(
             started=progress.started,

@@ -111,7 +111,9 @@ class Checks:
     type=click.Choice([spec.name for spec in AGENT_SPECS.values() if spec.catalog]),
     help="Show which descriptions this agent would truncate, counting the skills already installed for it; repeatable.",
 )
-@click.option("--scanner", is_flag=True, help="Add what Cisco's skill-scanner finds, as warnings (extra: scanner).")
+@click.option(
+    "--scanner", is_flag=True, help="Add what Cisco's skill-scanner finds, as warnings (needs the `scanner` extra)."
+)
 @click.option("--sarif", metavar="FILE", help="Also write the findings as SARIF, for code scanning.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def command(
@@ -248,7 +250,7 @@ def describe(checked: Checked) -> Iterator[str]:
         yield _wrapped(", ".join(reversed(of_cases)))
         *_, first = of_cases.values()
         if first.reason:
-            yield _wrapped(f"For example, {first.case}: {first.reason} (--json gives every reason)")
+            yield _wrapped(f"For example, {first.case}: {first.reason} (--json lists every reason)")
 
 
 def _show_together(results: Sequence[Checked]) -> None:

@@ -44,7 +44,7 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
     for path in skills:
         folders = list(find_skills(path))
         if not folders:
-            raise UsageError(f"{path}: no skill in it", "A skill is a folder with a SKILL.md.")
+            raise UsageError(f"{path}: contains no skill", "A skill is a folder with a SKILL.md.")
         for folder in folders:
             skill = Skill.load(folder)
             checked.append((skill, asyncio.run(verify(skill))))
@@ -73,7 +73,7 @@ def _write(skill: Skill, result: Verified, folder: Path, *, with_badge: bool, wi
     if with_card:
         old = (skill.read(CARD) or b"").decode("utf-8", "replace")
         write_file(str(folder / CARD), card(skill, result.receipt, result.verdicts, old), private=False)
-        note(f"Wrote {folder / CARD}. Fill in the parts that only the skill's owner knows.")
+        note(f"Wrote {folder / CARD}. Fill in the parts that only the skill's owner can answer.")
 
 
 def _show(skill: Skill, result: Verified) -> None:
@@ -86,7 +86,7 @@ def _show(skill: Skill, result: Verified) -> None:
         click.echo(f"  Claimed by the author: {claims_in_words(result.claims)}")
         for path in _differing(skill, result):
             flag = "--badge" if path == BADGE else "--card"
-            click.echo(f"  {path} does not say what this receipt says. To write it again: {flag}")
+            click.echo(f"  {path} does not match this receipt. To write it again, use {flag}.")
         return
     click.echo(f"{skill.name}: does not hold. {result.changes[0]}")
     for change in result.changes[1:MAX_SHOWN]:

@@ -69,7 +69,7 @@ def command(
         return
     if not versions and counts:
         hint = did_you_mean(name, counts, otherwise=f"Skills with versions: {', '.join(counts)}.")
-        raise UsageError(f"no version of a skill called {name!r} is stored", hint)
+        raise UsageError(f"no version of a skill named {name!r} is stored", hint)
     if not versions:
         say_nothing_yet(f"no version of {name!r} is stored", MADE_BY)
         if not as_json:
