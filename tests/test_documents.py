@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_said_by_name(home: Path, monkeypatch: pytest.Mon
             read_source(home / name)
         assert wrong.value.hint
     monkeypatch.setattr(documents, "MAX_UNPACKED", 100)
-    with pytest.raises(UsageError, match="unpacked it has more than"):
+    with pytest.raises(UsageError, match="MB when unpacked"):
         read_source(FILES / "tern.docx")
 
 

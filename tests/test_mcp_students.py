@@ -231,7 +231,7 @@ def plan_of(servers: Mapping[str, Any], agent: str = "tools", mcp_hosts: tuple[s
         ({"one": {}}, "tools", "either `command` or `url`", ""),
         ({"one": {"command": ["x"], "url": "https://example.com"}}, "tools", "either `command` or `url`", ""),
         ({"one": {"url": "ftp://example.com"}}, "tools", "must begin with http", ""),
-        ({"one": {"url": "https://example.com", "env": {"A": "b"}}}, "tools", "headers to a url", ""),
+        ({"one": {"url": "https://example.com", "env": {"A": "b"}}}, "tools", "`headers` only with `url`", ""),
         ({"one": {"command": ["x"], "env": {"A B": "b"}}}, "tools", "environment variable", ""),
     ],
 )

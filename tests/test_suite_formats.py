@@ -314,7 +314,7 @@ def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
         "transform of a provider: checks read the unchanged answer",
         "equals: checks the output of `JSON.parse(output).city`, not the answer (case 1)",
         "equals: checks the output of `file://t.js`, not the answer (case 2)",
-        "contains: its weight is 0, so it can never fail (case 3)",
+        "contains: its weight is 0, so it decides nothing (case 3)",
         "assert-set: only some of its assertions must hold, but in upskill every check must (case 4)",
     ]
     assert "a program changes its variables (transformVars)" in "\n".join(notes_of(suite).left_out())
