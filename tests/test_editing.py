@@ -427,7 +427,7 @@ def test_watch_refuses_what_it_cannot_go_on_with(upskill: Upskill, skill: Path, 
     done = upskill("eval", skill, "-m", "scripted:model.yaml", "--watch", flag)
     assert (done.code, done.err) == (
         2,
-        f"upskill: --watch and {flag} cannot be used together\n  Leave {flag} out.\n",
+        f"upskill: --watch and {flag} cannot be used together\n  Drop {flag}.\n",
     )
     assert not (home / "runs").exists()
 

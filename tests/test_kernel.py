@@ -163,7 +163,7 @@ def test_a_cubin_that_says_other_than_the_compiler_is_refused() -> None:
     line = "Function properties for {}\n    {} bytes stack frame, 4 bytes spill stores, 8 bytes spill loads"
     assert build_module.add_spills([kernel], line.format("k", 96))[0].spills == 12
     for messages in ("", line.format("k", 0), line.format("other", 96)):
-        with pytest.raises(ValueError, match="96 bytes of stack for k, ptxas says"):
+        with pytest.raises(ValueError, match="96 bytes of stack for k, but ptxas reports"):
             build_module.add_spills([kernel], messages)
     with pytest.raises(ValueError, match="not a readable cubin"):
         read_cubin(b"\x7fELF")

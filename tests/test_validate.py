@@ -461,9 +461,9 @@ def test_validate_says_what_an_agent_would_cut_beside_what_is_installed(upskill:
     write(home / "skills" / "my-skill", described)
     done = upskill("validate", "skills/my-skill", "--agent", "codex", "--agent", "opencode")
     assert done.code == 0
-    assert "Codex would show 1 skill beside 30 others: 1 with a shortened description (74% left)\n" in done.out
+    assert "Codex would show 1 skill alongside 30 others: 1 with a shortened description (74% left)\n" in done.out
     assert "    with a shortened description (74% left): my-skill\n" in done.out
-    assert "opencode would show 1 skill beside 30 others with the whole description\n" in done.out
+    assert "opencode would show 1 skill alongside 30 others with the full description\n" in done.out
     assert "would show" not in upskill("validate", "skills/my-skill").out
 
 

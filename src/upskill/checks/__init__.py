@@ -177,7 +177,7 @@ class SuiteCheck:
 
 
 def _nothing_beside(name: str) -> str:
-    raise UsageError(f"the file {name!r} does not exist", "Put it beside the suite.")
+    raise UsageError(f"the file {name!r} does not exist", "Put it next to the suite.")
 
 
 def read_checks(line: object, where: str, read: ReadText = _nothing_beside) -> list[SuiteCheck]:

@@ -183,12 +183,12 @@ class EvalOptions(MeasureOptions, CommandOptions):
         if flag := first_given(deciding):
             raise UsageError(
                 f"{part} and {flag} cannot be used together: a decision needs the whole suite",
-                f"Leave {part} out.",
+                f"Drop {part}.",
             )
         if self.fresh:
             raise UsageError(
                 f"{part} and --fresh cannot be used together: rerunning cases until they pass proves nothing",
-                f"Leave --fresh out; {part} reruns what an edit changed. For other samples use --seed.",
+                f"Drop --fresh; {part} reruns what an edit changed. For other samples use --seed.",
             )
 
     def _check_watch(self) -> None:
@@ -201,7 +201,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
             "--preregister": self.preregister,
         }
         if flag := first_given(others):
-            raise UsageError(f"--watch and {flag} cannot be used together", f"Leave {flag} out.")
+            raise UsageError(f"--watch and {flag} cannot be used together", f"Drop {flag}.")
 
     @property
     def watched(self) -> Watched:
@@ -218,7 +218,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         if not self.part_flag:
             return suite
         if suite is None:
-            raise UsageError(f"{skill.name}: no test cases to choose from", f"Leave {self.part_flag} out.")
+            raise UsageError(f"{skill.name}: no test cases to choose from", f"Drop {self.part_flag}.")
         if self.failed and self.failing is None:  # once: with --watch these stay the same
             self.failing = self._failing_cases(skill, suite)
         return CaseFilter(ids=self.cases, tags=self.tags, failing=self.failing, limit=self.limit).choose(suite)
@@ -262,9 +262,11 @@ class EvalOptions(MeasureOptions, CommandOptions):
         from upskill.runs.running.batch import check_batchable  # noqa: PLC0415 - only for models on the wire
 
         if self.agent != "chat":
-            raise UsageError("--batch: an agent with tools needs each answer before its next request", "Leave one out.")
+            raise UsageError(
+                "--batch: an agent with tools needs each answer before its next request", "Drop one of them."
+            )
         if self.open_executor().is_remote:
-            raise UsageError(f"--batch and --executor {self.executor} cannot be used together", "Leave one out.")
+            raise UsageError(f"--batch and --executor {self.executor} cannot be used together", "Drop one of them.")
         others = {
             "--replay": self.replay,
             "cache=false": not self.settings.cache,

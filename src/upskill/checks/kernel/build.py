@@ -163,5 +163,5 @@ def add_spills(kernels: Sequence[CompiledKernel], messages: str) -> tuple[Compil
     for kernel in kernels:
         if frames.get(kernel.name) != kernel.stack:
             said = f"{frames[kernel.name]} bytes" if kernel.name in frames else "nothing"
-            raise ValueError(f"the cubin has {kernel.stack} bytes of stack for {kernel.name}, ptxas says {said}")
+            raise ValueError(f"the cubin has {kernel.stack} bytes of stack for {kernel.name}, but ptxas reports {said}")
     return tuple(replace(kernel, spills=max(spills[kernel.name], called)) for kernel in kernels)

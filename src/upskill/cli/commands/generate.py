@@ -115,7 +115,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     def replace_edited(folder: Path, diff: str) -> bool:
         with bar.display.asking():
             click.echo(f"{diff}\n\n{folder} was written or edited by hand.", err=True)
-            return click.confirm("Replace it? The current version is kept beside it", err=True)
+            return click.confirm("Replace it? The current version is kept in .previous/", err=True)
 
     def ask(question: str) -> str:
         with bar.display.asking():

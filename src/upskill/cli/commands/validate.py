@@ -292,7 +292,7 @@ def _show_catalogs(results: Iterable[Checked], agents: Sequence[str]) -> None:
         missing = [name for name in checked if shown[name] is None]
         bare = [name for name in checked if shown[name] == ""]
         cut = [name for name, description in checked.items() if shown[name] and shown[name] != description]
-        beside = f" beside {len(skills) - len(checked)} others" if len(skills) > len(checked) else ""
+        beside = f" alongside {counted(len(skills) - len(checked), 'other')}" if len(skills) > len(checked) else ""
         left = sum(len(shown[name] or "") for name in cut) / max(1, sum(len(checked[name]) for name in cut))
         shortened = f"with a shortened description ({left:.0%} left)"
         kinds = ((missing, "left out"), (bare, "without a description"), (cut, shortened))
@@ -300,7 +300,7 @@ def _show_catalogs(results: Iterable[Checked], agents: Sequence[str]) -> None:
             parts = ", ".join(f"{len(names)} {what}" for names, what in kinds if names)
             click.echo(f"{spec.title} would show {counted(len(checked), 'skill')}{beside}: {parts}")
         elif agents:
-            click.echo(f"{spec.title} would show {counted(len(checked), 'skill')}{beside} with the whole description")
+            click.echo(f"{spec.title} would show {counted(len(checked), 'skill')}{beside} with the full description")
         for names, what in kinds if agents else ():
             if names:
                 click.echo(_wrapped(f"{what}: {', '.join(names)}"))
