@@ -353,11 +353,11 @@ def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) ->
     for given, message in (
         (("a task",), "needs a trace, but none was given"),
         (("a task", "--from", "guide.txt"), "guide.txt was read as a document"),
-        (("a task", "--from", "plain.txt"), "--from trace:plain.txt"),
+        (("a task", "--from", "plain.txt"), "trace:plain.txt forces the type"),
         (("--from", TARN, "--from", "greeter"), "cannot change a skill"),
-        (("--from", TARN, "--tests", "t.yaml"), "does not take --tests"),
-        (("--from", TARN, "--student", "local"), "does not take --student"),
-        (("--from", TARN, "--feedback", "f.json"), "does not take --feedback"),
+        (("--from", TARN, "--tests", "t.yaml"), "-m extract and --tests cannot be used together"),
+        (("--from", TARN, "--student", "local"), "-m extract and --student cannot be used together"),
+        (("--from", TARN, "--feedback", "f.json"), "-m extract and --feedback cannot be used together"),
     ):
         done = upskill("generate", *given, "-m", "extract")
         assert (done.code, message in " ".join(done.err.split())) == (2, True), done.err
