@@ -165,7 +165,7 @@ def test_a_suite_of_your_own_is_not_fixed(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes", file="evals/suite.json")
     assert "is your own suite" in upskill("tests", "codes", "--score", "--fix", "scripted:missing.json").err
     assert upskill("tests", "codes", "--score").code == 0
-    assert "--score cannot be combined" in upskill("tests", "codes", "--score", "--add", 3).err
+    assert "--score cannot be used with" in upskill("tests", "codes", "--score", "--add", 3).err
     assert "--fix needs --score" in upskill("tests", "codes", "--fix", "scripted:missing.json").err
 
 

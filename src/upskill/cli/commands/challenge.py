@@ -60,13 +60,13 @@ class ChallengeOptions(PlansOptions):
         "-f",
         "--from",
         default=(),
-        help="A trace or document that the challenger reads too; repeatable.",
+        help="A trace or document for the challenger to read; repeatable.",
         metavar="PATH",
     )
     attack_checks: bool = option(
         "--attack-checks",
         default=False,
-        help="Attack the checks of the suite instead: find wrong answers that pass and right ones that fail, and fix"
+        help="Attack the checks in the suite instead: find wrong answers that pass and right ones that fail, and fix"
         " the checks.",
     )
     rounds: int = option(
@@ -85,7 +85,7 @@ class ChallengeOptions(PlansOptions):
     )
     repeats: int | None = rounds_option("How many rounds a proposal may take (default 40).")
     output: str | None = option(
-        "-o", "--output", default=None, help="Write the cases to this suite file, not into the skill.", metavar="FILE"
+        "-o", "--output", default=None, help="Write the cases to this suite file instead of the skill.", metavar="FILE"
     )
 
 
@@ -93,7 +93,7 @@ class ChallengeOptions(PlansOptions):
 @click.argument("skill")
 @click_options(ChallengeOptions)
 def command(**values: Any) -> None:
-    """Look for requests on which SKILL leads a student astray, or attack the checks of its suite.
+    """Look for requests where SKILL leads a student astray, or attack the checks in its suite.
 
     \b
     upskill challenge my-skill -m haiku --challenger sonnet
@@ -118,7 +118,7 @@ def command(**values: Any) -> None:
     skill = Skill.load(options.skill)
     suite = Suite.required(skill)
     if options.attack_checks and not options.challenger:
-        raise UsageError("--attack-checks needs a --challenger", "Name a model, or handoff:DIR.")
+        raise UsageError("--attack-checks needs a --challenger", "Choose a model, or handoff:DIR.")
     if options.output:
         check_writable(options.output, force=False)
     if options.attack_checks:
@@ -176,7 +176,7 @@ def _save(options: ChallengeOptions, skill: Skill, suite: Suite, changed: Sequen
         note(f"Wrote {names} to {options.output}.")
         return
     if own := own_suite(skill):
-        note(f"{own} is your own suite, which upskill never changes. Write {names} to a file with -o FILE.")
+        note(f"{own} is your own suite, which upskill never changes. Use -o FILE to write {names} to another file.")
         return
     assert skill.folder is not None
     add_suite(skill, suite).save(skill.folder, overwrite=True)

@@ -37,9 +37,11 @@ class DistillOptions(PlansOptions):
         "-t", "--tests", default=None, help="A suite (default: the skill's own).", metavar="FILE"
     )
     all_cases: bool = option(
-        "--all-cases", default=False, help="Search on the held-out cases too: nothing that any case needs is dropped."
+        "--all-cases",
+        default=False,
+        help="Use the held-out cases in the search, too: nothing that any case needs is dropped.",
     )
-    repeats: int | None = rounds_option("How many rounds the last comparison may take (default: up to 2,400 pairs).")
+    repeats: int | None = rounds_option("How many rounds the final comparison may take (default: up to 2,400 pairs).")
     tolerance: float = option(
         "--tolerance",
         default=5.0,
@@ -55,7 +57,7 @@ class DistillOptions(PlansOptions):
         metavar="TOKENS",
         minimum=1,
     )
-    rewrite: str | None = model_option("--rewrite", help="A teacher that then says what is left in fewer words.")
+    rewrite: str | None = model_option("--rewrite", help="A teacher that then rephrases what is left in fewer words.")
     write: bool = option("--write", default=False, help="Replace the skill; the old version is kept in .previous.")
     output: str | None = option(
         "-o", "--output", default=None, help="Save the shorter skill in this folder.", metavar="DIR"
@@ -76,8 +78,8 @@ def command(**values: Any) -> None:
 
     \b
     upskill distill my-skill -m haiku --max-cost 5
-    upskill distill my-skill -m local --repeats 1     greedy: one answer per case
-    upskill distill my-skill -m haiku --budget 520    the best within 520 tokens
+    upskill distill my-skill -m local --repeats 1     greedy, one answer per case
+    upskill distill my-skill -m haiku --budget 520    the best version within 520 tokens
     upskill show my-skill --worth                     line by line, afterwards
 
     upskill takes out paragraphs, list items, table rows and code blocks in groups, and splits a group only if a train
@@ -90,7 +92,7 @@ def command(**values: Any) -> None:
     options = DistillOptions(**values)
     skill = Skill.load(options.skill)
     if options.write and options.output:
-        raise UsageError("--write and --output contradict each other", "Leave one of them out.")
+        raise UsageError("--write and --output cannot be used together", "Drop one of them.")
     if options.output:
         check_output(Path(options.output), may_replace=False)
     check_report(options.report)
@@ -123,7 +125,7 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
         distilling = Distilling(plan, engine, settings)
         rounds = replace(plan, suite=replace(suite, cases=suite.train), runs=distilling.expected_rounds)
         expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
-        confirm_cost(options, expected, f"up to about {expected.words}; less if fewer rounds decide")
+        confirm_cost(options, expected, f"up to about {expected.words}; less if fewer rounds are enough")
         return await distilling.run()
 
 
@@ -132,7 +134,7 @@ def _save(options: DistillOptions, distilled: Distilled) -> None:
     if not (options.write or options.output):
         return
     if not is_fine:
-        note("Nothing was written: no shorter version is shown to be as good.")
+        note("Nothing was written: no shorter version was shown to be as good.")
         return
     whole, shorter = distilled.whole, distilled.skill
     target = Path(options.output) if options.output else whole.folder

@@ -41,7 +41,7 @@ class MatrixOptions(PlansOptions):
     catalog: str | None = option(
         "--catalog",
         default=None,
-        help=f"Cut descriptions as this agent's catalog would: {', '.join(CATALOGS)}.",
+        help=f"Shorten descriptions as this agent's catalog would: {', '.join(CATALOGS)}.",
         metavar="AGENT",
     )
     repeats: int | None = rounds_option("How many rounds the test of a pair may take (default 24).")
@@ -62,7 +62,7 @@ class MatrixOptions(PlansOptions):
 
     def searches(self) -> list[MatrixSearch]:
         if self.catalog and self.agent != "tools":
-            raise UsageError(f"{self.agent} cuts descriptions itself", "Leave out --catalog, or use --agent tools.")
+            raise UsageError(f"{self.agent} shortens descriptions itself", "Drop --catalog, or use --agent tools.")
         skills = {skill.folder: skill for skill in load_skills(self.folders)}
         settings = MatrixSettings(catalog=self.catalog or "", margin=self.tolerance / 100, repeats=self.repeats)
         options = replace(self.plan_options, distractors=load_skills(self.with_skills))
@@ -79,11 +79,11 @@ def command(**values: Any) -> None:
     \b
     upskill matrix skills -m haiku --max-cost 5
     upskill matrix skills -m haiku --report map.svg     as a picture
-    upskill matrix skills -m haiku --catalog codex      cut as Codex does
+    upskill matrix skills -m haiku --catalog codex      shortened as Codex does
 
     Each skill is asked for with its own queries (eval_queries.json), or the prompts of its train cases. First all
     skills are installed together. If a request does not reach its skill, upskill looks for the one that took it and
-    tests the two: the skill alone against the skill beside the other, until it is clear whether it loses requests.
+    tests the two: the skill alone against the skill next to the other, until it is clear whether it loses requests.
 
     If interrupted, run the same command again to continue.
     """

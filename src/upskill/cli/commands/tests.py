@@ -82,19 +82,19 @@ def command(**values: Any) -> None:
     seen its checks. The cases are saved as evals/evals.json. A suite that you wrote (evals/suite.yaml) is never
     replaced.
 
-    --score asks whether the cases would notice if a rule of the skill broke. A rule is a block with a number, a flag or
+    --score asks whether the cases would notice if a rule in the skill broke. A rule is a block with a number, a flag or
     a name in code. upskill removes all rules, then each one, then reverses those whose removal went unnoticed. It also
     lists cases that pass without the skill. If interrupted, run the same command again to continue.
     """
     options = _Options(**values)
     skill = Skill.load(options.skill)
     if options.score and (options.add or options.edit or options.sources):
-        raise UsageError("--score cannot be combined with --add, --edit or --from", "Leave them out.")
+        raise UsageError("--score cannot be used with --add, --edit or --from", "Drop them.")
     if options.fix and not options.score:
         raise UsageError("--fix needs --score", "It writes cases for the rules that --score finds.")
     assert skill.folder is not None
     if (own := own_suite(skill)) and not (options.score and not options.fix):
-        hint = "Edit that file itself." if options.edit else "Add to it by hand."
+        hint = "Edit that file directly." if options.edit else "Add to it by hand."
         raise UsageError(f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint)
     if options.score:
         score = asyncio.run(_score(skill, options))
@@ -113,7 +113,7 @@ def command(**values: Any) -> None:
         sizes = {"cases": len(suite.cases), "held_out": len(suite.held_out)}
         show_json({"skill": skill.name, **sizes, "authors": count_authors(written_by)})
     else:
-        click.echo(f"{skill.name}: {len(suite.cases)} cases, {len(suite.held_out)} held out")
+        click.echo(f"{skill.name}: {counted(len(suite.cases), 'case')}, {len(suite.held_out)} held out")
         if authors := describe_authors(written_by):
             click.echo(authors)
 
@@ -174,7 +174,7 @@ async def _score(skill: Skill, options: _Options) -> Score:
         scoring = Scoring(plan, engine, options.repeats or MAX_ROUNDS)
         rounds = replace(plan, runs=2 if plan.runs == 1 else scoring.expected_rounds)
         expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
-        confirm_cost(options, expected, f"about {expected.words}; less if fewer rounds decide")
+        confirm_cost(options, expected, f"about {expected.words}; less if fewer rounds are enough")
         return await scoring.run()
 
 
