@@ -97,7 +97,7 @@ def test_every_report_splits_the_lift_into_offered_and_opened(upskill: Upskill, 
     assert re.search(
         r"\| scripted:acting\.json \| 4/6 \(67%\) \| \+67 .* \| 2\.0 → 2\.7 \| 1\.0 → 2\.3 \| 0% → 29% \|", text
     )
-    assert "not random" in text
+    assert "not a random sample" in text
     (row,) = csv.DictReader(io.StringIO(upskill("runs", "--csv", "-").out))
     assert (row["activated"][:4], row["baseline_turns"], row["skill_turns"][:4]) == ("0.66", "2.0", "2.66")
     assert (row["baseline_calls"], row["baseline_tool_errors"], row["skill_tool_errors"][:4]) == ("1.0", "0.0", "0.28")
