@@ -126,7 +126,9 @@ async def test_connections_are_closed_when_the_last_model_is() -> None:
 )
 async def test_half_an_answer_is_none(data: bytes, kind: str) -> None:
     async with serving(cutting(data)) as url:
-        with pytest.raises(TransportError, match=r"(dropped before the answer was complete|cannot be read): [^{]*$") as caught:
+        with pytest.raises(
+            TransportError, match=r"(dropped before the answer was complete|cannot be read): [^{]*$"
+        ) as caught:
             await get(url)
     assert caught.value.kind == kind
 
