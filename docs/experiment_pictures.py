@@ -14,7 +14,7 @@ from upskill.reports.pictures import PictureOptions, front, pass_rates
 from upskill.reports.pictures.svg import SMALL, Drawing, legend, swatch
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
-ROW, LEFT = 17, 300  # px: how high a row is, and how wide its name
+ROW, LEFT = 15, 370  # px: how high a row is, and how wide its name
 
 
 def drawn() -> dict[str, str]:
@@ -23,32 +23,23 @@ def drawn() -> dict[str, str]:
 
 
 def rules(score: dict[str, Any]) -> str:
-    """Which case notices which rule."""
-    drawing = Drawing("score", f"Which cases notice the rules of {score['skill']}", PictureOptions())
-    drawing.heading({"models": []}, "A row per rule, a column per case; local is the student")
-    cases = list(dict.fromkeys(case for rule in score["rules"] for case in (*rule["cases"], *rule["shared_by"])))
-    width = min(ROW, (drawing.width - LEFT) / len(cases))
+    """Which case mentions which rule, before and after `--fix`."""
+    drawing = Drawing("score", f"Which cases mention the rules of {score['skill']}", PictureOptions())
+    drawing.heading({"models": []}, f"A row per rule, a column per case; the last {len(score['new'])} are from --fix")
+    width = (drawing.width - LEFT) / len(score["cases"])
     for rule in score["rules"]:
         text = rule["text"].removeprefix("- ").replace("`", "")
-        is_missed = rule["status"] == "unnoticed"
-        drawing.text(0, drawing.height + 12, text, "ink", size=SMALL, bold=is_missed, room=LEFT - 10)
-        noticed = "heat-4" if rule["noticed_by"] == "loss" else "heat-3"
-        for column, case in enumerate(cases):
-            kind = noticed if case in rule["cases"] else "heat-2" if case in rule["shared_by"] else ""
-            if kind:
-                at = {"x": LEFT + column * width + 1, "y": drawing.height + 1, "width": width - 2, "height": ROW - 3}
-                drawing.add("rect", kind, **at)
-        drawing.words.append(f"{text}: {rule['status']}, by {', '.join(rule['cases']) or 'no case'}.")
+        is_missed = {*rule["shared_by"]} <= {*score["new"]}
+        drawing.text(0, drawing.height + 12, text, size=SMALL, bold=is_missed, room=LEFT - 10)
+        for case in rule["shared_by"]:
+            x = LEFT + score["cases"].index(case) * width + 1
+            shade = "heat-0" if case in score["new"] else "heat-4"
+            drawing.add("rect", shade, x=x, y=drawing.height + 1, width=width - 2, height=ROW - 2)
+        drawing.words.append(f"{text}: mentioned by {', '.join(rule['shared_by'])}.")
         drawing.height += ROW
-    drawing.height += 4
-    shades = {
-        "heat-4": "fails without it",
-        "heat-3": "fails if it is reversed",
-        "heat-2": "mentions it, but never fails",
-    }
-    legend(drawing, [(words, swatch(shade)) for shade, words in shades.items()])
+    legend(drawing, [("mentions it", swatch("heat-4")), ("new case that mentions it", swatch("heat-0"))])
     drawing.height += 14
-    drawing.text(0, drawing.height, "Bold: no case notices it.", "muted", size=SMALL)
+    drawing.text(0, drawing.height, "Bold: no case mentioned it before.", "muted", size=SMALL)
     return drawing.svg()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import experiment_pictures
 import make_pictures
 import pytest
 
@@ -41,3 +42,11 @@ def test_every_screenshot_is_small_and_shown_somewhere() -> None:
     for path in make_pictures.PICTURES.glob("*.png"):
         assert path.stat().st_size < 150_000, path.name
         assert f"pictures/{path.name})" in text, path.name
+
+
+def test_the_pictures_of_experiments_are_what_was_recorded() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in (REPOSITORY / "docs" / "how-to").glob("*.md"))
+    for name, svg in experiment_pictures.drawn().items():
+        made = (make_pictures.PICTURES / name).read_text(encoding="utf-8")
+        assert made == f"{svg}\n", f"{name} is not what `make pictures` draws"
+        assert f"(../pictures/{name})" in text
