@@ -123,7 +123,8 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
             margin=options.tolerance / 100, budget=options.budget, repeats=options.repeats, rewriter=rewriter
         )
         distilling = Distilling(plan, engine, settings)
-        rounds = replace(plan, suite=replace(suite, cases=suite.train), runs=distilling.expected_rounds)
+        train = replace(plan.suite, cases=plan.suite.train)
+        rounds = replace(plan, suite=train, runs=distilling.expected_rounds)
         expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
         confirm_cost(options, expected, f"up to about {expected.words}; less if fewer rounds are enough")
         return await distilling.run()
