@@ -1,7 +1,7 @@
 """The pictures of docs/how-to/distill.md, score.md and challenge.md.
 
-They are drawn from what the commands printed with --json: in docs/pictures, front.json is of a scripted student,
-score.json and challenge.json of the embedded 0.5B model.
+They are drawn from what is recorded in docs/pictures: front.json is `distill --json` of a scripted student, score.json
+`tests --score --json` of examples/tern-deploy with five more cases, challenge.json the first run of bench/challenge.py.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from upskill.reports.pictures import PictureOptions, front, pass_rates
-from upskill.reports.pictures.svg import SMALL, Drawing, legend, swatch
+from upskill.reports.numbers import percent
+from upskill.reports.pictures import PictureOptions, front
+from upskill.reports.pictures.svg import SMALL, Drawing, Scale, circle, dot, legend, swatch
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 ROW, LEFT = 15, 370  # px: how high a row is, and how wide its name
@@ -45,16 +46,16 @@ def rules(score: dict[str, Any]) -> str:
 
 def proposals(challenge: dict[str, Any]) -> str:
     """How often each proposal passes without the skill and with it."""
-    rows: list[dict[str, Any]] = []
+    drawing = Drawing("challenge", "Three counterexamples among 33 proposals", PictureOptions())
+    drawing.heading({"models": []}, "How often each proposal passes with the skill (upwards) and without it")
+    top, bottom = drawing.height + 8, drawing.height + 220
+    x, y = Scale(0, 1, 44.0, drawing.width - 12), Scale(0, 1, bottom - 10, top + 10)
+    drawing.axes(x, y, "pass rate without the skill", percent)
     for each in challenge["proposals"]:
-        ((without, with_it),) = [(rates["without"], rates["with"]) for rates in each["pass_rates"].values()]
-        mark = "✗ " if each["status"] == "counterexample" else ""
-        arms = {"baseline": arm(without, each["rounds"]), "skill": arm(with_it, each["rounds"])}
-        rows.append({"model": f"{mark}{each['id']}", "lift": with_it - without, "reason": "", **arms})
-    notes = ["✗: a counterexample. The student passes without the skill and fails with it, and a test shows that."]
-    return pass_rates({"skill": {"name": challenge["skill"]}, "models": rows}, PictureOptions(notes=notes))
-
-
-def arm(rate: float, rounds: int) -> dict[str, Any]:
-    passed = round(rate * rounds)
-    return {"passed": passed, "failed": rounds - passed, "pass_rate": rate}
+        mark = "mark-skill" if each["status"] == "counterexample" else "mark-baseline"
+        drawing.parts.append(circle(x(each["without"]), y(each["with"]), 4.5, mark))
+        rates = f"{percent(each['without'])} without the skill and {percent(each['with'])} with it"
+        drawing.words.append(f"{each['id']}: {rates}, {each['status']} after {each['rounds']} rounds.")
+    drawing.height = bottom + 40
+    legend(drawing, [("counterexample", dot("mark-skill")), ("given up: no clear loss", dot("mark-baseline"))])
+    return drawing.svg()
