@@ -6,7 +6,7 @@ python bench/search.py --json     # the numbers alone, for the tests
 python bench/search.py --write    # put the tables into docs/simulations.md
 
 The searches are those of `generate` (`Search` in authoring/search/refine.py) with trials that are drawn, not run: a
-student passes a case with a chance that depends on the lines of the skill. The column of GEPA needs the package gepa.
+student passes a case with a chance that depends on the lines of the skill. The column of GEPA needs the `gepa` package.
 """
 
 from __future__ import annotations

@@ -339,7 +339,7 @@ def test_extract_writes_a_page_without_a_model_tests_or_an_evaluation(upskill: U
     assert not any(file.path.startswith("evals/") for file in saved.files)
     again = upskill("generate", "--from", TARN, "-m", "extract")
     told = " ".join(again.err.split())
-    assert "A teacher turns the quotations into a skill" in told
+    assert "To have a teacher turn the quotations into a skill" in told
     assert "tokens (--tokens)" in told
     assert f"Saved to {done.json['saved_to']} (unproven: nothing was run)" in again.out
     shown = upskill("show", home / done.json["saved_to"], "--sources")

@@ -594,7 +594,7 @@ def test_long_material_is_noted_once_for_the_skill_and_its_tests(upskill: Upskil
     done = generate(upskill, "--no-eval", "--from", "long.md")
     assert done.code == 0, done.err
     assert done.err.count("reading it in") == 1
-    assert done.err.count("no note was made of them") == 1
+    assert done.err.count("the teacher made no note of them") == 1
 
 
 def test_a_receipt_of_all_cases_is_written_with_the_skill(upskill: Upskill, house: Path) -> None:
