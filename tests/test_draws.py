@@ -310,7 +310,7 @@ def test_a_server_that_fails_wrong_answers_makes_no_skill_helpful(
     assert verdict["skill"]["redrawn"] > 20
     assert verdict["baseline"]["redrawn"] == 0
     assert verdict["missing"]["redraw_p_value"] < 0.001
-    again = f"{verdict['skill']['redrawn']} of 60 trials with the skill, 0 of 60 of the baseline"
+    again = f"{verdict['skill']['redrawn']} of 60 trials with the skill, 0 of 60 in the baseline"
     line = f"retried after a failed or interrupted call: {again}"
     assert all(line in report for report in verdict["reports"])
 
