@@ -66,7 +66,7 @@ class PlansOptions(MeasureOptions, CommandOptions):
 
     @asynccontextmanager
     async def open_engine(self) -> AsyncGenerator[Engine]:
-        """For an experiment: its progress is shown."""
+        """What an experiment runs with. Its progress is shown."""
         progress = RunProgress(quiet=self.silent)
         with self.open_store() as store:
             async with self.open_models(store, progress) as models:
@@ -125,13 +125,13 @@ class LibraryOptions(PlansOptions):
 
 
 def rounds_option(what: str) -> Any:
-    """How long the sequential test of an experiment may go on."""
+    """How many rounds the sequential test of an experiment may take."""
     greedy = "With 1, the student answers once, greedily, and no significance test is done."
     return option("--repeats", default=None, help=f"{what} {greedy}", metavar="N", minimum=1)
 
 
 def confirm_writing(options: CommandOptions, engine: Engine, name: str, *, items: int, material: int) -> Address:
-    """For what this model is to write from so many tokens."""
+    """Ask before a model writes something that costs money; `material` is in tokens."""
     address = resolve(name, keys=engine.models.context.keys)
     confirm_cost(options, estimate_writing(address, engine.models.context.prices, material=material, items=items))
     return address

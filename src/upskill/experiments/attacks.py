@@ -177,7 +177,7 @@ class _Attacking:
         lines: Sequence[Mapping[str, Any]],
         shape: tuple[str, Mapping[str, Any]],
     ) -> list[tuple[str, dict[str, Any]]]:
-        """What is said of each case, as right and as wrong."""
+        """What the model says of each case: which answers are right, and which are wrong."""
         found: list[tuple[str, dict[str, Any]]] = []
         for start in range(0, len(lines), MAX_BATCH):
             batch = lines[start : start + MAX_BATCH]

@@ -112,7 +112,7 @@ async def distill(
 
 @dataclass
 class Distilling:
-    plan: Plan  # one with more than one repeat samples
+    plan: Plan  # with one repeat, students answer greedily
     engine: Engine
     settings: DistillSettings
 
@@ -141,7 +141,7 @@ class Distilling:
 
     @property
     def expected_rounds(self) -> int:
-        """Of all train cases, at most about."""
+        """Roughly the most rounds of all train cases."""
         blocks, repeats = len(self.blocks), self.settings.repeats
         searching = 2 * blocks if repeats == 1 else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
         return searching + 2 * self.ablation.rounds

@@ -32,7 +32,7 @@ def plain_table(*heads: str, right: Collection[str] = ()) -> Table:
 def render_result(
     conclusion: str, lines: Iterable[str], table: Table | None = None, style: str = "bold"
 ) -> Iterator[RenderableType]:
-    """Of an experiment: what it comes to, the figures, and what else there is to say."""
+    """The result of an experiment: its conclusion, the figures, then details."""
     yield from (Text(""), Paragraph(printable(conclusion), style), Text(""))
     if table:
         yield from (indented(table), Text(""))
