@@ -79,7 +79,7 @@ def command(**values: Any) -> None:
     \b
     upskill distill my-skill -m haiku --max-cost 5
     upskill distill my-skill -m local --repeats 1     greedy, one answer per case
-    upskill distill my-skill -m haiku --budget 520    the best version within 520 tokens
+    upskill distill my-skill -m haiku --budget 520    best within 520 tokens
     upskill show my-skill --worth                     line by line, afterwards
 
     upskill takes out paragraphs, list items, table rows and code blocks in groups, and splits a group only if a train
