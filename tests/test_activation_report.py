@@ -318,7 +318,7 @@ def test_students_that_only_answer_are_warned_of_cases_that_want_something_done(
     write_script(home / "model.json", [{"answer": "```\nAHOY\n```"}])
     skill = write_skill(home / "greeter", suite={"cases": cases})
     done = upskill("eval", skill, "-m", "scripted:model.json", "--store", "there", "-v")
-    said = "checks of what the student did in 2 cases (file, tool), but --agent chat only answers"
+    said = "checks on what the student did in 2 cases (file, tool), but --agent chat only answers"
     assert f"Warning: {said}" in done.err
     assert f"Note: {said}" in unwrapped(done.out)
     assert re.search(r"Read every answer: upskill show greeter-\w+ --store there", done.out)

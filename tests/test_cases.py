@@ -368,7 +368,7 @@ def test_eval_has_acting_cases_written_for_an_agent_that_acts(upskill: Upskill, 
                 ],
                 "reference": "echo done",
             },
-            "its checks of the work pass when nothing was done",
+            "its checks on the work pass when nothing was done",
         ),
     ],
 )

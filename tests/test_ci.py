@@ -376,7 +376,7 @@ def test_a_deleted_skill_is_named_and_one_without_its_manifest_is_blocked(upskil
     assert "### upskill: 2 skills changed, 1 blocked" in done.out
     assert "`skills/worse` was deleted, with 12 test cases." in done.out
     assert "| ❌ | `skills/better` |" in done.out
-    assert "there is no skill here any more, but files of it are still there" in done.out
+    assert "the SKILL.md was removed, but other files of the skill are still there" in done.out
 
 
 def test_a_broken_suite_or_skill_of_the_base_can_be_repaired(library: Path) -> None:
@@ -462,7 +462,7 @@ def test_a_skill_in_a_submodule_is_compared_with_the_commit_that_the_base_had(li
     git(library, "clone", "-q", "--depth", "1", "--branch", "second", theirs.as_uri(), "skills/theirs")
     with changed_skills([library / "skills"], "main") as (_, changes):
         problems = {change.name: change.problem for change in changes if change.problem}
-    assert "not compared: the submodule's earlier commit is not here" in problems.pop("theirs")
+    assert "not compared: the submodule's earlier commit was not fetched" in problems.pop("theirs")
     assert problems == {}
 
 

@@ -105,7 +105,7 @@ def test_a_changed_skill_is_never_overwritten_silently(tmp_path: Path, change: s
             target.symlink_to(tmp_path / "moved")
     before = contents(tmp_path)
     newer = Skill.load(made(tmp_path / "newer", "Better."))
-    with pytest.raises(UsageError, match="this skill was changed since it was installed") as error:
+    with pytest.raises(UsageError, match="this skill has changed since it was installed") as error:
         install(newer, there)
     assert "--force" in error.value.hint
     assert {name: data for name, data in contents(tmp_path).items() if not name.startswith("newer/")} == before
@@ -156,7 +156,7 @@ def test_an_invalid_skill_is_not_installed(tmp_path: Path) -> None:
     skill = Skill.new("My_Skill", "Does things.", "Body.")
     with pytest.raises(UsageError, match="My_Skill: not a valid skill: name 'My_Skill' has capital letters") as error:
         install(skill, tmp_path / "there")
-    assert error.value.hint == "`upskill validate` lists every problem."
+    assert error.value.hint == "Run `upskill validate` to see every problem."
     assert not (tmp_path / "there").exists()
 
 

@@ -238,7 +238,7 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
     assert [trace.goal for trace in material.traces] == ["The earlier one.", "The middle one.", "The later one."]
     assert material.sources[0].startswith(
         "kit: folder, 4 documents and 3 sessions; left out: 1 binary, 1 empty, 2 hidden, 1 linked, 1 not understood,"
-        " 1 too large, 1 unreadable (kit/goose.jsonl: not in any known trace format: it looks like a file of Goose"
+        " 1 too large, 1 unreadable (kit/goose.jsonl: not in any known trace format: it looks like a file from Goose"
     )
     assert len(material.sources) == 8
     assert material.skill is None
@@ -252,7 +252,7 @@ def test_a_folder_is_read_in_the_same_order_everywhere_and_what_was_left_out_is_
 def test_a_session_that_cannot_be_read_is_not_taken_for_a_document(home: Path) -> None:
     row = '{"content": [{"type": "toolRequest"}]}\n'
     (home / "goose.jsonl").write_text(row)
-    with pytest.raises(UsageError, match="looks like a file of Goose") as refused:
+    with pytest.raises(UsageError, match="looks like a file from Goose") as refused:
         read_source("goose.jsonl")
     assert "--from doc:goose.jsonl" in refused.value.hint
     assert read_source("doc:goose.jsonl") == Document(row, len(row))

@@ -364,7 +364,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
         "s: unknown field 'check'",
         "Did you mean 'checks'?",
     ),
-    "a case that is text": (["hello"], "s: case 1: expected a case, got 'hello'", "A case has a prompt and checks."),
+    "a case that is text": (["hello"], "s: case 1: expected a case, got 'hello'", "A case needs a prompt and checks."),
     "no prompt": ([{"id": "x", "checks": [{"contains": "y"}]}], "s: case 1 ('x'): no prompt", ""),
     "a blank prompt": ([CASE | {"prompt": " \n"}], "s: case 1 ('one'): the prompt is empty", ""),
     "a prompt that is a number": (
@@ -384,7 +384,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "a right answer that is none": (
         [CASE | {"right": [{"do": "echo"}]}],
-        "s: case 1 ('one'): right: an answer is a text, or a script written as `run: shell`",
+        "s: case 1 ('one'): right: an answer must be text, or a script written as `run: COMMAND`",
         "",
     ),
     "no checks": (
@@ -449,7 +449,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     "a listed file that is not there": (
         [CASE | {"files": ["a.txt"]}],
         "s: case 1 ('one'): file 'a.txt' not found",
-        "Put it next to the suite, or give its path from the skill's folder.",
+        "Put it next to the suite, or write its path relative to the skill's folder.",
     ),
     "no room for an answer": (
         {"cases": [CASE], "max_output_tokens": 0},
@@ -458,7 +458,7 @@ WRONG: dict[str, tuple[object, str, str]] = {
     ),
     "not a number": (
         [CASE | {"checks": [{"json_schema": {"const": math.nan}}]}],
-        "s: not plain data: Out of range float values are not JSON compliant",
+        "s: cannot be stored as JSON: Out of range float values are not JSON compliant",
         "",
     ),
     "half a character": (
@@ -482,7 +482,7 @@ def test_what_is_wrong_is_a_usage_error_that_says_so(kind: str) -> None:
 
 TEXTS: dict[str, tuple[str, bytes, str]] = {
     "NaN": ("s.json", b'{"cases": [{"prompt": NaN}]}', "s.json: NaN is not a JSON value"),
-    "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: not plain data: Out of range float"),
+    "too large a number": ("s.json", b'[{"prompt": 1e999}]', "s.json: cannot be stored as JSON: Out of range float"),
     "NaN in YAML": (
         "s.yaml",
         b"- prompt: x\n  seed: .NaN\n",

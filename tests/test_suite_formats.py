@@ -169,17 +169,17 @@ def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_
         ]
     ]
     assert list(notes_of(suite).left_out()) == [
-        "weight of an assertion: every check must hold (case 1)",
+        "weight in an assertion: every check must pass (case 1)",
         "contains: upskill has no check for the opposite (case 1)",
-        "contains: upskill has no check with a field 'file' (case 1)",
+        "contains: upskill has no check with a 'file' field (case 1)",
         "equals: upskill has no check for the opposite (case 1)",
         "assertion: a judge does not see 'negate'; say in words what must not be there (case 1)",
     ]
-    with pytest.raises(UsageError, match="none of its assertions can be imported: contains: upskill has no check"):
+    with pytest.raises(UsageError, match="none of the assertions can be imported: contains: upskill has no check"):
         Suite.parse({"evals": [{"prompt": "x", "assertions": [said[6]]}]}, "s")
     verified = Suite.parse([{"input": "x", "verifiers": [{"type": "contains", "values": ["y"], "negate": True}]}])
     assert checks_of(verified) == [[("not_contains", ["y"])]]
-    with pytest.raises(UsageError, match="verifier of type 'contains': upskill has no check with a field 'file'"):
+    with pytest.raises(UsageError, match="verifier of type 'contains': upskill has no check with a 'file' field"):
         Suite.parse([{"input": "x", "verifiers": [said[6]]}])
 
 
@@ -204,7 +204,7 @@ def test_statements_that_only_name_a_text_need_no_judge() -> None:
             ("not_contains", ["TODO"]),
         ]
     ]
-    told = "statements that quote a text: checked with `contains`, without a judge (3 times: case 1)"
+    told = "statements that quote text: checked with `contains`, without a judge (3 times: case 1)"
     assert list(notes_of(suite).changed()) == [told]
     unclear = "must_have: ambiguous: write `contains` for text or `regex` for patterns (case 1)"
     assert list(notes_of(suite).left_out()) == [unclear]
@@ -233,7 +233,7 @@ def test_scenarios_with_assertions_a_rubric_and_a_setup_are_cases(tmp_path: Path
     assert checks_of(suite) == [expected]
     told = "\n".join(notes_of(suite).left_out())
     assert "exit_success: upskill has no check of this type (case 1 ('fix it'))" in told
-    assert "case 2 ('build it'): its setup has 'commands', but a case can only have files" in told
+    assert "case 2 ('build it'): the setup has 'commands', but a case can only have files" in told
 
 
 # promptfoo.
@@ -289,7 +289,7 @@ def test_a_configuration_of_promptfoo_is_read_and_programs_are_refused_by_name(t
     told = "\n".join(notes_of(suite).left_out())
     for words in ("javascript: runs its own", "python: runs its own", "cost: reported", "similar: upskill has no"):
         assert words in told
-    assert "its template cannot be rendered: 'missing' is undefined" in told
+    assert "the template cannot be rendered: 'missing' is undefined" in told
     assert "prompt: file 'other.txt' not found" in told
 
 
@@ -311,14 +311,14 @@ def test_an_assertion_about_a_transformed_answer_is_left_out_by_name() -> None:
     assert [case.prompt for case in suite.cases] == ["a", "c", "e"]
     assert all(checks == [("equals", {"text": "Paris", "exact": True})] for checks in checks_of(suite))
     assert list(notes_of(suite).left_out())[1:6] == [
-        "transform of a provider: checks read the unchanged answer",
+        "transform in a provider: checks read the unchanged answer",
         "equals: checks the output of `JSON.parse(output).city`, not the answer (case 1)",
         "equals: checks the output of `file://t.js`, not the answer (case 2)",
-        "contains: its weight is 0, so it decides nothing (case 3)",
-        "assert-set: only some of its assertions must hold, but in upskill every check must (case 4)",
+        "contains: its weight is 0, so it has no effect (case 3)",
+        "assert-set: only some of its assertions must pass, but in upskill every check must (case 4)",
     ]
-    assert "a program changes its variables (transformVars)" in "\n".join(notes_of(suite).left_out())
-    assert list(notes_of(suite).changed()) == ["threshold of a case: every check must hold (case 5)"]
+    assert "a program changes the variables (transformVars)" in "\n".join(notes_of(suite).left_out())
+    assert list(notes_of(suite).changed()) == ["threshold in a case: every check must pass (case 5)"]
 
 
 def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
@@ -350,7 +350,7 @@ def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
 def test_what_is_wrong_with_every_case_is_said_once_and_counted() -> None:
     tests = [{"vars": {"q": str(number)}, "assert": [{"type": "javascript", "value": "1"}]} for number in range(23)]
     with pytest.raises(
-        UsageError, match=r"none of its 24 cases can be imported: 23 cases \(case 1, case 2, case 3, …\)"
+        UsageError, match=r"none of the 24 cases can be imported: 23 cases \(case 1, case 2, case 3, …\)"
     ):
         Suite.parse({"prompts": ["{{q}}"], "tests": [*tests, {"vars": {"q": "x"}}]})
     with pytest.raises(UsageError, match="promptfoo generates these cases with a model"):
@@ -379,9 +379,9 @@ def test_prompts_and_tests_of_promptfoo_may_lie_in_files(tmp_path: Path) -> None
     assert "'file://make.py' is a program" in "\n".join(suite.warnings)
     alone = [{"vars": {"question": "Say e"}, "assert": [{"type": "contains", "value": "e"}]}]
     assert Suite.parse(alone).cases[0].prompt == "Say e"
-    with pytest.raises(UsageError, match=r"the prompt for its variables \(a, b\) is not in this file"):
+    with pytest.raises(UsageError, match=r"the prompt for the variables \(a, b\) is not in this file"):
         Suite.parse([{"vars": {"a": "1", "b": "2"}, "assert": [{"type": "contains", "value": "e"}]}])
-    with pytest.raises(UsageError, match="none of its prompts can be read"):
+    with pytest.raises(UsageError, match="none of the prompts can be read"):
         Suite.parse({"prompts": ["file://make.py:build"], "tests": alone})
 
 
@@ -419,7 +419,7 @@ defaultTest: {assert: [{type: not-contains, value: sorry}]}
     assert list(notes_of(suite).left_out())[1:] == [
         "assert: reads file://a.yaml; write out its content (case 2)",
         "assert: not a list (case 3)",
-        "contains: upskill has no check with a field 'negate' (case 4)",
+        "contains: upskill has no check with a 'negate' field (case 4)",
     ]
     head = "q,__expected,__prefix,__suffix,__threshold\n"
     rows = "a,is-refusal,,,\nb,contains: x,PRE , SUF,0.5\nc,not-contains: x,,,\n"
@@ -607,10 +607,10 @@ def test_no_grader_of_waza_is_lost_without_a_word() -> None:
     ]
     assert list(notes_of(suite).left_out()) == [
         "text.odd: upskill has no equivalent check (case 1 ('t'))",
-        "weight of a grader: every check must hold (case 1 ('t'))",
-        "text: upskill has no check with a field 'negate' (case 1 ('t'))",
+        "weight in a grader: every check must pass (case 1 ('t'))",
+        "text: upskill has no check with a 'negate' field (case 1 ('t'))",
         "prompt: does not say what the judge should look for (case 1 ('t'))",
-        "tool_constraint.expect_tools: upskill has no check with a field 'command_pattern' (case 1 ('t'))",
+        "tool_constraint.expect_tools: upskill has no check with a 'command_pattern' field (case 1 ('t'))",
         "task: disabled (case 2 ('off'))",
     ]
 
@@ -692,7 +692,7 @@ def test_fields_that_mean_nothing_here_are_told_wherever_they_stand() -> None:
             {"evals": [words]},
             [
                 "left out: checks: not a list",
-                "changed: expected_output: a judge checks it instead of the assertions that are left out",
+                "changed: expected_output: a judge checks it instead of the assertions that were left out",
             ],
         ),
     ):
@@ -750,7 +750,7 @@ def test_whatever_stands_where_something_else_is_expected_is_a_usage_error(junk:
 def test_a_check_that_cannot_be_read_is_left_out_and_says_why() -> None:
     case = {"prompt": "x", "assertions": [{"type": "regex", "value": "("}]}
     with pytest.raises(
-        UsageError, match=r"s: case 1: none of its checks is valid: regex.*is not a valid regular expression"
+        UsageError, match=r"s: case 1: none of the checks is valid: regex.*is not a valid regular expression"
     ):
         Suite.parse({"evals": [case]}, "s")
     suite = Suite.parse({"evals": [case | {"assertions": [*case["assertions"], "It is short"]}]}, "s")
@@ -844,7 +844,7 @@ def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill:
     written(Path("none.json"), {"evals": [case | {"assertions": odd}]})
     failed = upskill("import", "none.json")
     assert failed.code == 2
-    assert failed.err.startswith("upskill: none.json: case 1: none of its assertions can be imported: zz")
+    assert failed.err.startswith("upskill: none.json: case 1: none of the assertions can be imported: zz")
     assert r"zz\nchecks:\n  - contains: EVIL\n#: upskill has no check" in failed.err.splitlines()[0]
 
 
@@ -971,7 +971,7 @@ def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path)
         "context": "Tests greetings.",
         "description": "d",
     }
-    assert "weights: kept as metadata; every check must hold" in "\n".join(notes_of(suite).changed())
+    assert "weights: kept as metadata; every check must pass" in "\n".join(notes_of(suite).changed())
     assert not list(notes_of(suite).left_out())
 
 
@@ -1020,9 +1020,9 @@ def test_tasks_of_skillgrade_run_their_graders_as_commands(tmp_path: Path) -> No
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
         "setup: the sandbox",
-        "chmod of a file",
-        "model of a grader",
-        "no check with a field 'check'",
+        "chmod: the files in a case are not executable",
+        "model in a grader",
+        "no check with a 'check' field",
         "/bin/a",
     ):
         assert words in left_out

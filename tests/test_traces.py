@@ -451,7 +451,7 @@ def test_a_file_that_is_mostly_not_understood_is_refused_by_name(
     upskill: Upskill,
 ) -> None:
     path = write_lines(tmp_path / "session.jsonl", rows)
-    with pytest.raises(UsageError, match="most of it could not be read") as refused:
+    with pytest.raises(UsageError, match="most of the file could not be read") as refused:
         read_trace(path)
     assert lost.partition(" ")[2] in refused.value.message
     name = refused.value.message.partition("detected as ")[2].partition(" ")[0]
@@ -771,7 +771,7 @@ def test_broken_lines_are_counted_and_told(tmp_path: Path) -> None:
     assert trace.warnings[0] == "line 1 is not a JSON object; it was skipped"
     assert len(trace.calls) == 6
     broken.write_text(text + "no\n" * 50, encoding="utf-8")
-    assert read_trace(broken).warnings[-1] == "50 lines in all could not be read and were skipped"
+    assert read_trace(broken).warnings[-1] == "in all, 50 lines could not be read and were skipped"
     assert len(read_trace(broken).warnings) == 5
 
 
@@ -880,7 +880,7 @@ def test_turns_that_were_taken_back_are_left_out_and_told(tmp_path: Path) -> Non
     other = rows[-1] | {"id": "m9", "parentId": "m2", "message": rows[-1]["message"] | {"content": "Or does it?"}}
     trace = read_trace(write_lines(tmp_path / "t", [*rows, other]))
     assert kinds(trace) == ["user"]
-    assert trace.warnings == ("6 lines belong to turns that were undone, and were left out",)
+    assert trace.warnings == ("skipped 6 lines from turns that were undone",)
     broken = read_trace(write_lines(tmp_path / "t", rows[:2] + rows[3:]))  # a line on the way is lost
     assert (len(broken.calls), broken.warnings) == (3, ())
 
@@ -927,7 +927,7 @@ def test_a_conversation_of_chatgpt_is_named_by_its_id_or_title_and_answers_asked
     assert latest.session == "c2"
     assert list(latest.warnings) == [
         "it contains 2 conversations; only the latest was read. The others are conversations.json/Rail",
-        "1 message of turns that were undone was left out",
+        "skipped 1 message from turns that were undone",
     ]
     assert read_trace(file / "c1").answer == read_trace(file / "Rail").answer == "Four meters."
     with pytest.raises(UsageError, match="no conversation named 'Roof'"):
@@ -1204,11 +1204,11 @@ def test_a_compressed_session_of_codex_is_read_like_any_other(
     assert read_trace(packed).steps == expected.steps
     whole = packed.read_bytes()
     packed.write_bytes(whole[:20] + bytes(len(whole) - 20))
-    with pytest.raises(UsageError, match="cannot be unpacked"):
+    with pytest.raises(UsageError, match="cannot be decompressed"):
         read_trace(packed)
     packed.write_bytes(whole)
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(UsageError, match="compressed with Zstandard; reading it needs the package") as refused:
+    with pytest.raises(UsageError, match="compressed with Zstandard, and the `zstandard` package") as refused:
         read_trace(packed)
     assert "[zstd]" in refused.value.hint
 
@@ -1226,7 +1226,7 @@ def test_a_compressed_session_of_codex_is_read_like_any_other(
         ),
         (
             '{"type": "thread.started"}\n{"type": "turn.started"}\n',
-            "of JSON (thread.started, turn.started), but nothing",
+            "of JSON (thread.started, turn.started), but no messages",
         ),
         (
             '{"type": "session_meta", "payload": 1}\nno\n',
@@ -1248,7 +1248,7 @@ def test_a_file_without_a_step_is_an_error_that_says_what_it_was_taken_for(
     assert told in refused.value.message
     shown = upskill("trace", "show", path)
     assert shown.code == 2
-    assert ": no steps in it" in " ".join(shown.err.split())
+    assert ": contains no steps" in " ".join(shown.err.split())
 
 
 # Sessions on this machine.
@@ -1332,7 +1332,7 @@ def test_sessions_in_folders_of_their_own_are_called_by_the_folder_and_read_what
 def test_lines_that_antigravity_cut_are_told_and_its_commands_are_known(tmp_path: Path) -> None:
     rows = load_lines("antigravity/loom.jsonl")
     trace = read_trace(write_lines(tmp_path / "t", [*rows[:-1], rows[-1] | {"truncated_fields": ["content"]}]))
-    assert trace.warnings == ("of 1 line only a part is here; transcript_full.jsonl beside it may have the rest",)
+    assert trace.warnings == ("1 line cut short; transcript_full.jsonl beside it may have the rest",)
     assert [shell_command(step) for step in trace.calls] == [
         "",
         "loom start",
@@ -1430,7 +1430,7 @@ def test_the_database_of_cursors_editor_is_read(tmp_path: Path) -> None:
     assert read_trace(path.parent / "c1").goal == "An older one."
     old = {"composer.composerData": {"allComposers": [{"composerId": "c3"} | editor["composerData:c1"]]}}
     assert read_trace(write_cursor(tmp_path / "old.vscdb", old, "ItemTable")).goal == "An older one."
-    with pytest.raises(UsageError, match="it contains a database, but nothing that was said or done"):
+    with pytest.raises(UsageError, match="it contains a database, but no messages or actions"):
         read_trace(write_cursor(tmp_path / "empty.vscdb", {}))
 
 
@@ -1502,7 +1502,7 @@ def test_the_older_storage_of_opencode_is_read(tmp_path: Path) -> None:
     folders = ("", "session", "session/global", f"message/{info['id']}")
     for folder in (storage.parent, *(storage / name for name in folders)):
         assert read_trace(find_trace(str(folder))).steps == trace.steps
-    with pytest.raises(UsageError, match="the folder contains no session"):
+    with pytest.raises(UsageError, match="contains no sessions"):
         find_trace(str(FIXTURES.parent))
     material = gather("task", sources=[str(storage)])
     assert [len(each.steps) for each in material.traces] == [len(trace.steps)]
@@ -1513,7 +1513,7 @@ def test_a_session_that_is_not_here_is_a_usage_error(agents: Path, tmp_path: Pat
     here = {"HOME": str(agents)}
     for name, said in (
         ("codex:zzz", "Codex has no session named 'zzz'"),
-        ("codex:01a1dd", "2 sessions of Codex match"),
+        ("codex:01a1dd", "Codex has 2 sessions that match"),
         ("codexx:last", "'codexx' is not an agent whose sessions upskill can find"),
         ("nothing.jsonl", "no such file"),
     ):

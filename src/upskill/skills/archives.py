@@ -48,16 +48,16 @@ def load_archive(path: str | Path) -> Skill:
     roots = [folder for folder in folders if not any(other in folder.parents for other in folders)]
     if len(roots) != 1:
         there = f"{len(roots)} skills" if roots else f"no {MANIFEST}"
-        hint = "Unpack it, and install each of its skills." if roots else "A skill is a folder with a SKILL.md in it."
-        raise UsageError(f"{path}: {there} in it", hint)
+        hint = "Unpack it, and install each skill." if roots else "A skill is a folder with a SKILL.md in it."
+        raise UsageError(f"{path}: contains {there}", hint)
     [root] = roots
     if len(root.parts) > 1 or any(not inner.is_relative_to(root) for inner in files):
-        raise UsageError(f"{path}: it contains more than the skill", f"Unpack it, and install its folder {root}.")
+        raise UsageError(f"{path}: contains more than the skill", f"Unpack it, and install the folder {root}.")
     if any(
         len(files[at].data) > MAX_MANIFEST_BYTES for at in files if at.parent == root and at.name.lower() == "skill.md"
     ):
         raise UsageError(
-            f"{path}: its {MANIFEST} is over {MAX_MANIFEST_BYTES // 10**6} MB", "Move details into references/."
+            f"{path}: {MANIFEST} is larger than {MAX_MANIFEST_BYTES // 10**6} MB", "Move details into references/."
         )
     inside = [SkillFile(str(at.relative_to(root)), file.data, file.executable) for at, file in files.items()]
     return Skill.from_files(inside, str(path))
@@ -73,7 +73,7 @@ def read_archive(path: str | Path) -> list[SkillFile]:
         taken: dict[str, tuple[str, bool]] = {}  # by name as a case-blind disk sees it: the name, and if it is a file
         for name, file in entries:
             if len(taken) > MAX_FILES:
-                raise _refusal(f"contains over {MAX_FILES:,} files")
+                raise _refusal(f"contains more than {MAX_FILES:,} files")
             parts = _check_name(name)
             if file is not None and not parts:
                 raise _refusal("contains a file without a name")
@@ -87,7 +87,9 @@ def read_archive(path: str | Path) -> list[SkillFile]:
         raise UsageError(f"{path}: {error.message}", error.hint) from error
     except _BROKEN as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UsageError(f"{path}: cannot be unpacked: {why}", f"Give one of: {', '.join(SUFFIXES)}.") from error
+        raise UsageError(
+            f"{path}: cannot be unpacked: {why}", f"Pass one of these types of file: {', '.join(SUFFIXES)}."
+        ) from error
     return files
 
 
@@ -103,7 +105,7 @@ def _zip_entries(path: Path, limit: int) -> Iterator[tuple[str, _Content | None]
             if info.flag_bits & 1:
                 raise _refusal("is encrypted")
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise _refusal("uses a rare kind of compression")
+                raise _refusal("uses an unsupported kind of compression")
             limit -= info.file_size
             if limit < 0:
                 raise _bomb()
@@ -148,7 +150,7 @@ def _take(name: str, is_file: bool, taken: dict[str, tuple[str, bool]]) -> None:
 
 
 def _bomb() -> UsageError:
-    return _refusal(f"unpacks to over {MAX_FOLDER_BYTES // 10**6} MB, or to over {MAX_RATIO} times its size")
+    return _refusal(f"unpacks to more than {MAX_FOLDER_BYTES // 10**6} MB, or to more than {MAX_RATIO} times its size")
 
 
 def _refusal(why: str) -> UsageError:

@@ -82,10 +82,10 @@ def changed_skills(
     """The commit that is compared with, and every skill below these folders; base versions are there until the end."""
     places = [Path(folder).resolve() for folder in folders]
     if missing := next((place for place in places if not place.is_dir()), None):
-        raise UsageError(f"{missing}: no such folder", "Give the folder of your skills.")
+        raise UsageError(f"{missing}: no such folder", "Pass the folder that holds your skills.")
     root = Path(_git(places[0], "rev-parse", "--show-toplevel").strip()).resolve()
     if outside := next((place for place in places if not place.is_relative_to(root)), None):
-        raise UsageError(f"{outside}: outside of the repository {root}", "Run `upskill ci` once per repository.")
+        raise UsageError(f"{outside}: outside the repository {root}", "Run `upskill ci` once per repository.")
     commit, changes = "", list[SkillChange]()
     with tempfile.TemporaryDirectory(prefix="upskill-base-") as folder:
         for commit in _base_commits(root, base_ref):
@@ -183,7 +183,7 @@ def _compare(
         if any((root / path).is_relative_to(place) for place in places):
             files = (root / path).rglob("*") if (root / path).is_dir() else ()
             is_there = any(file.is_file() and not is_ignored(file.relative_to(root).as_posix()) for file in files)
-            problem = "there is no skill here any more, but files of it are still there" if is_there else ""
+            problem = "the SKILL.md was removed, but other files of the skill are still there" if is_there else ""
             yield SkillChange(path, None, base, path, problem)
 
 
@@ -191,9 +191,9 @@ def _load_head(root: Path, path: str, unknown: list[str]) -> Skill:
     """UsageError if it cannot be compared."""
     if submodule := next((each for each in unknown if _is_below(path, each)), ""):
         hint = f"Fetch it: git -C {submodule} fetch --unshallow"
-        raise UsageError("not compared: the submodule's earlier commit is not here", hint)
+        raise UsageError("not compared: the submodule's earlier commit was not fetched", hint)
     if not (root / path).resolve().is_relative_to(root):
-        raise UsageError("this link leads out of the repository")
+        raise UsageError("this link points outside the repository")
     return Skill.load(root / path)
 
 

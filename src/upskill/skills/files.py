@@ -46,7 +46,7 @@ def read_folder(root: Path) -> tuple[list[SkillFile], tuple[str, ...]]:
         total += info.st_size
         if total > MAX_FOLDER_BYTES or len(files) + len(empty) >= MAX_FILES:
             raise UsageError(
-                f"{root}: too large for a skill (over {MAX_FOLDER_BYTES // 10**6} MB or {MAX_FILES:,} files)",
+                f"{root}: too large for a skill (more than {MAX_FOLDER_BYTES // 10**6} MB or {MAX_FILES:,} files)",
                 "Is this the right folder? Keep data sets outside the skill.",
             )
         if stat.S_ISDIR(info.st_mode):

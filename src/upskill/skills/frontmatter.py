@@ -167,7 +167,7 @@ def _mapping(node: yaml.MappingNode, problems: list[Problem]) -> dict[str, Any]:
             problems.append(Problem("error", f"the field {key!r} appears twice"))
         fields[key] = _value(value_node, problems)
     if len({value.start_mark.column for _, value in node.value if isinstance(value, yaml.MappingNode)}) > 1:
-        message = "fields below fields are indented differently; use the same width everywhere"
+        message = "nested fields are indented differently; indent them all by the same width"
         problems.append(Problem("error", message, is_style=True))
     return fields
 

@@ -26,11 +26,13 @@ class HubRepository:
     def __init__(self, address: str) -> None:
         named = _ADDRESS.fullmatch(address)
         if named is None:
-            raise UsageError(f"{address!r} is not a place to push to", "Write hf:ORG/NAME.")
+            raise UsageError(f"{address!r} is not an address to push to", "Write hf:ORG/NAME.")
         try:
             self._hub: Any = import_module("huggingface_hub")
         except ImportError as missing:
-            raise UsageError("push needs the package huggingface_hub", f"Run `{add_extra('hub')}`.") from missing
+            raise UsageError(
+                "push needs the `huggingface_hub` package, which is not installed", f"Run `{add_extra('hub')}`."
+            ) from missing
         self.name = named["name"]
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
         self.url = f"{endpoint}/{self.name}"
@@ -73,11 +75,11 @@ class HubRepository:
         try:
             yield
         except kinds.HFValidationError as error:
-            raise UsageError(f"{self.name}: cannot name a repository: {error}", "Write hf:ORG/NAME.") from error
+            raise UsageError(f"{self.name}: not a valid repository name: {error}", "Write hf:ORG/NAME.") from error
         except (kinds.HfHubHTTPError, kinds.LocalTokenNotFoundError) as error:
-            hint = "Check the address, and the Hub's status."
+            hint = "Check the address and the Hub's status."
             if getattr(getattr(error, "response", None), "status_code", 401) in (401, 403):
-                hint = "Run `hf auth login`, or set HF_TOKEN to a token that may write there."
+                hint = "Run `hf auth login`, or set HF_TOKEN to a token with write access."
             raise UsageError(f"{self.url}: the Hub refused: {str(error).strip().splitlines()[0]}", hint) from error
         except Exception as error:
             if not type(error).__module__.startswith("httpx"):  # whichever HTTP library the Hub's client uses

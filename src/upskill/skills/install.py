@@ -59,7 +59,7 @@ def install(skill: Skill, skills_folder: str | Path, *, force: bool = False, wit
         status = "updated"
     elif not force:
         raise UsageError(
-            f"{target}: this skill was changed since it was installed, or upskill did not install it",
+            f"{target}: this skill has changed since it was installed, or upskill did not install it",
             f"Compare the two. --force replaces it and moves the old one to {KEPT}/.",
         )
     else:

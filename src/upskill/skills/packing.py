@@ -50,7 +50,9 @@ def pack(skill: Skill, *, with_evals: bool = False) -> Packed:
 def plugin_files(packed: Sequence[Packed], name: str) -> list[SkillFile]:
     """One layout for Agent Plugins 1.0, Claude Code and Codex: a plugin that is also a marketplace of itself."""
     if problem := next(name_problems(name, None), None):
-        raise UsageError(f"{name!r} cannot name a plugin: {problem.message}", "Use lowercase letters, digits and -.")
+        raise UsageError(
+            f"{name!r} is not a valid plugin name: {problem.message}", "Use lowercase letters, digits and -."
+        )
     skills = [file for one in packed for file in one.below(f"skills/{one.skill.name}")]
     first = packed[0].skill
     is_one = len(packed) == 1

@@ -21,7 +21,7 @@ MAX_SCANNED = 2_000_000  # bytes; a larger file is data
 # letters count, and selectors only where several follow each other. The flags of England, Scotland and Wales have tags.
 INVISIBLE = {
     "invisible tag characters": r"[\U000e0000-\U000e007f]+",
-    "characters that change the direction of text": r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+",
+    "characters that change the text direction": r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+",
     "invisible characters": (
         r"(?:[\u200b-\u200d\u2060-\u2064\ufeff]{4,}|[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]"
         r"|(?<=[\x00-\x7f])[\u200c\u200d]+(?=[\x00-\x7f])|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,})+"
@@ -131,14 +131,14 @@ def _risks(text: str, kind: str) -> Iterator[tuple[Level, int, str]]:
         line, number = text[start : start + MAX_LINE].partition("\n")[0], _line(text, start)
         runs_it = kind != "instructions" and not any(start in block for block in printed)
         if _OBSCURED.search(line):
-            yield "error", number, f"a shell runs what nobody can read first: {_shorten(line.strip())}"
+            yield "error", number, f"a shell runs something that nobody can read first: {_shorten(line.strip())}"
         elif PIPED.search(line):
             level: Level = "error" if runs_it and command.search(line) else "warning"
-            yield level, number, f"a download is run by a shell: {_shorten(line.strip())}"
+            yield level, number, f"a shell runs a download: {_shorten(line.strip())}"
         elif kind != "instructions" and SECRET.search(line):
             level = "error" if runs_it and _READ.search(line) else "warning"
             what = "reads" if level == "error" else "names"
-            yield level, number, f"the script {what} a file of keys or passwords: {_shorten(line.strip())}"
+            yield level, number, f"the script {what} a file with keys or passwords: {_shorten(line.strip())}"
 
 
 def _here_documents(text: str) -> list[range]:

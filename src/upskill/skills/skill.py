@@ -204,7 +204,7 @@ class Skill:
         errors = [problem.message for problem in self.problems("clients") if problem.level == "error"]
         errors = [message for message in errors if "differs from the folder's name" not in message]
         if errors:
-            hint = "`upskill validate` lists every problem."
+            hint = "Run `upskill validate` to see every problem."
             raise UsageError(f"{self.name}: not a valid skill: {errors[0]}", hint)
 
     def problems(self, profile: Profile = "strict") -> list[Problem]:
@@ -267,7 +267,7 @@ def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]
     try:
         folder = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"{path}: {describe_error(error)}", "Check where its links point.") from error
+        raise UsageError(f"{path}: {describe_error(error)}", "Check where its symbolic links point.") from error
     if not folder.is_dir():
         raise UsageError(f"{path}: not a folder", "A skill is a folder with a SKILL.md in it.")
     files, folders = read_folder(folder)

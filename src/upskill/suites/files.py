@@ -25,10 +25,10 @@ from upskill.traces.readers.inspect_logs import ARCHIVE, unpack_log
 MAX_FILES = 1_000  # that a folder beside a suite is searched for
 MAX_PATHS = 50_000  # that a folder of cases may have
 PROGRAMS = (".py", ".js", ".cjs", ".mjs", ".ts", ".rb", ".sh", ".go")
-SAVE_CASES = "Save its cases as JSON, YAML or CSV with `prompt,expected`, and pass that file."
+SAVE_CASES = "Save its cases as JSON, YAML, or CSV with the columns `prompt,expected`, and pass that file."
 PROGRAM_HINTS = {  # by what is in the program
     "inspect_ai": "Run it with `inspect eval`, and pass the log it writes.",
-    "get_init_inputs": "`upskill import kernelbench:FOLDER -o OUTPUT` turns KernelBench problems into kernel tasks.",
+    "get_init_inputs": "Run `upskill import kernelbench:FOLDER -o OUTPUT` to import KernelBench problems.",
 }
 
 # Checks for a text: `equals: 42` and `equals: yes` mean what is written.
@@ -82,7 +82,7 @@ def check_sound(data: object, where: str) -> None:
             f"{where}: unpaired surrogate ({half!r})", "Write the character itself, or the full pair."
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise UsageError(f"{where}: not plain data: {error}") from error
+        raise UsageError(f"{where}: cannot be stored as JSON: {error}") from error
 
 
 class Rows(list[dict[str, str]]):

@@ -86,7 +86,7 @@ class CaseProbe:
             failed = await self._first(checks, done.output.strip(), sandbox)
         if failed is not None and done.code:
             error = done.error.strip()[-200:]
-            return f"{failed}; the script ended with exit code {done.code}" + (f": {error}" if error else "")
+            return f"{failed}; the script exited with code {done.code}" + (f": {error}" if error else "")
         return failed
 
     async def broken(self) -> str:
@@ -187,24 +187,24 @@ WORDS = {
     "reference": "its own reference answer fails",
     "right": "one of its right answers fails",
     "wrong": "one of its wrong answers passes",
-    "untouched": "its checks of the work pass when nothing was done",
+    "untouched": "its checks on the work pass when nothing was done",
     "breaks": "its python check crashes when nothing was done, so a student can cause an error",
     "untried": "could not test whether an empty answer passes",
 }
 ADVICE = {
     "empty": "add a check that an empty answer fails, such as contains or min_length",
-    "unknown": "look for what only a right answer says",
+    "unknown": "look for something that only a right answer says",
     "json": "list the required fields, and check their values",
     "fence": "check what the code does, with command or python",
     "prompt": "ask without naming the answer, or look for something the prompt does not say",
     "format": "check its content, not only its form",
     "values": "the prompt gives the values away: ask so that a student has to know them",
     "skill": "set max_length, so that an answer that recites the skill fails",
-    "refusal": "add `asserted: true` to contains and regex, or check where in the answer they stand",
+    "refusal": "add `asserted: true` to contains and regex, or check where in the answer they appear",
     "yes": "ask for the reason or the thing itself, so that a guess is not right half the time",
     "no": "ask for the reason or the thing itself, so that a guess is not right half the time",
     "denied": "add `asserted: true` to contains and regex, so that denied text does not count",
-    "other": "look for what only this case's answer has",
+    "other": "look for something that only this case's answer contains",
     "reference": "fix the reference or the check",
     "right": "make the checks accept it, or fix the answer",
     "wrong": "add a check that rejects it",
@@ -363,7 +363,7 @@ def only_by_acting(suite: Suite) -> str:
         if named not in _within_reach(case) and (named.check.needs_sandbox or isinstance(named.check, ToolCalled))
     ]
     return _warn_of(
-        dict.fromkeys(ids), "checks of what the student did", "--agent chat only answers: use --agent tools"
+        dict.fromkeys(ids), "checks on what the student did", "--agent chat only answers: use --agent tools"
     )
 
 

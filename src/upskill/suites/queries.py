@@ -73,7 +73,7 @@ class Queries:
 
     @classmethod
     def load(cls, path: str | Path) -> Queries:
-        return cls.read(read_input(path, most=MAX_FILE_BYTES, hint=f"Pass a file of queries. {_HINT}"), str(path))
+        return cls.read(read_input(path, most=MAX_FILE_BYTES, hint=f"Pass a file with queries. {_HINT}"), str(path))
 
     @classmethod
     def of(cls, skill: Skill) -> Queries | None:

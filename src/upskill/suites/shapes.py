@@ -168,7 +168,7 @@ def _typed(ours: str, assertion: dict[str, Any], used: str) -> TypedChecks:
         elif name == "flags" and is_regex and isinstance(setting, str) and set(setting) <= set("gimsu"):
             flags = "".join(flag for flag in "ims" if flag in setting)
         else:
-            return TypedChecks(refused=f"upskill has no check with a field {key!r}")
+            return TypedChecks(refused=f"upskill has no check with a {key!r} field")
     takes_list = ours in ("contains", "contains_any", "not_contains", "equals", "file_exists", "tool_called")
     values: list[Any] = [value] if takes_list else as_list(value) or [value]
     several = len(as_list(value) or [value]) > 1
@@ -230,7 +230,7 @@ class Script(Strict):
 def _is_answer(value: object) -> object:
     script = mapping_or_empty(value)
     if not isinstance(value, str) and (set(script) != {"run"} or not str(script["run"]).strip()):
-        raise ValueError("an answer is a text, or a script written as `run: shell`")
+        raise ValueError("an answer must be text, or a script written as `run: COMMAND`")
     return value
 
 
@@ -249,10 +249,10 @@ class OurCase(Strict):
     files: dict[str, str] = Field(
         default={}, description="Files by name: shown before the prompt, or placed in the workspace."
     )
-    checks: list[Any] = Field(default=[], description="What a right answer must have; all must hold.")
+    checks: list[Any] = Field(default=[], description="Checks on the answer; all of them must pass.")
     tags: list[str] = Field(default=[], description="Labels to select cases by.")
     held_out: bool | None = Field(
-        default=None, description="Whether to hold it out from the search; drawn by its id if not set."
+        default=None, description="Whether to hold it out of the search; if not set, its id decides."
     )
     reference: str = Field(default="", description="An answer that must pass; it is checked before any run.")
     expected_output: str = Field(default="", description="A good answer described in words, for people.")
@@ -260,10 +260,10 @@ class OurCase(Strict):
     output_file: str = Field(
         default="", description="A file that the agent writes; checks read it instead of the answer."
     )
-    right: list[Answer] = Field(default=[], description="More answers, in other words, or scripts that must pass.")
+    right: list[Answer] = Field(default=[], description="More answers, phrased differently, or scripts that must pass.")
     wrong: list[Answer] = Field(default=[], description="Plausible answers, or scripts, that must fail.")
     max_output_tokens: int | None = Field(
-        default=None, ge=1, description="Token limit of an answer; an answer that is cut off fails."
+        default=None, ge=1, description="Token limit for an answer; an answer that is cut off fails."
     )
     max_words: int | None = Field(
         default=None,
@@ -320,10 +320,10 @@ def from_upstream(case: UpstreamCase, where: str, warnings: list[str]) -> OurCas
         if typed.refused:
             raise UsageError(
                 f"{where}: verifier of type {short(verifier.get('type'))}: {typed.refused}",
-                "Write it as a check: contains, regex, command, judge.",
+                "Write it as a check: contains, regex, command or judge.",
             )
         checks += typed.checks
-        warnings += [f"{where}: {field} of a verifier is not used" for field in typed.unused]
+        warnings += [f"{where}: {field} in a verifier is not used" for field in typed.unused]
     checks += case.checks
     if case.validator:
         checks.append({case.validator: case.validator_config or {}})
@@ -347,7 +347,7 @@ def text_reader(read_file: ReadFile | None, where: str) -> ReadText:
         if data is None:
             raise UsageError(
                 f"{where}: file {name!r} not found",
-                "Put it next to the suite, or give its path from the skill's folder.",
+                "Put it next to the suite, or write its path relative to the skill's folder.",
             )
         try:
             return data.decode()

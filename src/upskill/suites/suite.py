@@ -110,11 +110,13 @@ class CaseFilter:
         """The cases that fit, with the split that they have in the whole suite; UsageError where none does."""
         for pattern in self.ids:
             if not any(fnmatchcase(case.id, pattern) or case.id == pattern for case in suite.cases):
-                hint = did_you_mean(pattern, list(suite.by_id), otherwise="Patterns such as 'build-*' match several.")
+                hint = did_you_mean(
+                    pattern, list(suite.by_id), otherwise="Use a pattern such as 'build-*' to match several."
+                )
                 raise UsageError(f"{suite.source}: no case named {pattern!r}", hint)
         tags = sorted({tag for case in suite.cases for tag in case.tags})
         if unknown := next((tag for tag in self.tags if tag not in tags), None):
-            hint = did_you_mean(unknown, tags) if tags else "None of its cases has a tag."
+            hint = did_you_mean(unknown, tags) if tags else "None of the cases has a tag."
             raise UsageError(f"{suite.source}: no case has the tag {unknown!r}", hint)
         chosen = [case for case in suite.cases if self._fits(case)][: self.limit]
         if not chosen:
@@ -411,7 +413,7 @@ def _read_case(
 ) -> tuple[Case, bool | None]:
     fields = as_mapping(item)
     if fields is None:
-        raise UsageError(f"{where}: expected a case, got {short(item)}", "A case has a prompt and checks.")
+        raise UsageError(f"{where}: expected a case, got {short(item)}", "A case needs a prompt and checks.")
     if isinstance(fields.get("id"), str):
         where += f" ({short(fields['id'])})"
     if "input" in fields:
@@ -428,14 +430,15 @@ def _read_case(
     checks = (*own, *shared)
     if any(named.check.needs_reference for named in checks) and not ours.reference.strip():
         raise UsageError(
-            f"{where}: a check needs a reference, but there is none", "Add `reference:`, an answer to compare with."
+            f"{where}: a check needs a reference, but there is none",
+            "Add a `reference:` with an answer to compare against.",
         )
     if not checks:
         raise UsageError(f"{where}: no checks", "Say what a right answer contains, for example `contains: text`.")
     if not any(named.check.decides for named in checks):
         raise UsageError(
-            f"{where}: {checks[0].name} alone decides nothing: only the skill arm can open a skill",
-            "Add a check of the answer or of the work. To test when a skill is opened, use `upskill trigger`.",
+            f"{where}: {checks[0].name} cannot be the only check: only the skill arm can open a skill",
+            "Add a check on the answer or the work. To test when a skill is opened, use `upskill trigger`.",
         )
     if not ours.prompt.strip():
         raise UsageError(f"{where}: the prompt is empty")

@@ -44,7 +44,7 @@ ROLES: dict[str, StepKind] = {
     **dict.fromkeys(("user", "human"), "user"),
     **dict.fromkeys(("assistant", "model", "ai", "gemini", "agent"), "assistant"),
 }
-HINT = "`upskill trace list` lists the sessions on this machine."
+HINT = "Run `upskill trace list` to see the sessions on this machine."
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 # Programs whose files we cannot read yet, by a kind of record that only they write, or by a field of a document.
@@ -164,7 +164,7 @@ class Sample:
             kind = row.text("type", "role")
             for name in (kind, inner.text("type"), *blocks, *row, *(f"{kind}/{field}" for field in row)):
                 if name in UNREAD:
-                    return f": it looks like a file of {UNREAD[name]}, which cannot be read yet"
+                    return f": it looks like a file from {UNREAD[name]}, which upskill cannot read yet"
         return ""
 
 
@@ -207,13 +207,15 @@ def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
             data = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(MAX_DOCUMENT_BYTES)
         except ImportError as error:
             raise UsageError(
-                f"{path}: compressed with Zstandard; reading it needs the package zstandard, which is not installed",
-                f"Run `{add_extra('zstd')}`, or unpack it first: zstd -d '{path}'.",
+                f"{path}: compressed with Zstandard, and the `zstandard` package is not installed",
+                f"Run `{add_extra('zstd')}`, or decompress the file first: zstd -d '{path}'.",
             ) from error
         except Exception as error:  # the library's own, which is loaded here alone
-            raise UsageError(f"{path}: cannot be unpacked: {error}", "Was it copied whole?") from error
+            raise UsageError(
+                f"{path}: cannot be decompressed: {error}", "Check that the whole file was copied."
+            ) from error
     if len(data) == MAX_DOCUMENT_BYTES:
-        raise UsageError(f"{path}: too large once unpacked", f"Unpack it first: zstd -d '{path}'.")
+        raise UsageError(f"{path}: too large once decompressed", f"Decompress it first: zstd -d '{path}'.")
     return BytesIO(data)
 
 
@@ -254,17 +256,18 @@ def read_trace(path: str | Path, format: str = "") -> Trace:  # noqa: A002
     builder = chosen.open(sample.path)
     trace = builder.build()
     if not trace.steps:
-        nothing = f"it contains {sample.outline}, but nothing that was said or done{sample.foreign_note}"
+        nothing = f"it contains {sample.outline}, but no messages or actions{sample.foreign_note}"
         why = "; ".join(dict.fromkeys(trace.warnings)) or nothing
         how = "read as" if format else "detected as"
         raise UsageError(
-            f"{path}: no steps in it. It was {how} {name} ({chosen.title}): {why}",
+            f"{path}: contains no steps. It was {how} {name} ({chosen.title}): {why}",
             "To read it as another format, use `upskill trace show --format NAME`: " + ", ".join(FORMATS.names()) + ".",
         )
     if not format and 2 * chosen.count_unknown(trace.skipped) > builder.records > 0:  # a text has no records
         raise UsageError(
-            f"{path}: most of it could not be read{sample.foreign_note}. It was detected as {name} ({chosen.title}),"
-            f" and these of its {builder.records} records would be skipped: {describe_skipped(trace.skipped)}",
+            f"{path}: most of the file could not be read{sample.foreign_note}. It was detected as {name}"
+            f" ({chosen.title}), and of its {builder.records} records, these would be skipped:"
+            f" {describe_skipped(trace.skipped)}",
             "Export it as messages (lines of JSON with `role` and `content`) or as text with lines such as `User:` and"
             f" `Assistant:`. `upskill trace show --format {name}` shows the part that could be read.",
         )
@@ -380,7 +383,7 @@ class TraceBuilder:
             return rows
         chosen = [row for row in rows if row.text(name) not in above or row.text(name) in branch]
         if len(chosen) < len(rows):
-            self.warn(f"{len(rows) - len(chosen)} lines belong to turns that were undone, and were left out")
+            self.warn(f"skipped {counted(len(rows) - len(chosen), 'line')} from turns that were undone")
         return chosen
 
     def choose_session(self, names: list[str], kind: str, *, latest: bool = False) -> str:
@@ -504,7 +507,7 @@ class TraceBuilder:
 
     def build(self) -> Trace:
         if self.malformed > MAX_WARNINGS:
-            self.warnings[-1] = f"{self.malformed} lines in all could not be read and were skipped"
+            self.warnings[-1] = f"in all, {self.malformed} lines could not be read and were skipped"
         self.steps = [_without_escapes(step) for step in self.steps]
         requests = [step for step in self.steps if step.kind == "user"]
         goal = next((step.text for step in requests if not step.agent), requests[0].text if requests else "")

@@ -66,7 +66,7 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
             return Path(name)
         if colon and len(agent) > 1 and not set(agent) & set("/\\."):
             _find_agent(agent, f"Agents: {', '.join(SESSION_AGENTS)}; for example claude-code:last.")
-        hint = "Give a file, or AGENT:last; `upskill trace list` shows what is here."
+        hint = "Pass a file or AGENT:last. Run `upskill trace list` to see the sessions on this machine."
         raise UsageError(f"{name}: no such file", hint)
     spec = _find_agent(agent)
     sessions = find_sessions(agent, environment)
@@ -75,16 +75,18 @@ def find_trace(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     if not sessions:
         raise UsageError(
             f"{spec.title} has no sessions in {spec.folder_in(environment)}",
-            f"Set {spec.folder_variable} if they are elsewhere." if spec.folder_variable else "Give the file itself.",
+            f"Set {spec.folder_variable} if they are elsewhere." if spec.folder_variable else "Pass the file itself.",
         )
     if not fitting:
         raise UsageError(
             f"{spec.title} has no session named {session_name!r}",
-            f"The latest is {spec.trace_format}:{LAST} ({sessions[0].name}); `upskill trace list` shows more.",
+            f"The latest is {spec.trace_format}:{LAST} ({sessions[0].name}); run `upskill trace list` to see more.",
         )
     exact = [session for session in fitting if session.name == session_name]
     if not latest and not exact and len(fitting) > 1:
-        raise UsageError(f"{len(fitting)} sessions of {spec.title} match {session_name!r}", "Write more of its name.")
+        raise UsageError(
+            f"{spec.title} has {len(fitting)} sessions that match {session_name!r}", "Pass more of the name."
+        )
     known: Format = FORMATS.load(spec.trace_format)
     by_people = (session for session in fitting if latest and known.is_main and known.is_main(session.path))
     return next(by_people, (exact or fitting)[0]).path
@@ -106,7 +108,7 @@ def _latest_in(folder: Path) -> Path:
                 if path.is_file() and known.detects(Sample.open(path)):
                     sessions.append((path.stat().st_mtime, path))
     if not sessions:
-        raise UsageError(f"{folder}: the folder contains no session", "`upskill trace list` shows where sessions are.")
+        raise UsageError(f"{folder}: contains no sessions", "Run `upskill trace list` to see where sessions are.")
     return max(sessions)[1]
 
 

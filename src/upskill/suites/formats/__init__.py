@@ -107,7 +107,7 @@ class Notes:
             for line in lines[:MAX_LINES]:
                 yield f"{where}: {title}: {line}"
             if len(lines) > MAX_LINES:
-                yield f"{where}: {title}: {len(lines) - MAX_LINES} more; `upskill import {where}` lists them"
+                yield f"{where}: {title}: {len(lines) - MAX_LINES} more; run `upskill import {where}` to see them"
 
 
 def grouped(cases: Mapping[str, list[str]]) -> Iterator[str]:
@@ -180,7 +180,7 @@ class Draft:
         """Kept as metadata where they differ: here every check must hold."""
         if len(set(map(str, weights.values()))) > 1:
             self.metadata["weights"] = weights
-            self.change("weights: kept as metadata; every check must hold")
+            self.change("weights: kept as metadata; every check must pass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def convert(name: str, source: Source) -> dict[str, Any]:
         hashes.add(hashed)
         if draft.id is not None and draft.id in ids:
             case["id"] = next(name for number in count(2) if (name := f"{draft.id}-{number}") not in ids)
-            notes.change(f"duplicate id {draft.id!r}: numbered")
+            notes.change(f"duplicate id {draft.id!r}: a number was added")
         ids.add(str(case.get("id")))
         cases.append(case)
         notes.keep(draft.metadata)
@@ -262,7 +262,7 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     if not cases and problems:
         reasons = list(grouped(notes.cases_left_out))
         several = "; ".join(reasons[:MAX_NAMES]) + ("; …" if len(reasons) > MAX_NAMES else "")
-        message = f"{source.where}: none of its {len(problems)} cases can be imported: {printable(several)}"
+        message = f"{source.where}: none of the {len(problems)} cases can be imported: {printable(several)}"
         raise UsageError(message, problems[0].hint)
     if not cases:
         reasons = "; ".join(notes.left_out())
@@ -281,14 +281,14 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
     where = f"{source.where}: {draft.place}"
     if not draft.prompt.strip():
         raise UsageError(f"{where}: no prompt", "Add a prompt to send to the student.")
-    nothing = f"none of its assertions can be imported: {draft.refused[0]}" if draft.refused else draft.nothing
+    nothing = f"none of the assertions can be imported: {draft.refused[0]}" if draft.refused else draft.nothing
     checks: list[dict[str, Any]] = []
     for check in draft.checks:
         try:
             read_checks(check, where, text_reader(source.read_file, where))
         except UsageError as error:
             why = error.message.removeprefix(f"{where}: ")
-            nothing = f"none of its checks is valid: {why}"
+            nothing = f"none of the checks is valid: {why}"
             name = next(iter(as_mapping(check) or {"check": ""}))
             draft.leave_out(name, why.removeprefix(f"{name}: "))
             continue

@@ -109,7 +109,7 @@ def _read(item: object, number: int, source: Source) -> Draft:
     try:
         setup = mapping_or_empty(case.get("setup"))
         if commands := sorted(set(setup) - {"files", "copy_test_files"}):
-            problem = f"{source.where}: {draft.place}: its setup has {commands[0]!r}, but a case can only have files"
+            problem = f"{source.where}: {draft.place}: the setup has {commands[0]!r}, but a case can only have files"
             raise UsageError(problem, "Add the files that the setup creates.")
         where = f"{source.where}: {draft.place}"
         draft.more["files"] = _files(case.get("files", setup.get("files")), where, source)
@@ -149,7 +149,7 @@ def _check(case: dict[str, Any], draft: Draft) -> set[str]:
         used.add(output)
     if draft.checks and any(case.get(key) for key in ASSERTED):
         instead = behavior if behavior in used else output
-        draft.change(f"{instead}: a judge checks it instead of the assertions that are left out")
+        draft.change(f"{instead}: a judge checks it instead of the assertions that were left out")
     return used
 
 
@@ -168,14 +168,14 @@ def _add_statements(value: object, draft: Draft) -> None:
         if typed.refused:
             draft.leave_out(str(fields.get("type", "assertion")), typed.refused)
         for field in typed.unused:
-            draft.leave_out(f"{field} of an assertion", "every check must hold")
+            draft.leave_out(f"{field} in an assertion", "every check must pass")
 
 
 def _stated(statement: str, draft: Draft) -> dict[str, Any]:
     """The check for a statement in words: a judge's, but for one that only names a text."""
     if (named := NAMED_TEXT.fullmatch(statement)) is None:
         return {"judge": statement}
-    draft.change("statements that quote a text: checked with `contains`, without a judge")
+    draft.change("statements that quote text: checked with `contains`, without a judge")
     return {"not_contains" if named[1] else "contains": next(filter(None, named.groups()[1:]))}
 
 
@@ -204,4 +204,4 @@ def _files(value: object, where: str, source: Source) -> dict[str, str]:
     return files
 
 
-FORMAT = Format("cases as in evals.json", recognizes, cases)
+FORMAT = Format("cases in the evals.json format", recognizes, cases)

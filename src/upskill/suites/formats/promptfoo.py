@@ -79,7 +79,7 @@ def cases(source: Source) -> Iterator[Draft]:
     if providers or {"providers", "targets"} & set(mapping):
         source.notes.leave_out("providers", "choose students with -m")
     if any(map(_transform, map(mapping_or_empty, providers))):
-        source.notes.leave_out("transform of a provider", "checks read the unchanged answer")
+        source.notes.leave_out("transform in a provider", "checks read the unchanged answer")
     if not bare:
         source.notes.keep(key for key in mapping if key not in _CONFIG_FIELDS)
     default = mapping_or_empty(_loaded(mapping.get("defaultTest"), source))
@@ -214,21 +214,21 @@ def _variables(value: object, source: Source) -> dict[str, Any]:
 def _fill_in(draft: Draft, test: dict[str, Any], values: dict[str, Any], config: _Config) -> None:
     values = {name: fill(value, values) if isinstance(value, str) else value for name, value in values.items()}
     if config.lost_prompts:
-        raise UsageError("none of its prompts can be read", "Write them out as text.")
+        raise UsageError("none of the prompts can be read", "Write them out as text.")
     options = mapping_or_empty(config.default.get("options")) | mapping_or_empty(test.get("options"))
     prefix, suffix = (fill(text_of(options.get(name)), values) for name in ("prefix", "suffix"))
     if "transformVars" in options:
-        raise UsageError("a program changes its variables (transformVars)", "Write out the result.")
+        raise UsageError("a program changes the variables (transformVars)", "Write out the result.")
     prompt = _as_text(fill(config.prompts[0], values)) if config.prompts else _only_text(values)
     draft.prompt = f"{prefix}{prompt}{suffix}"
     transform = _transform(options)
     draft.notes.keep(f"options.{name}" for name in options if name not in ("prefix", "suffix", *_TRANSFORMS))
-    draft.nothing = "asserts nothing"
+    draft.nothing = "no assertions"
     for item in [*_asserted(test.get("assert"), draft), *_asserted(config.default.get("assert"), draft)]:
         template = text_of(mapping_or_empty(item).get("$ref")).rpartition("/")[2]
         draft.checks += _checks_of(_with_values(config.templates.get(template, item), values), draft, transform)
     if test.get("threshold", config.default.get("threshold")) not in (None, 1):
-        draft.change("threshold of a case: every check must hold")
+        draft.change("threshold in a case: every check must pass")
     if description := text_of(test.get("description")).strip():
         draft.id = " ".join(description.split())[:80]
     used = {"vars", "assert", "description", "options", "threshold"}
@@ -241,7 +241,7 @@ def _only_text(values: dict[str, Any]) -> str:
     if named or len(values) == 1:
         return text_of(values[named[0] if named else next(iter(values))])
     raise UsageError(
-        f"the prompt for its variables ({', '.join(values) or 'none'}) is not in this file",
+        f"the prompt for the variables ({', '.join(values) or 'none'}) is not in this file",
         "Import the configuration that contains the prompts and these tests.",
     )
 
@@ -253,7 +253,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
     try:
         return _template(template).render(values)
     except Exception as error:  # whatever a template runs into
-        raise UsageError(f"its template cannot be rendered: {error}", "Write out the prompt.") from error
+        raise UsageError(f"the template cannot be rendered: {error}", "Write out the prompt.") from error
 
 
 @lru_cache(maxsize=256)
@@ -345,11 +345,11 @@ def _checks_of(item: object, draft: Draft, transform: str) -> Iterator[dict[str,
     inside = "assert" if kind == "assert-set" else "value"
     more = sorted(set(assertion) - {"type", "description", inside, *_BESIDE, *_TRANSFORMS})
     if more:
-        draft.leave_out(name, f"upskill has no check with a field {more[0]!r}")
+        draft.leave_out(name, f"upskill has no check with a {more[0]!r} field")
     elif assertion.get("weight") == 0:
-        draft.leave_out(name, "its weight is 0, so it decides nothing")
+        draft.leave_out(name, "its weight is 0, so it has no effect")
     elif kind == "assert-set" and assertion.get("threshold") not in (None, 1):
-        draft.leave_out(name, "only some of its assertions must hold, but in upskill every check must")
+        draft.leave_out(name, "only some of its assertions must pass, but in upskill every check must")
     elif kind == "assert-set":
         for inner in _asserted(assertion.get("assert"), draft):
             yield from _checks_of(inner, draft, transform)
@@ -358,7 +358,7 @@ def _checks_of(item: object, draft: Draft, transform: str) -> Iterator[dict[str,
     else:
         for key in sorted(_BESIDE & set(assertion)):
             if key != "metric" and assertion[key] not in (None, 1):
-                draft.change(f"{key} of an assertion: every check must hold")
+                draft.change(f"{key} in an assertion: every check must pass")
         yield from _typed_checks(kind, assertion.get("value"), draft)
 
 
@@ -433,7 +433,7 @@ def _schema(value: object) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"is-json: its schema is not JSON: {error}", "Write it in YAML.") from error
+            raise UsageError(f"is-json: the schema is not valid JSON: {error}", "Write it in YAML.") from error
     return as_mapping(value) or {"type": ["object", "array", "string", "number", "boolean", "null"]}
 
 

@@ -63,4 +63,4 @@ def _read(name: str, scenario: dict[str, Any], source: Source) -> Iterator[Draft
         yield draft
 
 
-FORMAT = Format("scenarios of .upskill/evals.json", recognizes, cases)
+FORMAT = Format("scenarios in .upskill/evals.json", recognizes, cases)

@@ -46,16 +46,16 @@ def _read(task: dict[str, Any], draft: Draft, source: Source) -> None:
             continue
         files[path] = source.read(text_of(fields.get("src")).removeprefix("./"), f"{source.where}: {draft.place}")
         if fields.get("chmod"):
-            draft.leave_out("chmod of a file", "files of a case are not programs; the prompt can say `bash FILE`")
+            draft.leave_out("chmod", "the files in a case are not executable; the prompt can say `bash FILE`")
     draft.more["files"] = files
     docker = mapping_or_empty(task.get("docker"))
     graders = [mapping_or_empty(grader) for grader in list_or_empty(task.get("graders"))]
     if docker.get("setup") or any(grader.get("setup") for grader in graders):
         draft.notes.leave_out(
-            "setup", "the sandbox has the programs of this machine; install what is missing", draft.place
+            "setup", "the sandbox uses the programs on this machine; install what is missing", draft.place
         )
     if any({"model", "provider"} & set(grader) for grader in graders):
-        draft.notes.leave_out("model of a grader", "`--judge` names the judge", draft.place)
+        draft.notes.leave_out("model in a grader", "choose the judge with `--judge`", draft.place)
     for grader in graders:
         draft.checks += _grader(grader, draft, source)
     draft.note_weights({f"{n}. {each.get('type')}": each.get("weight", 1) for n, each in enumerate(graders, start=1)})
@@ -68,13 +68,13 @@ def _grader(grader: dict[str, Any], draft: Draft, source: Source) -> Iterator[di
     if more := sorted(
         set(grader) - {"type", "setup", "run", "rubric", "prompt", "model", "provider", "weight", "name"}
     ):
-        draft.leave_out(kind, f"upskill has no check with a field {more[0]!r}")
+        draft.leave_out(kind, f"upskill has no check with a {more[0]!r} field")
     elif kind == "llm_rubric":
         draft.change("llm_rubric: the judge sees the answer, not the whole session")
         yield {"judge": meets(_text(grader.get("rubric") or grader.get("prompt"), source))}
     elif kind == "deterministic":
         line = _text(grader.get("run"), source)
-        draft.change("deterministic: passes with the full score only")
+        draft.change("deterministic: passes only with the full score")
         folders = [name for name in ("graders", "tests") if f"{name}/" in line]
         scripts = [path for folder in folders for path in source.below(folder)]
         copy = 'cp -r "$CHECK"/. . && ' if scripts else ""

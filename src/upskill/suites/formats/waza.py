@@ -112,7 +112,7 @@ def _read(task: dict[str, Any], number: int, shared: list[Any], source: Source) 
     if expected is None:
         draft.checks += check_expected(task.get("expected"))
     if task.get("context_dir"):
-        draft.leave_out("context_dir", "list the files of a case in its `inputs`")
+        draft.leave_out("context_dir", "list a case's files in its `inputs`")
     for file in list_or_empty(inputs.get("files")):
         _add_file(as_mapping(file) or {"path": file}, draft, source)
     unused = {key: value for key, value in inputs.items() if key not in ("prompt", "files", "message")}
@@ -162,7 +162,7 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     statement = next((key for key in _STATEMENTS if text_of(config.get(key)).strip()), "")
     used: set[str] = set(config)
     if qualifiers:
-        draft.leave_out(kind, f"upskill has no check with a field {qualifiers[0]!r}")
+        draft.leave_out(kind, f"upskill has no check with a {qualifiers[0]!r} field")
     elif kind in ("text", "regex", "keyword"):
         yield from _texts(config)
         used = {*_TEXT_FIELDS, *_PATTERN_FIELDS}
@@ -185,7 +185,7 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     for key in sorted(set(config) - used):
         draft.leave_out(f"{kind}.{key}", _NO_CHECK)
     for key in sorted(set(grader) - {"type", "name", "identifier", "config", "rubric", "prompt", *_QUALIFIERS}):
-        draft.leave_out(f"{key} of a grader", "every check must hold")
+        draft.leave_out(f"{key} in a grader", "every check must pass")
 
 
 def _texts(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -217,7 +217,7 @@ def _constraint(config: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]
         for item in list_or_empty(config.get(key)):
             fields = as_mapping(item) or {"tool": item}
             if more := sorted(set(fields) - {"tool"}):
-                draft.leave_out(f"tool_constraint.{key}", f"upskill has no check with a field {more[0]!r}")
+                draft.leave_out(f"tool_constraint.{key}", f"upskill has no check with a {more[0]!r} field")
             else:
                 yield {ours: text_of(fields.get("tool"))}
 

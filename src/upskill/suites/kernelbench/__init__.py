@@ -65,7 +65,7 @@ def import_problems(folder: Path, on_problem: Callable[[str], None] = lambda nam
     if not sources:
         raise UsageError(
             f"{folder}: no KernelBench problems",
-            "Pass a folder of files with `class Model` and `get_inputs`, such as KernelBench/level1.",
+            "Pass a folder that has files with `class Model` and `get_inputs`, such as KernelBench/level1.",
         )
     if find_spec("torch") is None:
         raise MissingTool("KernelBench problems are PyTorch modules, and PyTorch is not installed", "pip install torch")
@@ -112,7 +112,7 @@ def assemble(sources: Mapping[str, str], probes: Mapping[str, dict[str, Any]]) -
         runs = [dict(run) for item in as_list(found.get("runs")) or () if (run := as_mapping(item)) is not None]
         try:
             if len(runs) < MIN_RUNS:
-                raise ValueError(str(found.get("why") or "it runs at no small sizes"))
+                raise ValueError(str(found.get("why") or "it does not run at any small size"))
             sizes = {str(key): int(value) for key, value in found["sizes"].items()}
             task = _Task(name, source.strip(), sizes, [str(each) for each in found["arguments"]], runs)
             problems.tasks[f"tasks/{name}"] = task.text

@@ -50,9 +50,7 @@ class _Reader(TraceBuilder):
         chats = {name: text[start:end] for name, start, end in zip(names, starts, ends, strict=True)}
         # Many are started and left without a word.
         used = {name: chat for name, chat in chats.items() if f"\n{_USER}" in "\n" + chat} or chats
-        self.leave_out(
-            "chat in which nobody said anything", sum(bool(text.strip()) for text in chats.values()) - len(used)
-        )
+        self.leave_out("chat without messages", sum(bool(text.strip()) for text in chats.values()) - len(used))
         name = self.choose_session(list(used), "chats", latest=True)
         self.started = name if heads else ""
         for who, line in _marked_lines(used[name]):
@@ -112,7 +110,7 @@ class _Reader(TraceBuilder):
         self.note(lines)
 
     def note(self, lines: list[str]) -> None:
-        self.leave_out("question or cost told by aider", sum(bool(_QUESTION.match(line)) for line in lines))
+        self.leave_out("question or cost from aider", sum(bool(_QUESTION.match(line)) for line in lines))
         text = "\n".join(line for line in lines if not _QUESTION.match(line)).strip("\n")
         lines.clear()
         if text.strip() and self.command:

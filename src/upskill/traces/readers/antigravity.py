@@ -42,9 +42,7 @@ def read(builder: TraceBuilder) -> None:
         elif source == "SYSTEM":
             builder.add_text("system", row.text("content", "error"))
     if cut:
-        builder.warn(
-            f"of {counted(cut, 'line')} only a part is here; transcript_full.jsonl beside it may have the rest"
-        )
+        builder.warn(f"{counted(cut, 'line')} cut short; transcript_full.jsonl beside it may have the rest")
 
 
 def _read_request(builder: TraceBuilder, content: str) -> None:

@@ -66,9 +66,7 @@ def _branch(builder: TraceBuilder, conversation: Row) -> list[Row]:
         at = nodes[at].text("parent")
     others = sum(bool(node.child("message")) for name, node in nodes.items() if name not in branch)
     if others:
-        builder.warn(
-            f"{counted(others, 'message')} of turns that were undone {'was' if others == 1 else 'were'} left out"
-        )
+        builder.warn(f"skipped {counted(others, 'message')} from turns that were undone")
     return [message for node in reversed(branch.values()) if (message := node.child("message"))]
 
 

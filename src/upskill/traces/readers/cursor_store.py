@@ -17,7 +17,7 @@ from upskill.traces.values import Row, as_row, content_text, iso_time, parse_obj
 
 ROLES = {1: "user", 2: "assistant"}
 FAILED = ("error", "cancelled", "rejected")
-KIND = ("a database of Cursor", "Copy it together with the files beside it (-wal, -shm) while Cursor is closed.")
+KIND = ("a Cursor database", "Copy it together with the files beside it (-wal, -shm) while Cursor is closed.")
 EMPTY = "bubble"  # what the editor shows while nothing is said yet
 
 

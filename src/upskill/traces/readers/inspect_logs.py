@@ -17,7 +17,7 @@ ARCHIVE = b"PK\x03\x04"
 ATTACHMENT = "attachment://"
 MAX_UNPACKED = 200_000_000  # bytes
 LONG = ("input", "target", "choices", "messages", "output", "metadata", "files")  # fields with long texts
-HINT = "Is this the right file, and was it copied whole?"
+HINT = "Check that this is the right file, and that all of it was copied."
 
 
 def unpack_log(data: bytes, where: str) -> dict[str, Any]:

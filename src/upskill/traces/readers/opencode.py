@@ -17,7 +17,7 @@ from upskill.traces.values import Row, as_row, content_text, iso_time, read_usag
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
 NOISE = ("step-start", "step-finish", "step_start", "step_finish", "snapshot", "patch", "compaction", "agent")
-KIND = ("an opencode database", "`opencode export SESSION > session.json` writes a session as a file.")
+KIND = ("an opencode database", "Run `opencode export SESSION > session.json` to write a session to a file.")
 STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
 
@@ -46,7 +46,7 @@ class _Reader(TraceBuilder):
             with open_database(database, *KIND) as connection:
                 latest = [session_id for session_id, _ in _main_sessions(connection)[:1]]
                 if not session and not latest:
-                    raise UsageError(f"{self.path}: no session in it")
+                    raise UsageError(f"{self.path}: contains no sessions")
                 self.read_database(connection, session or latest[0])
         elif any("sessionID" in row and "part" in row for row in sample.rows):
             self.read_stream()
@@ -144,7 +144,7 @@ class _Reader(TraceBuilder):
     def read_database(self, connection: sqlite3.Connection, session: str) -> None:
         row = connection.execute("SELECT directory, time_created FROM session WHERE id = ?", (session,)).fetchone()
         if row is None:
-            raise UsageError(f"{self.path}: session not found", "`upskill trace list` shows them.")
+            raise UsageError(f"{self.path}: session not found", "Run `upskill trace list` to see the sessions.")
         self.read_info(Row(id=session, directory=row[0], time={"created": row[1]}))
         query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
         for message_id, data in connection.execute(query, (session,)).fetchall():
@@ -160,7 +160,7 @@ class _Reader(TraceBuilder):
         try:
             return as_row(json.loads(data if isinstance(data, (str, bytes)) else ""))
         except (ValueError, RecursionError):
-            self.skip("a row of the database is not a JSON object")
+            self.skip("a row in the database is not a JSON object")
             return Row()
 
 

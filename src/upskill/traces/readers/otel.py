@@ -168,7 +168,7 @@ class _Reader(TraceBuilder):
             try:
                 value, at = decoder.raw_decode(text, begin.start())
             except (ValueError, RecursionError):
-                self.skip(f"the JSON that starts in line {text.count(chr(10), 0, begin.start()) + 1} is incomplete")
+                self.skip(f"the JSON that starts on line {text.count(chr(10), 0, begin.start()) + 1} is incomplete")
                 at = text.find("\n", begin.start())
                 if at < 0 or self.malformed == MAX_BROKEN:
                     return
