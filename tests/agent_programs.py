@@ -13,8 +13,8 @@ import pytest
 PACKAGES = ("@openai/codex@0.166", "opencode-ai@1.18", "@anthropic-ai/claude-code@2.1")
 COMMANDS = ("codex", "opencode", "claude")
 # Those that speak the Agent Client Protocol; they are in a folder of their own.
-ACP_PACKAGES = ("@zed-industries/claude-code-acp@0.16", "@qwen-code/qwen-code@0.24")
-ACP_COMMANDS = ("claude-code-acp", "qwen")
+ACP_PACKAGES = ("@zed-industries/claude-code-acp@0.16", "@qwen-code/qwen-code@0.24", "@google/gemini-cli@0.61")
+ACP_COMMANDS = ("claude-code-acp", "qwen", "gemini")
 ROOM = 4 * 2**30  # bytes; they take one GB, and the cache of npm another
 PATIENCE = 1200  # seconds, of the 1800 that a test has
 # Read before a test has a home folder of its own.

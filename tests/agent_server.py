@@ -1,4 +1,4 @@
-"""An imitation of the three streaming APIs that agent programs speak: Responses, chat completions and messages.
+"""An imitation of the streaming APIs that agent programs speak: Responses, chat completions, messages and Gemini's.
 
 It plays a model that works: it runs lines of shell through whatever tool the program offers for that, one a turn, and
 then says its answer. It keeps all that it was asked.
@@ -26,7 +26,7 @@ SHELLS = {
     "mcp__acp__Bash": "command",
     "run_shell_command": "command",
 }
-OPENERS = {"Skill": "skill", "skill": "name"}
+OPENERS = ("Skill", "skill", "activate_skill")
 # What else some of them insist on.
 MORE = {"exec_command": {}, "mcp__acp__Bash": {"description": "works", "timeout": 600_000}}
 
@@ -48,21 +48,35 @@ class Asked:
     @property
     def tools(self) -> list[str]:
         """The names of the tools that the program offers; none where it only asks for a title."""
-        listed = self.body.get("tools", ())
+        listed = self._listed
         found = [tool.get("name") or tool.get("function", {}).get("name") for tool in listed]
         within = [f"{tool['name']}/{inner['name']}" for tool in listed for inner in tool.get("tools", ())]
         return [name for name in (*found, *within) if name]
+
+    def schema(self, tool: str) -> str:
+        found = [
+            listed for listed in self._listed if tool in (listed.get("name"), listed.get("function", {}).get("name"))
+        ]
+        return json.dumps(found)
+
+    @property
+    def _listed(self) -> list[dict[str, Any]]:
+        return [inner for tool in self.body.get("tools", ()) for inner in tool.get("functionDeclarations", [tool])]
 
     @property
     def results(self) -> int:
         """How many tool calls the model has made so far."""
         blocks = [
             block
-            for message in self.body.get("messages", self.body.get("input", ()))
+            for message in next(
+                (self.body[name] for name in ("messages", "input", "contents") if name in self.body), ()
+            )
             for block in (message, *(message["content"] if isinstance(message.get("content"), list) else ()))
+            for block in (block, *message.get("parts", ()))
         ]
         return sum(
             block.get("role") == "tool"
+            or "functionResponse" in block
             or block.get("type") in ("tool_result", "function_call_output", "custom_tool_call_output")
             for block in blocks
         )
@@ -101,7 +115,7 @@ def working(lines: Sequence[str], answer: str = "All done.", *, opens: str = "",
         if offered:
             opener = next((tool for tool in asked.tools if tool in OPENERS), "")
             read = Use(shell, _line(shell, f"cat ~/.agents/skills/{opens}/SKILL.md"))
-            argument = "skill" if shell == "run_shell_command" else OPENERS.get(opener, "")  # as Qwen Code calls it
+            argument = "skill" if '"skill": {' in asked.schema(opener) else "name"
             to_do.insert(0, Use(opener, {argument: opens}) if opener else read)
         return [*to_do, answer][min(asked.results, len(to_do))]
 
@@ -119,22 +133,26 @@ class AgentServer:
         self.plays: Plays = plays or (lambda _: "PONG")
         self.key = key
         self.asked: list[Asked] = []
-        self.strange: list[str] = []  # what was asked for beside the three APIs
+        self.strange: list[str] = []  # what was asked for beside these APIs
         self.url = ""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()
         body: dict[str, Any] = json.loads(data) if data.lstrip()[:1] == b"{" else {}
         asked = Asked(request.method, request.path, dict(request.headers), body, request.query_string)
-        speak = {"messages": _messages, "responses": _responses, "completions": _chat}.get(
-            request.path.rpartition("/")[2]
-        )
+        path, _, method = request.path.rpartition("/")[2].rpartition(":")
+        speak = SPEAKERS.get(method)
         if request.method != "POST" or speak is None:
             self.strange.append(f"{request.method} {request.path}")
             return web.json_response({"error": {"message": "not here"}}, status=404)
         self.asked.append(asked)
-        given = request.headers.get("x-api-key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
-        turn: Turn = Refuse(401, "that key is not known") if self.key and given != self.key else self.plays(asked)
+        header = "x-goog-api-key" if speak is _gemini else "x-api-key"
+        given = request.headers.get(header) or request.headers.get("Authorization", "").removeprefix("Bearer ")
+        wrong = _wrong_in_gemini(asked) if speak is _gemini else ""
+        if self.key and given != self.key:
+            turn: Turn = Refuse(401, "that key is not known")
+        else:
+            turn = Refuse(400, wrong) if wrong else self.plays(asked)
         if isinstance(turn, Refuse):
             kind = {401: "authentication_error", 429: "rate_limit_error"}.get(turn.status, "api_error")
             error = {"type": "error", "error": {"type": kind, "message": turn.words}}
@@ -142,7 +160,7 @@ class AgentServer:
         number = len(self.asked)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for event in speak(str(body.get("model")), turn, number):
+        for event in speak(path or str(body.get("model")), turn, number):
             name = f"event: {event['type']}\n" if "type" in event else ""
             await response.write(f"{name}data: {json.dumps(event)}\n\n".encode())
         if speak is _chat:
@@ -208,6 +226,46 @@ def _chat(model: str, turn: str | Use, number: int) -> Iterator[dict[str, Any]]:
     yield chunk | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     yield chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
     yield chunk | {"choices": [], "usage": usage}
+
+
+def _gemini(model: str, turn: str | Use, number: int) -> Iterator[dict[str, Any]]:
+    part: dict[str, Any] = {"text": turn}
+    if isinstance(turn, Use):
+        numbered = {"id": f"call_{number}"} if number % 2 else {}  # only some models give ids
+        part = {"functionCall": {**numbered, "name": turn.tool, "args": turn.arguments}}
+    usage = {"promptTokenCount": INPUT, "cachedContentTokenCount": CACHED, "totalTokenCount": INPUT + OUTPUT}
+    usage |= {"candidatesTokenCount": OUTPUT - REASONING, "thoughtsTokenCount": REASONING}
+    chunk = {"responseId": f"g{number}", "modelVersion": model}
+    yield chunk | {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]}
+    ended = {"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}
+    yield chunk | {"candidates": [ended], "usageMetadata": usage}
+
+
+def _wrong_in_gemini(asked: Asked) -> str:
+    """What Google's server would refuse, or would answer in a form that no program expects."""
+    pending: list[dict[str, Any]] = []
+    for content in asked.body.get("contents", ()):
+        if content.get("role") not in ("user", "model"):
+            return f"no role {content.get('role')!r}"
+        for part in content["parts"]:
+            if "functionCall" in part:
+                pending.append(part["functionCall"])
+            elif "functionResponse" in part:
+                names = [call["name"] for call in pending]
+                if part["functionResponse"]["name"] not in names:
+                    return "a function response without its call"
+                del pending[names.index(part["functionResponse"]["name"])]
+            elif "text" not in part:
+                return f"a part of another kind: {sorted(part)}"
+    return "calls without responses" if pending else "" if asked.query == "alt=sse" else "not a stream of events"
+
+
+SPEAKERS = {
+    "messages": _messages,
+    "responses": _responses,
+    "completions": _chat,
+    "streamGenerateContent": _gemini,
+}
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from upskill.agents.claude_code import ClaudeCode
 from upskill.agents.codex import Codex
 from upskill.agents.opencode import OpenCode
 from upskill.agents.program import LIMITS, PLACEHOLDER_KEY, ProgramAgent, find_program
-from upskill.agents.proxy import MAX_CONCURRENT, Proxy, Upstream, upstream_for
+from upskill.agents.proxy import MAX_CONCURRENT, Proxy, Upstream, UsageMeter, tool_calls, upstream_for
 from upskill.errors import AgentError, CeilingReached, ModelError, UsageError
 from upskill.models import Address, ModelContext, Unanswered
 from upskill.models.addresses import resolve
@@ -51,7 +51,7 @@ from upskill.models.prices import Price
 from upskill.sandboxes import SANDBOXES, MiB, Setup, choose_sandbox
 from upskill.skills import Skill
 from upskill.skills.install import TARGETS
-from upskill.traces import Trace, Usage
+from upskill.traces import Step, Trace, Usage
 
 KEY = "sk-loopback-0123456789"
 SKILL = "house-manners"
@@ -673,6 +673,97 @@ async def test_only_what_is_on_the_list_reaches_the_model_and_the_rest_is_named_
     assert len(dropped) == len(set(dropped)) == MAX_DROPPED
     assert dropped[0] == "field 'web_search_options'"
     assert all(warning.startswith("not sent to the model") for warning in proxy.warnings)
+
+
+async def test_only_functions_and_plain_content_reach_gemini_and_always_the_model_under_test() -> None:
+    own = {"functionDeclarations": [{"name": "Bash", "parametersJsonSchema": {"type": "object"}}]}
+    tools: list[dict[str, Any]] = [
+        {"googleSearch": {}},
+        {"urlContext": {}},
+        {"functionDeclarations": [{"name": "$search"}]},
+        own,
+    ]
+    said = {"role": "user", "parts": [{"text": "Hello.", "executableCode": {"code": "1"}}]}
+    body: dict[str, Any] = {
+        "contents": [said],
+        "tools": tools,
+        "cachedContent": "cachedContents/1",
+        "model": "models/better",
+    }
+    method = "models/better:streamGenerateContent"
+    with agent_server(lambda _: "Hello.", KEY) as server:
+        upstream = upstream_for(resolve("tiny", f"{server.url}/v1beta/openai"), "gemini", {"GENERIC_API_KEY": KEY})
+        async with proxied(upstream) as (proxy, client):
+            headers = {"x-goog-api-key": "stolen", "x-goog-user-project": "another"}
+            for path in (f"/v1beta/{method}?alt=json", f"/v1/{method}?key=stolen"):
+                async with client.post(path, json=body, headers=headers) as answer:
+                    assert (answer.status, "Hello." in await answer.text()) == (200, True)
+            for path in ("models/x:embedContent", "models/a/b:generateContent", "../v1beta/files", "cachedContents"):
+                assert (await ask(client, path, **body))[0] == 403
+            video = {"parts": [{"functionResponse": {"parts": [{"fileData": {"fileUri": "https://192.0.2.1"}}]}}]}
+            assert (await ask(client, method, contents=[video]))[0] == 403
+            dropped = list(proxy.filter.dropped)
+    assert server.strange == []
+    for asked in server.asked:
+        assert (asked.path, asked.query) == ("/v1beta/models/tiny:streamGenerateContent", "alt=sse")
+        assert asked.body == {"contents": [{"role": "user", "parts": [{"text": "Hello."}]}], "tools": [own]}
+    assert (len(server.asked), proxy.turns) == (2, 2)
+    assert proxy.usage == Usage(2 * INPUT, 2 * OUTPUT, 2 * CACHED, 2 * REASONING, proxy.usage.cost_usd)
+    assert dropped == [
+        *("field 'cachedContent'", "field 'model'", "field of a message 'executableCode'"),
+        *("field of a tool 'googleSearch'", "field of a tool 'urlContext'", "tool '$search'"),
+        *("header 'x-goog-user-project'", "query parameter 'key'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "stop"),
+    [
+        ({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}, "refusal"),
+        ({"candidates": [{"finishReason": "SAFETY"}]}, "refusal"),
+        ({"candidates": [{"content": {"parts": [{"text": "Hel"}]}}]}, ""),
+        ({"candidates": [{"content": {"parts": [{"text": "Hello."}]}, "finishReason": "STOP"}]}, None),
+    ],
+)
+def test_an_answer_of_gemini_is_refused_cut_off_or_whole(said: dict[str, Any], stop: str | None) -> None:
+    meter = UsageMeter("gemini", PRICE, {})
+    meter.feed(f"data: {json.dumps(said)}\n\n".encode())
+    meter.end()
+    assert (meter.refused, bool(meter.error)) == (stop == "refusal", stop == "")
+
+
+HISTORIES: dict[str, dict[str, Any]] = {
+    "chat": {
+        "messages": [
+            {"tool_calls": [{"id": "1", "function": {"name": "Bash", "arguments": '{"command": "ls"}'}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "in.txt"},
+        ]
+    },
+    "messages": {
+        "messages": [
+            {"content": [{"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "ls"}}]},
+            {"content": [{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "in.txt"}]}]},
+        ]
+    },
+    "responses": {
+        "input": [
+            {"type": "function_call", "id": "f", "call_id": "1", "name": "Bash", "arguments": '{"command": "ls"}'},
+            {"type": "function_call_output", "call_id": "1", "output": "in.txt"},
+        ]
+    },
+    "gemini": {
+        "contents": [
+            {"parts": [{"functionCall": {"name": "Bash", "args": {"command": "ls"}}}]},
+            {"parts": [{"functionResponse": {"id": "1", "name": "Bash", "response": {"output": "in.txt"}}}]},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("wire", HISTORIES)
+def test_the_calls_that_a_model_made_are_read_from_the_next_request(wire: str) -> None:
+    call = Step("tool", tool="Bash", arguments={"command": "ls"}, output="in.txt")
+    assert tool_calls(HISTORIES[wire]) == {"1": call}
 
 
 ASKS_FOR_A_SEARCH = """

@@ -108,6 +108,9 @@ def test_the_first_lines_say_what_can_be_run(upskill: Upskill, home: Path, monke
     assert (found["key anthropic"]["state"], found["key anthropic"]["fix"]) == ("missing", "set ANTHROPIC_API_KEY")
     assert found["a teacher"]["detail"] == "yes: hf:MODEL, groq:MODEL"
     assert "groq:MODEL" in found["a student"]["detail"]
+    assert found["agent acp:COMMAND"]["state"] == "missing"
+    (home / "gemini").touch(0o755)
+    assert rows(upskill)["agent acp:COMMAND"]["detail"] == "acp:gemini"
     smi = home / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'NVIDIA H200'\n", encoding="utf-8")
     smi.chmod(0o755)

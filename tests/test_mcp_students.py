@@ -256,10 +256,11 @@ def test_servers_are_part_of_a_trial_and_come_back_from_a_suite_file() -> None:
     assert own.cases[0].mcp_servers == {"one": {"command": ["x"]}}
 
 
-@pytest.mark.parametrize("name", ["codex", "opencode", "claude-code"])
+@pytest.mark.parametrize("name", ["codex", "opencode", "claude-code", "acp:gemini", "acp:claude-code-acp"])
 async def test_a_real_agent_gets_the_servers_in_its_own_configuration(
-    name: str, programs: str, home: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    programs = request.getfixturevalue("acp_programs" if name.startswith("acp:") else "programs")
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
 
     def plays(asked: Asked) -> Turn:
@@ -270,7 +271,7 @@ async def test_a_real_agent_gets_the_servers_in_its_own_configuration(
     task = Task("Enter the Beagle.", FILES, mcp_servers={"harbor": HARBOR})
     agent: ProgramAgent = AGENTS.load(name)()
     with agent_server(plays, KEY) as server:
-        address = resolve("tiny", f"{server.url}/v1")
+        address = resolve("tiny", f"{server.url}/{'v1beta' if 'gemini' in name else 'v1'}")
         async with (
             Models(ModelContext(keys=keys)) as models,
             await SANDBOXES.load("bubblewrap")().open(agent.setup(task)) as sandbox,

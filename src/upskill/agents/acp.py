@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, cast, get_args
 
 from upskill.agents import AGENTS, Task
 from upskill.agents.allow_list import Wire
-from upskill.agents.mcp import expand, read_servers
+from upskill.agents.mcp import McpServer, expand, read_servers
 from upskill.agents.program import OWN_HOME, PLACEHOLDER_KEY, Program, ProgramAgent, incompatible_model, readonly_mount
 from upskill.agents.proxy import Upstream
 from upskill.errors import UsageError
@@ -27,7 +27,7 @@ from upskill.models.prices import Prices
 from upskill.models.program import Invocation, json_events
 from upskill.plain import as_mapping, dict_or_empty, list_or_empty
 from upskill.sandboxes import Setup
-from upskill.skills.agent_specs import AGENT_SPECS, AgentSpec
+from upskill.skills.agent_specs import ACP_PROGRAMS, AGENT_SPECS, AgentSpec
 from upskill.traces import Status, Step, StepKind, Trace
 from upskill.traces.values import content_text
 from upskill.version import __version__
@@ -44,25 +44,47 @@ class Row:
     arguments: tuple[str, ...] = ()  # that start it as an agent, if the person gives none
     like: str = ""  # a row of AGENTS
     skills: str = ".agents/skills"
-    install: str = ""
     wire: Wire | None = None  # None: the one that the model has
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # JSON files of the home folder
 
 
 PROGRAMS = {
     "opencode": Row(("acp",), "opencode"),
-    "claude-code-acp": Row((), "claude-code", install="npm install -g @zed-industries/claude-code-acp"),
-    "claude-agent-acp": Row((), "claude-code", install="npm install -g @agentclientprotocol/claude-agent-acp"),
+    "claude-code-acp": Row((), "claude-code"),
+    "claude-agent-acp": Row((), "claude-code"),
     "codex-acp": Row(
         (),
         "codex",
-        install="npm install -g @agentclientprotocol/codex-acp",
         environment={"CODEX_CONFIG": '{"model": "{model}"}', "INITIAL_AGENT_MODE": "agent-full-access"},
     ),
-    "qwen": Row(("--acp", "--yolo"), "", ".qwen/skills", "npm install -g @qwen-code/qwen-code", "chat", OPENAI),
+    "gemini": Row(
+        ("--acp", "--yolo"),
+        skills=".gemini/skills",
+        wire="gemini",
+        environment={
+            "GOOGLE_GEMINI_BASE_URL": "{host}",
+            "GEMINI_API_KEY": "{key}",
+            "GEMINI_MODEL": "{model}",
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        },
+        settings={
+            ".gemini/settings.json": {
+                "general": {"enableAutoUpdate": False},
+                "privacy": {"usageStatisticsEnabled": False},
+                "tools": {"exclude": ["google_web_search", "web_fetch"]},
+                "skills": {"disabled": ["skill-creator", "antigravity-support"]},  # its own
+            }
+        },
+    ),
+    "qwen": Row(
+        ("--acp", "--yolo"),
+        skills=".qwen/skills",
+        wire="chat",
+        environment={**OPENAI, "QWEN_CODE_LEGACY_MCP_BLOCKING": "1"},  # wait until they have started
+    ),
     "goose": Row(
         ("acp",),
-        install="brew install block-goose-cli",
         wire="chat",
         environment={
             "GOOSE_PROVIDER": "openai",
@@ -75,7 +97,6 @@ PROGRAMS = {
     "copilot": Row(
         ("--acp",),
         skills=".copilot/skills",
-        install="npm install -g @github/copilot",
         wire="chat",
         environment={
             "COPILOT_PROVIDER_TYPE": "openai",
@@ -87,9 +108,14 @@ PROGRAMS = {
     ),
     "kimi": Row(
         ("acp",),
-        install="uv tool install kimi-cli",
         wire="chat",
-        environment={"KIMI_BASE_URL": "{url}", "KIMI_API_KEY": "{key}", "KIMI_MODEL_NAME": "{model}"},
+        environment={
+            "KIMI_MODEL_PROVIDER_TYPE": "openai",
+            "KIMI_MODEL_BASE_URL": "{url}",
+            "KIMI_MODEL_API_KEY": "{key}",
+            "KIMI_MODEL_NAME": "{model}",
+            "KIMI_CODE_NO_AUTO_UPDATE": "1",
+        },
     ),
 }
 # Ways to log in with a key, in the words of the programs.
@@ -136,7 +162,7 @@ class Acp(ProgramAgent):
             name=f"acp:{line}",
             title=program,
             program=program,
-            install=row.install or (known.install if known else ""),
+            install=ACP_PROGRAMS.get(Path(program).name, known.install if known else ""),
             user_skills=skills or (known.user_skills if known else row.skills),
         )
         fields = {"arguments": tuple(arguments) or row.arguments, "variables": variables, "row": row, "spec": spec}
@@ -150,17 +176,23 @@ class Acp(ProgramAgent):
         if self.like:
             return self.like.wire_for(address)
         wire = self.row.wire or ("messages" if address.provider == "anthropic" else "chat")
-        if address.provider not in ("openai", "anthropic") or (wire == "messages") != (address.provider == "anthropic"):
-            needs = "the Anthropic messages API" if wire == "messages" else "an OpenAI-compatible API"
-            if not (wire == "messages" and address.endpoint == "generic"):
-                raise incompatible_model(self.spec.name, address, needs, "Use another -m, or --base-url URL.")
+        fits = {
+            "messages": address.provider == "anthropic" or address.endpoint == "generic",
+            "gemini": address.endpoint in ("gemini", "generic"),
+        }.get(wire, address.provider == "openai")
+        if not fits:
+            needs = {"messages": "the Anthropic messages API", "gemini": "the Gemini API"}.get(
+                wire, "an OpenAI-compatible API"
+            )
+            raise incompatible_model(self.spec.name, address, needs, "Use another -m, or --base-url URL.")
         return wire
 
     def login(self, address: Address, keys: Mapping[str, str], prices: Prices | None) -> Upstream:
         raise NotImplementedError  # no model is called like this agent
 
     def settings(self, url: str) -> dict[str, str]:
-        return self.like.settings(url) if self.like else {}
+        own = {path: json.dumps(content) for path, content in self.row.settings.items()}
+        return {**(self.like.settings(url) if self.like else {}), **own}
 
     def extra_mounts(self) -> Mapping[str, Path]:
         python = {**readonly_mount(Path(sys.executable).resolve()), **readonly_mount(Path(sys.base_prefix))}
@@ -184,17 +216,28 @@ class Acp(ProgramAgent):
             "seconds": task.bounds.seconds,
             "authenticate": KEY_LOGINS,
             "version": __version__,
-            "servers": [
-                {
-                    "name": name,
-                    "command": server.command[0],
-                    "args": server.command[1:],
-                    "env": [{"name": key, "value": value} for key, value in expand(server.env).items()],
-                }
-                for name, server in read_servers(task.mcp_servers).items()
-            ],
+            "session": self._session(read_servers(task.mcp_servers)),
         }
         return json.dumps(order).encode()
+
+    def _session(self, servers: Mapping[str, McpServer]) -> dict[str, Any]:
+        """Of `session/new`: the servers, and that the adapters wait until they have started."""
+        if not servers:
+            return {"mcpServers": []}
+        if self.row.like == "claude-code" and self.like:  # as for its --mcp-config
+            options = json.loads(self.like.with_servers(Invocation(()), servers).arguments[-1])
+            return {"mcpServers": [], "_meta": {"claudeCode": {"options": options}}}
+        listed = [
+            {
+                "name": name,
+                "command": server.command[0],
+                "args": server.command[1:],
+                "env": [{"name": key, "value": value} for key, value in expand(server.env).items()],
+            }
+            for name, server in servers.items()
+        ]
+        milliseconds = int(1000 * max(server.timeout for server in servers.values()))
+        return {"mcpServers": listed, "_meta": {"mcpStartupAwaitTimeoutMs": milliseconds}}  # of codex-acp
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
         like = self.like.invocation(address, upstream, url).environment if self.like else dict[str, str]()
@@ -206,16 +249,21 @@ class Acp(ProgramAgent):
         }
         return Invocation((), {**like, **variables})
 
-    def read(self, output: str) -> Trace:
-        return read_events(output)
+    def read(self, output: str, calls: Mapping[str, Step]) -> Trace:
+        return read_events(output, calls)
 
 
-def read_events(output: str) -> Trace:
+def read_events(output: str, calls: Mapping[str, Step]) -> Trace:
+    """`calls` are the tool calls as the model made them, by id: agents report them in words of their own."""
     reader = EventReader()
     for event in json_events(output):
         reader.read(event)
     for call, fields in reader.calls.items():
-        reader.steps[reader.places[call]] = _call_step(fields, reader.terminals)
+        step = _call_step(fields, reader.terminals)
+        # Gemini CLI puts the tool's name before the id.
+        if made := calls.get(call) or calls.get(call.partition("__")[2]):
+            step = replace(step, tool=made.tool, arguments=made.arguments, output=step.output or made.output)
+        reader.steps[reader.places[call]] = step
     steps = tuple(step for step in reader.steps if step.kind == "tool" or step.text.strip())
     return Trace(steps, stop=STOPS.get(reader.stop, reader.stop))
 
@@ -261,6 +309,8 @@ class EventReader:
             self.calls[call] = {"name": update.get("title")}
             self.places[call] = len(self.steps)
             self.steps.append(Step("tool"))
+        if update.get("status") in STATUSES and update.get("content") == []:
+            self.calls[call].pop("content", None)  # it was about what the call would do
         self.calls[call] |= {name: value for name, value in update.items() if value not in (None, {}, [])}
         for name in ("terminal_output", "terminal_output_delta"):  # of commands that the agent ran itself
             printed = dict_or_empty(dict_or_empty(update.get("_meta")).get(name))

@@ -196,9 +196,9 @@ def report(**event: Any) -> None:
         os.write(1, json.dumps(event).encode() + b"\n")
 
 
-def new_session(client: Client, authenticate: list[dict[str, Any]], wanted: list[str], servers: list[Any]) -> str:
+def new_session(client: Client, authenticate: list[dict[str, Any]], wanted: list[str], session: dict[str, Any]) -> str:
     """Log in with the dummy key, if the agent insists on it."""
-    params: dict[str, Any] = {"cwd": str(Path.cwd()), "mcpServers": servers}
+    params = {"cwd": str(Path.cwd()), **session}
     try:
         return str(client.call("session/new", params)["sessionId"])
     except RequestError as error:
@@ -224,7 +224,7 @@ def main() -> None:
                 f"the agent speaks version {about.get('protocolVersion')} of the Agent Client Protocol, and upskill "
                 f"speaks version {PROTOCOL}"
             )
-        session = new_session(client, about.get("authMethods") or [], order["authenticate"], order["servers"])
+        session = new_session(client, about.get("authMethods") or [], order["authenticate"], order["session"])
         cancel = {"method": "session/cancel", "params": {"sessionId": session}}
         timer = threading.Timer(max(0.0, order["seconds"] - CANCEL_SECONDS), client.send, [cancel])
         timer.daemon = True

@@ -18,11 +18,8 @@ from upskill.skills import Skill
 from upskill.skills.agent_specs import AGENT_SPECS
 from upskill.traces import Step, Trace
 
-# The tools that open a skill, with the argument that names it: ours, and those of real agents.
-SKILL_TOOLS = {
-    "activate_skill": "name",
-    **dict(spec.skill_tool for spec in AGENT_SPECS.values() if any(spec.skill_tool)),
-}
+# The tools that open a skill: ours, and those of real agents.
+SKILL_TOOLS = {"activate_skill", *(spec.skill_tool for spec in AGENT_SPECS.values() if spec.skill_tool)}
 CANARY = "upskill-canary-"
 CANARY_DIGITS = 16
 CANARY_PATTERN = re.compile(f"{CANARY}[0-9a-f]{{{CANARY_DIGITS}}}")
@@ -55,8 +52,7 @@ def resources_read(trace: Trace, skill: str) -> list[str]:
 def _opens(step: Step, skill: str) -> bool:
     if step.status == "error":
         return False
-    argument = SKILL_TOOLS.get(step.tool)
-    if argument is not None and step.arguments.get(argument) == skill:
+    if step.tool in SKILL_TOOLS and skill in step.arguments.values():  # programs name the argument differently
         return True
     return bool(re.search(rf"skills/{re.escape(skill)}/SKILL\.md\b", _arguments_text(step), re.IGNORECASE))
 

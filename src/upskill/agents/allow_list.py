@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from upskill.plain import as_list, as_mapping, dict_or_empty, list_or_empty
 
-Wire = Literal["messages", "responses", "chat"]
+Wire = Literal["messages", "responses", "chat", "gemini"]
 MAX_DROPPED = 20  # that are named; a student may invent any number
 TOOL_NAME = re.compile(r"[A-Za-z0-9_][\w.:/-]{0,127}")  # `$web_search` is one that the provider runs
 
@@ -44,10 +44,11 @@ HEADERS = _names(
 )
 # About the program's own connection, or a credential: dropped without a word, because every client sends some.
 SILENT_HEADERS = _names(
-    "authorization x-api-key api-key host content-type content-length content-encoding accept-encoding connection "
-    "keep-alive transfer-encoding expect accept-language sec-fetch-mode"
+    "authorization x-api-key api-key x-goog-api-key host content-type content-length content-encoding accept-encoding "
+    "connection keep-alive transfer-encoding expect accept-language sec-fetch-mode"
 )
 FUNCTION = _names("type name description parameters strict defer_loading")
+DECLARATION = _names("name description parameters parametersJsonSchema response responseJsonSchema behavior")
 ALLOWED: Mapping[Wire, AllowList] = {
     "messages": AllowList(
         fields=_names(
@@ -128,12 +129,26 @@ ALLOWED: Mapping[Wire, AllowList] = {
             "reasoning_details thinking text cache_control image_url url detail input_audio data format file file_data "
             "filename"
         ),
-        headers=HEADERS,
+        headers=HEADERS | _names("x-initiator x-interaction-type"),  # of Copilot
+    ),
+    "gemini": AllowList(
+        fields=_names("contents tools toolConfig systemInstruction generationConfig safetySettings"),
+        tools={"function": _names("functionDeclarations")},
+        content=_names("message"),  # its parts have no type: their fields say what they are
+        content_fields=_names(
+            "role parts text thought thoughtSignature inlineData mimeType data displayName functionCall "
+            "functionResponse id name response"
+        ),
+        headers=HEADERS | _names("x-goog-api-client"),
+        query=_names("alt"),
     ),
 }
 # Fields of content that hold more content.
-CONTENT_FIELDS = ("messages", "input", "system")
-NESTED = ("content", "output", "summary", "source", "file", "image_url", "input_audio")
+CONTENT_FIELDS = ("messages", "input", "system", "contents", "systemInstruction")
+NESTED = (
+    *("content", "output", "summary", "source", "file", "image_url", "input_audio"),
+    *("parts", "inlineData", "functionResponse"),
+)
 CHOICES = _names("auto none any required tool function custom")
 INCLUDES = _names("reasoning.encrypted_content message.output_text.logprobs")
 
@@ -219,13 +234,23 @@ class RequestFilter:
             tool = self._known(tool, fields, "field of a tool")  # noqa: PLW2901
             if "function" in fields:
                 tool["function"] = self._known(dict_or_empty(tool.get("function")), FUNCTION, "field of a tool")
+            if "functionDeclarations" in fields:
+                declared = list_or_empty(tool.get("functionDeclarations"))
+                known = [self._known(dict_or_empty(item), DECLARATION, "field of a tool") for item in declared]
+                tool["functionDeclarations"] = [item for item in known if self._is_named(item)]
+                allowed += [tool] if tool["functionDeclarations"] else []
+                continue
             if "tools" in fields:
                 tool["tools"] = self._tools(tool.get("tools"))
-            if kind == "local_shell" or TOOL_NAME.fullmatch(_tool_name(tool)):
+            if kind == "local_shell" or self._is_named(tool):
                 allowed.append(tool)
-            else:
-                self.drop("tool", _tool_name(tool) or "without a name")
         return allowed
+
+    def _is_named(self, tool: Mapping[str, Any]) -> bool:
+        name = _tool_name(tool)
+        if not TOOL_NAME.fullmatch(name):
+            self.drop("tool", name or "without a name")
+        return bool(TOOL_NAME.fullmatch(name))
 
     def _is_choice(self, choice: Any, tools: Any) -> bool:
         fields = dict_or_empty(choice)
@@ -244,7 +269,7 @@ def points_outside(value: object) -> bool:
         return any(map(points_outside, items))
     if (block := as_mapping(value)) is None:
         return False
-    if "file_id" in block or dict_or_empty(block.get("source")).get("type") in ("url", "file"):
+    if "file_id" in block or "fileData" in block or dict_or_empty(block.get("source")).get("type") in ("url", "file"):
         return True
     addresses = [address for name, address in block.items() if name == "url" or name.endswith("_url")]
     if any(isinstance(address, str) and not address.startswith("data:") for address in addresses):

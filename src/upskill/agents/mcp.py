@@ -138,8 +138,13 @@ def redact_trace(trace: Trace, hidden: tuple[str, ...]) -> Trace:
 
 
 def rename_tools(trace: Trace, tools: Iterable[Tool]) -> Trace:
-    """Programs call them `mcp__server__tool` or `server_tool`; checks find them under one name."""
-    names = {other: tool.name for tool in tools for other in (f"mcp__{tool.name}", tool.name.replace("__", "_", 1))}
+    """Programs call them `mcp__server__tool`, `server_tool` and the like; checks find them under one name."""
+    names: dict[str, str] = {}
+    for tool in tools:
+        server, _, own = tool.name.partition("__")
+        names |= dict.fromkeys(
+            (f"mcp__{tool.name}", f"{server}_{own}", f"mcp_{server}_{own}", f"{server}-{own}"), tool.name
+        )
     steps = [replace(step, tool=names.get(step.tool, step.tool)) for step in trace.steps]
     return replace(trace, steps=tuple(steps)) if names else trace
 

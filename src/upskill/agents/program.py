@@ -35,7 +35,7 @@ from upskill.models.program import Invocation, package_version, program_version
 from upskill.plain import dict_or_empty
 from upskill.sandboxes import CommandResult, Limits, MiB, Setup, printable, unused_port
 from upskill.skills.agent_specs import AgentSpec
-from upskill.traces import FORMATS, Trace
+from upskill.traces import FORMATS, Step, Trace
 from upskill.traces.formats import Format
 
 STOP_REASONS: dict[str, Stop] = {  # in the words of the programs
@@ -164,7 +164,7 @@ class ProgramAgent(ABC):
         except TrialError as error:  # the requests so far were paid for
             error.usage = proxy.usage
             raise
-        trace = rename_tools(redact_trace(self.read(done.output), secrets_of(servers)), tools)
+        trace = rename_tools(redact_trace(self.read(done.output, proxy.calls), secrets_of(servers)), tools)
         # The proxy saw every request, even those of sub-agents and those that the program does not report.
         trace = replace(
             trace,
@@ -188,7 +188,9 @@ class ProgramAgent(ABC):
     def _program(self) -> Program:
         return find_program(self.spec.program, self.spec.install)
 
-    def read(self, output: str) -> Trace:
+    def read(self, output: str, calls: Mapping[str, Step]) -> Trace:
+        """From what it printed. `calls` is what the proxy saw of its tool calls."""
+        del calls
         with tempfile.TemporaryDirectory(prefix="upskill-") as folder:
             path = Path(folder) / "events.jsonl"
             lines = [line for line in output.splitlines() if line.lstrip().startswith("{")]

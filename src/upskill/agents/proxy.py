@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from socket import socket
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import aiohttp
 from aiohttp import web
@@ -32,20 +33,33 @@ from upskill.models.parsing import (
     collect_secrets,
     count_or_zero,
     estimate_tokens,
+    parse_arguments,
     redact,
     safe_excerpt,
     unanswered_stop,
 )
 from upskill.models.prices import Price, Prices, price_for
 from upskill.plain import compact, dict_or_empty, is_deep, list_or_empty
-from upskill.traces import NO_USAGE, Usage
+from upskill.traces import NO_USAGE, Step, Usage
+from upskill.traces.values import content_text
 
 log = logging.getLogger(__name__)
 
 ANTHROPIC = "https://api.anthropic.com"
-# The path of each API that asks the model, below the base URL, and those that cost nothing.
-MODEL_PATHS: dict[Wire, str] = {"messages": "messages", "responses": "responses", "chat": "chat/completions"}
-FREE_PATHS: dict[Wire, tuple[str, ...]] = {"messages": ("messages/count_tokens",), "responses": (), "chat": ()}
+# The paths of each API that ask the model, below the base URL, and those that cost nothing.
+MODEL_PATHS: dict[Wire, tuple[str, ...]] = {
+    "messages": ("messages",),
+    "responses": ("responses",),
+    "chat": ("chat/completions",),
+    "gemini": ("models/{model}:streamGenerateContent", "models/{model}:generateContent"),
+}
+FREE_PATHS: dict[Wire, tuple[str, ...]] = {
+    "messages": ("messages/count_tokens",),
+    "responses": (),
+    "chat": (),
+    "gemini": ("models/{model}:countTokens",),
+}
+GEMINI_REFUSALS = ("SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII")
 RETURNED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")
 MAX_BODY_BYTES = 16 * 1024 * 1024  # bytes
 MAX_CONCURRENT = 16  # requests; each is held in memory, and a student may send any number
@@ -83,10 +97,16 @@ def upstream_for(address: Address, wire: Wire, keys: Mapping[str, str], prices: 
         base_url = (address.base_url or next(filter(None, configured), "") or endpoint.base_url).rstrip("/")
         key = next(filter(None, (keys.get(variable, "").strip() for variable in endpoint.key_variables)), "")
         name = endpoint.key_variables[0] if endpoint.key_variables else ""
-        base_url = messages_url(base_url) if wire == "messages" else base_url.removesuffix("/" + MODEL_PATHS[wire])
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        if key and wire == "messages":
-            headers["x-api-key"] = key
+        if wire == "messages":
+            base_url = messages_url(base_url)
+        elif wire == "gemini":
+            base_url = base_url.removesuffix("/openai")
+        else:
+            base_url = base_url.removesuffix("/" + MODEL_PATHS[wire][0])
+        names = {"messages": ("Authorization", "x-api-key"), "gemini": ("x-goog-api-key",)}.get(
+            wire, ("Authorization",)
+        )
+        headers = {name: f"Bearer {key}" if name == "Authorization" else key for name in names if key}
     if not base_url.startswith(("http://", "https://")):
         raise UsageError(f"{address.name!r}: the base URL {base_url!r} does not begin with http:// or https://")
     price = price_for(address, prices)
@@ -111,6 +131,7 @@ class Proxy:
     stop: str = ""  # the bound that was reached: turns, tokens or activated
     ceiling: CeilingReached | None = None
     model_error: ModelError | None = None  # why the model gave no answer; None once it did again
+    calls: dict[str, Step] = field(default_factory=dict[str, Step])  # of tools, by id, as the model was told of them
     draws: Draws | None = field(default_factory=current_draws)  # of the trial: the program may ask again
     filter: RequestFilter = field(init=False)
     _pending: int = 0
@@ -146,11 +167,13 @@ class Proxy:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         # Compared as a whole: a prefix could lead anywhere the key is valid.
-        path, wire = request.path.removeprefix("/v1/"), self.upstream.wire
+        path, wire = re.sub("^/v1(beta)?/", "", request.path), self.upstream.wire
+        if wire == "gemini":
+            path = re.sub("^models/[^/:]+:", "models/{model}:", path)
         unused = UsageMeter(wire, self.upstream.price, {})
         if (request.method, path) == ("GET", "models"):
             return await self._forward(request, path, None, unused)
-        if request.method != "POST" or path not in (MODEL_PATHS[wire], *FREE_PATHS[wire]):
+        if request.method != "POST" or path not in (*MODEL_PATHS[wire], *FREE_PATHS[wire]):
             return _refuse(request, "only the model can be reached from here")
         try:
             body = dict_or_empty(json.loads(await request.read()))
@@ -161,13 +184,14 @@ class Proxy:
         if any(points_outside(body.get(name)) for name in CONTENT_FIELDS):
             return _refuse(request, "students cannot fetch anything from elsewhere")
         body = self.filter.body(body)
-        if self.upstream.model:  # this trial is about one model, whatever others the program uses
+        if self.upstream.model and wire != "gemini":  # this trial is about one model, whatever others the program uses
             body["model"] = self.upstream.model
-        if path != MODEL_PATHS[wire]:
+        if path not in MODEL_PATHS[wire]:
             return await self._forward(request, path, body, unused)
         return await self._ask(request, path, body)
 
     async def _ask(self, request: web.Request, path: str, body: dict[str, Any]) -> web.StreamResponse:
+        self.calls |= tool_calls(body)
         if self.marker and self.marker in compact(body):
             self.stop = self.stop or "activated"
         if reason := self._limit_reached():
@@ -211,8 +235,11 @@ class Proxy:
         self, request: web.Request, path: str, body: dict[str, Any] | None, meter: UsageMeter
     ) -> web.StreamResponse:
         assert self._session is not None
-        url = f"{self.upstream.base_url}/{path}"
-        if query := self.filter.query(request.query):
+        url = f"{self.upstream.base_url}/{path.replace('{model}', quote(self.upstream.model, safe=''))}"
+        query = self.filter.query(request.query)
+        if self.upstream.wire == "gemini":  # its streams are one list without this, which nothing reads while it comes
+            query = {"alt": "sse"} if "stream" in path else {}
+        if query:
             url += f"?{urlencode(query)}"
         headers, data = self.filter.headers(request.headers), None
         if self.upstream.beta:
@@ -301,7 +328,7 @@ def _refuse(request: web.Request, reason: str) -> web.Response:
 
 
 def _error_response(status: int, message: str) -> web.Response:
-    """An error that the clients of all three APIs understand and do not retry."""
+    """An error that the clients of all APIs understand and do not retry."""
     kind = "permission_error" if status == 403 else "invalid_request_error"
     error = {"type": "error", "error": {"type": kind, "message": message}}
     return web.json_response(error, status=status, headers={"x-should-retry": "false"})
@@ -323,21 +350,52 @@ def _error_in(data: Mapping[str, Any]) -> str:
 
 
 def _first_choice(data: Mapping[str, Any]) -> dict[str, Any]:
-    return dict_or_empty(next(iter(list_or_empty(data.get("choices"))), None))
+    return dict_or_empty(next(iter(list_or_empty(data.get("choices") or data.get("candidates"))), None))
 
 
 def _finish_reason(data: Mapping[str, Any]) -> str:
-    """Why an answer ended, where this part of it says so: in the words of chat, of messages, or of responses."""
+    """Why an answer ended, where this part of it says so: in the words of its API."""
     response = dict_or_empty(data.get("response") or data)
     status = str(response.get("status") or "")
     reasons = (
-        _first_choice(data).get("finish_reason"),
+        _first_choice(data).get("finish_reason") or _first_choice(data).get("finishReason"),
+        dict_or_empty(data.get("promptFeedback")).get("blockReason"),
         data.get("stop_reason"),
         dict_or_empty(data.get("delta")).get("stop_reason"),
         dict_or_empty(response.get("incomplete_details")).get("reason"),
         status if status in ("completed", "incomplete", "failed", "cancelled") else "",
     )
     return next((str(reason) for reason in reasons if reason), "")
+
+
+def tool_calls(body: Mapping[str, Any]) -> dict[str, Step]:
+    """The calls and results in the history that a request repeats, whichever API it is for."""
+    calls: dict[str, Step] = {}
+    unnumbered: list[Step] = []  # Gemini's models give ids to some of their calls
+    history = next((body[name] for name in ("messages", "input", "contents") if name in body), ())
+    for message in map(dict_or_empty, list_or_empty(history)):
+        inner = [item for name in ("content", "parts", "tool_calls") for item in list_or_empty(message.get(name))]
+        for block in map(dict_or_empty, (message, *inner)):
+            call = dict_or_empty(block.get("functionCall") or block.get("function")) or block
+            result = dict_or_empty(block.get("functionResponse")) or block
+            arguments = next((call[name] for name in ("args", "arguments", "input") if name in call), None)
+            names = ("call_id", "tool_call_id", "tool_use_id", "id")
+            number = next((str(holder[name]) for holder in (result, call) for name in names if name in holder), "")
+            if call.get("name") and arguments is not None:
+                name = "__".join(str(call[key]) for key in ("namespace", "name") if call.get(key))
+                step = Step("tool", tool=name, arguments=parse_arguments(arguments))
+                if number:
+                    calls[number] = step
+                else:
+                    unnumbered.append(step)
+            elif output := result.get("response") or result.get("output") or result.get("content"):
+                if "functionResponse" in block:
+                    output = dict_or_empty(output).get("output") or output
+                    if number not in calls and unnumbered:
+                        calls[number] = unnumbered.pop(0)
+                if number in calls:
+                    calls[number] = replace(calls[number], output=content_text(output))
+    return calls
 
 
 def _failure_of(error: Exception) -> str:
@@ -407,14 +465,15 @@ class UsageMeter:
             return
         self.is_readable = bool(data)
         for holder in (dict_or_empty(data.get("message")), dict_or_empty(data.get("response")), data):
+            usage = dict_or_empty(holder.get("usage") or holder.get("usageMetadata"))
             # Later events count the whole answer; what they leave out stays as it was.
-            self._fields |= {name: value for name, value in dict_or_empty(holder.get("usage")).items() if value}
+            self._fields |= {name: value for name, value in usage.items() if value}
         choice = _first_choice(data)
         message = dict_or_empty(choice.get("message") or choice.get("delta"))
         self.is_empty = self.is_empty and all(message.get(name) is None for name in CHAT_CONTENT)
         self.reason = _finish_reason(data) or self.reason
         self.error = _error_in(data) or self.error
-        self.refused = self.refused or self.reason in ("refusal", "content_filter")
+        self.refused = self.refused or self.reason in ("refusal", "content_filter", *GEMINI_REFUSALS)
 
     def usage(self) -> Usage:
         fields, wire = self._fields, self.wire
@@ -428,6 +487,12 @@ class UsageMeter:
             output_tokens = count_or_zero(fields.get("output_tokens"))
             cost = self.price.cost(input_tokens, output_tokens, cached, written)
             return Usage(input_tokens, output_tokens, cached, 0, cost)
+        if wire == "gemini":
+            names = ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+            prompt, results, answer, reasoning = (count_or_zero(fields.get(name)) for name in names)
+            cached = count_or_zero(fields.get("cachedContentTokenCount"))
+            cost = self.price.cost(prompt + results, answer + reasoning, cached)
+            return Usage(prompt + results, answer + reasoning, min(cached, prompt), reasoning, cost)
         names = ("input", "output") if wire == "responses" else ("prompt", "completion")
         input_tokens, output_tokens = (count_or_zero(fields.get(f"{name}_tokens")) for name in names)
         cached = count_or_zero(dict_or_empty(fields.get(f"{names[0]}_tokens_details")).get("cached_tokens"))

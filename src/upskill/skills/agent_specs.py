@@ -44,7 +44,7 @@ class AgentSpec:
     # Skills
     project_skills: str = ".agents/skills"  # below the folder of a project
     user_skills: str = ""  # below the home folder
-    skill_tool: tuple[str, str] = ("", "")  # the tool that opens a skill, and its argument with the skill's name
+    skill_tool: str = ""  # the tool that opens a skill
     catalog: Catalog | None = None  # None: not published
     # The program
     program: str = ""  # the command on the PATH
@@ -86,7 +86,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             aliases=("claude", "claude_code"),
             project_skills=".claude/skills",
             user_skills=".claude/skills",
-            skill_tool=("Skill", "skill"),
+            skill_tool="Skill",
             catalog=Catalog(
                 source="https://code.claude.com/docs/en/skills",
                 seen="2026-09-16",
@@ -149,7 +149,7 @@ AGENT_SPECS: dict[str, AgentSpec] = {
             name="opencode",
             title="opencode",
             user_skills=".config/opencode/skills",
-            skill_tool=("skill", "name"),
+            skill_tool="skill",
             catalog=Catalog(
                 source="https://github.com/anomalyco/opencode/blob/d545d8fba5/packages/opencode/src/skill/index.ts",
                 seen="2026-08-19",
@@ -292,3 +292,15 @@ AGENT_SPECS: dict[str, AgentSpec] = {
 
 # Those that can run trials, for help.
 REAL_AGENTS = ", ".join((*(spec.name for spec in AGENT_SPECS.values() if spec.agent), "acp:COMMAND"))
+
+# Of the Agent Client Protocol, besides opencode: the command on the PATH, and the one that installs it.
+ACP_PROGRAMS = {
+    "claude-agent-acp": "npm install -g @agentclientprotocol/claude-agent-acp",
+    "claude-code-acp": "npm install -g @zed-industries/claude-code-acp",
+    "codex-acp": "npm install -g @agentclientprotocol/codex-acp",
+    "copilot": "npm install -g @github/copilot",
+    "gemini": "npm install -g @google/gemini-cli",
+    "goose": "brew install block-goose-cli",
+    "kimi": "npm install -g @moonshot-ai/kimi-code",
+    "qwen": "npm install -g @qwen-code/qwen-code",
+}

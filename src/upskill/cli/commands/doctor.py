@@ -44,7 +44,7 @@ from upskill.sandboxes import (
 from upskill.sandboxes.files import copy_in
 from upskill.sandboxes.gpu import check_gpu, find_toolchain, kernels_lack
 from upskill.settings import Settings
-from upskill.skills.agent_specs import AGENT_SPECS
+from upskill.skills.agent_specs import ACP_PROGRAMS, AGENT_SPECS
 from upskill.version import __version__
 
 FIRST_THAT_WORKS = "-"  # the value of a bare --sandbox
@@ -63,6 +63,7 @@ State = Literal["ok", "missing", "broken"]
 MARKS: dict[State, str] = {"ok": "[green]✓[/green]", "missing": "[yellow]–[/yellow]", "broken": "[red]✗[/red]"}
 CAN_I_RUN, INSTALL, MODELS = "Can I run", "This install", "Models on this machine"
 KEYS, AGENTS, PARTS = "Keys", "Agents", "Extra parts"
+ACP = "agent acp:COMMAND"
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,7 @@ def _answers(
         embedded = ["local (weights are downloaded first)"]
     served = [f"{server.name}:{server.models[0]}" for server in servers if server.models]
     remote = [f"{row.what.removeprefix('key ')}:MODEL" for row in keys if row.state == "ok"]
-    programs = [row.what.removeprefix("agent ") for row in agents if row.state == "ok"]
+    programs = [row.what.removeprefix("agent ") for row in agents if row.state == "ok" and row.what != ACP]
     plain = [name for name in programs if AGENT_SPECS[name].model]
     yield _answer("a student", [*embedded, *served, *remote, *plain], "no model", runtime.fix)
     by_hand = "set ANTHROPIC_API_KEY, or use --handoff FOLDER"
@@ -373,6 +374,10 @@ def _agents() -> Iterator[Row]:
             continue
         also = f" (to run as a student, it also needs {install})" if companion and not shutil.which(companion) else ""
         yield Row(AGENTS, f"agent {spec.name}", "ok", path + also)
+    if installed := [f"acp:{name}" for name in ACP_PROGRAMS if shutil.which(name)]:
+        yield Row(AGENTS, ACP, "ok", ", ".join(installed))
+    else:
+        yield Row(AGENTS, ACP, "missing", f"none is on PATH: {', '.join(ACP_PROGRAMS)}")
 
 
 def _package(group: str, what: str, package: str, extra: str) -> Row:
