@@ -20,6 +20,7 @@ from upskill.models.addresses import resolve
 from upskill.models.pool import Models
 from upskill.sandboxes import SANDBOXES, choose_sandbox
 from upskill.skills import Skill
+from upskill.skills.agent_specs import ACP_PROGRAMS
 from upskill.traces import Trace
 
 KEY = "sk-loopback-0123456789"
@@ -248,6 +249,7 @@ def test_a_program_that_is_missing_is_named_with_the_command_that_installs_it() 
 
 
 def test_a_known_program_needs_no_arguments_and_speaks_one_api() -> None:
+    assert PROGRAMS.keys() == {"opencode", *ACP_PROGRAMS}
     for name in PROGRAMS:
         agent: Acp = AGENTS.load(f"acp:{name}")()
         assert agent.arguments == PROGRAMS[name].arguments

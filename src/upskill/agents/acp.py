@@ -261,7 +261,8 @@ def read_events(output: str, calls: Mapping[str, Step]) -> Trace:
     for call, fields in reader.calls.items():
         step = _call_step(fields, reader.terminals)
         # Gemini CLI puts the tool's name before the id.
-        if made := calls.get(call) or calls.get(call.partition("__")[2]):
+        made = calls.get(call) or calls.get(call.partition("__")[2])
+        if made and made.tool:
             step = replace(step, tool=made.tool, arguments=made.arguments, output=step.output or made.output)
         reader.steps[reader.places[call]] = step
     steps = tuple(step for step in reader.steps if step.kind == "tool" or step.text.strip())
