@@ -54,6 +54,7 @@ class Say:
     refusal: str = ""
     usage: Mapping[str, Any] | None = None  # instead of the counted one
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])  # laid over the whole answer
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 Kind = Literal[
@@ -797,7 +798,7 @@ class Loopback:
             return await _misbehave(spoken, call, request)
         said = Say(spoken) if isinstance(spoken, str) else spoken
         written = _chat_answer(said, call) if call.format == "openai" else _messages_answer(said, call)
-        return web.json_response(written | dict(said.extra))
+        return web.json_response(written | dict(said.extra), headers=said.headers)
 
 
 def _desk_format(request: web.Request) -> Format:

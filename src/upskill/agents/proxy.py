@@ -24,7 +24,7 @@ from upskill.agents import Bounds
 from upskill.agents.allow_list import CONTENT_FIELDS, RequestFilter, Wire, points_outside
 from upskill.errors import CeilingReached, ModelError, UsageError
 from upskill.models import Address, Role, Unanswered
-from upskill.models.draws import Draws, current_draws, status_failure, why_no_answer
+from upskill.models.draws import Draws, current_draws, proxy_failures, status_failure, why_no_answer
 from upskill.models.endpoints import ENDPOINTS
 from upskill.models.http.model import STATUS_HINTS
 from upskill.models.http.transport import CONNECT_TIMEOUT, is_unreadable, proxy_for
@@ -264,6 +264,9 @@ class Proxy:
                 log.debug("%s %s: %d", request.method, request.path, answer.status)
                 if answer.status != 200:
                     return await self._forward_error(answer, meter)
+                for failure in proxy_failures(answer.headers):
+                    if self.draws:
+                        self.draws.add(failure)
                 return await self._stream(request, answer, meter)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             meter.fail(ModelError(f"no answer from the model's server: {self._describe(error)}"), _failure_of(error))
@@ -273,7 +276,7 @@ class Proxy:
         text = redact((await answer.read()).decode("utf-8", "replace"), self.upstream.secrets)
         message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
         error = self._model_error(f"the server answered {answer.status}", message, answer.status)
-        failure = "" if isinstance(error, Unanswered) else status_failure(answer.status, answer.headers)
+        failure = "" if isinstance(error, Unanswered) else status_failure(answer.status, answer.headers, text)
         # Otherwise the trial goes on, but the program may ask again.
         is_ours = not failure or not (self.turns and answer.status in REQUEST_STATUSES)
         meter.fail(error if is_ours else None, failure, answer.status)

@@ -128,7 +128,7 @@ class BridgedModel:
             return Unanswered(message, stop=stop, status=status)
         failure = ""
         if status is not None:
-            failure = status_failure(status, getattr(error, "headers", None) or {})
+            failure = status_failure(status, getattr(error, "headers", None) or {}, message)
         elif any(type(cause).__name__ == "ConnectError" for cause in _causes(error)):
             failure = "no connection"
         return ModelError(message, status=status, failure=failure)

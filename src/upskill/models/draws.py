@@ -6,6 +6,7 @@ retries and over commands. `FAILURES` lists what counts; `docs/how-to/models.md`
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -29,15 +30,19 @@ class Failure(NamedTuple):
 FAILURES: dict[str, Failure] = {
     # Nothing was drawn: the server did not start on an answer.
     "no connection": Failure("connection refused, name not found, no TLS, refused by a proxy", False, "some"),
-    "status 401": Failure("status 401: the API key was rejected", False),
+    "status 401": Failure("status 401, or LiteLLM's `no_db_connection`: the API key was rejected", False),
+    "no such model": Failure("status 400 or 404 that says the server has no such model", False),
     "rate limit": Failure("status 429 with `retry-after` or a rate-limit header", False, "many"),
-    "unsupported parameter": Failure("status 400 or 422 about a parameter; retried without it", False),
+    "not admitted": Failure("status 503 that says the model is loading or the queue is full", False, "many"),
+    "unsupported parameter": Failure(
+        "status 400 or 422 about a parameter or an answer limit; retried without it, or with a smaller limit", False
+    ),
     "not asked": Failure(
         "no call was made: the model was stopped, the batch was rejected, or no reply was recorded", False
     ),
     "missing tool": Failure("a program that a check needs is not installed; the answer is kept", False),
     # Everything else is a draw.
-    "overload": Failure("status 429 without such a header, 503, 529", True, "many"),
+    "overload": Failure("status 429 without such a header, any other 503, 529", True, "many"),
     "server error": Failure("any other 5xx status; 408, 409, 425", True, "some"),
     "other status": Failure("any other status except 200: 400, 402, 403, 404, 413, 422, a redirect", True),
     "dropped connection": Failure("the connection dropped before or during the answer", True, "some"),
@@ -46,6 +51,8 @@ FAILURES: dict[str, Failure] = {
     "unreadable body": Failure("an empty body, an HTML page, no JSON object, or an encoding we cannot decode", True),
     "error in a 200": Failure("status 200 with an error in its body", True),
     "no answer": Failure("status 200 without choices or content; a finish reason that is null or `error`", True),
+    "retried by a proxy": Failure("a LiteLLM proxy that retried before it answered, by its headers", True),
+    "another model": Failure("a LiteLLM proxy that let another model answer, by its headers", True),
     "model": Failure("any other model error: a command, an embedded model, a batch", True),
     "agent": Failure("an agent program that exits without an answer", True),
     "sandbox": Failure("a sandbox that fails", True),
@@ -57,10 +64,19 @@ FAILURES: dict[str, Failure] = {
 }
 
 
-def status_failure(status: int, headers: Mapping[str, str]) -> str:
+# By their own account, these servers did not start on an answer: llama.cpp's, Ollama, vLLM.
+NOT_ADMITTED = r"Loading model|maximum pending requests exceeded|cannot accept new requests|token backlog limit"
+NO_SUCH_MODEL = r"(?i)model_not_found|invalid model name|\bmodel\b.{0,200}(not found|does not exist)"
+
+
+def status_failure(status: int, headers: Mapping[str, str], error: str = "") -> str:
     """The row of FAILURES for a response that is not 200."""
-    if status == 401:
+    if status == 401 or (status == 400 and "no_db_connection" in error):
         return "status 401"
+    if status in (400, 404) and re.search(NO_SUCH_MODEL, error):
+        return "no such model"
+    if status == 503 and re.search(NOT_ADMITTED, error):
+        return "not admitted"
     if status == 429 and any(_tells_limit(name) for name in headers):
         return "rate limit"
     if status in (429, 503, 529):
@@ -92,8 +108,16 @@ def max_retries(failure: str, allowed: int) -> int:
 
 
 def _tells_limit(header: str) -> bool:
-    name = header.lower()
+    name = header.lower().removeprefix("llm_provider-")  # what LiteLLM hands on
     return name in ("retry-after", "retry-after-ms") or "ratelimit" in name.replace("-", "")
+
+
+def proxy_failures(headers: Mapping[str, str]) -> list[str]:
+    """The failed draws behind a 200, which a LiteLLM proxy names in its headers."""
+    if headers.get("x-litellm-attempted-fallbacks", "0") != "0":
+        return ["another model"]
+    retries = headers.get("x-litellm-attempted-retries", "0")
+    return ["retried by a proxy"] * (int(retries) if retries.isdecimal() else 0)
 
 
 def failure_of(error: TrialError) -> str:

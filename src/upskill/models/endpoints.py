@@ -24,8 +24,10 @@ class Endpoint:
     start: str = ""  # and the command that starts it
 
 
-def _local(name: str, base_url: str, url_variable: str, title: str, start: str) -> Endpoint:
-    return Endpoint(name, base_url, (), (url_variable,), key_required=False, prices="free", title=title, start=start)
+def _local(name: str, base_url: str, variables: tuple[str, str], title: str, start: str) -> Endpoint:
+    """A server on this machine, with the variables of its key (its own program's name for it) and of its URL."""
+    key, url = variables
+    return Endpoint(name, base_url, (key,), (url,), key_required=False, prices="free", title=title, start=start)
 
 
 ENDPOINTS: dict[str, Endpoint] = {
@@ -61,11 +63,31 @@ ENDPOINTS: dict[str, Endpoint] = {
             prices="google",
         ),
         Endpoint("generic", "", ("GENERIC_API_KEY",), ("GENERIC_BASE_URL",), key_required=False),
-        _local("ollama", "http://localhost:11434/v1", "OLLAMA_BASE_URL", "Ollama", "ollama serve"),
-        _local("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_BASE_URL", "LM Studio", "lms server start"),
-        _local("vllm", "http://localhost:8000/v1", "VLLM_BASE_URL", "vLLM", "vllm serve MODEL"),
+        Endpoint(
+            "litellm",
+            "http://localhost:4000/v1",
+            ("LITELLM_PROXY_API_KEY",),
+            ("LITELLM_PROXY_API_BASE",),
+            key_required=False,
+            prices="litellm",  # not in the list: the proxy says what an answer cost
+            title="LiteLLM's proxy",
+            start="litellm --config FILE",
+        ),
+        _local("ollama", "http://localhost:11434/v1", ("OLLAMA_API_KEY", "OLLAMA_BASE_URL"), "Ollama", "ollama serve"),
         _local(
-            "llama.cpp", "http://localhost:8080/v1", "LLAMA_CPP_BASE_URL", "llama.cpp", "llama-server -m MODEL.gguf"
+            "lmstudio",
+            "http://localhost:1234/v1",
+            ("LM_API_TOKEN", "LMSTUDIO_BASE_URL"),
+            "LM Studio",
+            "lms server start",
+        ),
+        _local("vllm", "http://localhost:8000/v1", ("VLLM_API_KEY", "VLLM_BASE_URL"), "vLLM", "vllm serve MODEL"),
+        _local(
+            "llama.cpp",
+            "http://localhost:8080/v1",
+            ("LLAMA_API_KEY", "LLAMA_CPP_BASE_URL"),
+            "llama.cpp",
+            "llama-server -m MODEL.gguf",
         ),
     )
 }

@@ -37,6 +37,23 @@ def unanswered_stop(error: str, status: int | None = None) -> Literal["context",
     return "refusal" if re.search(CONTENT_FILTER, error) and status in (None, 200, 400, 403, 422, 451) else None
 
 
+# What servers say when a prompt fits and only the limit of the answer is too large beside it.
+PROMPT_AND_LIMIT = (  # of vLLM and SGLang; of Anthropic; of vLLM since 0.32
+    r"(?s)maximum context length (?:is|of) (?P<context>\d+)(?!.*requested 0 output).{1,120}?(?P<least>at least )?"
+    r"(?P<prompt>\d+) (?:in the messages|tokens from the input|input tokens(?: \(|, for a total))"
+    r"|(?:context limit: (?P<beside>\d+) \+ \d+ >|cannot be greater than max_model_len=)\s*(?P<limit>\d+)"
+)
+
+
+def smaller_limit(error: str, limit: int) -> int:
+    """The limit of an answer to try instead; 0 for other errors."""
+    if (match := re.search(PROMPT_AND_LIMIT, error)) is None:
+        return 0
+    room = int(match["context"] or match["limit"]) - int(match["prompt"] or match["beside"] or 0)
+    smaller = limit * 3 // 4 if match["least"] else room
+    return smaller if 0 < smaller < limit else 0
+
+
 MAX_COUNT = 10**12
 
 

@@ -29,19 +29,21 @@ class Server:
 
 
 def find_servers(keys: Mapping[str, str]) -> list[Server]:
-    urls: dict[str, str] = {}
+    rows: list[tuple[str, str, str]] = []
     for name, row in ENDPOINTS.items():
         url = next((keys[variable] for variable in row.url_variables if keys.get(variable)), row.base_url)
+        key = next((keys[variable] for variable in row.key_variables if keys.get(variable)), "")
         if not row.key_required and is_loopback(url):
-            urls[name] = url.rstrip("/")
-    with ThreadPoolExecutor(len(urls) or 1) as pool:
-        return list(pool.map(_probe, urls, urls.values()))
+            rows.append((name, url.rstrip("/"), key.strip()))
+    with ThreadPoolExecutor(len(rows) or 1) as pool:
+        return list(pool.map(_probe, *zip(*rows, strict=True))) if rows else []
 
 
-def _probe(name: str, url: str) -> Server:
+def _probe(name: str, url: str, key: str) -> Server:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(f"{url}/models", headers={"Authorization": f"Bearer {key}"} if key else {})  # noqa: S310 - a server on this machine
     try:
-        with opener.open(f"{url}/models", timeout=SECONDS) as response:
+        with opener.open(request, timeout=SECONDS) as response:
             answer = dict_or_empty(json.loads(response.read(MAX_BYTES)))
     except urllib.error.HTTPError as error:
         wants_key = error.code in (401, 403)

@@ -33,7 +33,7 @@ def backoff(attempt: int) -> float:
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds a server asks to wait, in whichever form."""
     milliseconds = headers.get("retry-after-ms")
-    text = (headers.get("Retry-After") or "").strip()
+    text = (headers.get("Retry-After") or headers.get("llm_provider-retry-after") or "").strip()
     try:
         if milliseconds:
             return max(0.0, float(milliseconds) / 1000)

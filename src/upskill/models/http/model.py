@@ -16,7 +16,14 @@ from urllib.parse import urlsplit
 
 from upskill.errors import ModelError, UsageError
 from upskill.models import Address, ModelContext, Reply, Request, Stop, Unanswered
-from upskill.models.draws import count_failure, current_draws, max_retries, status_failure, why_no_answer
+from upskill.models.draws import (
+    count_failure,
+    current_draws,
+    max_retries,
+    proxy_failures,
+    status_failure,
+    why_no_answer,
+)
 from upskill.models.endpoints import ENDPOINTS, is_loopback
 from upskill.models.http.transport import Response, Timeouts, Transport, TransportError, acquire_transport
 from upskill.models.ledger import count_retry
@@ -26,6 +33,7 @@ from upskill.models.parsing import (
     is_overflow,
     redact,
     safe_excerpt,
+    smaller_limit,
     unanswered_stop,
 )
 from upskill.models.throttling import (
@@ -133,7 +141,7 @@ class HttpModel(ABC):
     def parse_response(self, response: Response, request: Request) -> Reply:
         if response.status != 200:
             raise self._status_error(response)
-        return self._parse_paid_reply(self._decode(response), request)
+        return self._parse_paid_reply(response, request)
 
     def learn_from(self, response: Response, request: Request, unsupported_params: frozenset[str]) -> bool:
         """Learn which other parameter is unsupported; True when a retry may help."""
@@ -148,14 +156,18 @@ class HttpModel(ABC):
         return True
 
     async def _reply_with_retries(self, request: Request) -> tuple[Reply, int]:
-        unsupported_params = self.unsupported_params
+        unsupported_params, limited = self.unsupported_params, request
 
         def encoded() -> bytes:
-            return encode(self.build_body(request, unsupported_params))
+            return encode(self.build_body(limited, unsupported_params))
 
         def without_rejected_param(response: Response) -> bytes | None:
-            nonlocal unsupported_params
-            if response.status not in (400, 422) or not self.learn_from(response, request, unsupported_params):
+            nonlocal unsupported_params, limited
+            if response.status not in (400, 422):
+                return None
+            if limit := smaller_limit(_error_text(response.body), limited.max_output_tokens):
+                limited = replace(limited, max_output_tokens=limit)
+            elif not self.learn_from(response, request, unsupported_params):
                 return None
             unsupported_params = self.unsupported_params
             return encoded()
@@ -163,7 +175,7 @@ class HttpModel(ABC):
         response, attempts = await self._send_with_retries(
             self.url, self._headers, self.timeouts, encoded(), rewrite=without_rejected_param
         )
-        return self._parse_paid_reply(self._decode(response), request), attempts
+        return self._parse_paid_reply(response, request), attempts
 
     async def _send_with_retries(
         self,
@@ -215,14 +227,26 @@ class HttpModel(ABC):
             )
             logger.debug("%s: sent %s, received %s", self.address.name, sent or "nothing", received or "nothing")
 
-    def _parse_paid_reply(self, answer: dict[str, Any], request: Request) -> Reply:
+    def _parse_paid_reply(self, response: Response, request: Request) -> Reply:
         """The reply; an error says what was paid all the same."""
+        answer = self._decode(response)
         try:
-            return self.parse_reply(answer, request)
+            self._check_proxy(response.headers)
+            reply = self.parse_reply(answer, request)
         except ModelError as error:
             if answer.get("usage"):
-                error.usage = self.parse_usage(answer, request)
+                error.usage = _with_proxy_cost(self.parse_usage(answer, request), response.headers)
             raise
+        return replace(reply, usage=_with_proxy_cost(reply.usage, response.headers))
+
+    def _check_proxy(self, headers: Mapping[str, str]) -> None:
+        """Count what a LiteLLM proxy retried; ModelError where another model answered."""
+        for failure in proxy_failures(headers):
+            if failure == "another model":
+                message = f"the proxy let another model answer: {headers.get('x-litellm-model-group', 'unnamed')}"
+                raise ModelError(message, "Turn off its fallbacks for this model.", status=200, failure=failure)
+            if draws := current_draws():
+                draws.add(failure)
 
     @abstractmethod
     def parse_usage(self, answer: dict[str, Any], request: Request, output: str = "") -> Usage:
@@ -282,11 +306,13 @@ class HttpModel(ABC):
         message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
         if status == 200:
             message = f"the server answered 200 with an error: {self.excerpt(text)}"
-        failure = "error in a 200" if status == 200 else status_failure(status, response.headers)
+        fields = _error_text(response.body, with_fields=True)
+        failure = "error in a 200" if status == 200 else status_failure(status, response.headers, fields)
         if stop := unanswered_stop(text, status):
             hint = "The prompt is too long for this model: shorten the case or the skill." if stop == "context" else ""
             return Unanswered(message, hint, stop=stop, status=status)
-        hint = STATUS_HINTS.get(status, "").format(key=self.key_variable or "the key")
+        hint = STATUS_HINTS.get(401 if failure == "status 401" else 404 if failure == "no such model" else status, "")
+        hint = hint.format(key=self.key_variable or "the key")
         if re.search(OUT_OF_CREDIT, text):
             hint = "The account has no credit left."
         return ModelError(message, hint, status=status, failure=failure)
@@ -345,6 +371,16 @@ def check_base_url(address: Address, url: str) -> str:
 
 def encode(body: Mapping[str, Any]) -> bytes:
     return compact(body).encode("utf-8", "replace")
+
+
+def _with_proxy_cost(usage: Usage, headers: Mapping[str, str]) -> Usage:
+    """What a LiteLLM proxy paid; its being on this machine does not make it free."""
+    if "x-litellm-version" not in headers:
+        return usage
+    try:
+        return replace(usage, cost_usd=float(headers["x-litellm-response-cost"]))
+    except (KeyError, ValueError):
+        return replace(usage, cost_usd=usage.cost_usd or None)
 
 
 def _is_final(error: str) -> bool:

@@ -32,6 +32,8 @@ NEEDS_COMPLETION_TOKENS = re.compile(r"^(o\d|gpt-([5-9]|\d\d)|chatgpt-)")
 FILTERED = frozenset(("content_filter", "safety", "sensitive", "prohibited_content", "recitation", "blocklist"))
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 REASONING_FIELDS = ("reasoning_content", "reasoning")  # depending on the server
+CHARACTERS_PER_TOKEN = 8  # more than any text has; a server that counts fewer tokens did not read all of it
+MIN_CONTEXT = 1000  # tokens
 RESENT_FIELDS = (*REASONING_FIELDS, "reasoning_details")  # required by some servers
 
 
@@ -155,6 +157,12 @@ class ChatCompletionsModel(HttpModel):
         input_tokens, output_tokens = self.estimate_usage(
             count_or_zero(usage.get("prompt_tokens")), count_or_zero(usage.get("completion_tokens")), request, output
         )
+        characters = sum(len(message.text) for message in request.messages)
+        if characters > CHARACTERS_PER_TOKEN * max(input_tokens, MIN_CONTEXT):
+            self.tell_once(
+                f"{self.address.name}: the server seems to cut long prompts: it counted far fewer tokens than it got."
+                " Give it a larger context (for Ollama, OLLAMA_CONTEXT_LENGTH)."
+            )
         cached = count_or_zero(dict_or_empty(usage.get("prompt_tokens_details")).get("cached_tokens"))
         cached = cached or count_or_zero(usage.get("prompt_cache_hit_tokens"))
         reasoning = count_or_zero(dict_or_empty(usage.get("completion_tokens_details")).get("reasoning_tokens"))
