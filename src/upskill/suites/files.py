@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -38,7 +39,7 @@ TEXT_CHECKS = frozenset(
 
 
 def decode(data: bytes, where: str) -> object:
-    """JSON, JSON lines, CSV or YAML, told apart by the content. A zip archive is a log of inspect_ai."""
+    """JSON, JSON lines, CSV or YAML by the content, TOML by the name. A zip archive is a log of inspect_ai."""
     if data.startswith(ARCHIVE):
         return unpack_log(data, where)
     try:
@@ -49,6 +50,8 @@ def decode(data: bytes, where: str) -> object:
         hint = next((hint for marker, hint in PROGRAM_HINTS.items() if marker in text), SAVE_CASES)
         raise UsageError(f"{where}: this is a program, not a suite", hint)
     try:
+        if where.endswith(".toml"):
+            return tomllib.loads(text)
         if text.lstrip()[:1] in ("{", "["):
             try:
                 return _load_json(text)

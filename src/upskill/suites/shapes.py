@@ -62,7 +62,9 @@ def meets(criteria: str) -> str:
 
 
 def messages_text(value: object) -> tuple[str, bool]:
-    """The prompt that chat messages make, and whether anything but text was in them."""
+    """The prompt that a text or chat messages make, and whether it is all they have."""
+    if isinstance(value, str):
+        return value, True
     only_text = True
     parts: list[tuple[str, str]] = []
     for message in filter(None, map(as_mapping, as_list(value) or [])):

@@ -70,7 +70,7 @@ def anthropic_usage(row: Row, cost: float | None = None) -> Usage:
     return read_usage(row, sent, "output_tokens", "cache_read_input_tokens", cost=cost)
 
 
-def parse_object(line: str) -> Row | None:
+def parse_object(line: str | bytes) -> Row | None:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

@@ -28,11 +28,14 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, counted, digest, printable
 from upskill.registry import Registry
 from upskill.suites.files import FilesOfFolders, FilesOfSkill, Folder, decode
-from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, mapping_or_empty, text_reader
+from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, mapping_or_empty, text_of, text_reader
 
 MAX_LINES = 8  # of warnings about one file
 MAX_NAMES = 3  # that are listed before an ellipsis
 MAX_ID = 190  # characters: room for a number behind it
+MAX_NAME = 300  # characters of a text that may be the name of a file
+ONLY_ONE_ARM = "both arms get a case's files, but only one arm gets the skill"
+ONLY_TRIGGERS = "only says when the skill should activate; `upskill trigger` measures that"
 FORMATS = Registry(
     "suite format",
     "upskill.suite_formats",
@@ -142,6 +145,21 @@ class Source:
     def load(self, name: str, where: str = "") -> object:
         return decode(self.read(name, where).encode(), name)
 
+    def text_or_file(self, value: object) -> str:
+        """A text, or that of the file it names."""
+        text = text_of(value)
+        is_name = 0 < len(text) < MAX_NAME and "\n" not in text.strip()
+        data = self.read_file(text.strip().removeprefix("./")) if is_name and self.read_file is not None else None
+        try:
+            return text if data is None else data.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{text!r} is not text") from error
+
+    def files(self, paths: Folder, folder: str, *names: str) -> dict[str, str]:
+        """The files and folders of these names in a folder, by their path in it."""
+        beginnings = tuple(f"{folder}{name.strip('./')}" for name in names)
+        return {path.removeprefix(folder): self.read(path) for path in paths.below(*beginnings)}
+
     def below(self, folder: str) -> list[str]:
         return self.read_file.below(folder) if isinstance(self.read_file, FilesOfFolders | FilesOfSkill) else []
 
@@ -173,6 +191,12 @@ class Draft:
         self.refused.append(f"{what}: {why}")
         self.notes.leave_out(what, why, self.place)
 
+    def refuse(self, kind: str, more: Iterable[str] = ()) -> None:
+        """Leave out a grader with a type, or with more fields, than our checks have."""
+        field = min(more, default="")
+        has = f"with a {field!r} field" if field else "of this type"
+        self.leave_out(kind or "a grader without a type", f"upskill has no check {has}")
+
     def change(self, what: str) -> None:
         self.notes.change(what, self.place)
 
@@ -190,20 +214,23 @@ class Format:
     cases: Callable[[Source], Iterable[Draft]]
 
 
-def folder_cases(
-    source: Source, folders: Callable[[Folder], list[str]], read: Callable[[str, Folder, Draft, Source], None]
-) -> Iterator[Draft]:
-    """The cases of a tool that keeps each in a folder of its own."""
-    paths = source.data if isinstance(source.data, Folder) else Folder()
-    for folder in folders(paths):
-        name = (folder or source.where).rstrip("/").rpartition("/")[2]
-        draft = Draft(f"case {name!r}", source.notes, id=name)
-        try:
-            read(folder, paths, draft, source)
-        except UsageError as error:
-            where = "" if error.message.startswith(source.where) else f"{source.where}: {draft.place}: "
-            draft.problem = UsageError(where + error.message, error.hint)
-        yield draft
+def folder_format(
+    title: str, folders: Callable[[Folder], list[str]], read: Callable[[str, Folder, Draft, Source], None]
+) -> Format:
+    """The format of a tool that keeps each case in a folder of its own."""
+
+    def cases(source: Source) -> Iterator[Draft]:
+        paths = source.data if isinstance(source.data, Folder) else Folder()
+        for folder in folders(paths):
+            name = (folder or source.where).rstrip("/").rpartition("/")[2]
+            draft = Draft(f"case {name!r}", source.notes, id=name)
+            try:
+                read(folder, paths, draft, source)
+            except UsageError as error:
+                draft.problem = error
+            yield draft
+
+    return Format(title, lambda data: isinstance(data, Folder) and bool(folders(data)), cases)
 
 
 def recognize(data: object) -> str | None:
@@ -276,9 +303,10 @@ def convert(name: str, source: Source) -> dict[str, Any]:
 
 def _finish(draft: Draft, source: Source) -> dict[str, Any]:
     """The case in our format, with the checks that are valid."""
-    if draft.problem:
-        raise draft.problem
     where = f"{source.where}: {draft.place}"
+    if draft.problem:
+        error = draft.problem
+        raise error if error.message.startswith(source.where) else UsageError(f"{where}: {error.message}", error.hint)
     if not draft.prompt.strip():
         raise UsageError(f"{where}: no prompt", "Add a prompt to send to the student.")
     nothing = f"none of the assertions can be imported: {draft.refused[0]}" if draft.refused else draft.nothing
@@ -327,7 +355,7 @@ __all__ = [
     "Notes",
     "Source",
     "convert",
-    "folder_cases",
+    "folder_format",
     "is_ours",
     "place_of",
     "recognize",

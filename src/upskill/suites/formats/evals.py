@@ -11,7 +11,7 @@ from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, list_or_empty, short
-from upskill.suites.formats import Draft, Format, Source, place_of
+from upskill.suites.formats import ONLY_ONE_ARM, ONLY_TRIGGERS, Draft, Format, Source, place_of
 from upskill.suites.shapes import (
     OurCase,
     check_path,
@@ -105,11 +105,11 @@ def _read(item: object, number: int, source: Source) -> Draft:
         draft.checks += [{"tool_called": tool} for tool in texts_of(case.get("expect_tools"))]
         draft.checks += [{"skill_activated": case[key]} for key in ("expect_activation",) if key in case]
     if not draft.checks and set(TRIGGERS) & set(case):
-        draft.nothing = "only says when the skill should activate; `upskill trigger` measures that"
+        draft.nothing = ONLY_TRIGGERS
     try:
         setup = mapping_or_empty(case.get("setup"))
         if commands := sorted(set(setup) - {"files", "copy_test_files"}):
-            problem = f"{source.where}: {draft.place}: the setup has {commands[0]!r}, but a case can only have files"
+            problem = f"the setup has {commands[0]!r}, but a case can only have files"
             raise UsageError(problem, "Add the files that the setup creates.")
         where = f"{source.where}: {draft.place}"
         draft.more["files"] = _files(case.get("files", setup.get("files")), where, source)
@@ -197,7 +197,7 @@ def _files(value: object, where: str, source: Source) -> dict[str, str]:
             files[path] = source.read(fields["source"], where)
             continue
         if PurePosixPath(path).name == "SKILL.md":
-            source.notes.leave_out("SKILL.md", "both arms get a case's files, but only one arm gets the skill")
+            source.notes.leave_out("SKILL.md", ONLY_ONE_ARM)
             continue
         for name in source.below(path)[:MAX_FILES] or [path]:
             files[str(PurePosixPath(name))] = source.read(name, where)

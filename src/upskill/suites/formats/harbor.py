@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from posixpath import join, normpath
@@ -12,22 +11,13 @@ from typing import Any
 from upskill.errors import UsageError
 from upskill.plain import short
 from upskill.suites.files import Folder
-from upskill.suites.formats import Draft, Format, Source, folder_cases
+from upskill.suites.formats import Draft, Source, folder_format
 from upskill.suites.shapes import mapping_or_empty, texts_of
 
-IMAGES = {  # and the program that each is for
-    **dict.fromkeys(("ubuntu", "debian", "alpine", "busybox", "bash", "buildpack-deps"), ""),
-    "python": "python3",
-    "node": "node",
-    "golang": "go",
-    "rust": "cargo",
-    "gcc": "gcc",
-    "ruby": "ruby",
-    "eclipse-temurin": "javac",
-    "openjdk": "javac",
-    "perl": "perl",
-    "php": "php",
-}
+# Base images, and the program that each is for.
+IMAGES = dict.fromkeys(("ubuntu", "debian", "alpine", "busybox", "bash", "buildpack-deps"), "")
+IMAGES |= {"python": "python3", "golang": "go", "rust": "cargo", "eclipse-temurin": "javac", "openjdk": "javac"}
+IMAGES |= {name: name for name in ("node", "gcc", "ruby", "perl", "php")}
 INSTALLS = re.compile(
     r"^(?!\s*#).*\b(?:apt-get|apt|apk|curl|wget|uvx?|pip3? install|npm (?:i|install|ci)|npx|conda)\b.*$", re.M
 )
@@ -45,20 +35,9 @@ cd "$TMPDIR/logs/verifier" && cat reward.* &&
   { head -n 1 reward.txt | grep -Eqx ' *1(\\.0*)? *' || grep -Eq '"reward": *1(\\.0*)?[,} ]*$' reward.json; }"""
 
 
-def recognizes(data: object) -> bool:
-    return isinstance(data, Folder) and bool(data.having("task.toml"))
-
-
-def cases(source: Source) -> Iterator[Draft]:
-    yield from folder_cases(source, lambda paths: paths.having("task.toml"), _read)
-
-
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
-    try:
-        task = tomllib.loads(source.read(f"{folder}task.toml"))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"task.toml: {error}") from error
-    tests = {path.removeprefix(f"{folder}tests/"): source.read(path) for path in paths.below(f"{folder}tests/")}
+    task = mapping_or_empty(source.load(f"{folder}task.toml"))
+    tests = {path.removeprefix("tests/"): text for path, text in source.files(paths, folder, "tests/").items()}
     if obstacle := next(_obstacles(task, tests, folder, paths), ""):
         raise UsageError(obstacle, RUN_IT)
     workdir, program = _build(folder, paths, draft, source)
@@ -135,4 +114,4 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
             yield word.upper(), " ".join(rest.split())
 
 
-FORMAT = Format("Harbor tasks", recognizes, cases)
+FORMAT = folder_format("Harbor tasks", lambda paths: paths.having("task.toml"), _read)

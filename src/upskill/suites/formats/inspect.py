@@ -45,11 +45,9 @@ def cases(source: Source) -> Iterator[Draft]:
 
 def _read(sample: dict[str, Any], number: int, source: Source, *, logged: bool) -> Draft:
     draft = Draft(place_of(number, sample), source.notes, id=sample.get("id"))
-    question = sample.get("input")
-    draft.prompt, only_text = (question, True) if isinstance(question, str) else messages_text(question)
+    draft.prompt, only_text = messages_text(sample.get("input"))
     if not only_text:
-        where = f"{source.where}: {draft.place}"
-        draft.problem = UsageError(f"{where}: its input contains an image or another file", "Describe it in words.")
+        draft.problem = UsageError("its input contains an image or another file", "Describe it in words.")
     choices = texts_of(sample.get("choices") or [])
     if isinstance(source.data, Rows) and choices:
         choices = [choice.strip() for choice in choices[0].split(",")]
@@ -91,12 +89,10 @@ def _choose(draft: Draft, choices: list[str], target: list[str]) -> None:
 def _texts(files: object, draft: Draft, source: Source) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path, content in mapping_or_empty(_decoded(files)).items():
-        text = text_of(content)
-        beside = source.read_file(text) if source.read_file and len(text) < 300 and "\n" not in text else None
         try:
-            texts[path] = text if beside is None else beside.decode()
-        except UnicodeDecodeError:
-            draft.leave_out("file", f"{text!r} is not text")
+            texts[path] = source.text_or_file(content)
+        except UsageError as error:
+            draft.leave_out("file", error.message)
     return texts
 
 

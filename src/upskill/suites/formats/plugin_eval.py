@@ -11,7 +11,7 @@ from upskill.errors import UsageError
 from upskill.plain import list_or_empty
 from upskill.skills.frontmatter import split
 from upskill.suites.files import Folder, decode
-from upskill.suites.formats import Draft, Format, Source, folder_cases
+from upskill.suites.formats import ONLY_TRIGGERS, Draft, Source, folder_format
 from upskill.suites.shapes import as_python, mapping_or_empty, meets, text_of, texts_of
 
 OPTIONS = {  # of a grader, by its type
@@ -23,18 +23,10 @@ OPTIONS = {  # of a grader, by its type
 USED = {"name", "schema_version", "prompt", "append_system_prompt", "tags", "expected_outcome", "plugins"}
 
 
-def recognizes(data: object) -> bool:
-    return isinstance(data, Folder) and bool(_folders(data))
-
-
 def _folders(paths: Folder) -> list[str]:
     return [
         path for path in paths.having("prompt.md", "case.yaml") if paths.below(f"{path}graders/", f"{path}case.yaml")
     ]
-
-
-def cases(source: Source) -> Iterator[Draft]:
-    yield from folder_cases(source, _folders, _read)
 
 
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
@@ -58,15 +50,14 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     draft.metadata = {key: value for key, value in case.items() if key not in USED}
     if setup := next((key for key in context if key != "add_dirs"), ""):
         raise UsageError(f"it has a {setup}, but a case can only have files", "Add the files that it creates.")
-    beside = tuple(f"{folder}{name.strip('./')}/" for name in texts_of(context.get("add_dirs")))
-    draft.more["files"] = {path.removeprefix(folder): source.read(path) for path in paths.below(*beside)}
+    draft.more["files"] = source.files(paths, folder, *(f"{name}/" for name in texts_of(context.get("add_dirs"))))
     draft.note_weights({text_of(each.get("name")): each.get("weight", 1) for each in graders})
     if paths.below(f"{folder}mocks/", "mocks/", "evals/mocks/"):
         draft.leave_out("mocks", "upskill does not stand in for MCP servers")
     for grader in graders:
         draft.checks += _grader(grader, draft)
     if draft.checks and all("skill_activated" in check for check in draft.checks):
-        draft.checks, draft.nothing = [], "only says when the skill should activate; `upskill trigger` measures that"
+        draft.checks, draft.nothing = [], ONLY_TRIGGERS
 
 
 def _front(path: str, source: Source) -> tuple[dict[str, Any], str]:
@@ -83,8 +74,7 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     flags, match = text_of(grader.get("flags")), grader.get("match", "contains")
     pattern = {"pattern": as_python(text_of(grader.get("pattern")), flags), "multiline": "m" in flags}
     if kind not in OPTIONS or more:
-        has = f"upskill has no check with a field {min(more)!r}" if more else "upskill has no check of this type"
-        draft.leave_out(kind or "a grader without a type", has)
+        draft.refuse(kind, more)
     elif grader.get("arm") == "with-only" and grader.get("tool") != "Skill":
         draft.leave_out(f"{kind} with arm: with-only", "a comparison of two arms does not score it")
     elif not file and target != "last_message":
@@ -121,4 +111,4 @@ def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]
         yield {"tool_called": fields | {"at_least": least} | ({} if most is None else {"at_most": most})}
 
 
-FORMAT = Format("claude plugin eval", recognizes, cases)
+FORMAT = folder_format("claude plugin eval", _folders, _read)

@@ -343,9 +343,8 @@ def _checks_of(item: object, draft: Draft, transform: str) -> Iterator[dict[str,
     name = kind or "an assertion without a type"
     transform = _transform(assertion) or transform
     inside = "assert" if kind == "assert-set" else "value"
-    more = sorted(set(assertion) - {"type", "description", inside, *_BESIDE, *_TRANSFORMS})
-    if more:
-        draft.leave_out(name, f"upskill has no check with a {more[0]!r} field")
+    if more := set(assertion) - {"type", "description", inside, *_BESIDE, *_TRANSFORMS}:
+        draft.refuse(name, more)
     elif assertion.get("weight") == 0:
         draft.leave_out(name, "its weight is 0, so it has no effect")
     elif kind == "assert-set" and assertion.get("threshold") not in (None, 1):

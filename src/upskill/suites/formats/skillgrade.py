@@ -8,7 +8,7 @@ from typing import Any
 
 from upskill.errors import UsageError
 from upskill.plain import as_mapping, list_or_empty
-from upskill.suites.formats import Draft, Format, Source, place_of
+from upskill.suites.formats import ONLY_ONE_ARM, Draft, Format, Source, place_of
 from upskill.suites.shapes import mapping_or_empty, meets, text_of
 
 FULL_SCORE = r'"score"\s*:\s*1(?:\.0*)?\s*[,}]'
@@ -36,13 +36,13 @@ def cases(source: Source) -> Iterator[Draft]:
 
 
 def _read(task: dict[str, Any], draft: Draft, source: Source) -> None:
-    draft.prompt = _text(task.get("instruction"), source)
+    draft.prompt = source.text_or_file(task.get("instruction")).strip()
     files: dict[str, str] = {}
     for item in list_or_empty(task.get("workspace")):
         fields = as_mapping(item) or {"src": item, "dest": PurePosixPath(text_of(item)).name}
         path = text_of(fields.get("dest")).removeprefix("/workspace/").removeprefix("./")
         if PurePosixPath(path).name == "SKILL.md":
-            draft.leave_out("SKILL.md", "both arms get a case's files, but only one arm gets the skill")
+            draft.leave_out("SKILL.md", ONLY_ONE_ARM)
             continue
         files[path] = source.read(text_of(fields.get("src")).removeprefix("./"), f"{source.where}: {draft.place}")
         if fields.get("chmod"):
@@ -65,15 +65,13 @@ def _read(task: dict[str, Any], draft: Draft, source: Source) -> None:
 
 def _grader(grader: dict[str, Any], draft: Draft, source: Source) -> Iterator[dict[str, Any]]:
     kind = text_of(grader.get("type"))
-    if more := sorted(
-        set(grader) - {"type", "setup", "run", "rubric", "prompt", "model", "provider", "weight", "name"}
-    ):
-        draft.leave_out(kind, f"upskill has no check with a {more[0]!r} field")
+    if more := set(grader) - {"type", "setup", "run", "rubric", "prompt", "model", "provider", "weight", "name"}:
+        draft.refuse(kind, more)
     elif kind == "llm_rubric":
         draft.change("llm_rubric: the judge sees the answer, not the whole session")
-        yield {"judge": meets(_text(grader.get("rubric") or grader.get("prompt"), source))}
+        yield {"judge": meets(source.text_or_file(grader.get("rubric") or grader.get("prompt")))}
     elif kind == "deterministic":
-        line = _text(grader.get("run"), source)
+        line = source.text_or_file(grader.get("run")).strip()
         draft.change("deterministic: passes only with the full score")
         folders = [name for name in ("graders", "tests") if f"{name}/" in line]
         scripts = [path for folder in folders for path in source.below(folder)]
@@ -82,15 +80,7 @@ def _grader(grader: dict[str, Any], draft: Draft, source: Source) -> Iterator[di
         check = {"run": copy + line, "exit_code": None, "regex": FULL_SCORE, "files": scripts, "needs": needs}
         yield {"command": {key: value for key, value in check.items() if value != []}}
     else:
-        draft.leave_out(kind or "a grader without a type", "upskill has no check of this type")
-
-
-def _text(value: object, source: Source) -> str:
-    """A text, or that of the file it names."""
-    text = text_of(value).strip()
-    is_name = 0 < len(text) < 300 and "\n" not in text
-    data = source.read_file(text.removeprefix("./")) if is_name and source.read_file is not None else None
-    return text if data is None else data.decode(errors="replace").strip()
+        draft.refuse(kind)
 
 
 FORMAT = Format("skillgrade", recognizes, cases)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from upskill.plain import list_or_empty
 from upskill.suites.files import Folder
-from upskill.suites.formats import Draft, Format, Source, folder_cases
+from upskill.suites.formats import Draft, Source, folder_format
 from upskill.suites.shapes import mapping_or_empty, statement_of, text_of, texts_of
 
 # The files that the section "Output Specification" names are what Tessl's scorer looks at.
@@ -16,16 +15,8 @@ OUTPUT = re.compile(r"^##+ [^\n]*\bOutput\b[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | 
 FILE = re.compile(r"`((?!/|\.\./)[\w./-]*[\w-]\.\w{1,8})`")
 
 
-def recognizes(data: object) -> bool:
-    return isinstance(data, Folder) and bool(_folders(data))
-
-
 def _folders(paths: Folder) -> list[str]:
     return [path for path in paths.having("criteria.json") if f"{path}task.md" in paths]
-
-
-def cases(source: Source) -> Iterator[Draft]:
-    yield from folder_cases(source, _folders, _read)
 
 
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
@@ -50,12 +41,11 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     if judge["rubric"]:
         draft.checks = [{"judge": judge}]
     draft.note_weights({text_of(item.get("name")) or item["description"]: item.get("max_score", 1) for item in items})
-    beside = tuple(f"{folder}{name.strip('./')}" for name in texts_of(scenario.get("include")))
-    draft.more["files"] = {path.removeprefix(folder): source.read(path) for path in paths.below(*beside)}
+    draft.more["files"] = source.files(paths, folder, *texts_of(scenario.get("include")))
     if f"{folder}capability.txt" in paths:
         draft.metadata["capability"] = source.read(f"{folder}capability.txt").strip()
     for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include",))):
         draft.metadata |= {key: value for key, value in fields.items() if key not in used}
 
 
-FORMAT = Format("Tessl scenarios", recognizes, cases)
+FORMAT = folder_format("Tessl scenarios", _folders, _read)

@@ -162,7 +162,7 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     statement = next((key for key in _STATEMENTS if text_of(config.get(key)).strip()), "")
     used: set[str] = set(config)
     if qualifiers:
-        draft.leave_out(kind, f"upskill has no check with a {qualifiers[0]!r} field")
+        draft.refuse(kind, qualifiers)
     elif kind in ("text", "regex", "keyword"):
         yield from _texts(config)
         used = {*_TEXT_FIELDS, *_PATTERN_FIELDS}
@@ -216,8 +216,8 @@ def _constraint(config: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]
     for key, ours in (("expect_tools", "tool_called"), ("reject_tools", "tool_not_called")):
         for item in list_or_empty(config.get(key)):
             fields = as_mapping(item) or {"tool": item}
-            if more := sorted(set(fields) - {"tool"}):
-                draft.leave_out(f"tool_constraint.{key}", f"upskill has no check with a {more[0]!r} field")
+            if more := set(fields) - {"tool"}:
+                draft.refuse(f"tool_constraint.{key}", more)
             else:
                 yield {ours: text_of(fields.get("tool"))}
 

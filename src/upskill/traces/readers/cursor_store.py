@@ -47,8 +47,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 
 def _object(data: object) -> Row:
-    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-    return (parse_object(text) if isinstance(text, str) else None) or Row()
+    return (parse_object(data) if isinstance(data, str | bytes) else None) or Row()
 
 
 def _changed(composer: Row) -> float:
