@@ -896,6 +896,7 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
     written(Path("plugin/evals/greets/resources/names.txt"), "Ada\n")
     one_file = {"prompt": "Greet Bob."}, [{"name": "a", "type": "llm", "criteria": "Greets Bob"}]
     written(Path("plugin/evals/group/bob/case.yaml"), {"name": "bob", "execution": one_file[0], "graders": one_file[1]})
+    written(Path("plugin/evals/group/mocks/tracker/create_issue.md"), "Created.")
     written(Path("plugin/evals/fires/prompt.md"), "Hello?")
     written(Path("plugin/evals/fires/graders/fired.md"), graders["fired"])
     written(Path("plugin/evals/seeded/prompt.md"), "Go on.")
@@ -934,8 +935,11 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
         *("regex with match: count:2: use", "file_exists with a pattern or exists: false: use"),
         *("regex with arm: with-only: a comparison", "tool_used with min: 0: upskill has no"),
         *("case 'fires': only says when", "case 'seeded': it has a scaffold_script"),
+        "mocks: upskill does not stand in for MCP servers (case 'bob')",
     ):
         assert words in left_out
+    told = "input_match of tool_used: Skill: the skill that is tested, whichever it names"
+    assert any(line.startswith(told) for line in notes_of(suite).changed())
     assert upskill("import", "plugin", "-o", "suite.yaml").code == 0
     assert [case.to_dict() for case in Suite.load("suite.yaml").cases] == [case.to_dict() for case in suite.cases]
     assert second.files == {}
@@ -982,6 +986,7 @@ SKILLGRADE: dict[str, Any] = {
     "tasks": [
         {
             "name": "greet",
+            "step_graders": [{"after_turn": 1, "graders": [{"type": "llm_rubric", "rubric": "It asks."}]}],
             "instruction": "task.md",
             "workspace": [{"src": "fixtures/a.txt", "dest": "in/a.txt", "chmod": "+x"}, "fixtures/a.txt"],
             "graders": [
@@ -1023,6 +1028,7 @@ def test_tasks_of_skillgrade_run_their_graders_as_commands(tmp_path: Path) -> No
         "chmod: the files in a case are not executable",
         "model in a grader",
         "no check with a 'check' field",
+        "step_graders: upskill does not know this field",
         "/bin/a",
     ):
         assert words in left_out
@@ -1042,19 +1048,32 @@ def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_file
         "assertions": assertions,
     }
     scenario |= {"expect_tools": ["bash"], "expect_activation": False, "timeout": 60}
-    suite = Suite.load(written(tmp_path / "eval.yaml", {"scenarios": [scenario]}))
-    assert dict(suite.cases[0].files) == {"App/App.csproj": "<Project />\n"}
+    scenario |= {"reject_tools": ["create_file"], "max_turns": 10, "max_tokens": 5000}
+    source = f"../../../../tests/{tmp_path.name}/App/App.csproj"  # from the skill's folder
+    setup = {"files": [{"path": "a.csproj", "source": source}]}
+    acts = {"name": "b", "prompt": "Go.", "setup": setup, "expect_tools": ["bash"], "rubric": []}
+    acts["negative_assertions"] = ["It does not guess"]
+    suite = Suite.load(written(tmp_path / "eval.yaml", {"scenarios": [scenario, acts]}))
+    assert [dict(case.files) for case in suite.cases] == [
+        {"App/App.csproj": "<Project />\n"},
+        {"a.csproj": "<Project />\n"},
+    ]
     assert checks_of(suite) == [
         [
             ("file_contains", {"path": "App/App.csproj", "text": "net10.0"}),
             ("tool_called", "bash"),
+            ("tool_not_called", "create_file"),
+            ("max_turns", 10),
             ("skill_activated", False),
-        ]
+        ],
+        [("tool_called", "bash")],
     ]
     left_out = list(notes_of(suite).left_out())
     assert [line.partition(" (")[0] for line in left_out] == [
         "file_contains: upskill looks at files by name, not by pattern",
         "exit_success: upskill has no check of this type",
+        "max_tokens: reported for every run; set a limit with `--require`",
+        "negative_assertions: upskill does not know this field",
     ]
 
 
@@ -1108,13 +1127,19 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ("f", PLAIN, "exit 0\n", ""),
         ("g", "FROM ubuntu\n", REWARD, ""),
         ("h", PLAIN, REWARD, "[[steps]]\nname = 'one'\n"),
-        ("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD, "[verifier]\ntimeout_sec = 90.0\n"),
+        ("i", PLAIN, REWARD, "[verifier]\nenvironment_mode = 'separate'\n"),
+        (
+            *("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD),
+            "[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 90.0\n[environment]\nallow_internet = true\n",
+        ),
     ):
         harbor_task(tmp_path / name, docker=docker, test=test, toml=toml, data="x")
     suite = Suite.load(tmp_path)
     assert [(case.id, dict(case.files)) for case in suite.cases] == [("z", {"data": "x"})]
     ((_, command),) = checks_of(suite)[0]
     assert (command["needs"], command["timeout"]) == (["python3"], 90.0)
+    others = {"agent.timeout_sec": 60.0, "environment.allow_internet": True}
+    assert suite.cases[0].metadata == {"difficulty": "easy", **others}
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
         *(
@@ -1124,6 +1149,7 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ),
         *("'d': it needs files in /data, outside of /app", "'e': it needs the variable API_KEY"),
         *("'f': it has no tests/test.sh that writes a reward", "'g': it names no WORKDIR", "'h': it has several steps"),
+        "'i': its tests need an image of their own",
         "ENV: the sandbox sets no variables (case 'z')",
     ):
         assert words in left_out

@@ -187,6 +187,20 @@ def _typed(ours: str, assertion: dict[str, Any], used: str) -> TypedChecks:
     return TypedChecks(checks, unused=tuple(unused))
 
 
+# Fields about what an agent does.
+ACTING = {
+    **dict.fromkeys(("expect_tools", "required_tools"), "tool_called"),
+    **dict.fromkeys(("reject_tools", "forbidden_tools"), "tool_not_called"),
+    **dict.fromkeys(("max_turns", "max_iterations"), "max_turns"),
+}
+
+
+def acting_checks(field: str, value: object) -> list[dict[str, Any]]:
+    if ACTING.get(field) == "max_turns":
+        return [{"max_turns": value}] if isinstance(value, int) else []
+    return [{ACTING[field]: tool} for tool in texts_of(value)] if field in ACTING else []
+
+
 def statement_of(assertion: object) -> str:
     """What an assertion says in words."""
     fields = as_mapping(assertion)

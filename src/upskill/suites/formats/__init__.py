@@ -16,6 +16,7 @@ Kinds, tried in this order:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from upskill.suites.shapes import LISTS, OurCase, ReadFile, check_path, fit, map
 MAX_LINES = 8  # of warnings about one file
 MAX_NAMES = 3  # that are listed before an ellipsis
 MAX_ID = 190  # characters: room for a number behind it
+ASSERTS = re.compile(r"(?i)(^|[_.])(assert\w*|graders?|rubrics?|must|reject\w*|forbid\w*|validators?|verifiers?)(_|$)")
 MAX_NAME = 300  # characters of a text that may be the name of a file
 ONLY_ONE_ARM = "both arms get a case's files, but only one arm gets the skill"
 ONLY_TRIGGERS = "only says when the skill should activate; `upskill trigger` measures that"
@@ -200,6 +202,11 @@ class Draft:
     def change(self, what: str) -> None:
         self.notes.change(what, self.place)
 
+    def keep(self, fields: Mapping[str, Any], used: Iterable[str], section: str = "") -> None:
+        """Keep what is not used as metadata."""
+        rest = {f"{section}{key}": value for key, value in fields.items() if key not in used}
+        self.metadata |= {key: value for key, value in rest.items() if value not in (None, "", [], {})}
+
     def note_weights(self, weights: dict[str, Any]) -> None:
         """Kept as metadata where they differ: here every check must hold."""
         if len(set(map(str, weights.values()))) > 1:
@@ -282,6 +289,8 @@ def convert(name: str, source: Source) -> dict[str, Any]:
             notes.change(f"duplicate id {draft.id!r}: a number was added")
         ids.add(str(case.get("id")))
         cases.append(case)
+        for unknown in filter(ASSERTS.search, draft.metadata):
+            notes.leave_out(unknown, "upskill does not know this field", draft.place)
         notes.keep(draft.metadata)
         notes.carried.update(next(iter(check)) for check in case["checks"])
     if not cases and len(problems) == 1:

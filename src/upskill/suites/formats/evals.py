@@ -13,7 +13,9 @@ from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, list_or_empty, short
 from upskill.suites.formats import ONLY_ONE_ARM, ONLY_TRIGGERS, Draft, Format, Source, place_of
 from upskill.suites.shapes import (
+    ACTING,
     OurCase,
+    acting_checks,
     check_path,
     mapping_or_empty,
     statement_of,
@@ -86,24 +88,16 @@ def _read(item: object, number: int, source: Source) -> Draft:
     draft.prompt = str(case.get(prompt, ""))
     draft.id = case.get("id", case.get("name"))
     draft.more = {key: case[key] for key in OURS & set(case)} | {"tags": texts_of(case.get("tags"))}
-    used = {
-        prompt,
-        "id",
-        "name",
-        "files",
-        "setup",
-        "checks",
-        "expect_tools",
-        "expect_activation",
-        *OURS,
-        *_check(case, draft),
-    }
-    draft.metadata = {key: value for key, value in case.items() if key not in used and value not in (None, "", [], {})}
+    used = {prompt, "id", "name", "files", "setup", "checks", "expect_activation", "max_tokens"}
+    used |= {*OURS, *ACTING, *_check(case, draft)}
+    draft.keep(case, used)
     if as_mapping(draft.metadata.get("metadata")) is not None:  # a field of our own cases too
         draft.more["metadata"] = draft.metadata.pop("metadata")
+    draft.checks += [check for field in ACTING for check in acting_checks(field, case.get(field))]
     if draft.checks:
-        draft.checks += [{"tool_called": tool} for tool in texts_of(case.get("expect_tools"))]
         draft.checks += [{"skill_activated": case[key]} for key in ("expect_activation",) if key in case]
+    if case.get("max_tokens"):
+        draft.leave_out("max_tokens", "reported for every run; set a limit with `--require`")
     if not draft.checks and set(TRIGGERS) & set(case):
         draft.nothing = ONLY_TRIGGERS
     try:
@@ -194,7 +188,9 @@ def _files(value: object, where: str, source: Source) -> dict[str, str]:
             continue
         check_path(path, where)
         if isinstance(fields.get("source"), str):
-            files[path] = source.read(fields["source"], where)
+            # Some paths start at the skill; the file is beside the suite all the same.
+            beside = fields["source"].partition(f"/{PurePosixPath(source.where).parent.name}/")[2]
+            files[path] = source.read(beside or fields["source"], where)
             continue
         if PurePosixPath(path).name == "SKILL.md":
             source.notes.leave_out("SKILL.md", ONLY_ONE_ARM)

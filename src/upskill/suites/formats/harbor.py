@@ -15,9 +15,9 @@ from upskill.suites.formats import Draft, Source, folder_format
 from upskill.suites.shapes import mapping_or_empty, texts_of
 
 # Base images, and the program that each is for.
-IMAGES = dict.fromkeys(("ubuntu", "debian", "alpine", "busybox", "bash", "buildpack-deps"), "")
-IMAGES |= {"python": "python3", "golang": "go", "rust": "cargo", "eclipse-temurin": "javac", "openjdk": "javac"}
-IMAGES |= {name: name for name in ("node", "gcc", "ruby", "perl", "php")}
+PROGRAMS = {"python": "python3", "golang": "go", "rust": "cargo", "eclipse-temurin": "javac", "openjdk": "javac"}
+SAME_NAME = {name: name for name in ("node", "gcc", "ruby", "perl", "php")}
+IMAGES = PROGRAMS | SAME_NAME | dict.fromkeys(("ubuntu", "debian", "alpine", "busybox", "bash", "buildpack-deps"), "")
 INSTALLS = re.compile(
     r"^(?!\s*#).*\b(?:apt-get|apt|apk|curl|wget|uvx?|pip3? install|npm (?:i|install|ci)|npx|conda)\b.*$", re.M
 )
@@ -50,19 +50,21 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     draft.checks = [{"command": command | ({"needs": [program]} if program else {})}]
     draft.metadata = mapping_or_empty(task.get("metadata"))
     draft.more["tags"] = texts_of(draft.metadata.pop("tags", None))
+    for name in ("agent", "environment", "verifier", "solution"):
+        draft.keep(mapping_or_empty(task.get(name)), ("timeout_sec",) if name == "verifier" else (), f"{name}.")
 
 
 def _obstacles(task: dict[str, Any], tests: dict[str, str], folder: str, paths: Folder) -> Iterator[str]:
     environment = mapping_or_empty(task.get("environment"))
     if "steps" in task:
         yield "it has several steps, but a case has one prompt"
-    if f"{folder}instruction.md" not in paths:
-        yield "no instruction.md"
     yield from (f"it needs {name}" for name in ("mcp_servers", "gpus") if environment.get(name))
     for fields in (environment, mapping_or_empty(task.get("verifier"))):
         yield from (f"it needs the variable {name}" for name in mapping_or_empty(fields.get("env")))
     if f"{folder}environment/Dockerfile" not in paths or f"{folder}environment/docker-compose.yaml" in paths:
         yield f"it needs the image {environment.get('docker_image') or 'that its environment describes'}"
+    if "Dockerfile" in tests or mapping_or_empty(task.get("verifier")).get("environment_mode") == "separate":
+        yield "its tests need an image of their own"
     if "test.sh" not in tests or not any("reward." in text for text in tests.values()):
         yield "it has no tests/test.sh that writes a reward"
     elif installs := INSTALLS.search(tests["test.sh"]):

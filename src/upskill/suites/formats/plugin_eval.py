@@ -47,12 +47,13 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
         draft.prompt = f"{system}\n\n{draft.prompt}"
         draft.change("append_system_prompt: put before the prompt")
     draft.more = {"tags": texts_of(case.get("tags")), "expected_output": text_of(case.get("expected_outcome"))}
-    draft.metadata = {key: value for key, value in case.items() if key not in USED}
+    draft.keep(case, USED)
     if setup := next((key for key in context if key != "add_dirs"), ""):
         raise UsageError(f"it has a {setup}, but a case can only have files", "Add the files that it creates.")
     draft.more["files"] = source.files(paths, folder, *(f"{name}/" for name in texts_of(context.get("add_dirs"))))
     draft.note_weights({text_of(each.get("name")): each.get("weight", 1) for each in graders})
-    if paths.below(f"{folder}mocks/", "mocks/", "evals/mocks/"):
+    parents = [folder[: end + 1] for end, mark in enumerate(folder) if mark == "/"]
+    if paths.below("evals/mocks/", *(f"{parent}mocks/" for parent in ("", *parents))):
         draft.leave_out("mocks", "upskill does not stand in for MCP servers")
     for grader in graders:
         draft.checks += _grader(grader, draft)
@@ -102,6 +103,8 @@ def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]
         fields["arguments"] = re.sub(r'("(?:\\s\*)?:|",)(?!\\s)', r"\1\\s*", as_python(written))
     if grader.get("tool") == "Skill":
         draft.change("tool_used: Skill: `skill_activated`, which is reported and decides nothing")
+        if "arguments" in fields:
+            draft.change("input_match of tool_used: Skill: the skill that is tested, whichever it names")
         yield {"skill_activated": most != 0}
     elif most == 0:
         yield {"tool_not_called": fields}

@@ -59,8 +59,7 @@ def _read(task: dict[str, Any], draft: Draft, source: Source) -> None:
     for grader in graders:
         draft.checks += _grader(grader, draft, source)
     draft.note_weights({f"{n}. {each.get('type')}": each.get("weight", 1) for n, each in enumerate(graders, start=1)})
-    used = ("name", "instruction", "workspace", "graders", "docker")
-    draft.metadata |= {key: value for key, value in task.items() if key not in used}
+    draft.keep(task, ("name", "instruction", "workspace", "graders", "docker"))
 
 
 def _grader(grader: dict[str, Any], draft: Draft, source: Source) -> Iterator[dict[str, Any]]:

@@ -43,7 +43,7 @@ def _read(row: dict[str, Any], number: int, source: Source) -> Draft:
         draft.more["reference"] = row[expected]
     draft.more |= {field: row[field] for field in OURS if row.get(field)}
     used = {prompt, expected, "id", "tags", *named, *OURS}
-    draft.metadata = {field: value for field, value in row.items() if field not in used and value not in (None, "")}
+    draft.keep(row, used)
     draft.nothing = "empty: needs a value in `expected` or in a column named after a check"
     return draft
 

@@ -45,7 +45,7 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     if f"{folder}capability.txt" in paths:
         draft.metadata["capability"] = source.read(f"{folder}capability.txt").strip()
     for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include",))):
-        draft.metadata |= {key: value for key, value in fields.items() if key not in used}
+        draft.keep(fields, used)
 
 
 FORMAT = folder_format("Tessl scenarios", _folders, _read)

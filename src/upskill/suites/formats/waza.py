@@ -8,7 +8,7 @@ from typing import Any
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping, list_or_empty
 from upskill.suites.formats import Draft, Format, Source, place_of
-from upskill.suites.shapes import check_expected, mapping_or_empty, text_of, texts_of
+from upskill.suites.shapes import acting_checks, check_expected, mapping_or_empty, text_of, texts_of
 
 _EXPRESSIONS = "runs its own expressions; use a `python` check: `def check(answer, workspace, trace)`"
 _REFUSED = {
@@ -143,13 +143,9 @@ def _expected(expected: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]
 
 def _behavior(behavior: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     for key, value in behavior.items():
-        if key == "required_tools":
-            yield from ({"tool_called": tool} for tool in texts_of(value))
-        elif key == "forbidden_tools":
-            yield from ({"tool_not_called": tool} for tool in texts_of(value))
-        elif key in ("max_iterations", "max_turns") and isinstance(value, int):
-            yield {"max_turns": value}
-        else:
+        checks = acting_checks(key, value)
+        yield from checks
+        if not checks:
             draft.leave_out(f"behavior.{key}", "reported for every run")
 
 
