@@ -51,6 +51,7 @@ SERVERS: list[tuple[str, Spoken, str]] = [
     ("server error", refuse(409, "conflict"), "status 409"),
     ("server error", refuse(425, "too early"), "status 425"),
     ("other status", refuse(400, "bad request"), "status 400"),
+    ("other status", refuse(400, "The model called a function that does not exist"), "status 400"),
     ("other status", refuse(403, "not for you"), "status 403"),
     ("no such model", refuse(404, "model 'any' not found, try pulling it first"), ""),
     ("not admitted", refuse(503, "Loading model"), ""),

@@ -276,7 +276,7 @@ class Proxy:
         text = redact((await answer.read()).decode("utf-8", "replace"), self.upstream.secrets)
         message = safe_excerpt(_error_message(text), self.upstream.secrets) or "no further details"
         error = self._model_error(f"the server answered {answer.status}", message, answer.status)
-        failure = "" if isinstance(error, Unanswered) else status_failure(answer.status, answer.headers, text)
+        failure = "" if isinstance(error, Unanswered) else status_failure(answer.status, answer.headers, message)
         # Otherwise the trial goes on, but the program may ask again.
         is_ours = not failure or not (self.turns and answer.status in REQUEST_STATUSES)
         meter.fail(error if is_ours else None, failure, answer.status)

@@ -66,14 +66,17 @@ FAILURES: dict[str, Failure] = {
 
 # By their own account, these servers did not start on an answer: llama.cpp's, Ollama, vLLM.
 NOT_ADMITTED = r"Loading model|maximum pending requests exceeded|cannot accept new requests|token backlog limit"
-NO_SUCH_MODEL = r"(?i)model_not_found|invalid model name|\bmodel\b.{0,200}(not found|does not exist)"
+NO_SUCH_MODEL = {  # by status; a 400 may be about what the model wrote
+    400: r"(?i)model_not_found|invalid model name",
+    404: r"(?i)model_not_found|\bmodel\b.{0,200}(not found|does not exist)",
+}
 
 
 def status_failure(status: int, headers: Mapping[str, str], error: str = "") -> str:
     """The row of FAILURES for a response that is not 200."""
     if status == 401 or (status == 400 and "no_db_connection" in error):
         return "status 401"
-    if status in (400, 404) and re.search(NO_SUCH_MODEL, error):
+    if status in NO_SUCH_MODEL and re.search(NO_SUCH_MODEL[status], error):
         return "no such model"
     if status == 503 and re.search(NOT_ADMITTED, error):
         return "not admitted"

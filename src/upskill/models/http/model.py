@@ -306,8 +306,7 @@ class HttpModel(ABC):
         message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
         if status == 200:
             message = f"the server answered 200 with an error: {self.excerpt(text)}"
-        fields = _error_text(response.body, with_fields=True)
-        failure = "error in a 200" if status == 200 else status_failure(status, response.headers, fields)
+        failure = "error in a 200" if status == 200 else status_failure(status, response.headers, text)
         if stop := unanswered_stop(text, status):
             hint = "The prompt is too long for this model: shorten the case or the skill." if stop == "context" else ""
             return Unanswered(message, hint, stop=stop, status=status)
@@ -412,8 +411,9 @@ def _error_text(body: bytes, *, with_fields: bool = False) -> str:
     fields = dict_or_empty(cast("object", answer))
     error: Any = fields.get("error") or fields.get("message") or fields.get("detail") or text
     inner = dict_or_empty(error)
-    code = inner.get("code") or inner.get("type")
+    words = (inner.get("code"), inner.get("type"))
+    code = next((word for word in words if isinstance(word, str) and word and not word.isdecimal()), "")
     message: Any = inner.get("message") or error
     if not isinstance(message, str):
         message = json.dumps(message, ensure_ascii=False)
-    return f"{message} ({code})" if isinstance(code, str) and code not in message else message
+    return f"{message} ({code})" if code not in message else message
