@@ -82,7 +82,7 @@ def models() -> Iterator[str]:
     yield "| `local:/path/to/model.gguf` | any other GGUF file |"
     yield "| `anthropic:MODEL` | Anthropic's messages API (`ANTHROPIC_API_KEY`) |"
     for endpoint in ENDPOINTS.values():
-        key = f"`{endpoint.key_variables[0]}`" if endpoint.key_variables else "no key"
+        key = ("" if endpoint.key_required else "no key, or ") + f"`{endpoint.key_variables[0]}`"
         place = endpoint.base_url or "the server in `GENERIC_BASE_URL`"
         yield f"| `{endpoint.name}:MODEL` | chat completions at {place} ({key}) |"
     for agent in AGENT_COMMANDS:
