@@ -31,7 +31,8 @@ def install() -> str:
 
 
 def install_acp() -> str:
-    return os.pathsep.join([_installed(FOLDER.with_name(f"{FOLDER.name}-acp"), ACP_PACKAGES, ACP_COMMANDS), install()])
+    """A machine for which one of the others is not published still has these."""
+    return _installed(FOLDER.with_name(f"{FOLDER.name}-acp"), ACP_PACKAGES, ACP_COMMANDS)
 
 
 def _installed(folder: Path, packages: tuple[str, ...], commands: tuple[str, ...]) -> str:

@@ -173,7 +173,10 @@ def test_a_real_program_works_in_both_arms_and_only_one_of_them_has_the_skill(
     upskill: Upskill,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if program == "opencode":
+        monkeypatch.setenv("PATH", f"{request.getfixturevalue('programs')}{os.pathsep}{os.environ['PATH']}")
     suite = {
         "cases": [{"id": "copy", "prompt": "Copy in.txt to out.txt.", "files": {"in.txt": "ahoy\n"}}],
         "checks": [{"file_contains": {"path": "out.txt", "text": "ahoy"}}, {"tool_called": shell}],
