@@ -581,7 +581,8 @@ def not_worse(sims: int) -> dict[str, dict[int, tuple[float, float]]]:
             rates = [rates[:, np.newaxis, :] for rates in (after, before)]
             change = (rng.random(shape) < rates[0]).astype(np.float64) - (rng.random(shape) < rates[1])
             shown = np.zeros(sims, dtype=bool)
-            for rounds, alpha in zip(looks, (comparison.FIRST_LOOK, comparison.LAST_LOOK), strict=True):
+            for rounds in looks:
+                alpha = comparison.LAST_LOOK if rounds == looks[-1] else comparison.EARLIER_LOOK
                 seen = change[:, :rounds].reshape(sims, -1)  # of exactly these cases: pairs are the sample
                 shown |= lift_excludes(seen, 1, -comparison.MARGIN, level=1 - 2 * alpha, resamples=2_000)[0]
             is_worse = (after - before).mean(axis=1) <= -comparison.MARGIN

@@ -35,16 +35,17 @@ from upskill.authoring.material.material import Material, Piece
 from upskill.authoring.saving.provenance import Provenance, own_lines
 from upskill.authoring.search.comparison import (
     ALPHA,
-    FIRST_LOOK,
+    EARLIER_LOOK,
     LAST_LOOK,
     Confirmation,
     compare,
     confirm,
     confirming_rounds,
     failures_needed,
+    levels_over_cases,
 )
 from upskill.authoring.search.failures import mask_expected, stored_failures
-from upskill.authoring.search.refine import CITED_BATCH, RefineOptions, refine
+from upskill.authoring.search.refine import CITED_BATCH, RefineOptions, Search, refine
 from upskill.authoring.search.refiners import (
     REQUEST_TOKENS,
     Edit,
@@ -58,6 +59,7 @@ from upskill.authoring.search.refiners import (
 from upskill.authoring.search.refiners.gepa import Gepa
 from upskill.authoring.search.refiners.rewrite import Rewrite
 from upskill.authoring.writing.grounding import mark_own_lines
+from upskill.errors import CeilingReached
 from upskill.models.addresses import resolve
 from upskill.plain import digest_text, quoted
 from upskill.suites import Case
@@ -109,7 +111,7 @@ def test_fresh_repeats_are_no_further_cases() -> None:
         compare(outcomes(never, runs=4), outcomes([True] * 4 * cases + never[4 * cases :], runs=4)) for cases in (2, 6)
     )
     assert (two.p_value, six.p_value) == (2.0**-2, 2.0**-6)
-    assert [confirm(each, None, FIRST_LOOK, ALPHA) for each in (two, six)] == ["best guess", "confirmed"]
+    assert [confirm(each, None, EARLIER_LOOK, ALPHA) for each in (two, six)] == ["best guess", "confirmed"]
     # The more candidates it was chosen from on these cases, the more it takes.
     assert [confirm(six, None, LAST_LOOK, ALPHA / tried) for tried in (3, 4)] == ["confirmed", "best guess"]
     one = compare(outcomes(never, runs=4), outcomes([True, *never[1:]], runs=4))
@@ -133,7 +135,7 @@ def test_a_guess_says_how_many_cases_would_confirm_it() -> None:
     two = compare(outcomes(never, runs=4), outcomes([True] * 8 + never[8:], runs=4))
     found = Confirmation(two, "best guess", 4, 96, tried=3)
     assert found.summary == (
-        "better on 2 of these 12 train cases, worse on none (p = 0.250 over cases, and 0.017 is needed after 3"
+        "better on 2 of these 12 train cases, worse on none (p = 0.250 over cases, and 0.016 is needed after 3"
         " candidates); 4 fresh seeds per case"
     )
     assert found.doubt == "12 train cases are too few to detect an edit of this size; about 38 would be enough"
@@ -148,15 +150,15 @@ def test_older_cases_have_to_be_shown_not_worse_and_few_show_it_for_themselves_o
     decisions = [confirm(better, older, LAST_LOOK, ALPHA) for older in (kept, repeated, few, harmed)]
     assert decisions == ["confirmed", "best guess", "not enough evidence", "worse"]
     doubt = Confirmation(better, "best guess", 8, 192, older_cases=repeated).doubt
-    assert doubt == "12 older cases are too few to rule out a loss of 10%; about 24 would be enough"
+    assert doubt == "12 older cases are too few to rule out a loss of 10%; about 29 would be enough"
     alone = [confirm(part, None, LAST_LOOK, ALPHA, only_not_worse=True) for part in (kept, repeated, few)]
     assert alone == ["confirmed", "best guess", "not enough evidence"]
 
 
 def test_how_much_is_run_to_confirm_something_depends_on_the_number_of_cases() -> None:
-    assert FIRST_LOOK + LAST_LOOK <= ALPHA + 1e-12
+    assert 2 * EARLIER_LOOK + LAST_LOOK <= ALPHA + 1e-12
     assert [confirming_rounds(cases) for cases in (1, 3, 12, 20, 30, 60, 500)] == [
-        *((6, 12), (6, 12), (4, 8), (3, 5), (2, 4), (1, 2)),
+        *((2, 6, 12), (2, 6, 12), (2, 4, 8), (2, 3, 5), (2, 4), (1, 2)),
         (1,),
     ]
     assert [failures_needed(cases) for cases in (3, 12, 20, 30, 60, 500)] == [1, 1, 1, 2, 3, 5]
@@ -509,6 +511,29 @@ async def test_gains_of_a_few_cases_each_add_up_and_are_confirmed_together(stude
     gain = found.held_out_gain.verdicts[0]
     assert (gain.pairs, gain.lift, gain.decision) == (len(HELD_OUT), 0.0, "undecided")
     assert found.held_out_gain.plan.reference_skill.body == body_of(TRAIN[:2])
+
+
+async def test_a_clear_gain_is_confirmed_after_two_rounds(student: str) -> None:
+    found = await search(student, Scripted(body_of(TRAIN)), attempts=1)
+    assert (found.confirmation.decision, found.confirmation.rounds) == ("confirmed", 2)
+    assert sum(levels_over_cases(1)) == pytest.approx(ALPHA)
+    assert sum(levels_over_cases(3)) == pytest.approx(ALPHA / 3)
+    assert found.confirmation.cases.p_value <= levels_over_cases(1)[0]
+
+
+async def test_a_limit_between_two_looks_confirms_nothing(student: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first look asks for is only enough to go on."""
+    run_duel = Search._duel
+
+    async def run_until_limit(self: Search, *arguments: Any) -> Any:
+        if arguments[-1] > 2:
+            raise CeilingReached("max_calls is reached")
+        return await run_duel(self, *arguments)
+
+    monkeypatch.setattr(Search, "_duel", run_until_limit)
+    found = await search(student, Scripted(body_of(TRAIN[:5]), body_of(TRAIN[:4]), body_of(TRAIN[:8])))
+    assert found.confirmation is None
+    assert found.skill.body == body_of(TRAIN[:2])
 
 
 async def test_too_few_cases_or_identical_answers_make_a_best_guess_and_no_confirmation(home: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from math import ceil, comb
+from math import ceil, comb, log2
 from typing import Literal
 
 from upskill.authoring.search.refiners import Proposal
@@ -23,8 +23,8 @@ from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import CaseGroups, paired_lift, sign_flip_p_value
 
 ALPHA = 0.05  # the chance that a search confirms a skill that is no better
-FIRST_LOOK, LAST_LOOK = 0.01, 0.04  # for exactly these cases: half-way through the confirmation, and at its end
-WITHIN_REACH = 0.10  # half-way: a test over cases at this level is worth the other half
+EARLIER_LOOK, LAST_LOOK = 0.005, 0.04  # for exactly these cases: two looks during the confirmation, and the last
+WITHIN_REACH = 0.10  # before the last look: if a test over cases misses this level, more rounds are not worth it
 CONFIRMING_PAIRS = 96  # about: enough to see a gain of 20 points four times in five
 MAX_ROUNDS = 12  # of the confirmation, on few cases
 HOPELESS = 0.25  # cases that are worse with a p-value of at most this rule a candidate out
@@ -165,7 +165,7 @@ class Confirmation:
 
     @property
     def level(self) -> float:
-        return ALPHA / self.tried
+        return levels_over_cases(self.tried)[1]
 
     @property
     def summary(self) -> str:
@@ -268,9 +268,20 @@ def confirm(
 
 
 def confirming_rounds(cases: int) -> tuple[int, ...]:
-    """After how many rounds over so many cases the confirmation is looked at."""
+    """After how many rounds over so many cases the confirmation is looked at: soon, half-way and at its end."""
     rounds = max(1, min(MAX_ROUNDS, ceil(CONFIRMING_PAIRS / max(1, cases))))
-    return tuple(sorted({ceil(rounds / 2), rounds}))
+    half = ceil(rounds / 2)
+    return tuple(sorted({min(2, half), half, rounds}))
+
+
+def levels_over_cases(tried: int) -> tuple[float, float]:
+    """At the first look and at the last, which share ALPHA, and so do the candidates that were tried.
+
+    If every case that changes gets better, the p-value is a power of 1/2. The last look only needs the largest one
+    that is small enough, and the first look gets the rest.
+    """
+    last = 0.5 ** ceil(log2(tried / ALPHA))
+    return ALPHA / tried - last, last
 
 
 def failures_needed(cases: int) -> int:

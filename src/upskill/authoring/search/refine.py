@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from upskill.authoring.events import AuthoringEvents
@@ -369,6 +370,8 @@ class Search(SearchLoop[Attempt]):
         targets, only_not_worse = self.fresh or self.targets, self.options.requested and not self._has_room
         tried = self._tried
         looks = comparing.confirming_rounds(min(len(targets), len(self.older) or len(targets)))
+        first_level, last_level = comparing.levels_over_cases(tried)
+        confirmation = None
         for rounds in looks:
             duel = await self._duel(last.skill, first.skill, (*self.older, *targets), CONFIRMING_SEED, rounds)
             identical = rounds > 1 and gave_same_answers(duel.outcomes)
@@ -378,14 +381,13 @@ class Search(SearchLoop[Attempt]):
             )
             better, older = (replace(part, identical=identical) for part in parts)
             is_last = rounds == looks[-1]
-            here = comparing.LAST_LOOK if is_last else comparing.FIRST_LOOK
-            over_cases = comparing.ALPHA / tried if is_last else comparing.WITHIN_REACH
-            decision = comparing.confirm(
-                better, older if self.older else None, here, over_cases, only_not_worse=only_not_worse
+            here = comparing.LAST_LOOK if is_last else comparing.EARLIER_LOOK
+            decide = partial(
+                comparing.confirm, better, older if self.older else None, here, only_not_worse=only_not_worse
             )
-            self.confirmation = Confirmation(
+            confirmation = Confirmation(
                 cases=better,
-                decision=decision,
+                decision=decide(last_level if is_last else first_level),
                 rounds=rounds,
                 trials=len(duel.plan),
                 tried=tried,
@@ -393,8 +395,13 @@ class Search(SearchLoop[Attempt]):
                 older_cases=older if self.older else None,
                 before=self.first_name,
             )
-            if decision not in ("confirmed", "not enough evidence") or (better.gain <= 0 and not only_not_worse):
+            if confirmation.decision == "confirmed" and rounds == looks[0] > 1:  # one can't show that answers vary
                 break
+            if decide(comparing.WITHIN_REACH) not in ("confirmed", "not enough evidence"):
+                break
+            if better.gain <= 0 and not only_not_worse and rounds >= looks[-1] / 2:
+                break
+        self.confirmation = confirmation  # not earlier: a limit may have stopped us between two looks
         assert self.confirmation is not None
         if last is self.request and self.confirmation.decision in ("not enough evidence", "not decided"):
             self.confirmation = replace(self.confirmation, decision="kept as requested")
