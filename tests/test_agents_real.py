@@ -901,6 +901,16 @@ PAID = Usage(5, 2, 0, 0, 0.5)
 FILTERED = 'data: {"choices": [{"delta": {}, "finish_reason": "content_filter"}]}\n\ndata: [DONE]\n\n'
 
 
+async def test_what_another_proxy_retried_for_an_agent_was_drawn() -> None:
+    async def say(_: web.Request) -> web.Response:
+        return web.Response(text=f'{{"choices": [{WHOLE}]}}', headers={"x-litellm-attempted-retries": "2"})
+
+    with track_draws(Draws()) as draws:
+        async with answering(say) as url, proxied(upstream_at(url)) as (proxy, client):
+            await ask(client)
+    assert (dict(draws.reasons), proxy.turns) == ({"retried by a proxy": 2}, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "used", "trouble"),
     [
