@@ -367,10 +367,10 @@ def test_what_a_test_writer_may_cost_is_said_and_held_to_before_it_is_asked(
 def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, home: Path) -> None:
     done = upskill("plan", skill, "-m", "scripted:model.yaml")
     assert done.code == 0
-    assert "from assumptions (no stored run yet)" in done.out
+    assert "based on assumptions (no stored run yet)" in done.out
     assert not (home / "runs").exists()
     upskill("eval", skill, "-m", "scripted:model.yaml")
-    assert "from a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
+    assert "based on a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
     said = upskill("plan", skill, "-m", "scripted:model.yaml", "--detect", 5, "--json").json
     (model,) = said["models"]
     assert (said["detect"], model["source"], model["cases"]) == (0.05, "stored run", 8)
@@ -382,8 +382,8 @@ def test_plan_ignores_stored_runs_of_another_suite(upskill: Upskill, skill: Path
     upskill("eval", skill, "-m", "scripted:model.yaml")
     other = home / "other.yaml"
     other.write_text("cases: [{prompt: 'What is new?', checks: [{contains: news}]}]", encoding="utf-8")
-    assert "from assumptions" in upskill("plan", skill, "-t", other, "-m", "scripted:model.yaml").out
-    assert "from a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
+    assert "based on assumptions" in upskill("plan", skill, "-t", other, "-m", "scripted:model.yaml").out
+    assert "based on a stored run" in upskill("plan", skill, "-m", "scripted:model.yaml").out
 
 
 def test_plan_says_how_long_it_takes_and_what_that_is_computed_from(upskill: Upskill, skill: Path, home: Path) -> None:

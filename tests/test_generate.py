@@ -623,7 +623,7 @@ def test_no_eval_asks_no_student_and_saves_the_tests(upskill: Upskill, house: Pa
 def test_a_place_that_cannot_be_written_is_told_before_anyone_is_asked(upskill: Upskill, house: Path) -> None:
     (house / "skills").write_text("a file")
     done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--no-eval")
-    assert (done.code, "skills/NAME: cannot be written: Not a directory" in done.err) == (2, True), done.err
+    assert (done.code, "skills/NAME cannot be written: Not a directory" in done.err) == (2, True), done.err
     assert "--output" in done.err
     assert not (house / "runs").exists()
 
