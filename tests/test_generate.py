@@ -693,7 +693,7 @@ def test_candidates_are_drafted_and_the_best_is_kept_by_the_same_gate(upskill: U
 
 
 def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(upskill: Upskill, house: Path) -> None:
-    # All candidates are evaluated after 58 calls; then 192 confirm what was kept.
+    # All candidates are evaluated after 58 calls; then 48 confirm what was kept.
     done = generate(upskill, "--set", "max_calls=90", "--json")
     assert [one["decision"] for one in done.json["attempts"]][-1] == "kept provisionally"
     assert (done.json["confirmation"], done.json["held_out"]) == (None, None)
@@ -702,7 +702,7 @@ def test_what_a_ceiling_kept_from_being_confirmed_is_not_the_result_until_it_is(
     more = generate(upskill, "--json").json
     assert more["confirmation"]["decision"] == "confirmed"
     assert more["held_out"]["models"][0]["lift"] == 1.0
-    assert more["calls"] == 58 + 192 + 3 * len(HELD_OUT) - 91
+    assert more["calls"] == 58 + 48 + 3 * len(HELD_OUT) - 91
 
 
 def test_an_older_skill_is_improved_and_keeps_all_it_has(upskill: Upskill, house: Path) -> None:
