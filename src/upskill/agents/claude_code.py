@@ -26,6 +26,8 @@ DISABLE_VARIABLES = (
     *("CLAUDE_CODE_DISABLE_BUNDLED_SKILLS", "CLAUDE_CODE_DISABLE_AUTO_MEMORY"),
     "CLAUDE_CODE_DISABLE_LEGACY_MODEL_REMAP",
 )
+# How long it waits for an MCP server: to start, before it asks the model without it (after 5 s), and for a tool.
+TIMEOUT_VARIABLES = ("MCP_TIMEOUT", "MCP_CONNECT_TIMEOUT_MS", "MCP_TOOL_TIMEOUT")
 NETWORK_TOOLS = ("WebSearch", "WebFetch")
 # Its side requests go to the model under test, too.
 SIDE_MODELS = (
@@ -86,7 +88,7 @@ class ClaudeCode(ProgramAgent):
         milliseconds = str(int(1000 * max(server.timeout for server in servers.values())))
         return Invocation(
             (*invocation.arguments, "--mcp-config", json.dumps({"mcpServers": named})),
-            {**invocation.environment, **dict.fromkeys(("MCP_TIMEOUT", "MCP_TOOL_TIMEOUT"), milliseconds)},
+            {**invocation.environment, **dict.fromkeys(TIMEOUT_VARIABLES, milliseconds)},
         )
 
     def invocation(self, address: Address, upstream: Upstream, url: str) -> Invocation:
