@@ -220,6 +220,12 @@ class Acp(ProgramAgent):
         }
         return json.dumps(order).encode()
 
+    def with_servers(self, invocation: Invocation, servers: Mapping[str, McpServer]) -> Invocation:
+        if not self.like:
+            return invocation
+        waiting = self.like.with_servers(Invocation(()), servers).environment
+        return Invocation(invocation.arguments, {**invocation.environment, **waiting})
+
     def _session(self, servers: Mapping[str, McpServer]) -> dict[str, Any]:
         """Of `session/new`: the servers, and that the adapters wait until they have started."""
         if not servers:
