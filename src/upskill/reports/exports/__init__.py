@@ -75,7 +75,7 @@ class StoredRun:
         for model, so_far in self.unfinished.items():
             hint = "Run the same eval command to continue it. The csv and jsonl formats have the trials so far."
             raise UsageError(
-                f"{self.run.id}: {model} is {so_far}, so it has no totals with and without the skill yet", hint
+                f"{self.run.id}: {model} is {so_far}, so there are no totals yet, with or without the skill", hint
             )
 
     def results(self, model: str | None = None, arm: str | None = None) -> Iterator[Result]:
