@@ -225,7 +225,7 @@ class FolderSandbox(Sandbox):
 
     def _folder(self, path: str) -> Folder:
         if self.workspace not in self._folders:
-            raise SandboxError("the sandbox was stopped, and its files with it")
+            raise SandboxError("the sandbox was stopped, and its files are gone")
         for root, folder in self._folders.items():
             if path.startswith(root + "/"):
                 return folder

@@ -80,7 +80,8 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
     if not entries:
         calls = counted(sum(len(trace.calls) for trace in traces), "tool call")
         raise UsageError(
-            f"nothing to quote ({calls}): the session has only commands that explore (such as ls or cat), and no message after the first",
+            f"nothing to quote ({calls}): the session has only exploratory commands, such as ls or cat,"
+            " and no message after the first",
             "Pass another trace with --from, or let a model read this one: -m MODEL or --handoff DIR.",
         )
     fitting: list[_Entry] = []

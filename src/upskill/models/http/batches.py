@@ -142,7 +142,7 @@ class Batches(ABC):
         except (ValueError, RecursionError):
             answer = {}
         if not answer:
-            raise ModelError("the batch API answered 200 with something that is not a JSON object", status=200)
+            raise ModelError("the batch API returned 200 with something that is not a JSON object", status=200)
         return answer
 
 
@@ -257,7 +257,7 @@ def supports_batches(address: Address) -> bool:
 def _batch_id(batch: Mapping[str, Any]) -> str:
     value = batch.get("id")
     if not isinstance(value, str) or not value:
-        raise ModelError("the batch API answered 200 without a batch id", status=200)
+        raise ModelError("the batch API returned 200 without a batch id", status=200)
     return value
 
 

@@ -305,7 +305,7 @@ class HttpModel(ABC):
         status, text = response.status, _error_text(response.body)
         message = f"the server answered {status}: {self.excerpt(text) or 'no details'}"
         if status == 200:
-            message = f"the server answered 200 with an error: {self.excerpt(text)}"
+            message = f"the server returned 200 with an error: {self.excerpt(text)}"
         failure = "error in a 200" if status == 200 else status_failure(status, response.headers, text)
         if stop := unanswered_stop(text, status):
             hint = "The prompt is too long for this model: shorten the case or the skill." if stop == "context" else ""
@@ -319,14 +319,14 @@ class HttpModel(ABC):
     def _decode(self, response: Response) -> dict[str, Any]:
         """The JSON object of a 200, which some servers also use for errors."""
         if not response.body.strip():
-            raise ModelError("the server answered 200 with an empty body", status=200, failure="unreadable body")
+            raise ModelError("the server returned 200 with an empty body", status=200, failure="unreadable body")
         try:
             answer: Any = json.loads(response.body)
         except (ValueError, RecursionError):
             excerpt = self.excerpt(_error_text(response.body))
             kind = "an HTML page" if response.body.lstrip()[:1] == b"<" else "something that is not JSON"
             hint = "Is the base URL right?" if kind == "an HTML page" else ""
-            message = f"the server answered 200 with {kind}: {excerpt}"
+            message = f"the server returned 200 with {kind}: {excerpt}"
             raise ModelError(message, hint, status=200, failure="unreadable body") from None
         answer = dict_or_empty(answer)
         if answer.get("error") or answer.get("type") == "error":
