@@ -99,7 +99,7 @@ def test_failed_means_what_failed_with_the_skill_when_it_was_last_run(
 ) -> None:
     model = "scripted:model.yaml"
     none = upskill("eval", skill, "-m", model, "--failed")
-    assert (none.code, "no stored run of greeter on scripted:model.yaml has cases" in none.err) == (2, True)
+    assert (none.code, "no stored run of greeter on scripted:model.yaml includes cases" in none.err) == (2, True)
     assert not (home / "runs").exists()
     upskill("eval", skill, "-m", model)
     done = upskill("eval", skill, "-m", model, "--failed")

@@ -86,7 +86,7 @@ async def test_a_right_kernel_is_right_and_as_fast_as_it_is(
     )
     slow = await look("kernel_faster", GOOD, sandbox, at_least=1e9, launches=10, than=["eager"])
     assert not slow.passed
-    assert slow.reason.endswith(", 1e+09 wanted")
+    assert slow.reason.endswith(", 1e+09 required")
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -389,7 +389,7 @@ def test_speed_is_a_ratio_of_medians_with_an_interval() -> None:
     finding = speed_finding({"times": times, "bytes": 30_000_000, "copy_bandwidth": 4e12}, at_least=1.5)
     assert not finding.passed
     assert finding.reason.startswith("10.0 µs: 2.00× the speed of PyTorch eager [2.00, 2.00], ")
-    assert finding.reason.endswith(", 75% of the bandwidth of a copy, 1.5 wanted")
+    assert finding.reason.endswith(", 75% of the bandwidth of a copy, 1.5 required")
     ratio, low, high = compare_speed(times["kernel"], times["compile"])
     assert low < ratio < high
     assert ratio == pytest.approx(np.median(times["compile"]) / 1e-5)

@@ -213,7 +213,7 @@ def test_the_same_lesson_is_recorded_once(upskill: Upskill, harbour: Path) -> No
     assert first["making"] == again["making"]
     assert first["making"]["spent"]["teacher"]["tokens"] == first["spent"]["teacher"]["tokens"]
     assert first["held_out"]["models"] == again["held_out"]["models"]
-    assert "was recorded before" in give(upskill).err
+    assert "is already recorded" in give(upskill).err
     fresh = give(upskill, "--fresh", "--no-eval", "--json").json
     assert fresh["calls"] == 5  # the five turns; the answers of the writers are on the shelf
     (harbour / "project" / "facts").write_text(FACTS.upper())

@@ -231,7 +231,7 @@ async def test_a_sandbox_that_breaks_down_is_not_the_models_fault_and_what_was_a
             await Tools().run(task, Student(SCRIPT, Breaking(), sandbox))
     assert not caught.value.message.startswith("asking")
     assert caught.value.usage == Usage(10, 4, cost_usd=2.0)
-    with pytest.raises(AgentError, match="no sandbox"):
+    with pytest.raises(AgentError, match="needs a sandbox"):
         await Tools().run(task, Student(SCRIPT, student))
 
 
@@ -842,7 +842,7 @@ async def test_opening_the_skill_is_reported_and_decides_nothing(kind: SandboxBa
         assert [finding.decides for finding in result.findings] == [False, False, False, True]
     assert [finding.passed for finding in kept["baseline"].findings] == [True, True, False, True]
     assert [finding.passed for finding in kept["skill"].findings] == [False, False, False, True]
-    with pytest.raises(UsageError, match="skill_activated alone decides nothing"):
+    with pytest.raises(UsageError, match="skill_activated cannot be the only check"):
         Suite.parse([{"prompt": "Greet.", "checks": beside}])
 
 

@@ -89,7 +89,7 @@ def test_a_skill_whose_suite_an_empty_answer_passes_is_invalid(upskill: Upskill,
     assert (done.code, done.out.splitlines()[0]) == (2, "greeter: invalid")
     assert done.out.count("an empty answer passes") == 1
     assert "suite error: 5 cases: an empty answer passes; add a check" in done.out
-    assert "\n    'c1', 'c2', 'c3', 'c4', 'c5'\n    For example, 'c1': max_length passes (--json gives" in done.out
+    assert "\n    'c1', 'c2', 'c3', 'c4', 'c5'\n    For example, 'c1': max_length passes (--json lists" in done.out
     (row,) = upskill("validate", "greeter", "--json", "--sarif", "found.sarif").json
     assert [problem["message"].split(" (")[0] for problem in row["suite_problems"] if problem["level"] == "error"] == [
         f"case 'c{number}': an empty answer passes" for number in range(1, 6)
