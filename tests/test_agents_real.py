@@ -391,7 +391,7 @@ def test_a_program_is_followed_to_what_a_sandbox_has_to_show(home: Path, monkeyp
     assert find_program("true", "").readonly_mounts == {}  # in every sandbox anyway
     (home / "bin" / "shim").write_text("#!/bin/sh\nexec codex\n", encoding="utf-8")
     (home / "bin" / "shim").chmod(0o755)
-    with pytest.raises(UsageError, match="neither an executable nor a Node.js or Python package"):
+    with pytest.raises(UsageError, match=r"neither an executable nor a Node\.js or Python package"):
         find_program("shim", "npm install")
     monkeypatch.setenv("PATH", str(home / "bin"))
     if shutil.which("node") is None:

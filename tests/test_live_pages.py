@@ -178,9 +178,12 @@ def test_a_run_that_ends_while_its_page_is_drawn_is_drawn_again(browser: Browser
         add(store, 0)
         held: list[Any] = []
 
+        def hold(route: Any) -> None:
+            held.append(route)
+
         def use(page: Any) -> str:
             # Asked for after the numbers and before drawing. Playwright can't hold a built-in method as a handler.
-            page.route("**/api/feedback.json*", lambda route: held.append(route))  # noqa: PLW0108
+            page.route("**/api/feedback.json*", hold)  # asked for after the numbers and before drawing
             with page.expect_request("**/api/feedback.json*"):
                 page.goto(live.page.address(live.port, run.id), wait_until="commit")
             page.locator(".going[data-state=running]").wait_for(state="attached")

@@ -523,7 +523,7 @@ async def test_a_clear_gain_is_confirmed_after_two_rounds(student: str) -> None:
 
 async def test_a_limit_between_two_looks_confirms_nothing(student: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first look asks for is only enough to go on."""
-    run_duel = Search._duel
+    run_duel = Search._duel  # pyright: ignore[reportPrivateUsage]
 
     async def run_until_limit(self: Search, *arguments: Any) -> Any:
         if arguments[-1] > 2:
