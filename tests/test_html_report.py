@@ -739,7 +739,8 @@ def test_a_report_of_very_many_trials_has_the_first_of_each_case_and_says_so(
 
 
 def test_a_verbose_answer_that_passed_is_no_obstacle(browser: Browser, tmp_path: Path) -> None:
-    plan = plan_of_models(["learns"], cases=3, folder=tmp_path, runs=1)
+    with chdir(tmp_path):
+        plan = plan_of_models(["learns"], cases=3, runs=1)
     answered = report_of(tmp_path, plan, lambda trial: result_of(plan, trial, "ahoy", passed=True, cause="verbose"))
     failures = browser.run(lambda page: page.locator("#failures tbody").inner_text(), answered)
     assert "verbose" not in failures
