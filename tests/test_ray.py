@@ -169,7 +169,7 @@ def test_ceilings_hold_over_all_workers_also_when_some_are_killed(upskill: Upski
         ended = upskill(*command(skill, server, "tokens", "--executor", "ray", "--set", "max_tokens=1500"))
         assert ended.json["halted"].startswith("the limit of 1,500 tokens was reached")
         assert local.json["halted"].startswith("the limit of 1,500 tokens was reached")
-        assert most - 2 * CONCURRENCY <= len(server.requests) <= most + CONCURRENCY
+        assert most - 2 * CONCURRENCY <= len(server.requests) < TRIALS / 2  # what is in flight still comes in
 
 
 @pytest.mark.usefixtures("ray")

@@ -113,8 +113,10 @@ class SqliteDatabase(Database):
 
     def close(self) -> None:
         self._writer.close()
-        self._reader.close()
-        self._db.close()
+        with self._read_lock:  # closing what another thread is reading can crash the process
+            self._reader.close()
+        with self._lock:
+            self._db.close()
 
     # Damage.
 
