@@ -81,7 +81,7 @@ def test_lines_that_a_case_needs_together_both_stay() -> None:
     assert ablation.dropped == frozenset(range(12, 16))
 
 
-def test_a_skill_that_is_worse_by_the_margin_is_hardly_ever_accepted() -> None:
+def test_a_skill_that_is_worse_than_tolerated_is_hardly_ever_accepted() -> None:
     accepted = sum(asyncio.run(confirm_a_worse_skill(seed)) for seed in range(40))
     assert accepted <= 3
 
@@ -250,7 +250,7 @@ def test_a_budget_drops_what_is_worth_least_and_says_what_it_costs(upskill: Upsk
     write_skill(home / "codes")
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "50", "-o", "short", "--json")
     found = json.loads(done.out)
-    assert found["decision"] == "over the margin"
+    assert found["decision"] == "over the tolerance"
     assert found["tokens"]["after"] <= 50
     (within,) = (each for each in found["front"] if each["version"] == "within the budget")
     assert within["change"]["value"] < -0.05

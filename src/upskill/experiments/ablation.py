@@ -7,7 +7,7 @@ together, on all cases, so of two blocks that say the same one stays.
 
 All of that is a guess from few trials. What it comes to is tested on fresh seeds and all cases, with a test that may be
 looked at after every round: a block hurts if the student is shown to do better without it, and the shorter skill is
-accepted if it is shown not to be worse than the margin. The tests of a search share one error level.
+accepted if it is shown not to be worse than the tolerance. The tests of a search share one error level.
 
 Nothing here knows of models or files: `Ablation` asks `measure` for the outcomes of what is left of the skill.
 """
@@ -27,13 +27,13 @@ from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import Estimate, wilson_interval
 from upskill.verdicts.these_cases import lift_on_these_cases
 
-MARGIN = 0.05  # the loss of pass rate that the shorter skill may have
-MAX_PAIRS = 2_400  # of the last test: where one trial in ten fails by chance, a margin of 5 points takes up to so many
+TOLERANCE = 0.05  # the loss of pass rate that the shorter skill may have
+MAX_PAIRS = 2_400  # of the last test: if one trial in ten fails by chance, a tolerance of 5 points takes that many
 REFERENCE_ROUNDS, FIRST_ROUNDS, SCREENING_ROUNDS = 8, 4, 24  # of the whole skill; of a group, at first and at most
 NOTICED, UNNOTICED = math.log(240), -math.log(240)  # odds at which a case is taken to have changed, or not to
 REMAINS = 0.25  # of its pass rate, if a case lost what it needs
 MIN_ROOM = 0.4  # a case that passes less often has little to lose
-# The chance that a search accepts what is worse than the margin, and that it names a harmless block as harmful. The
+# The chance that a search accepts what is worse than the tolerance, and that it names a harmless block as harmful. The
 # k-th test of a kind gets 1/k(k+1) of it.
 ACCEPTING, ACCUSING = 0.04, 0.01
 MAX_CONFIRMATIONS = 4
@@ -76,7 +76,7 @@ class Ablation:
     sections: Sequence[str]  # of each block, the heading above it
     cases: tuple[str, ...]
     measure: Measure
-    margin: float = MARGIN
+    tolerance: float = TOLERANCE
     rounds: int = 0  # at most; 0: as many as make MAX_PAIRS
     seed: int = 0
     tell: Callable[[str], None] = lambda _: None
@@ -296,8 +296,8 @@ class Ablation:
     async def _compare(
         self, removed: Blocks, reference: Blocks, level: float, *, better: bool = False
     ) -> tuple[bool, bool]:
-        """On fresh seeds and all cases: whether it is shown not to be worse than the margin, for every student, or to
-        be better, for any; and whether the opposite is."""
+        """On fresh seeds and all cases: whether it is shown to be worse by no more than the tolerance, for every student,
+        or to be better, for any; and whether the opposite is."""
         rounds, shown, refuted = 0, False, False
         limit = 1 if self.repeats_itself else self.rounds
         while not (shown or refuted) and rounds < limit:
@@ -314,7 +314,7 @@ class Ablation:
         self, removed: Blocks, reference: Blocks, model: str, level: float, *, better: bool
     ) -> tuple[bool, bool]:
         pairs = self.pairs(removed, reference, model, fresh=True)
-        mean, needed = 0.0 if better else -self.margin, -math.log(level)
+        mean, needed = 0.0 if better else -self.tolerance, -math.log(level)
         differences = [after - before for _, before, after in pairs]
         if self.repeats_itself:
             value = sum(differences) / max(1, len(differences))
@@ -391,7 +391,7 @@ def lift(pairs: Sequence[Pair], *, is_exact: bool) -> Estimate:
 def log_wealth(differences: Sequence[float], mean: float) -> float:
     """The logarithm of the wealth from betting that the true mean is above this one: an e-value, as in `Sequential`.
 
-    A few bets that suit the margin: it is small, and most pairs of a finished skill do not differ.
+    A few bets that suit the tolerance: it is small, and most pairs of a finished skill do not differ.
     """
     counts = Counter(differences)
     grown = [

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from upskill.authoring.search.refiners import Refiner
 from upskill.errors import CeilingReached, UsageError
-from upskill.experiments.ablation import FIRST_ROUNDS, MARGIN, NOTHING, REFERENCE_ROUNDS, Ablation, Blocks, Worth
+from upskill.experiments.ablation import FIRST_ROUNDS, NOTHING, REFERENCE_ROUNDS, TOLERANCE, Ablation, Blocks, Worth
 from upskill.experiments.engine import Engine, open_engine
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
@@ -33,7 +33,7 @@ Decision = Literal[
     "distilled",  # shorter, and shown not to be worse
     "best guess",  # nothing was seen to get worse, but it is not shown
     "worse on held-out cases",  # they need what no train case needs
-    "over the margin",  # within the budget, but it may be worse
+    "over the tolerance",  # within the budget, but it may be worse
     "unchanged",
     "not decided",  # a ceiling came first
 ]
@@ -86,9 +86,9 @@ def size_of(skill: Skill) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class DistillSettings:
-    margin: float = MARGIN  # the loss of pass rate that the shorter skill may have
+    tolerance: float = TOLERANCE  # the loss of pass rate that the shorter skill may have
     budget: int | None = None  # tokens
-    repeats: int | None = None  # at most; None: as many as the margin takes. 1: greedy, and what is seen is the truth
+    repeats: int | None = None  # at most; None: as many as that takes. 1: greedy, and what is seen is the truth
     rewriter: Refiner | None = None  # rewrites what is left
 
 
@@ -130,7 +130,7 @@ class Distilling:
             sections=[block.section for block in self.blocks],
             cases=tuple(case.id for case in suite.train),
             measure=self._measure,
-            margin=self.settings.margin,
+            tolerance=self.settings.tolerance,
             rounds=self.settings.repeats or 0,
             seed=self.plan.seed,
             tell=self.engine.tell,
@@ -223,7 +223,7 @@ class Distilling:
         if held_out.these_cases is None:
             return False
         change = held_out.these_cases.lift
-        return change.value < -self.settings.margin and (change.high < 0 or self.ablation.repeats_itself)
+        return change.value < -self.settings.tolerance and (change.high < 0 or self.ablation.repeats_itself)
 
     def _result(self, within: Blocks | None, held_out: Evaluation | None, halted: str) -> Distilled:
         ablation, whole = self.ablation, self.plan.skill
@@ -231,8 +231,8 @@ class Distilling:
         decision: Decision = "distilled" if ablation.accepted else "best guess"
         if within is not None:
             change = [ablation.change(within, ablation.reference, model) for model in ablation.models]
-            is_over = any(each is None or each.low < -self.settings.margin for each in change)
-            decision = "over the margin" if is_over else "distilled"
+            is_over = any(each is None or each.low < -self.settings.tolerance for each in change)
+            decision = "over the tolerance" if is_over else "distilled"
         elif halted and not ablation.accepted:
             decision, removed = "not decided", NOTHING
         elif not removed:

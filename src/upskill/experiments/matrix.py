@@ -10,7 +10,7 @@ from typing import Any, Literal
 from upskill.authoring.trigger.trigger import TRIGGER_PLAN, make_trigger_plan, skills_opened
 from upskill.errors import CeilingReached, UsageError
 from upskill.experiments.engine import Engine, open_engine
-from upskill.experiments.shadowing import MARGIN, MAX_ROUNDS, Asked, Conflict, Names, Shadowing
+from upskill.experiments.shadowing import MAX_ROUNDS, TOLERANCE, Asked, Conflict, Names, Shadowing
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, PlanOptions
 from upskill.runs.running.events import Events
@@ -31,7 +31,7 @@ NO_DESCRIPTION = "..."  # of a skill that a catalog lists by its name only
 @dataclass(frozen=True, kw_only=True)
 class MatrixSettings:
     catalog: str = ""  # an agent of `AGENT_SPECS` whose catalog cuts the descriptions; empty: all are shown whole
-    margin: float = MARGIN  # of the requests that a skill seems to lose
+    tolerance: float = TOLERANCE  # of the requests that a skill seems to lose
     repeats: int | None = None  # of the last test, at most; 1: greedy, and what is seen is the truth
 
 
@@ -203,7 +203,7 @@ class MatrixSearch:
             queries={name: tuple(query.id for query in queries) for name, queries in self.requests.items()},
             measure=self._measure,
             rounds=settings.repeats or MAX_ROUNDS,
-            margin=settings.margin,
+            tolerance=settings.tolerance,
             seed=given.seed,
         )
 

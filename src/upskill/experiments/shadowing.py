@@ -23,7 +23,7 @@ from upskill.verdicts.statistics import Estimate
 FIRST_ROUNDS, SCREENING_ROUNDS = 3, 8  # of a request, at first and if it is in doubt
 NOTICED = math.log(40)  # odds at which a request is taken to be lost, or not to be
 MAX_ROUNDS = 24  # of the last test
-MARGIN = 0.1  # of the requests that a skill seems to lose: it may lose so many by chance
+TOLERANCE = 0.1  # of the requests that a skill seems to lose: it may lose so many by chance
 TAKES = 0.1  # of all trials of a skill, or MOST of one request: then what was opened instead is a suspect
 MOST = 0.5
 ACCUSING = 0.01  # the chance that anyone is accused wrongly, over all pairs
@@ -56,7 +56,7 @@ class Conflict:
     queries: tuple[str, ...]  # those that it seems to lose
     rounds: int = 0  # on fresh seeds
     shown: bool = False
-    cleared: bool = False  # it is shown to lose no more than the margin
+    cleared: bool = False  # it is shown to lose no more than the tolerance
     change: Estimate | None = None  # of activation on these queries, beside the others against alone
 
 
@@ -66,7 +66,7 @@ class Shadowing:
     queries: Mapping[str, tuple[str, ...]]  # ids of the requests of each skill that has some
     measure: Measure
     rounds: int = MAX_ROUNDS  # of the last test, at most; 1: the student answers greedily
-    margin: float = MARGIN
+    tolerance: float = TOLERANCE
     seed: int = 0
     tell: Callable[[str], None] = lambda _: None
     conflicts: list[Conflict] = field(default_factory=list[Conflict])
@@ -185,8 +185,8 @@ class Shadowing:
                 conflict.cleared = sum(losses) <= 0.0
                 evidence[number] = -math.inf if conflict.cleared else math.inf
             else:
-                conflict.cleared = log_wealth([-each for each in losses], -self.margin) >= CLEARED
-                evidence[number] = log_wealth(losses, self.margin)
+                conflict.cleared = log_wealth([-each for each in losses], -self.tolerance) >= CLEARED
+                evidence[number] = log_wealth(losses, self.tolerance)
         for number in holm(evidence, ACCUSING):
             self.conflicts[number].shown = True
 

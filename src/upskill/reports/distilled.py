@@ -29,15 +29,15 @@ COLORS = {"harmful": "red", "dropped": "dim", "kept": "green", "not tried": "dim
 def conclusion(distilled: Distilled) -> str:
     before, after = distilled.tokens
     shorter = f"{before:,} → {after:,} tokens ({after / max(1, before):.0%})"
-    margin = f"{100 * distilled.ablation.margin:g} points"
+    tolerance = f"{100 * distilled.ablation.tolerance:g} points"
     rounds = counted(distilled.ablation.compared_rounds, "fresh repeat")
     conclusions: dict[Decision, str] = {
-        "distilled": f"{shorter}. It is not worse by more than {margin} on the train cases ({rounds}).",
-        "best guess": f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {margin}."
+        "distilled": f"{shorter}. It is not worse by more than {tolerance} on the train cases ({rounds}).",
+        "best guess": f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {tolerance}."
         " Allow more --repeats or a larger --tolerance.",
         "worse on held-out cases": f"{shorter} is as good on the train cases, but worse on held-out cases:"
         " they need what no train case needs. --all-cases keeps that.",
-        "over the margin": f"{shorter}. Within that budget it may lose more than {margin}.",
+        "over the tolerance": f"{shorter}. Within that budget it may lose more than {tolerance}.",
         "not decided": f"Not decided: {distilled.halted}. Run the same command with a higher ceiling to continue.",
         "unchanged": "Nothing can go: the train cases need every block, or it is not clear which they don't"
         f" ({before:,} tokens).",
@@ -67,7 +67,7 @@ def _lines(distilled: Distilled) -> Iterator[str]:
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
                 change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
                 yield f"{verdict.model} on {cases}, once: {change}."
-    if distilled.decision != "over the margin" and any(each.fate == "dropped" for each in distilled.blocks):
+    if distilled.decision != "over the tolerance" and any(each.fate == "dropped" for each in distilled.blocks):
         yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
     trials = counted(distilled.ablation.trials, "trial")
     yield f"It took {trials}. Line by line: upskill show {distilled.whole.name} --worth"
@@ -95,7 +95,7 @@ def to_json(distilled: Distilled) -> dict[str, Any]:
         "decision": distilled.decision,
         "conclusion": conclusion(distilled),
         "tokens": {"before": before, "after": after},
-        "margin": distilled.ablation.margin,
+        "tolerance": distilled.ablation.tolerance,
         "front": [
             {
                 "version": point.name,

@@ -120,7 +120,7 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
             teacher = await engine.open_model(options.rewrite, "teacher")
             rewriter = Rewrite(teacher, Material(SHORTER, skill=skill), skill.tokens)
         settings = DistillSettings(
-            margin=options.tolerance / 100, budget=options.budget, repeats=options.repeats, rewriter=rewriter
+            tolerance=options.tolerance / 100, budget=options.budget, repeats=options.repeats, rewriter=rewriter
         )
         distilling = Distilling(plan, engine, settings)
         train = replace(plan.suite, cases=plan.suite.train)
@@ -131,7 +131,7 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
 
 
 def _save(options: DistillOptions, distilled: Distilled) -> None:
-    is_fine = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the margin")
+    is_fine = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the tolerance")
     if not (options.write or options.output):
         return
     if not is_fine:

@@ -64,7 +64,7 @@ class MatrixOptions(PlansOptions):
         if self.catalog and self.agent != "tools":
             raise UsageError(f"{self.agent} shortens descriptions itself", "Drop --catalog, or use --agent tools.")
         skills = {skill.folder: skill for skill in load_skills(self.folders)}
-        settings = MatrixSettings(catalog=self.catalog or "", margin=self.tolerance / 100, repeats=self.repeats)
+        settings = MatrixSettings(catalog=self.catalog or "", tolerance=self.tolerance / 100, repeats=self.repeats)
         options = replace(self.plan_options, distractors=load_skills(self.with_skills))
         students = choose_students(self.students, self.settings, self.tell)
         return [MatrixSearch(tuple(skills.values()), name, settings, options) for name in students]
