@@ -296,7 +296,7 @@ class Ablation:
     async def _compare(
         self, removed: Blocks, reference: Blocks, level: float, *, better: bool = False
     ) -> tuple[bool, bool]:
-        """On fresh seeds and all cases: whether it is shown to be worse by no more than the tolerance, for every student,
+        """On fresh seeds and all cases: whether it is shown to lose no more than the tolerance, for every student,
         or to be better, for any; and whether the opposite is."""
         rounds, shown, refuted = 0, False, False
         limit = 1 if self.repeats_itself else self.rounds

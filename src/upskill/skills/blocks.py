@@ -6,20 +6,20 @@ A block is a paragraph, a list item with what is nested in it, a row of a table,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from markdown_it import MarkdownIt
+
 from upskill.skills.files import MANIFEST, decode_text
-from upskill.skills.markdown import read_fences
 from upskill.skills.skill import Skill, estimate_tokens
 
 Kind = Literal["paragraph", "item", "row", "code", "file"]
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
-_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+")
-_TABLE_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
+# Parts by Markdown token. Tokens of other kinds are paragraphs, except for what holds parts.
+_PARTS = {"heading_open": "heading", "fence": "code", "list_item_open": "item", "thead_open": "head", "tr_open": "row"}
+_HOLDERS = frozenset(("bullet_list_open", "ordered_list_open", "table_open", "tbody_open"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,77 +68,34 @@ def without_blocks(skill: Skill, blocks: Collection[Block]) -> Skill:
 
 def _body_blocks(body: str) -> Iterator[Block]:
     lines, section = body.split("\n"), ""
-    for kind, start, end in _parts(lines):
+    for kind, start, end, _ in _parts(body):
         if kind == "heading":
-            heading = _HEADING.match(lines[start])
-            section = heading[2] if heading else section
-        elif kind != "table head":
+            section = lines[start].strip("# ")
+        elif kind != "head":
             yield Block(kind, "\n".join(lines[start:end]), MANIFEST, (start, end), section)
 
 
-def _parts(lines: list[str]) -> Iterator[tuple[Kind | Literal["heading", "table head"], int, int]]:
-    """What each run of lines is, without the blank lines between."""
-    kinds = [kind for _, kind in read_fences(lines, deepest=3)]
-    at, total = 0, len(lines)
-    while at < total:
-        start, line = at, lines[at]
-        at += 1
-        if not line.strip():
-            continue
-        if kinds[start] == "fence":
-            while at < total and kinds[at] == "code":
-                at += 1
-            at = min(at + 1, total)
-            yield "code", start, at
-        elif _HEADING.match(line):
-            yield "heading", start, at
-        elif item := _ITEM.match(line):
-            indent = len(item[1])
-            while at < total and _belongs_to_item(lines, at, indent):
-                at += 1
-            yield "item", start, _last_text(lines, start, at)
-        elif at < total and "|" in line and _TABLE_RULE.fullmatch(lines[at]):
-            at += 1
-            yield "table head", start, at
-            while at < total and "|" in lines[at]:
-                at += 1
-                yield "row", at - 1, at
-        else:
-            while at < total and lines[at].strip() and kinds[at] == "text" and not _starts_block(lines[at]):
-                at += 1
-            yield "paragraph", start, at
-
-
-def _belongs_to_item(lines: list[str], at: int, indent: int) -> bool:
-    following = next((line for line in lines[at:] if line.strip()), "")
-    deeper = len(following) - len(following.lstrip()) > indent
-    is_lazy = bool(lines[at].strip()) and not _starts_block(lines[at]) and not lines[at].startswith(("```", "~~~"))
-    return deeper or is_lazy
-
-
-def _starts_block(line: str) -> bool:
-    return bool(_HEADING.match(line) or _ITEM.match(line))
-
-
-def _last_text(lines: list[str], start: int, end: int) -> int:
-    while end > start + 1 and not lines[end - 1].strip():
-        end -= 1
-    return end
+def _parts(body: str) -> Iterator[tuple[Any, int, int, int]]:
+    """What each run of lines is, without the blank lines between, and how deep a heading is; other parts are deeper."""
+    lines, done = body.split("\n"), 0
+    for token in MarkdownIt().enable("table").disable("reference").parse(body):
+        if token.map and token.type not in _HOLDERS and token.map[0] >= done:
+            kind, (start, done) = _PARTS.get(token.type, "paragraph"), token.map
+            done += kind == "head"  # the line below it
+            end = next(line for line in range(done, start, -1) if lines[line - 1].strip())
+            yield kind, start, end, int(token.tag[1:]) if kind == "heading" else 7
 
 
 def _tidy(body: str) -> str:
     """Drop headings and table heads with nothing below them, and blank lines that follow each other."""
-    lines = body.split("\n")
-    parts = [*_parts(lines)]
-    gone, following = set[int](), ("", 0)  # what comes next and stays: its kind, and how deep a heading it is
-    for kind, start, end in reversed(parts):
-        heading = _HEADING.match(lines[start]) if kind == "heading" else None
-        depth = len(heading[1]) if heading else 7  # deeper than any heading
-        if (kind == "heading" and following[1] <= depth) or (kind == "table head" and following[0] != "row"):
+    lines, parts = body.split("\n"), [*_parts(body)]
+    gone, following = set[int](), ("", 0)  # what comes next and stays: its kind, and how deep it is
+    for kind, start, end, depth in reversed(parts):
+        if (kind == "heading" and following[1] <= depth) or (kind == "head" and following[0] != "row"):
             gone.update(range(start, end))
         else:
             following = kind, depth
-    inside = {line for _, start, end in parts for line in range(start, end)}  # blank lines there belong to a block
+    inside = {line for _, start, end, _ in parts for line in range(start, end)}  # blank lines there belong to a block
     kept = [(line, number in inside) for number, line in enumerate(lines) if number not in gone]
     pairs = pairwise([("", False), *kept])
     return "\n".join(line for (before, _), (line, is_inside) in pairs if is_inside or line.strip() or before.strip())
