@@ -187,6 +187,7 @@ def test_a_run_that_ends_while_its_page_is_drawn_is_drawn_again(browser: Browser
             with page.expect_request("**/api/feedback.json*"):
                 page.goto(live.page.address(live.port, run.id), wait_until="commit")
             page.locator(".going[data-state=running]").wait_for(state="attached")
+            assert page.locator(".waiting").inner_text() == "Computing results of 1 trial …"
             claim.__exit__(None, None, None)
             page.locator(".going[data-state=interrupted]").wait_for(state="attached")
             page.wait_for_timeout(4000)  # longer than the pause after which a page asks again

@@ -54,7 +54,7 @@ async function comparisonPage(page) {
     };
     fill(
       result,
-      h("ul", { class: "cards tiles" }, tile(beforeAfter(rate("before"), rate("after")), "passed, on cases in both runs", "even"), tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", "bad"), tile(`${found.same.length}`, "unchanged", "even")),
+      h("ul", { class: "cards tiles" }, tile(beforeAfter(rate("before"), rate("after")), "passed, on cases in both runs", "even"), tile(`${found.changed.length - worse}`, "got better", "good"), tile(`${worse}`, "got worse", worse ? "bad" : "even"), tile(`${found.same.length}`, "unchanged", "even")),
       section("words", "What differs", found.words.map((line) => h("p", {}, prose(line)))),
       skillDiff(found),
       section("flipped", "Cases that flipped", found.changed.length ? found.changed.map((one) => flipped(found, one)) : h("p", { class: "note" }, "No case in both runs changed.")),

@@ -21,7 +21,7 @@ async function startRun(page, run) {
   bar.querySelector("a[href$='compare']").after(h("a", { href: skillPage(row.skill) }, row.skill));
   if (!heard) show(row);
   // Show what is known before everything is computed.
-  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing results of ${counted(row.passed + row.failed + row.errored, "trial")} …`)));
+  fill(page, before, h("header", { class: "top" }, h("h1", { dir: "auto" }, row.id)), h("main", { id: "content" }, row.verdicts.map((verdict) => h("p", {}, verdictLine(verdict))), h("p", { class: "waiting", role: "status" }, `Computing results of ${counted(row.scored + row.errored, "trial")} …`)));
   await startReport(liveSource(run, () => state.dataset.state === "running"), before);
 }
 
