@@ -384,8 +384,8 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
     assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
     shown = upskill("versions", house / "skills" / "house-words")
     heads, first = (line.split() for line in shown.out.splitlines()[:2])
-    assert heads == ["Id", "Fingerprint", "Parent", "When", "Pass", "rate", "Decision", "Why"]
-    assert (first[1], first[-2:]) == (rows[0]["fingerprint"][:8], ["first", "draft"])
+    assert heads == ["Id", "Hash", "Parent", "When", "Pass", "rate", "Decision", "Why"]
+    assert (first[1], first[-2:]) == (rows[0]["visible_hash"][:8], ["first", "draft"])
     assert "confirmed" in shown.out
     assert "better on 0 of these 8 train cases" in " ".join(shown.out.split())
     assert [row["decision"] for row in rows] == [

@@ -40,8 +40,9 @@ def command(
 ) -> None:
     """List the versions of SKILL (a folder or a name), with their scores and which ones a search kept.
 
-    With A and B (c1, c2, or the start of a fingerprint), show how version B differs from version A. With A alone, show
-    what A changed in its parent. Without SKILL, list the skills that have versions.
+    With A and B (c1, c2, or the start of a hash), show how version B differs from version A. With A alone, show
+    what A changed in its parent. Without SKILL, list the skills that have versions. The hash covers what a student can
+    see, so editing the suite leaves it unchanged.
 
     A version is a text of the skill that was evaluated, or that `generate` or `trigger --improve` tried. The parent of
     a text that you wrote is the version before it.
@@ -138,7 +139,7 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "id": f"c{number}",
         "parent": f"c{parent}" if parent else None,
         "created": version.created,
-        "fingerprint": version.fingerprint,
+        "visible_hash": version.fingerprint,
         "accepted": version.accepted,
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
         "note": version.note + (f" ({reason})" if (reason := verdict.get("reason")) in (LOOK_UP, UNTESTED) else ""),
@@ -151,13 +152,13 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("Id", "Fingerprint", "Parent", "When", "Pass rate", "Decision", "Why"):
+    for column in ("Id", "Hash", "Parent", "When", "Pass rate", "Decision", "Why"):
         table.add_column(column, overflow="fold", no_wrap=column != "Why")
     for row in rows:
         rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
         when = row["created"][:16].replace("T", " ")
         why = "" if row["note"] == f"the {row['decision']}" else escape(row["note"])
-        table.add_row(row["id"], row["fingerprint"][:8], row["parent"] or "–", when, rate, row["decision"], why)
+        table.add_row(row["id"], row["visible_hash"][:8], row["parent"] or "–", when, rate, row["decision"], why)
     return table
 
 
