@@ -8,25 +8,25 @@ all that were known before are judged rightly, and the attacker tries again, unt
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from upskill.authoring.writing.fresh_answers import MAX_BATCH, AnsweredCase, fix
+from upskill.authoring.writing.fresh_answers import AnsweredCase, CasesRequest, ask_about_cases, fix, name_answers
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.structured import StructuredRequest, ask, list_schema, read_ids, text_schema
+from upskill.authoring.writing.structured import list_schema, read_ids, text_schema
 from upskill.authoring.writing.suite_writer import (
     CHECK_KINDS,
     MAX_FIXES,
-    WRITER_ADVICE,
     as_suite_case,
     as_written,
     check_schema,
     describe_skill,
+    explain_problems,
 )
 from upskill.errors import UsageError
 from upskill.models import Model
-from upskill.plain import counted, dict_or_empty, list_or_empty, object_schema
+from upskill.plain import counted, list_or_empty
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import CaseProbe, SandboxOpener, probe_case
@@ -71,8 +71,7 @@ async def attack_checks(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Attacked:
     """`judge` says which answers are right, without seeing the checks; by default the attacker, in another call."""
-    attacking = _Attacking(suite, attacker, judge or attacker, skill, tell)
-    return await attacking.run(rounds)
+    return await _Attacking(suite, attacker, judge or attacker, skill, tell).run(rounds)
 
 
 @dataclass
@@ -100,9 +99,8 @@ class _Attacking:
                 result.is_clean = True
                 break
             result.attacks += await self._fix(attacks)
-        result.suite = replace(
-            self.suite, cases=tuple(self.cases.get(case.id, case) for case in self.suite.cases), source="generated"
-        )
+        cases = tuple(self.cases.get(case.id, case) for case in self.suite.cases)
+        result.suite = replace(self.suite, cases=cases, source="generated")
         return result
 
     @property
@@ -122,9 +120,10 @@ class _Attacking:
             for case in self.cases.values()
         ]
         system = read_prompt("attack_checks", count=ANSWERS, kinds=read_prompt("check_kinds").strip())
-        shape = ("attacks", list_schema(text_schema(2000), ANSWERS))
+        shape = ("attacks", dict.fromkeys(KINDS, list_schema(text_schema(2000), ANSWERS)))
+        request = CasesRequest("attacking checks", system, f"{self._about}\n\n", shape)
         found: list[Attack] = []
-        for name, item in await self._ask(self.attacker, "attacking checks", system, lines, shape):
+        for name, item in (await ask_about_cases(self.attacker, request, lines)).items():
             for kind in KINDS:
                 answers = [str(each) for each in list_or_empty(item.get(kind)) if str(each).strip()]
                 found += [
@@ -140,10 +139,8 @@ class _Attacking:
     async def _is_misjudged(self, case: Case, kind: Kind, answer: str) -> bool:
         # An answer may be too long and right otherwise: that is what the limit is for.
         checks = [named for named in case.checks if kind == "wrong" or named.name != "max_length"]
-        passes = (
-            await CaseProbe(case, self.opener, self.skill.body if self.skill else "").failure(answer, checks) is None
-        )
-        return passes == (kind == "wrong")
+        probe = CaseProbe(case, self.opener, self.skill.body if self.skill else "")
+        return (await probe.failure(answer, checks) is None) == (kind == "wrong")
 
     async def _confirm(self, attacks: Sequence[Attack]) -> list[Attack]:
         """Those that are what the attacker calls them, in the eyes of somebody who does not see the checks."""
@@ -160,41 +157,15 @@ class _Attacking:
             }
             for name, answers in named.items()
         ]
-        shape = ("judged", list_schema(text_schema(4), 2 * ANSWERS))
+        shape = ("judged", dict.fromkeys(KINDS, list_schema(text_schema(4), 2 * ANSWERS)))
+        request = CasesRequest("judging answers", read_prompt("judge_answers"), f"{self._about}\n\n", shape)
         confirmed: list[Attack] = []
-        for case, item in await self._ask(self.judge, "judging answers", read_prompt("judge_answers"), lines, shape):
+        for case, item in (await ask_about_cases(self.judge, request, lines)).items():
             said = {kind: {*read_ids(item.get(kind))} for kind in KINDS}
             is_clear = said["wrong"] ^ said["right"]
             confirmed += [each for key, each in named[case].items() if key in is_clear & said[each.kind]]
         self.result.refused += len(attacks) - len(confirmed)
         return confirmed
-
-    async def _ask(
-        self,
-        model: Model,
-        purpose: str,
-        system: str,
-        lines: Sequence[Mapping[str, Any]],
-        shape: tuple[str, Mapping[str, Any]],
-    ) -> list[tuple[str, dict[str, Any]]]:
-        """What the model says of each case: which answers are right, and which are wrong."""
-        found: list[tuple[str, dict[str, Any]]] = []
-        for start in range(0, len(lines), MAX_BATCH):
-            batch = lines[start : start + MAX_BATCH]
-            ids = [str(line["id"]) for line in batch]
-            item = object_schema({"case": {"type": "string", "enum": ids}, **dict.fromkeys(KINDS, shape[1])})
-            cases = "\n".join(json.dumps(line, ensure_ascii=False) for line in batch)
-            request = StructuredRequest(
-                purpose,
-                system,
-                f"{self._about}\n\n{cases}",
-                object_schema({shape[0]: list_schema(item, len(batch))}),
-                max_output_tokens=600 * len(batch) + 1600,
-            )
-            items = await ask(model, request, lambda answer, _: list_or_empty(answer.get(shape[0])))
-            read = [(str(dict_or_empty(each).get("case")), dict_or_empty(each)) for each in items]
-            found += [(case, each) for case, each in read if case in ids]
-        return found
 
     async def _fix(self, attacks: Sequence[Attack]) -> list[Attack]:
         sent_back = {case: await self._answered(case, attacks) for case in dict.fromkeys(each.case for each in attacks)}
@@ -217,13 +188,12 @@ class _Attacking:
 
     async def _answered(self, name: str, attacks: Iterable[Attack]) -> AnsweredCase:
         case = self.cases[name]
-        answers: dict[str, str] = {}
-        for kind, known in (("right", case.right), ("wrong", case.wrong)):
-            found = [each.answer for each in attacks if (each.case, each.kind) == (name, kind)]
-            texts = dict.fromkeys([*_texts(known), *found])
-            answers |= {f"{kind[0]}{number}": text for number, text in enumerate(texts, start=1)}
+        known = {"right": _texts(case.right), "wrong": _texts(case.wrong)}
+        for each in attacks:
+            if each.case == name and each.answer not in known[each.kind]:
+                known[each.kind].append(each.answer)
         fields = {"id": name, "prompt": case.prompt, "reference": case.reference, "checks": _written(case)}
-        return await self._try(AnsweredCase(fields, answers), case)
+        return await self._try(AnsweredCase(fields, name_answers(known)), case)
 
     async def _try(self, answered: AnsweredCase, before: Case) -> AnsweredCase:
         """With what its checks still judge wrongly, and what got worse. Limits on the length stay."""
@@ -236,13 +206,9 @@ class _Attacking:
         right, wrong = (tuple(answered.named(letter)) for letter in "rw")
         case = replace(before, checks=checks, right=right, wrong=wrong)
         known = {weak.probe for weak in await probe_case(before, self.skill, self.opener)}
-        problems: dict[str, str] = {}
-        for weak in await probe_case(case, self.skill, self.opener):
-            names = [name for name, text in answered.answers.items() if weak.answer and text == weak.answer]
-            why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
-            if weak.probe in OWN_PROBES or weak.probe not in known:
-                problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: weak.explain(WRITER_ADVICE)}
-        return replace(answered, case=case, problems=problems)
+        weak = await probe_case(case, self.skill, self.opener)
+        problems = [each for each in weak if each.probe in OWN_PROBES or each.probe not in known]
+        return replace(answered, case=case, problems=explain_problems(answered, problems))
 
 
 def _is_attackable(case: Case) -> bool:

@@ -382,12 +382,17 @@ class _SuiteWriter:
             case = self._parse({**answered.fields, "right": answered.named("r"), "wrong": answered.named("w")})
         except UsageError as error:
             return replace(answered, case=None, problems={"checks": error.message})
-        problems: dict[str, str] = {}
-        for weak in await self._probe(case):
-            names = [name for name, text in answered.answers.items() if weak.answer and text == weak.answer]
-            why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
-            problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: weak.explain(WRITER_ADVICE)}
-        return replace(answered, case=case, problems=problems)
+        return replace(answered, case=case, problems=explain_problems(answered, await self._probe(case)))
+
+
+def explain_problems(answered: AnsweredCase, weaknesses: Iterable[WeakCase]) -> dict[str, str]:
+    """What the checks get wrong, by the name of the answer, or of the probe."""
+    problems: dict[str, str] = {}
+    for weak in weaknesses:
+        names = [name for name, text in answered.answers.items() if weak.answer and text == weak.answer]
+        why = {"right": f"is right, and fails: {weak.reason}", "wrong": "is wrong, and passes"}
+        problems |= dict.fromkeys(names, why.get(weak.probe, "")) or {weak.probe: weak.explain(WRITER_ADVICE)}
+    return problems
 
 
 def describe_skill(skill: Skill, *, body: bool = True) -> dict[str, str]:
