@@ -20,7 +20,7 @@ from upskill.models.pool import Models
 from upskill.options import option
 from upskill.reports import ReportContext
 from upskill.reports.html.page import render
-from upskill.runs.planning.estimate import estimate_writing
+from upskill.runs.planning.estimate import estimate, estimate_writing
 from upskill.runs.planning.options import MAX_REPEATS, MeasureOptions, model_option
 from upskill.runs.planning.plan import Plan, PlanOptions, Trial, make_plan
 from upskill.runs.results.evaluation import Evaluation, first_results
@@ -72,6 +72,11 @@ class PlansOptions(MeasureOptions, CommandOptions):
             async with self.open_models(store, progress) as models:
                 run_plan = self.measurer(store, models, progress, progress.started)
                 yield Engine(store, models, run_plan, self.tell)
+
+    def confirm_trials(self, engine: Engine, plan: Plan, words: str) -> None:
+        """Ask before an experiment runs about so many trials."""
+        expected = estimate(plan, plan.trials(), engine.models.context.prices)
+        confirm_cost(self, expected, words.format(expected.words))
 
     def open_models(self, store: Store, progress: RunProgress) -> Models:
         context = self.model_context(Events(message=self.tell, reading=progress.reading))
@@ -128,6 +133,12 @@ def rounds_option(what: str) -> Any:
     """How many rounds the sequential test of an experiment may take."""
     greedy = "With 1, the student answers once, greedily, and no significance test is done."
     return option("--repeats", default=None, help=f"{what} {greedy}", metavar="N", minimum=1)
+
+
+def tolerance_option(points: float, what: str) -> Any:
+    """How much may be lost."""
+    what = f"How many points of {what} (default {points:g})."
+    return option("--tolerance", default=points, help=what, metavar="POINTS", minimum=0.1, maximum=90)
 
 
 def confirm_writing(options: CommandOptions, engine: Engine, name: str, *, items: int, material: int) -> Address:

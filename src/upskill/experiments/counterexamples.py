@@ -16,9 +16,9 @@ from typing import Any, Literal
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.provenance import shared_name
 from upskill.authoring.writing.suite_writer import CHALLENGES, propose_counterexamples
-from upskill.errors import CeilingReached, UsageError
+from upskill.errors import UsageError
 from upskill.experiments.ablation import FRESH_SEEDS, holm, log_wealth
-from upskill.experiments.engine import Engine, Tell, open_engine
+from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, PlanOptions, make_plan
 from upskill.runs.running.events import Events
@@ -232,12 +232,9 @@ async def try_proposals(plan: Plan, engine: Engine, most: int = MAX_ROUNDS) -> C
     async def measure(cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
         return (await engine.run_part(plan, cases, seeds)).outcomes
 
-    proposals, halted = plan.suite.cases, ""
+    proposals = plan.suite.cases
     trying = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most, tell=engine.tell)
-    try:
-        await trying.run()
-    except CeilingReached as reached:
-        halted = reached.message
+    halted = await until_ceiling(trying.run())
     models = list(dict.fromkeys(model for model, _ in trying.outcomes))
     tried = [
         Proposal(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from upskill.authoring.search.refiners import Refiner
-from upskill.errors import CeilingReached, UsageError
+from upskill.errors import UsageError
 from upskill.experiments.ablation import FIRST_ROUNDS, NOTHING, REFERENCE_ROUNDS, TOLERANCE, Ablation, Blocks, Worth
-from upskill.experiments.engine import Engine, open_engine
+from upskill.experiments.engine import Engine, open_engine, until_ceiling
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
 from upskill.runs.planning.plan import BOTH_ARMS, Plan, PlanOptions, make_plan
@@ -115,6 +115,8 @@ class Distilling:
     plan: Plan  # with one repeat, students answer greedily
     engine: Engine
     settings: DistillSettings
+    within: Blocks | None = None  # what is taken out to stay within the budget
+    held_out: Evaluation | None = None
 
     def __post_init__(self) -> None:
         skill, suite = self.plan.skill, self.plan.suite
@@ -147,21 +149,19 @@ class Distilling:
         return searching + 2 * self.ablation.rounds
 
     async def run(self) -> Distilled:
-        halted, held_out, ablation = "", None, self.ablation
-        within: Blocks | None = None
-        try:
-            await ablation.search()
-            if self.settings.rewriter:
-                await self._rewrite(self.settings.rewriter)
-            await ablation.confirm()
-            within = await self._fit()
-            if self.plan.suite.held_out and (within or ablation.accepted):
-                held_out = await self._hold_out(self.version(within or ablation.dropped))
-        except CeilingReached as reached:
-            halted = reached.message
-        result = self._result(within, held_out, halted)
+        result = self._result(await until_ceiling(self._search()))
         self._store(result)
         return result
+
+    async def _search(self) -> None:
+        ablation = self.ablation
+        await ablation.search()
+        if self.settings.rewriter:
+            await self._rewrite(self.settings.rewriter)
+        await ablation.confirm()
+        self.within = await self._fit()
+        if self.plan.suite.held_out and (self.within or ablation.accepted):
+            self.held_out = await self._hold_out(self.version(self.within or ablation.dropped))
 
     def version(self, removed: Blocks) -> Skill:
         rewrites = [number for number in removed if number in self.rewritten]
@@ -225,8 +225,8 @@ class Distilling:
         change = held_out.these_cases.lift
         return change.value < -self.settings.tolerance and (change.high < 0 or self.ablation.repeats_itself)
 
-    def _result(self, within: Blocks | None, held_out: Evaluation | None, halted: str) -> Distilled:
-        ablation, whole = self.ablation, self.plan.skill
+    def _result(self, halted: str) -> Distilled:
+        ablation, whole, within, held_out = self.ablation, self.plan.skill, self.within, self.held_out
         removed = ablation.dropped if within is None else within
         decision: Decision = "distilled" if ablation.accepted else "best guess"
         if within is not None:
@@ -247,7 +247,7 @@ class Distilling:
             skill=skill,
             decision=decision,
             blocks=[self._judge(number, removed) for number in range(len(self.blocks))],
-            front=list(self._front(within)),
+            front=list(self._front()),
             ablation=ablation,
             held_out=held_out,
             halted=halted,
@@ -263,13 +263,13 @@ class Distilling:
             fate = "harmful"
         return BlockWorth(self.blocks[number], fate, worth, beside)
 
-    def _front(self, within: Blocks | None) -> Iterable[Point]:
+    def _front(self) -> Iterable[Point]:
         ablation = self.ablation
         versions = {
             "whole": NOTHING,
             "without what hurts": ablation.reference,
             "shorter": ablation.dropped,
-            "within the budget": within or NOTHING,
+            "within the budget": self.within or NOTHING,
         }
         first = {removed: name for name, removed in reversed(versions.items())}
         for name, removed in versions.items():

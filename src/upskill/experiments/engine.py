@@ -44,6 +44,15 @@ class Engine:
         return evaluation
 
 
+async def until_ceiling(search: Awaitable[object]) -> str:
+    """Why it stopped before its end; empty if it did not. What is stored by then is enough to continue."""
+    try:
+        await search
+    except CeilingReached as reached:
+        return reached.message
+    return ""
+
+
 @asynccontextmanager
 async def open_engine(store: Store | None, models: Models | None, events: Events | None) -> AsyncGenerator[Engine]:
     """In memory, and with models that are closed in the end, if none are given."""

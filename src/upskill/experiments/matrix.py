@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from upskill.authoring.trigger.trigger import TRIGGER_PLAN, make_trigger_plan, skills_opened
-from upskill.errors import CeilingReached, UsageError
-from upskill.experiments.engine import Engine, open_engine
+from upskill.errors import UsageError
+from upskill.experiments.engine import Engine, open_engine, until_ceiling
 from upskill.experiments.shadowing import MAX_ROUNDS, TOLERANCE, Asked, Conflict, Names, Shadowing
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, PlanOptions
@@ -41,18 +41,116 @@ class Advice:
     words: str
 
 
+async def matrix(
+    skills: Iterable[Skill],
+    students: Sequence[str] = ("local",),
+    *,
+    settings: MatrixSettings | None = None,
+    options: PlanOptions | None = None,
+    store: Store | None = None,
+    models: Models | None = None,
+    events: Events | None = None,
+) -> list[Matrix]:
+    """For each student, which of the skills take the requests of others when all are installed."""
+    installed, settings, options = tuple(skills), settings or MatrixSettings(), options or TRIGGER_PLAN
+    searches = [Matrix(installed, name, settings, options) for name in students]
+    async with open_engine(store, models, events) as engine:
+        return [await each.run(engine) for each in searches]
+
+
+def find_requests(skill: Skill) -> Queries | None:
+    """What should trigger it: its queries, or the prompts of its train cases."""
+    if (queries := Queries.of(skill)) and queries.should_trigger:
+        return Queries(queries.should_trigger, queries.source)
+    if (suite := Suite.of(skill)) and (prompts := dict.fromkeys(case.prompt.strip() for case in suite.train)):
+        return Queries(tuple(Query(prompt, should_trigger=True) for prompt in prompts), suite.source)
+    return None
+
+
 @dataclass
 class Matrix:
-    """What one student does with all skills installed."""
+    """What one student does with all skills installed: the search and, once it has run, its result.
 
-    student: str
+    A UsageError when it is made, before anything is paid for, if it cannot be run.
+    """
+
     skills: tuple[Skill, ...]
-    requests: Mapping[str, Queries]  # of each skill that has some
-    shadowing: Shadowing
-    shown: Mapping[str, str | None]  # what the catalog shows of each description, with all installed
-    catalog: str = ""
-    notes: tuple[str, ...] = ()
+    student: str
+    settings: MatrixSettings
+    options: PlanOptions
+    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])  # of each skill with requests, beside all others
     halted: str = ""
+
+    def __post_init__(self) -> None:
+        settings, given = self.settings, self.options
+        if len(self.skills) < 2:
+            raise UsageError("a matrix needs at least two skills", "Name a folder with several skills.")
+        self.always = frozenset(skill.name for skill in given.distractors)  # installed in every trial
+        self.by_name = {skill.name: skill for skill in (*self.skills, *given.distractors)}
+        self.spec = AGENT_SPECS.get(settings.catalog)
+        self.catalog = self.spec.title if self.spec else ""
+        if settings.catalog and not (self.spec and self.spec.catalog):
+            known = ", ".join(name for name, spec in AGENT_SPECS.items() if spec.catalog)
+            raise UsageError(f"the catalog of {settings.catalog!r} is not known", f"Known: {known}.")
+        self.requests = {skill.name: found for skill in self.skills if (found := find_requests(skill))}
+        if not self.requests:
+            hint = "Put eval_queries.json or a suite in their folders; `upskill trigger --test-writer` writes queries."
+            raise UsageError("none of these skills has queries or test cases", hint)
+        for name, queries in self.requests.items():
+            others = [skill for skill in (*self.skills, *given.distractors) if skill is not self.by_name[name]]
+            options = replace(given, distractors=others, runs=settings.repeats or 2)
+            self.plans[name] = make_trigger_plan(self.by_name[name], queries, [self.student], options)
+        self.shadowing = Shadowing(
+            skills=tuple(skill.name for skill in self.skills),
+            queries={name: tuple(query.id for query in queries) for name, queries in self.requests.items()},
+            measure=self._measure,
+            rounds=settings.repeats or MAX_ROUNDS,
+            tolerance=settings.tolerance,
+            seed=given.seed,
+        )
+        offered = self._offered(frozenset(self.by_name)).items()
+        # What the catalog shows of each description, with all installed.
+        self.shown = {name: skill.description if skill else None for name, skill in offered}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        from_suite = [name for name in self.requests if not Queries.of(self.by_name[name])]
+        without = [skill.name for skill in self.skills if skill.name not in self.requests]
+        notes: list[str] = []
+        if from_suite:
+            notes.append(f"No queries, so the prompts of its suite are asked: {', '.join(from_suite)}.")
+        if without:
+            notes.append(f"Neither queries nor a suite, so it can only take requests: {', '.join(without)}.")
+        return tuple(notes)
+
+    async def run(self, engine: Engine) -> Matrix:
+        self.engine, self.shadowing.tell = engine, engine.tell
+        self.halted = await until_ceiling(self.shadowing.run())
+        return self
+
+    def _offered(self, names: Names) -> dict[str, Skill | None]:
+        """What the catalog shows if these are installed; None: it leaves the skill out."""
+        skills = [self.by_name[name] for name in sorted(names | self.always)]
+        if not self.spec or not self.spec.catalog:
+            return {skill.name: skill for skill in skills}
+        descriptions = shown_descriptions(self.spec.catalog, [(skill.name, skill.description) for skill in skills])
+        return {
+            skill.name: None if shown is None else skill.with_description(shown.strip() or NO_DESCRIPTION)
+            for skill, shown in zip(skills, descriptions, strict=True)
+        }
+
+    async def _measure(self, skill: str, others: Names, queries: Sequence[str], seeds: range) -> Iterable[Asked]:
+        offered = self._offered(others | {skill})
+        own = offered.pop(skill)
+        if own is None:  # nobody can open what is not in the catalog
+            return [Asked(query, seed, ()) for query in queries for seed in seeds]
+        beside = tuple(other for other in offered.values() if other)
+        plan = replace(self.plans[skill], skill=own, distractors=beside)
+        evaluation = await self.engine.run_part(plan, queries, seeds)
+        return [
+            Asked(each.trial.case, each.trial.seed, skills_opened(each, skill, others))
+            for each in self.engine.store.results(evaluation.run)
+        ]
 
     @property
     def conflicts(self) -> list[Conflict]:
@@ -119,14 +217,15 @@ class Matrix:
 
     def _skill_to_dict(self, skill: Skill) -> dict[str, Any]:
         shadowing, name = self.shadowing, skill.name
-        row: dict[str, Any] = {"name": name, "description_shown": self.shown[name]}
-        if name not in self.requests:
-            return row | {"requests": 0, "source": None, "alone": None, "opened": {}}
-        return row | {
-            "requests": len(self.requests[name]),
-            "source": self.requests[name].source,
-            "alone": rounded(shadowing.alone(name)),
-            "opened": {other: rounded(share) for other, share in sorted(shadowing.shares(name).items()) if other},
+        requests = self.requests.get(name)
+        shares = shadowing.shares(name) if requests else {}
+        return {
+            "name": name,
+            "description_shown": self.shown[name],
+            "requests": len(requests or ()),
+            "source": requests and requests.source,
+            "alone": rounded(shadowing.alone(name)) if requests else None,
+            "opened": {other: rounded(share) for other, share in sorted(shares.items()) if other},
         }
 
     def _conflict_to_dict(self, conflict: Conflict) -> dict[str, Any]:
@@ -141,121 +240,3 @@ class Matrix:
             "advice": advice.kind,
             "what_to_do": advice.words,
         }
-
-
-async def matrix(
-    skills: Iterable[Skill],
-    students: Sequence[str] = ("local",),
-    *,
-    settings: MatrixSettings | None = None,
-    options: PlanOptions | None = None,
-    store: Store | None = None,
-    models: Models | None = None,
-    events: Events | None = None,
-) -> list[Matrix]:
-    """For each student, which of the skills take the requests of others when all are installed."""
-    installed, settings, options = tuple(skills), settings or MatrixSettings(), options or TRIGGER_PLAN
-    searches = [MatrixSearch(installed, name, settings, options) for name in students]
-    async with open_engine(store, models, events) as engine:
-        return [await each.run(engine) for each in searches]
-
-
-def find_requests(skill: Skill) -> Queries | None:
-    """What should trigger it: its queries, or the prompts of its train cases."""
-    if (queries := Queries.of(skill)) and queries.should_trigger:
-        return Queries(queries.should_trigger, queries.source)
-    if (suite := Suite.of(skill)) and (prompts := dict.fromkeys(case.prompt.strip() for case in suite.train)):
-        return Queries(tuple(Query(prompt, should_trigger=True) for prompt in prompts), suite.source)
-    return None
-
-
-@dataclass
-class MatrixSearch:
-    """A UsageError when it is made, before anything is paid for, if it cannot be run."""
-
-    skills: tuple[Skill, ...]
-    student: str
-    settings: MatrixSettings
-    options: PlanOptions
-    requests: dict[str, Queries] = field(default_factory=dict[str, Queries])
-    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])  # of each skill beside all others
-
-    def __post_init__(self) -> None:
-        settings, given = self.settings, self.options
-        if len(self.skills) < 2:
-            raise UsageError("a matrix needs at least two skills", "Name a folder with several skills.")
-        self.always = frozenset(skill.name for skill in given.distractors)  # installed in every trial
-        self.by_name = {skill.name: skill for skill in (*self.skills, *given.distractors)}
-        self.spec = AGENT_SPECS.get(settings.catalog)
-        if settings.catalog and not (self.spec and self.spec.catalog):
-            known = ", ".join(name for name, spec in AGENT_SPECS.items() if spec.catalog)
-            raise UsageError(f"the catalog of {settings.catalog!r} is not known", f"Known: {known}.")
-        self.requests = {skill.name: found for skill in self.skills if (found := find_requests(skill))}
-        if not self.requests:
-            hint = "Put eval_queries.json or a suite in their folders; `upskill trigger --test-writer` writes queries."
-            raise UsageError("none of these skills has queries or test cases", hint)
-        for name, queries in self.requests.items():
-            others = [skill for skill in (*self.skills, *given.distractors) if skill is not self.by_name[name]]
-            options = replace(given, distractors=others, runs=settings.repeats or 2)
-            self.plans[name] = make_trigger_plan(self.by_name[name], queries, [self.student], options)
-        self.shadowing = Shadowing(
-            skills=tuple(skill.name for skill in self.skills),
-            queries={name: tuple(query.id for query in queries) for name, queries in self.requests.items()},
-            measure=self._measure,
-            rounds=settings.repeats or MAX_ROUNDS,
-            tolerance=settings.tolerance,
-            seed=given.seed,
-        )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        from_suite = [name for name in self.requests if not Queries.of(self.by_name[name])]
-        without = [skill.name for skill in self.skills if skill.name not in self.requests]
-        notes: list[str] = []
-        if from_suite:
-            notes.append(f"No queries, so the prompts of its suite are asked: {', '.join(from_suite)}.")
-        if without:
-            notes.append(f"Neither queries nor a suite, so it can only take requests: {', '.join(without)}.")
-        return tuple(notes)
-
-    async def run(self, engine: Engine) -> Matrix:
-        self.engine, self.shadowing.tell, halted = engine, engine.tell, ""
-        try:
-            await self.shadowing.run()
-        except CeilingReached as reached:
-            halted = reached.message
-        offered = self._offered(frozenset(self.by_name))
-        return Matrix(
-            student=self.student,
-            skills=self.skills,
-            requests=self.requests,
-            shadowing=self.shadowing,
-            shown={name: skill.description if skill else None for name, skill in offered.items()},
-            catalog=self.spec.title if self.spec else "",
-            notes=self.notes,
-            halted=halted,
-        )
-
-    def _offered(self, names: Names) -> dict[str, Skill | None]:
-        """What the catalog shows if these are installed; None: it leaves the skill out."""
-        skills = [self.by_name[name] for name in sorted(names | self.always)]
-        if not self.spec or not self.spec.catalog:
-            return {skill.name: skill for skill in skills}
-        descriptions = shown_descriptions(self.spec.catalog, [(skill.name, skill.description) for skill in skills])
-        return {
-            skill.name: None if shown is None else skill.with_description(shown.strip() or NO_DESCRIPTION)
-            for skill, shown in zip(skills, descriptions, strict=True)
-        }
-
-    async def _measure(self, skill: str, others: Names, queries: Sequence[str], seeds: range) -> Iterable[Asked]:
-        offered = self._offered(others | {skill})
-        own = offered.pop(skill)
-        if own is None:  # nobody can open what is not in the catalog
-            return [Asked(query, seed, ()) for query in queries for seed in seeds]
-        beside = tuple(other for other in offered.values() if other)
-        plan = replace(self.plans[skill], skill=own, distractors=beside)
-        evaluation = await self.engine.run_part(plan, queries, seeds)
-        return [
-            Asked(each.trial.case, each.trial.seed, skills_opened(each, skill, others))
-            for each in self.engine.store.results(evaluation.run)
-        ]

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from upskill.authoring.material.material import Material
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import DEFAULT_BUDGET
-from upskill.errors import CeilingReached, UsageError
+from upskill.errors import UsageError
 from upskill.experiments.ablation import (
     FIRST_ROUNDS,
     NOTHING,
@@ -32,7 +32,7 @@ from upskill.experiments.ablation import (
     halves,
     log_wealth,
 )
-from upskill.experiments.engine import Engine, Tell, open_engine
+from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
 from upskill.models import Model
 from upskill.models.pool import Models
 from upskill.plain import counted
@@ -338,14 +338,13 @@ class Scoring:
     @property
     def expected_rounds(self) -> int:
         """About so many trials of each case, if most rules are noticed."""
+        if self.plan.runs == 1:
+            return 2
         return REFERENCE_ROUNDS + FIRST_ROUNDS + math.ceil(MAX_ROUNDS * len(self.rules) / len(self.plan.suite.cases))
 
     async def run(self) -> Score:
-        halted, mutation = "", self.mutation
-        try:
-            await mutation.search()
-        except CeilingReached as reached:
-            halted = reached.message
+        mutation = self.mutation
+        halted = await until_ceiling(mutation.search())
         gutted = mutation.gutted
         failing = [case for case in mutation.cases if gutted and mutation.fails(case)]
         return Score(

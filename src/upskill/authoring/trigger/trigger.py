@@ -53,19 +53,19 @@ MAX_BODY = 6_000  # characters of the body that a model is shown
 TRIGGER_PLAN = PlanOptions(agent="tools", runs=3, bounds=Bounds(MAX_TURNS))
 
 
+def agent_option() -> Any:
+    """For agents with a catalog."""
+    what = f"How the student works: tools (built-in agent), or a real agent: {REAL_AGENTS}."
+    return option("--agent", default="tools", help=what, metavar="AGENT", show_default=True)
+
+
 @dataclass(kw_only=True)
 class TriggerOptions(MeasureOptions):
     default_bounds: ClassVar[Bounds] = Bounds(MAX_TURNS)
     default_repeats: ClassVar[int] = 3
 
     skill: str  # its folder
-    agent: str = option(
-        "--agent",
-        default="tools",
-        help=f"How the student works: tools (built-in agent), or a real agent: {REAL_AGENTS}.",
-        metavar="AGENT",
-        show_default=True,
-    )
+    agent: str = agent_option()
     with_skills: tuple[str, ...] = option(
         "--with-skills",
         default=(),

@@ -12,10 +12,10 @@ import yaml
 from upskill.authoring.material.material import gather
 from upskill.authoring.saving.provenance import add_suite, own_suite
 from upskill.cli.commands.tests import cases_with_limits
-from upskill.cli.console import check_writable, note, show, show_json, write_file
+from upskill.cli.console import check_writable, note, write_file
 from upskill.cli.help import Command
 from upskill.cli.library import PlansOptions, confirm_writing, rounds_option
-from upskill.cli.options import click_options, confirm_cost
+from upskill.cli.options import click_options
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.experiments.attacks import ROUNDS, Attacked, attack_checks
@@ -31,7 +31,6 @@ from upskill.experiments.counterexamples import (
 from upskill.options import option
 from upskill.plain import counted
 from upskill.reports.challenged import attacks_to_json, render, render_attacks, to_json
-from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import choose_students, model_option
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -123,17 +122,13 @@ def command(**values: Any) -> None:
         check_writable(options.output, force=False)
     if options.attack_checks:
         attacked = asyncio.run(_attack(options, skill, suite))
-        document, parts = attacks_to_json(attacked), render_attacks(attacked)
+        options.show(attacks_to_json(attacked), render_attacks(attacked))
         suite, found = attacked.suite, [case for case in attacked.suite.cases if case.id in attacked.changed]
     else:
         challenged = asyncio.run(_challenge(options, skill, suite))
-        document, parts = to_json(challenged), render(challenged)
+        options.show(to_json(challenged), render(challenged))
         found = challenged.counterexamples
         suite = Suite((*cases_with_limits(suite), *found), "generated")
-    if options.as_json:
-        show_json(document)
-    else:
-        show(*parts)
     _save(options, skill, suite, found)
 
 
@@ -149,8 +144,7 @@ async def _challenge(options: ChallengeOptions, skill: Skill, suite: Suite) -> C
             options.tell(f"{settings.challenger} proposes {counted(options.proposals, 'case')}...")
         proposed = await propose(plan, settings, engine)
         rounds = replace(proposed, runs=(PATIENCE + MAX_ROUNDS) // 4)
-        expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
-        confirm_cost(options, expected, f"about {expected.words}; more if many proposals mislead")
+        options.confirm_trials(engine, rounds, "about {}; more if many proposals mislead")
         return await try_proposals(proposed, engine, options.repeats or MAX_ROUNDS)
 
 

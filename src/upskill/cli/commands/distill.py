@@ -11,16 +11,15 @@ from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.output import Destination, changes, check_output
 from upskill.authoring.search.refiners.rewrite import Rewrite
-from upskill.cli.console import note, show, show_json, write_file
+from upskill.cli.console import note, write_file
 from upskill.cli.help import Command
-from upskill.cli.library import PlansOptions, check_report, rounds_option
-from upskill.cli.options import click_options, confirm_cost
+from upskill.cli.library import PlansOptions, check_report, rounds_option, tolerance_option
+from upskill.cli.options import click_options
 from upskill.errors import UsageError
 from upskill.experiments.distill import Distilled, Distilling, DistillSettings
 from upskill.options import option
 from upskill.reports.distilled import render, render_page, to_json
 from upskill.reports.pictures.front import front
-from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import choose_students, model_option
 from upskill.skills import Skill
 from upskill.suites import Suite
@@ -42,14 +41,7 @@ class DistillOptions(PlansOptions):
         help="Use the held-out cases in the search, too: nothing that any case needs is dropped.",
     )
     repeats: int | None = rounds_option("How many rounds the final comparison may take (default: up to 2,400 pairs).")
-    tolerance: float = option(
-        "--tolerance",
-        default=5.0,
-        help="How many points of pass rate the shorter skill may lose (default 5).",
-        metavar="POINTS",
-        minimum=0.1,
-        maximum=100,
-    )
+    tolerance: float = tolerance_option(5.0, "pass rate the shorter skill may lose")
     budget: int | None = option(
         "--budget",
         default=None,
@@ -100,10 +92,7 @@ def command(**values: Any) -> None:
     if options.all_cases:
         suite = replace(suite, cases=tuple(replace(case, held_out=False) for case in suite.cases))
     distilled = asyncio.run(_distill(options, skill, suite))
-    if options.as_json:
-        show_json(to_json(distilled))
-    else:
-        show(*render(distilled, changes(skill, distilled.skill)))
+    options.show(to_json(distilled), render(distilled, changes(skill, distilled.skill)))
     if options.report:
         content = front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
         write_file(options.report, content)
@@ -125,8 +114,7 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
         distilling = Distilling(plan, engine, settings)
         train = replace(plan.suite, cases=plan.suite.train)
         rounds = replace(plan, suite=train, runs=distilling.expected_rounds)
-        expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
-        confirm_cost(options, expected, f"up to about {expected.words}; less if fewer rounds are enough")
+        options.confirm_trials(engine, rounds, "up to about {}; less if fewer rounds are enough")
         return await distilling.run()
 
 

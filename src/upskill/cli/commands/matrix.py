@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from upskill.authoring.trigger.trigger import TriggerOptions, estimate_runs
-from upskill.cli.console import note, show, show_json, write_file
+from upskill.authoring.trigger.trigger import TriggerOptions, agent_option, estimate_runs
+from upskill.cli.console import note, write_file
 from upskill.cli.help import Command
-from upskill.cli.library import PlansOptions, check_report, rounds_option
+from upskill.cli.library import PlansOptions, check_report, rounds_option, tolerance_option
 from upskill.cli.options import click_options, confirm_cost
 from upskill.errors import UsageError
-from upskill.experiments.matrix import Matrix, MatrixSearch, MatrixSettings
+from upskill.experiments.matrix import Matrix, MatrixSettings
 from upskill.experiments.shadowing import FIRST_ROUNDS
 from upskill.options import option
 from upskill.reports.matrix import render, render_page
@@ -20,7 +20,7 @@ from upskill.reports.pictures.shadow_map import shadow_map
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.runs.planning.options import choose_students
 from upskill.skills import load_skills
-from upskill.skills.agent_specs import AGENT_SPECS, REAL_AGENTS
+from upskill.skills.agent_specs import AGENT_SPECS
 
 CATALOGS = [name for name, spec in AGENT_SPECS.items() if spec.catalog]
 
@@ -31,13 +31,7 @@ class MatrixOptions(PlansOptions):
     judge: str | None = field(default=None, init=False)  # nothing is graded
 
     folders: tuple[str, ...] = ()
-    agent: str = option(
-        "--agent",
-        default="tools",
-        help=f"How the student works: tools (built-in agent), or a real agent: {REAL_AGENTS}.",
-        metavar="AGENT",
-        show_default=True,
-    )
+    agent: str = agent_option()
     catalog: str | None = option(
         "--catalog",
         default=None,
@@ -45,14 +39,7 @@ class MatrixOptions(PlansOptions):
         metavar="AGENT",
     )
     repeats: int | None = rounds_option("How many rounds the test of a pair may take (default 24).")
-    tolerance: float = option(
-        "--tolerance",
-        default=10.0,
-        help="How many points of activation a skill may lose on the requests in question (default 10).",
-        metavar="POINTS",
-        minimum=0.1,
-        maximum=90,
-    )
+    tolerance: float = tolerance_option(10.0, "activation a skill may lose on the requests in question")
     report: str | None = option(
         "--report",
         default=None,
@@ -60,14 +47,14 @@ class MatrixOptions(PlansOptions):
         metavar="FILE",
     )
 
-    def searches(self) -> list[MatrixSearch]:
+    def searches(self) -> list[Matrix]:
         if self.catalog and self.agent != "tools":
             raise UsageError(f"{self.agent} shortens descriptions itself", "Drop --catalog, or use --agent tools.")
         skills = {skill.folder: skill for skill in load_skills(self.folders)}
         settings = MatrixSettings(catalog=self.catalog or "", tolerance=self.tolerance / 100, repeats=self.repeats)
         options = replace(self.plan_options, distractors=load_skills(self.with_skills))
         students = choose_students(self.students, self.settings, self.tell)
-        return [MatrixSearch(tuple(skills.values()), name, settings, options) for name in students]
+        return [Matrix(tuple(skills.values()), name, settings, options) for name in students]
 
 
 @click.command("matrix", cls=Command)
@@ -93,17 +80,14 @@ def command(**values: Any) -> None:
     for line in searches[0].notes:
         options.tell(line)
     matrices = asyncio.run(_run(options, searches))
-    if options.as_json:
-        show_json({"students": [each.to_dict() for each in matrices]})
-    else:
-        show(*render(matrices))
+    options.show({"students": [each.to_dict() for each in matrices]}, render(matrices))
     if options.report:
         is_picture = options.report.endswith(".svg")
         write_file(options.report, shadow_map(matrices[0].to_dict()) if is_picture else render_page(matrices))
         note(f"Wrote {options.report}.")
 
 
-async def _run(options: MatrixOptions, searches: list[MatrixSearch]) -> list[Matrix]:
+async def _run(options: MatrixOptions, searches: list[Matrix]) -> list[Matrix]:
     async with options.open_engine() as engine:
         expected = CostEstimate()
         for plan in (plan for search in searches for plan in search.plans.values()):

@@ -14,10 +14,10 @@ from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
 from upskill.authoring.writing.summarize import material_budget
 from upskill.authoring.writing.teachers import HANDOFF_MODEL, NoTeacher
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
 from upskill.cli.library import PlansOptions, confirm_writing, rounds_option
-from upskill.cli.options import click_options, confirm_cost
+from upskill.cli.options import click_options
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.experiments.mutation import MAX_ROUNDS, Score, Scoring, cover, score_statically
@@ -26,7 +26,6 @@ from upskill.models.keys import find_keys
 from upskill.options import option
 from upskill.plain import counted
 from upskill.reports.scored import render, to_json
-from upskill.runs.planning.estimate import estimate
 from upskill.runs.planning.options import model_option
 from upskill.sandboxes import printable
 from upskill.skills import Skill
@@ -99,10 +98,7 @@ def command(**values: Any) -> None:
     if options.score:
         score = asyncio.run(_score(skill, options))
         if not options.fix or not score.uncovered:
-            if options.as_json:
-                show_json(to_json(score))
-            else:
-                show(*render(score))
+            options.show(to_json(score), render(score))
             return
         suite = asyncio.run(_fix(score, options))
     else:
@@ -172,9 +168,8 @@ async def _score(skill: Skill, options: _Options) -> Score:
     plan = replace(options.plan(skill, suite, options.students), arms=("skill",))
     async with options.open_engine() as engine:
         scoring = Scoring(plan, engine, options.repeats or MAX_ROUNDS)
-        rounds = replace(plan, runs=2 if plan.runs == 1 else scoring.expected_rounds)
-        expected = estimate(rounds, rounds.trials(), engine.models.context.prices)
-        confirm_cost(options, expected, f"about {expected.words}; less if fewer rounds are enough")
+        rounds = replace(plan, runs=scoring.expected_rounds)
+        options.confirm_trials(engine, rounds, "about {}; less if fewer rounds are enough")
         return await scoring.run()
 
 
