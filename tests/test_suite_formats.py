@@ -350,7 +350,7 @@ def test_templates_with_loops_conditions_and_filters_are_filled_in() -> None:
 def test_what_is_wrong_with_every_case_is_said_once_and_counted() -> None:
     tests = [{"vars": {"q": str(number)}, "assert": [{"type": "javascript", "value": "1"}]} for number in range(23)]
     with pytest.raises(
-        UsageError, match=r"none of the 24 cases can be imported: 23 cases \(case 1, case 2, case 3, …\)"
+        UsageError, match=r"none of the 24 cases can be imported:\n  23 cases \(case 1, case 2, case 3, …\)"
     ):
         Suite.parse({"prompts": ["{{q}}"], "tests": [*tests, {"vars": {"q": "x"}}]})
     with pytest.raises(UsageError, match="promptfoo generates these cases with a model"):
@@ -1117,17 +1117,52 @@ async def test_a_harbor_task_with_a_plain_image_runs_its_tests_in_the_sandbox(ho
     assert Suite.parse(suite.to_dict()).cases == suite.cases
 
 
+INSTALLING = """#!/bin/bash
+apt-get update && apt-get install -y curl && rm -rf /var/lib/apt/lists/*
+curl -LsSf https://astral.sh/uv/0.9.5/install.sh | sh
+source $HOME/.local/bin/env
+uvx \\
+  -p 3.13 \\
+  -w pytest==8.4.1 \\
+  -w pytest-json-ctrf==0.3.5 \\
+  pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA
+if [ $? -eq 0 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+"""
+
+
+def test_tests_that_install_only_pytest_run_with_the_one_on_this_machine(tmp_path: Path) -> None:
+    docker = "FROM python:3.13-slim\nRUN apt-get update && \\\n  apt-get install -y git\nWORKDIR /app\n"
+    toml = "[verifier]\ntimeout_sec = 'soon'\n"
+    task = tmp_path / "sum"
+    harbor_task(task, docker=docker + "COPY *.txt in/\nCOPY .env ./\nCOPY b.txt c.txt\n", test=INSTALLING, toml=toml)
+    for name in ("a.txt", "b.txt", ".env"):
+        written(task / "environment" / name, name)
+    suite = Suite.load(tmp_path)
+    (case,) = suite.cases
+    files = {"in/a.txt": "a.txt", "in/b.txt": "b.txt", ".env": ".env", "c.txt": "b.txt"}
+    assert dict(case.files) == files
+    assert any(line.startswith("test.sh: installs nothing") for line in notes_of(suite).changed())
+    ((_, command),) = checks_of(suite)[0]
+    assert (command["needs"], command["timeout"]) == (["curl", "git", "pytest", "python3"], 600.0)
+    assert command["keeps"] == sorted(files)  # a task may change any of them
+    script = command["files"]["test.sh"]
+    assert "pytest /tests/test_outputs.py -rA\n" in script
+    assert not re.search("apt-get|astral|uvx|ctrf", script)
+
+
 def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
     for name, docker, test, toml in (
         ("a", "FROM acme/image:1\nWORKDIR /app\n", REWARD, ""),
         ("b", "FROM python:3.12\nRUN pip install numpy\nWORKDIR /app\n", REWARD, ""),
-        ("c", "FROM python:3.12\nWORKDIR /app\n", "apt-get update\n" + REWARD, ""),
+        ("c", "FROM python:3.12\nWORKDIR /app\n", "uvx --with scipy==1.1 pytest /tests\nnpx jest\n" + REWARD, ""),
         ("d", "FROM ubuntu\nWORKDIR /app\nCOPY data /data\n", REWARD, ""),
         ("e", PLAIN, REWARD, "[verifier.env]\nAPI_KEY = 'x'\n"),
         ("f", PLAIN, "exit 0\n", ""),
         ("g", "FROM ubuntu\n", REWARD, ""),
         ("h", PLAIN, REWARD, "[[steps]]\nname = 'one'\n"),
         ("i", PLAIN, REWARD, "[verifier]\nenvironment_mode = 'separate'\n"),
+        ("j", "FROM ubuntu\nWORKDIR /app\nCOPY ../solution/solve.sh /etc/passwd ./\n", REWARD, ""),
+        ("k", "FROM acme/image:1\nENV A=1\nWORKDIR /app\nRUN make all\n", "curl https://x.example/a\n", ""),
         (
             *("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD),
             "[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 90.0\n[environment]\nallow_internet = true\n",
@@ -1143,13 +1178,16 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
         *(
-            "'a': it needs 'FROM acme/image:1'",
-            "'b': it needs 'RUN pip install numpy'",
-            "'c': its tests install programs",
+            "'a': it needs `FROM acme/image:1`",
+            "'b': it installs numpy",
+            "'c': its tests run `npx jest`; it installs scipy",
         ),
-        *("'d': it needs files in /data, outside of /app", "'e': it needs the variable API_KEY"),
+        *("'d': it copies data to /data", "'e': it needs the variable API_KEY"),
         *("'f': it has no tests/test.sh that writes a reward", "'g': it names no WORKDIR", "'h': it has several steps"),
         "'i': its tests need an image of their own",
+        "'j': it copies ../solution/solve.sh to /app/./, but there is no such file; it copies /etc/passwd to",
+        "'k': it has no tests/test.sh that writes a reward; its tests run `curl https://x.example/a`; it needs",
+        "it needs `FROM acme/image:1`; it needs `RUN make all`",
         "ENV: the sandbox sets no variables (case 'z')",
     ):
         assert words in left_out

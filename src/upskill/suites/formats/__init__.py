@@ -12,6 +12,8 @@ Kinds, tried in this order:
 - `waza`: tasks with `inputs` and graders
 - `evals`: skill-creator's `evals.json` and those like it, such as dotnet/skills' `eval.yaml`: assertions in words
 - `table`: rows with a prompt and what is expected, of a CSV file or JSON
+
+`installs` finds out which packages the scripts of a task install.
 """
 
 from __future__ import annotations
@@ -296,9 +298,8 @@ def convert(name: str, source: Source) -> dict[str, Any]:
     if not cases and len(problems) == 1:
         raise problems[0]
     if not cases and problems:
-        reasons = list(grouped(notes.cases_left_out))
-        several = "; ".join(reasons[:MAX_NAMES]) + ("; …" if len(reasons) > MAX_NAMES else "")
-        message = f"{source.where}: none of the {len(problems)} cases can be imported: {printable(several)}"
+        several = "\n  ".join(map(printable, grouped(notes.cases_left_out)))
+        message = f"{source.where}: none of the {len(problems)} cases can be imported:\n  {several}"
         raise UsageError(message, problems[0].hint)
     if not cases:
         reasons = "; ".join(notes.left_out())
