@@ -341,26 +341,23 @@ class Ablation:
 
     # ------------------------------------------------------------------------------------------ results
 
-    def worth(self, block: int) -> list[Worth]:
+    def worth(self, block: int) -> Iterator[Worth]:
         """Of the smallest group with this block that was tried, to each student."""
-        tested = self.smallest_test(block)
-        return [self._worth(tested, model) for model in self.models] if tested else []
+        if (tested := self.smallest_test(block)) is None:
+            return
+        for model in self.models:
+            pairs = self.pairs(tested.removed, tested.reference, model, fresh=False, cases=tested.cases)
+            change = lift(pairs, is_exact=self.repeats_itself)
+            share = len(tested.cases) / len(self.cases)  # the others did not notice a larger group
+            points = Estimate(-share * change.value, -share * change.high, -share * change.low, change.level)
+            lost = (case for case in tested.cases if case in tested.lost)
+            yield Worth(model, points, tuple(case for case in lost if self._odds(tested.removed, model, case)[0] > 0))
 
     def smallest_test(self, block: int) -> Tested | None:
         """Those first that were made when nothing else was known to hurt."""
         tests = [each for each in self.tests if block in each.group]
         last = frozenset[int]() if block in self.harmful else frozenset(self.harmful)
         return min(tests, key=lambda each: (each.reference != last, len(each.group), -len(each.cases)), default=None)
-
-    def _worth(self, tested: Tested, model: str) -> Worth:
-        pairs = self.pairs(tested.removed, tested.reference, model, fresh=False, cases=tested.cases)
-        change = lift(pairs, is_exact=self.repeats_itself)
-        share = len(tested.cases) / len(self.cases)  # the others did not notice a larger group
-        points = Estimate(-share * change.value, -share * change.high, -share * change.low, change.level)
-        missed = tuple(
-            case for case in tested.cases if case in tested.lost and self._odds(tested.removed, model, case)[0] > 0
-        )
-        return Worth(model, points, missed)
 
     def pass_rate(self, removed: Blocks, model: str) -> Estimate | None:
         """On exactly these cases, from fresh seeds."""

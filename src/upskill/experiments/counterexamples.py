@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.provenance import shared_name
-from upskill.authoring.writing.suite_writer import CHALLENGES, propose_counterexamples
+from upskill.authoring.writing.suite_writer import propose_counterexamples
 from upskill.errors import UsageError
 from upskill.experiments.ablation import FRESH_SEEDS, holm, log_wealth
 from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
@@ -128,11 +128,6 @@ class Proposal:
     status: Status
     rates: Mapping[str, tuple[float, float]]  # by student: how often it passes without the skill, and with it
     rounds: int
-
-    @property
-    def line(self) -> str:
-        """Of the skill: what the challenger thinks misleads."""
-        return str(self.case.metadata.get(CHALLENGES) or "")
 
     def to_dict(self) -> dict[str, Any]:
         rates = {model: {"without": without, "with": with_it} for model, (without, with_it) in self.rates.items()}

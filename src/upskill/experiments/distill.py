@@ -62,22 +62,6 @@ class Point:
     change: Estimate | None = None  # against the whole skill, or what it is without what hurts
 
 
-@dataclass
-class Distilled:
-    whole: Skill
-    skill: Skill  # the shorter one, or the whole one
-    decision: Decision
-    blocks: list[BlockWorth]
-    front: list[Point]
-    ablation: Ablation
-    held_out: Evaluation | None = None  # the shorter one against the whole one
-    halted: str = ""
-
-    @property
-    def tokens(self) -> tuple[int, int]:
-        return size_of(self.whole), size_of(self.skill)
-
-
 def size_of(skill: Skill) -> int:
     """The body and its references, in tokens."""
     files = (file for file in skill.files if file.path.startswith("references/"))
@@ -107,29 +91,36 @@ async def distill(
     settings, options = settings or DistillSettings(), options or PlanOptions()
     plan = make_plan(skill, suite, students, replace(options, baseline=False, runs=settings.repeats or 2))
     async with open_engine(store, models, events) as engine:
-        return await Distilling(plan, engine, settings).run()
+        return await Distilled(plan, engine, settings).run()
 
 
 @dataclass
-class Distilling:
+class Distilled:
+    """The search and, once it has run, its result."""
+
     plan: Plan  # with one repeat, students answer greedily
     engine: Engine
     settings: DistillSettings
+    decision: Decision = "not decided"
+    blocks: Sequence[BlockWorth] = ()
+    front: Sequence[Point] = ()
     within: Blocks | None = None  # what is taken out to stay within the budget
-    held_out: Evaluation | None = None
+    held_out: Evaluation | None = None  # the shorter one against the whole one
+    halted: str = ""
 
     def __post_init__(self) -> None:
         skill, suite = self.plan.skill, self.plan.suite
+        self.whole = self.skill = skill  # later the shorter one
         # A student that does not act never sees the files: their absence would say nothing.
-        self.blocks = [block for block in blocks_of(skill) if self.plan.acts or block.kind != "file"]
-        if not self.blocks:
+        self.parts = [block for block in blocks_of(skill) if self.plan.acts or block.kind != "file"]
+        if not self.parts:
             raise UsageError(f"{skill.name}: there is nothing to take out: it has no text")
         if not suite.train:
             raise UsageError(f"{suite.source}: has no train cases", "Add cases: `upskill tests SKILL --add 10`.")
         self.rewritten: dict[int, Skill] = {}
         self.variants: set[str] = set()
         self.ablation = Ablation(
-            sections=[block.section for block in self.blocks],
+            sections=[block.section for block in self.parts],
             cases=tuple(case.id for case in suite.train),
             measure=self._measure,
             tolerance=self.settings.tolerance,
@@ -144,14 +135,19 @@ class Distilling:
     @property
     def expected_rounds(self) -> int:
         """Roughly the most rounds of all train cases."""
-        blocks, repeats = len(self.blocks), self.settings.repeats
+        blocks, repeats = len(self.parts), self.settings.repeats
         searching = 2 * blocks if repeats == 1 else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
         return searching + 2 * self.ablation.rounds
 
     async def run(self) -> Distilled:
-        result = self._result(await until_ceiling(self._search()))
-        self._store(result)
-        return result
+        self.halted = await until_ceiling(self._search())
+        self._conclude()
+        self._store()
+        return self
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return size_of(self.whole), size_of(self.skill)
 
     async def _search(self) -> None:
         ablation = self.ablation
@@ -167,7 +163,7 @@ class Distilling:
         rewrites = [number for number in removed if number in self.rewritten]
         if rewrites:
             return self.rewritten[max(rewrites)]
-        return without_blocks(self.plan.skill, [self.blocks[number] for number in sorted(removed)])
+        return without_blocks(self.plan.skill, [self.parts[number] for number in sorted(removed)])
 
     async def _measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
         skill = self.version(removed)
@@ -180,7 +176,7 @@ class Distilling:
             proposal = await rewriter.propose(before, (), (), attempt)
             if proposal is None or proposal.skill.tokens >= before.tokens:
                 return
-            number = len(self.blocks) + len(self.rewritten)
+            number = len(self.parts) + len(self.rewritten)
             self.rewritten[number] = proposal.skill
             if not await self.ablation.try_rewrite(number):
                 return
@@ -193,7 +189,7 @@ class Distilling:
         if budget is None or size_of(self.version(removed)) <= budget:
             return None
         removed = removed.difference(self.rewritten)
-        left = sorted({*range(len(self.blocks))} - removed, key=self._worth_per_token)
+        left = sorted({*range(len(self.parts))} - removed, key=self._worth_per_token)
         while (least := size_of(self.version(removed))) > budget:
             if not left:
                 raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
@@ -206,7 +202,7 @@ class Distilling:
     def _worth_per_token(self, number: int) -> float:
         """To the student that it is worth most to."""
         worth = max((each.points.value for each in self.ablation.worth(number)), default=0.0)
-        return worth / max(1, self.blocks[number].tokens)
+        return worth / max(1, self.parts[number].tokens)
 
     async def _hold_out(self, shorter: Skill) -> Evaluation:
         suite, ablation = self.plan.suite, self.ablation
@@ -225,43 +221,35 @@ class Distilling:
         change = held_out.these_cases.lift
         return change.value < -self.settings.tolerance and (change.high < 0 or self.ablation.repeats_itself)
 
-    def _result(self, halted: str) -> Distilled:
-        ablation, whole, within, held_out = self.ablation, self.plan.skill, self.within, self.held_out
+    def _conclude(self) -> None:
+        ablation, within = self.ablation, self.within
         removed = ablation.dropped if within is None else within
-        decision: Decision = "distilled" if ablation.accepted else "best guess"
+        self.decision = "distilled" if ablation.accepted else "best guess"
         if within is not None:
             change = [ablation.change(within, ablation.reference, model) for model in ablation.models]
             is_over = any(each is None or each.low < -self.settings.tolerance for each in change)
-            decision = "over the tolerance" if is_over else "distilled"
-        elif halted and not ablation.accepted:
-            decision, removed = "not decided", NOTHING
+            self.decision = "over the tolerance" if is_over else "distilled"
+        elif self.halted and not ablation.accepted:
+            self.decision, removed = "not decided", NOTHING
         elif not removed:
-            decision = "unchanged"
-        if held_out and any(map(self._is_worse, held_out.verdicts)):
-            decision = "worse on held-out cases"
-        skill = self.version(removed) if removed else whole
-        for path in PROOFS if removed else ():
-            skill = skill.without_file(path)
-        return Distilled(
-            whole=whole,
-            skill=skill,
-            decision=decision,
-            blocks=[self._judge(number, removed) for number in range(len(self.blocks))],
-            front=list(self._front()),
-            ablation=ablation,
-            held_out=held_out,
-            halted=halted,
-        )
+            self.decision = "unchanged"
+        if self.held_out and any(map(self._is_worse, self.held_out.verdicts)):
+            self.decision = "worse on held-out cases"
+        if removed:
+            self.skill = self.version(removed)
+            for path in PROOFS:
+                self.skill = self.skill.without_file(path)
+        self.blocks = [self._judge(number, removed) for number in range(len(self.parts))]
+        self.front = list(self._front())
 
     def _judge(self, number: int, removed: Blocks) -> BlockWorth:
         ablation = self.ablation
-        worth = ablation.worth(number)
-        tested = ablation.smallest_test(number)
+        worth, tested = list(ablation.worth(number)), ablation.smallest_test(number)
         beside = len(tested.group) - 1 if tested else 0
         fate = "dropped" if number in removed else "kept" if worth else "not tried"
         if ablation.harmful.get(number):
             fate = "harmful"
-        return BlockWorth(self.blocks[number], fate, worth, beside)
+        return BlockWorth(self.parts[number], fate, worth, beside)
 
     def _front(self) -> Iterable[Point]:
         ablation = self.ablation
@@ -279,14 +267,14 @@ class Distilling:
                     change = ablation.change(removed, ablation.reference, model) if is_shorter else None
                     yield Point(name, size_of(self.version(removed)), model, rate, change)
 
-    def _store(self, result: Distilled) -> None:
+    def _store(self) -> None:
         """As versions: the whole skill with what its blocks are worth, and the shorter one."""
-        store, (before, after) = self.engine.store, result.tokens
-        rates = {point.name: {"skill": {"pass_rate": point.rate.value}} for point in reversed(result.front)} or {"": {}}
-        worth = {"variants": sorted(self.variants), "worth": [each.to_dict() for each in result.blocks]}
+        store, (before, after) = self.engine.store, self.tokens
+        rates = {point.name: {"skill": {"pass_rate": point.rate.value}} for point in reversed(self.front)} or {"": {}}
+        worth = {"variants": sorted(self.variants), "worth": [each.to_dict() for each in self.blocks]}
         verdict = {"search_decision": "whole", **worth, **rates.get("whole", {})}
-        first = store.add_candidate(self.search, result.whole, None, True, "the whole skill", verdict)
-        if result.skill is not result.whole:
-            verdict = {"search_decision": result.decision, **next(iter(rates.values()))}
-            accepted, note = result.decision == "distilled" or None, f"{before:,} → {after:,} tokens"
-            store.add_candidate(self.search, result.skill, first.number, accepted, note, verdict)
+        first = store.add_candidate(self.search, self.whole, None, True, "the whole skill", verdict)
+        if self.skill is not self.whole:
+            verdict = {"search_decision": self.decision, **next(iter(rates.values()))}
+            accepted, note = self.decision == "distilled" or None, f"{before:,} → {after:,} tokens"
+            store.add_candidate(self.search, self.skill, first.number, accepted, note, verdict)

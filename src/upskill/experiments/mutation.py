@@ -47,7 +47,6 @@ from upskill.verdicts.statistics import Estimate
 
 LEVEL = 0.05  # the chance that any rule is called noticed that is not
 MAX_ROUNDS = 40  # for one rule
-COVERING_ROUNDS = 2  # of requests to a test writer
 MAX_COVERING = 40  # cases of a request
 COVER = "Write a case for each rule in the body: one that a student fails if the rule is missing or says otherwise."
 LIKELY = 3  # cases that share most with a rule
@@ -98,17 +97,17 @@ class Rule:
 
 def rules_of(skill: Skill, suite: Suite, *, files: bool = True) -> list[Rule]:
     blocks = [block for block in blocks_of(skill) if files or block.kind != "file"]
-    terms = [_terms(block) for block in blocks]
-    count = Counter(term for each in terms for term in each)
-    most = [max(COMMON, min((count[term] for term in each), default=0)) for each in terms]
-    own = [
-        frozenset(term for term in each if count[term] <= at_most) for each, at_most in zip(terms, most, strict=True)
-    ]
+    terms = {block: _terms(block) for block in blocks}
+    count = Counter(term for each in terms.values() for term in each)
     texts = {case.id: _text_of(case) for case in suite.cases}
-    found = [_sharing(texts, each) for each in own]
-    # What comes next is of the same kind, so it is a mistake that somebody could make.
-    opposites = [_opposite(block, [*blocks[at:], *blocks[: at - 1]]) for at, block in enumerate(blocks, start=1)]
-    return [Rule(*each) for each in zip(blocks, own, found, opposites, strict=True)]
+    rules: list[Rule] = []
+    for at, block in enumerate(blocks, start=1):
+        most = max(COMMON, min((count[term] for term in terms[block]), default=0))
+        own = frozenset(term for term in terms[block] if count[term] <= most)
+        # What comes next is of the same kind, so it is a mistake that somebody could make.
+        opposite = _opposite(block, [*blocks[at:], *blocks[: at - 1]])
+        rules.append(Rule(block, own, _sharing(texts, own), opposite))
+    return rules
 
 
 def _terms(block: Block) -> frozenset[str]:
@@ -288,11 +287,6 @@ class Score:
         return [rule for rule in self.counted_rules if rule.status == "unnoticed"]
 
 
-def score_statically(skill: Skill, suite: Suite) -> Score:
-    """Which rules no check could tell, without a model."""
-    return Score(skill, suite, rules_of(skill, suite))
-
-
 async def score(
     skill: Skill,
     suite: Suite | None = None,
@@ -306,7 +300,7 @@ async def score(
     """Whether the suite would notice if a rule of the skill were lost or wrong; without students, whether it could."""
     suite = suite or Suite.required(skill)
     if not students:
-        return score_statically(skill, suite)
+        return Score(skill, suite, rules_of(skill, suite))
     plan = make_plan(skill, suite, students, replace(options or PlanOptions(runs=2), baseline=False))
     async with open_engine(store, models, events) as engine:
         return await Scoring(plan, engine).run()
@@ -388,26 +382,20 @@ async def cover(
     tell: Tell = lambda _: None,
 ) -> tuple[Case, ...]:
     """New cases for the rules that no case notices. The writer reads these rules and nothing else of the skill, and its
-    cases pass the same gate as all generated ones; for rules that they don't name it is asked once more."""
-    written: tuple[Case, ...] = ()
-    left = score.uncovered
-    for _ in range(COVERING_ROUNDS):
-        if not left:
-            break
-        others = {rule.block for rule in score.rules} - {rule.block for rule in left}
-        suite = await write_suite(
-            Material(COVER, skill=without_blocks(score.skill, others)),
-            writer,
-            count=min(len(left), MAX_COVERING),
-            author=author,
-            budget=budget,
-            existing=(*score.suite.cases, *written),
-            acts=acts,
-            tell=tell,
-        )
-        written = (*written, *suite.cases)
-        texts = {case.id: _text_of(case) for case in written}
-        left = [rule for rule in left if rule.terms and not _sharing(texts, rule.terms)]
-    if left:
-        tell(f"No new case names anything of {counted(len(left), 'rule')}; run the same command again for them.")
-    return written
+    cases pass the same gate as all generated ones."""
+    uncovered = score.uncovered
+    others = {rule.block for rule in score.rules} - {rule.block for rule in uncovered}
+    suite = await write_suite(
+        Material(COVER, skill=without_blocks(score.skill, others)),
+        writer,
+        count=min(len(uncovered), MAX_COVERING),
+        author=author,
+        budget=budget,
+        existing=score.suite.cases,
+        acts=acts,
+        tell=tell,
+    )
+    texts = {case.id: _text_of(case) for case in suite.cases}
+    if left := sum(bool(rule.terms) and not _sharing(texts, rule.terms) for rule in uncovered):
+        tell(f"No new case names anything of {counted(left, 'rule')}; run the same command again for them.")
+    return suite.cases

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.markup import escape
 
+from upskill.authoring.writing.suite_writer import CHALLENGES
 from upskill.experiments.attacks import Attacked
 from upskill.experiments.counterexamples import Challenged
 from upskill.plain import counted, short
@@ -43,8 +44,8 @@ def _lines(found: Challenged) -> Iterator[str]:
         if each.status == "counterexample":
             yield f"{each.case.id}: {short(each.case.prompt, 200)}"
             yield f"  right: {short(each.case.reference, 200)}"
-            if each.line:
-                yield f"  the skill says: {short(each.line, 200)}"
+            if line := each.case.metadata.get(CHALLENGES):
+                yield f"  the skill says: {short(str(line), 200)}"
     if found.halted:
         yield f"Stopped early: {found.halted}. Run the same command with a higher ceiling to continue."
     yield f"It took {counted(found.trials, 'trial')}."

@@ -16,7 +16,7 @@ from upskill.cli.help import Command
 from upskill.cli.library import PlansOptions, check_report, rounds_option, tolerance_option
 from upskill.cli.options import click_options
 from upskill.errors import UsageError
-from upskill.experiments.distill import Distilled, Distilling, DistillSettings
+from upskill.experiments.distill import Distilled, DistillSettings
 from upskill.options import option
 from upskill.reports.distilled import render, render_page, to_json
 from upskill.reports.pictures.front import front
@@ -111,11 +111,11 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
         settings = DistillSettings(
             tolerance=options.tolerance / 100, budget=options.budget, repeats=options.repeats, rewriter=rewriter
         )
-        distilling = Distilling(plan, engine, settings)
+        distilled = Distilled(plan, engine, settings)
         train = replace(plan.suite, cases=plan.suite.train)
-        rounds = replace(plan, suite=train, runs=distilling.expected_rounds)
+        rounds = replace(plan, suite=train, runs=distilled.expected_rounds)
         options.confirm_trials(engine, rounds, "up to about {}; less if fewer rounds are enough")
-        return await distilling.run()
+        return await distilled.run()
 
 
 def _save(options: DistillOptions, distilled: Distilled) -> None:

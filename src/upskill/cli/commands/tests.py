@@ -20,7 +20,7 @@ from upskill.cli.library import PlansOptions, confirm_writing, rounds_option
 from upskill.cli.options import click_options
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
-from upskill.experiments.mutation import MAX_ROUNDS, Score, Scoring, cover, score_statically
+from upskill.experiments.mutation import MAX_ROUNDS, Score, Scoring, cover, rules_of
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.options import option
@@ -164,7 +164,7 @@ async def _generate(skill: Skill, options: _Options) -> Suite:
 async def _score(skill: Skill, options: _Options) -> Score:
     suite = Suite.required(skill)
     if not options.students:
-        return score_statically(skill, suite)
+        return Score(skill, suite, rules_of(skill, suite))
     plan = replace(options.plan(skill, suite, options.students), arms=("skill",))
     async with options.open_engine() as engine:
         scoring = Scoring(plan, engine, options.repeats or MAX_ROUNDS)
