@@ -18,8 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from upskill.authoring.material.material import Material
-from upskill.authoring.writing.suite_writer import write_suite
-from upskill.authoring.writing.summarize import DEFAULT_BUDGET
 from upskill.errors import UsageError
 from upskill.experiments.ablation import (
     FIRST_ROUNDS,
@@ -33,9 +31,7 @@ from upskill.experiments.ablation import (
     log_wealth,
 )
 from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
-from upskill.models import Model
 from upskill.models.pool import Models
-from upskill.plain import counted
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Store
@@ -47,7 +43,7 @@ from upskill.verdicts.statistics import Estimate
 
 LEVEL = 0.05  # the chance that any rule is called noticed that is not
 MAX_ROUNDS = 40  # for one rule
-MAX_COVERING = 40  # cases of a request
+MAX_COVERED = 40  # rules that a test writer is asked about at once
 COVER = "Write a case for each rule in the body: one that a student fails if the rule is missing or says otherwise."
 LIKELY = 3  # cases that share most with a rule
 HALF = 0.5  # a case that loses less of its pass rate is taken not to notice
@@ -286,6 +282,12 @@ class Score:
             return [rule for rule in self.rules if rule.is_untestable]
         return [rule for rule in self.counted_rules if rule.status == "unnoticed"]
 
+    @property
+    def uncovered_material(self) -> Material:
+        """For a test writer: these rules, and nothing else of the skill."""
+        others = {rule.block for rule in self.rules} - {rule.block for rule in self.uncovered}
+        return Material(COVER, skill=without_blocks(self.skill, others))
+
 
 async def score(
     skill: Skill,
@@ -370,32 +372,3 @@ class Scoring:
     async def _measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
         plan = replace(self.plan, skill=self.version(removed))
         return (await self.engine.run_part(plan, cases, seeds)).outcomes
-
-
-async def cover(
-    score: Score,
-    writer: Model,
-    *,
-    author: str = "a model",
-    budget: int = DEFAULT_BUDGET,
-    acts: bool = False,
-    tell: Tell = lambda _: None,
-) -> tuple[Case, ...]:
-    """New cases for the rules that no case notices. The writer reads these rules and nothing else of the skill, and its
-    cases pass the same gate as all generated ones."""
-    uncovered = score.uncovered
-    others = {rule.block for rule in score.rules} - {rule.block for rule in uncovered}
-    suite = await write_suite(
-        Material(COVER, skill=without_blocks(score.skill, others)),
-        writer,
-        count=min(len(uncovered), MAX_COVERING),
-        author=author,
-        budget=budget,
-        existing=score.suite.cases,
-        acts=acts,
-        tell=tell,
-    )
-    texts = {case.id: _text_of(case) for case in suite.cases}
-    if left := sum(bool(rule.terms) and not _sharing(texts, rule.terms) for rule in uncovered):
-        tell(f"No new case names anything of {counted(left, 'rule')}; run the same command again for them.")
-    return suite.cases

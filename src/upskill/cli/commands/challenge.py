@@ -77,11 +77,6 @@ class ChallengeOptions(PlansOptions):
         maximum=20,
         show_default=True,
     )
-    judge: str | None = model_option(
-        "--judge",
-        help="Grades cases with `judge` checks. With --attack-checks: says which answers are right, without seeing the"
-        " checks (default: the challenger).",
-    )
     repeats: int | None = rounds_option("How many rounds a proposal may take (default 40).")
     output: str | None = option(
         "-o", "--output", default=None, help="Write the cases to this suite file instead of the skill.", metavar="FILE"
@@ -107,9 +102,9 @@ def command(**values: Any) -> None:
     changed: -o writes them to a file.
 
     With --attack-checks, the challenger sees the checks and writes wrong answers that pass and right ones that fail.
-    Another call, which does not see the checks, says which answers really are right or wrong. The checks are then fixed
-    so that all answers known so far are judged correctly, until a round finds nothing. What was found stays with the
-    cases.
+    Then --judge (default: the challenger), who does not see the checks, says which answers really are right or wrong.
+    The checks are then fixed so that all answers known so far are judged correctly, until a round finds nothing. What
+    was found stays with the cases.
 
     If interrupted, run the same command again to continue.
     """

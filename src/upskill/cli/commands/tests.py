@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import click
 
-from upskill.authoring.material.material import gather
+from upskill.authoring.material.material import Material, gather
 from upskill.authoring.saving.provenance import EVALS, SUITE, Provenance, add_suite, has_written_suite, own_suite
 from upskill.authoring.search.improve import add_stored_evidence
 from upskill.authoring.writing.suite_writer import write_suite
@@ -20,7 +20,7 @@ from upskill.cli.library import PlansOptions, confirm_writing, rounds_option
 from upskill.cli.options import click_options
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
-from upskill.experiments.mutation import MAX_ROUNDS, Score, Scoring, cover, rules_of
+from upskill.experiments.mutation import MAX_COVERED, MAX_ROUNDS, Score, Scoring, rules_of
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.options import option
@@ -141,9 +141,16 @@ async def _generate(skill: Skill, options: _Options) -> Suite:
     for left_out in material.left_out:
         options.tell(f"Left out: {left_out}.")
     options.fresh = True  # write new cases instead of returning the stored reply
+    return await _write(options, name, material, cases, options.add or options.cases)
+
+
+async def _write(
+    options: _Options, name: str, material: Material, cases: tuple[Case, ...], count: int, *, acts: bool = False
+) -> Suite:
+    """These cases, and so many new ones from this material."""
     async with options.open_engine() as engine:
-        read = skill.tokens if not material.pieces else 0  # only if there is nothing else
-        count, budget = options.add or options.cases, material_budget(resolve(name, keys=find_keys()))
+        read = material.skill.tokens if material.skill and not material.pieces else 0  # only if there is nothing else
+        budget = material_budget(resolve(name, keys=find_keys()))
         tokens = read + min(material.tokens, budget)
         address = confirm_writing(options, engine, name, items=count, material=tokens)
         writer = await engine.open_model(name, "test writer")
@@ -156,6 +163,7 @@ async def _generate(skill: Skill, options: _Options) -> Suite:
                 author=address.name,
                 budget=budget,
                 existing=cases,
+                acts=acts,
                 tell=options.tell,
             )
     return Suite((*cases, *written.cases), "generated")
@@ -177,16 +185,12 @@ async def _fix(found: Score, options: _Options) -> Suite:
     """The suite with new cases for what it does not notice."""
     for rule in found.uncovered:
         options.tell(f"No case {'notices' if found.models else 'mentions'}: {printable(rule.block.title)}")
-    name, count = options.fix or "", len(found.uncovered)
-    async with options.open_engine() as engine:
-        material = sum(rule.block.tokens for rule in found.uncovered)
-        address = confirm_writing(options, engine, name, items=count, material=material)
-        options.tell(f"Generating test cases for {counted(count, 'rule')} with {name}...")
-        writer = await engine.open_model(name, "test writer")
-        budget, acts = material_budget(address), options.agent != "chat"
-        with RunProgress(quiet=options.silent):
-            written = await cover(found, writer, author=address.name, budget=budget, acts=acts, tell=options.tell)
-    return Suite((*cases_with_limits(found.suite), *written), "generated")
+    cases, count = cases_with_limits(found.suite), min(len(found.uncovered), MAX_COVERED)
+    material, acts = found.uncovered_material, options.agent != "chat"
+    suite = await _write(options, options.fix or "", material, cases, count, acts=acts)
+    if left := sum(rule.is_untestable for rule in rules_of(found.skill, suite)):
+        options.tell(f"No case mentions {counted(left, 'rule')} yet. Run the same command again for more cases.")
+    return suite
 
 
 def _edit(skill: Skill) -> Suite:
