@@ -13,7 +13,7 @@ import pytest
 import skills_ref
 import yaml
 
-from conftest import REPOSITORY, Upskill, write_script
+from conftest import REPOSITORY, Upskill, write_script, write_skill
 from upskill import Skill, Suite
 from upskill.skills.starter import workflow_file
 from upskill.suites.queries import Queries
@@ -85,8 +85,10 @@ def test_the_steps_of_the_workflow_prove_the_skill_in_a_fresh_environment(
 
 
 def test_a_second_skill_is_added_to_what_the_workflow_tests(home: Path, upskill: Upskill) -> None:
+    before = Skill.load(write_skill(home / "beta"))
     for name in ("alpha", "beta", "skills/gamma"):
         assert upskill("init", name, "--ci", "--yes").code == 0
+    assert Skill.load("beta") == before
     text = WORKFLOW.read_text(encoding="utf-8")
     assert yaml.safe_load(text)[True]["pull_request"]["paths"] == ["alpha/**", "beta/**", "skills/gamma/**"]
     assert "run: upskill validate alpha beta skills/gamma\n" in text

@@ -10,7 +10,7 @@ import click
 from upskill.cli.console import note, write_file
 from upskill.cli.help import Command
 from upskill.errors import UsageError
-from upskill.skills import Skill
+from upskill.skills import MANIFEST, Skill
 from upskill.skills.changes import repository_of
 from upskill.skills.starter import DESCRIPTION, TO_DO, skill_files, workflow_file
 
@@ -31,12 +31,18 @@ def command(place: str, description: str, ci: bool, yes: bool) -> None:
     \b
     upskill init deploy-shop        a folder deploy-shop, asking what it is for
     upskill init skills/shop --yes  in another folder, without questions
+    upskill init skills/old --ci    for a skill that you have: only the workflow
     """
     ask = not yes and sys.stdin.isatty()
     place = place or (click.prompt("Name of the skill", default="my-skill") if ask else "my-skill")
     folder = Path(place)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{place}: already exists", "Choose another folder: upskill init NAME.")
+        if ci and (folder / MANIFEST).is_file():
+            Skill.load(folder)
+            _write_workflow(folder)
+            return
+        hint = "Choose another folder: upskill init NAME. To test a skill that you have in CI, use --ci."
+        raise UsageError(f"{place}: already exists", hint)
     if ask:
         description = description or click.prompt("What it does, then when to use it", default=DESCRIPTION)
         ci = ci or click.confirm(f"Write {WORKFLOW} too?", default=False)

@@ -205,9 +205,8 @@ class Evaluation:
 
     @cached_property
     def held_out(self) -> frozenset[str]:
-        """Held-out cases: none if nothing was tuned to the others, by a search or after a look at another version."""
-        suite = self.plan.suite
-        is_tuned = self.run.plan.skill.is_tuned or any(looks.revisions for looks in self.looks.values())
+        """None unless a search has used the others: who edits a skill by hand may have seen any case fail."""
+        suite, is_tuned = self.plan.suite, self.run.plan.skill.is_tuned
         return frozenset(case.id for case in suite.held_out if is_tuned or not suite.train)
 
     def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
