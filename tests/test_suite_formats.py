@@ -931,18 +931,46 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
     assert first.metadata["weights"]["polite"] == 2
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
-        *("tool_order: upskill has no", "baseline: upskill has no", "regex of trace: a check sees"),
-        *("regex with match: count:2: use", "file_exists with a pattern or exists: false: use"),
+        *("tool_order: upskill has no check of this type", "baseline: upskill has no", "regex of trace: a check sees"),
+        *("regex with match: count:2: use", "file_exists with a pattern: use"),
         *("regex with arm: with-only: a comparison", "tool_used with min: 0: upskill has no"),
         *("case 'fires': only says when", "case 'seeded': it has a scaffold_script"),
         "mocks: upskill does not stand in for MCP servers (case 'bob')",
     ):
         assert words in left_out
-    told = "input_match of tool_used: Skill: the skill that is tested, whichever it names"
+    told = "tool_used: Skill: `skill_activated` of the tested skill, whatever `input_match` says; only reported"
     assert any(line.startswith(told) for line in notes_of(suite).changed())
     assert upskill("import", "plugin", "-o", "suite.yaml").code == 0
     assert [case.to_dict() for case in Suite.load("suite.yaml").cases] == [case.to_dict() for case in suite.cases]
     assert second.files == {}
+
+
+def test_graders_of_plugin_eval_as_public_suites_write_them(tmp_path: Path) -> None:
+    graders = {
+        "prose": "# Criteria\n\nThe graph has no cycle.",
+        "both": "---\ntype: llm\ncriteria: It names the port.\n---\nPort 22 is not enough.",
+        "kept": "---\ntype: regex\ntarget: { source: file, path: a.md }\npattern: '^\\s*paths:'\nflags: mi\n"
+        "match: not_contains\n---\n",
+        "no-plan": "---\ntype: file_exists\npath: my plan.md\nexists: false\n---\nOnly on request.",
+        "created": "---\ntype: regex\ntarget: files\npattern: '[.]py$'\nmatch: not_contains\n---\n",
+    }
+    for name, text in graders.items():
+        written(tmp_path / "evals" / "routing" / "graders" / f"{name}.md", text)
+    written(tmp_path / "evals" / "routing" / "prompt.md", "Plan it.")
+    suite = Suite.load(tmp_path)
+    found = dict(checks_of(suite)[0])
+    assert found["command"] == "test ! -e 'my plan.md'"
+    pattern = re.compile(found["file_matches"]["pattern"])
+    assert pattern.search("name: x\n")
+    assert not pattern.search("name: x\n  Paths: y\n")
+    judged = [config for kind, config in checks_of(suite)[0] if kind == "judge"]
+    assert any("no cycle" in text for text in judged)
+    assert any("It names the port.\n\nPort 22 is not enough." in text for text in judged)
+    notes = notes_of(suite)
+    assert "a grader without a type: a judge checks its text (case 'routing')" in notes.changed()
+    assert [line.partition(" (")[0] for line in notes.left_out()] == [
+        "regex of files: a check sees the answer, or a file by its name"
+    ]
 
 
 def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path) -> None:

@@ -226,6 +226,12 @@ def as_python(pattern: str, flags: str = "") -> str:
     return f"(?{flags}){pattern}" if flags else pattern
 
 
+def absent(pattern: str) -> str:
+    """A pattern for texts in which this one is not found."""
+    flags = pattern[: pattern.index(")") + 1] if re.match(r"\(\?[a-z]+\)", pattern) else ""
+    return rf"{flags}\A(?![\s\S]*?(?:{pattern.removeprefix(flags)}))"
+
+
 ReadFile = Callable[[str], bytes | None]
 LISTS = ("cases", "tests", "evals")  # what the list of cases may be called
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from shlex import quote
 from typing import Any
 
 from upskill.errors import UsageError
@@ -12,7 +13,7 @@ from upskill.plain import list_or_empty
 from upskill.skills.frontmatter import split
 from upskill.suites.files import Folder, decode
 from upskill.suites.formats import ONLY_TRIGGERS, Draft, Source, folder_format
-from upskill.suites.shapes import as_python, mapping_or_empty, meets, text_of, texts_of
+from upskill.suites.shapes import absent, as_python, mapping_or_empty, meets, text_of, texts_of
 
 OPTIONS = {  # of a grader, by its type
     "regex": {"pattern", "flags", "match", "target"},
@@ -20,13 +21,13 @@ OPTIONS = {  # of a grader, by its type
     "file_exists": {"path", "exists"},
     "llm": {"criteria", "focus"},
 }
+MATCHES = {"": "regex", "contains": "regex", "not_contains": "not_regex"}
 USED = {"name", "schema_version", "prompt", "append_system_prompt", "tags", "expected_outcome", "plugins"}
 
 
 def _folders(paths: Folder) -> list[str]:
-    return [
-        path for path in paths.having("prompt.md", "case.yaml") if paths.below(f"{path}graders/", f"{path}case.yaml")
-    ]
+    cases = paths.having("prompt.md", "case.yaml")
+    return [path for path in cases if paths.below(f"{path}graders/", f"{path}case.yaml")]
 
 
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
@@ -39,8 +40,9 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
         case |= head | {"prompt": body}
     for path in paths.below(f"{folder}graders/"):
         head, body = _front(path, source)
-        body = {"pattern" if head.get("type") == "regex" else "criteria": body} if body else {}
-        graders.append({"name": PurePosixPath(path).stem} | body | head)
+        rubric = {"criteria": "\n\n".join(filter(None, (text_of(head.get("criteria")), body)))}
+        fields = {"pattern": body} | head if head.get("type") == "regex" else head | rubric
+        graders.append({"name": PurePosixPath(path).stem} | fields)
     draft.id = text_of(case.get("name")) or draft.id
     draft.prompt = text_of(case.get("prompt"))
     if system := text_of(case.get("append_system_prompt")).strip():
@@ -68,32 +70,35 @@ def _front(path: str, source: Source) -> tuple[dict[str, Any], str]:
 
 
 def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
-    kind = text_of(grader.get("type"))
+    kind = text_of(grader.get("type")) or ("llm" if grader.get("criteria") else "")
     more = set(grader) - OPTIONS.get(kind, set[str]()) - {"type", "name", "weight", "arm", "criteria", "description"}
     target = grader.get("target", grader.get("focus", "last_message"))
     file = text_of(mapping_or_empty(target).get("path"))
-    flags, match = text_of(grader.get("flags")), grader.get("match", "contains")
-    pattern = {"pattern": as_python(text_of(grader.get("pattern")), flags), "multiline": "m" in flags}
+    flags, match, path = (text_of(grader.get(name)) for name in ("flags", "match", "path"))
+    wanted = as_python(text_of(grader.get("pattern")), flags)
     if kind not in OPTIONS or more:
-        draft.refuse(kind, more)
+        draft.refuse(kind, more if kind in OPTIONS else ())
     elif grader.get("arm") == "with-only" and grader.get("tool") != "Skill":
         draft.leave_out(f"{kind} with arm: with-only", "a comparison of two arms does not score it")
     elif not file and target != "last_message":
         draft.leave_out(f"{kind} of {text_of(target)}", "a check sees the answer, or a file by its name")
     elif kind == "llm":
+        draft.change(
+            "llm: a judge checks it" if "type" in grader else "a grader without a type: a judge checks its text"
+        )
         statement = meets(text_of(grader.get("criteria")))
         yield {"judge": {"statement": statement, "files": [file]} if file else statement}
-    elif kind == "regex" and file and match == "contains":
-        yield {"file_matches": {"path": file} | pattern}
-    elif kind == "regex" and not file and match in ("contains", "not_contains"):
-        yield {"regex" if match == "contains" else "not_regex": pattern}
+    elif kind == "regex" and match in MATCHES:
+        pattern = {"pattern": absent(wanted) if file and match == "not_contains" else wanted, "multiline": "m" in flags}
+        yield {"file_matches": {"path": file} | pattern} if file else {MATCHES[match]: pattern}
     elif kind == "tool_used":
         yield from _tool_used(grader, draft)
-    elif kind == "file_exists" and grader.get("exists", True) and not set("*?[{") & set(text_of(grader.get("path"))):
-        yield {"file_exists": grader.get("path")}
+    elif kind == "file_exists" and path and not set("*?[{") & set(path):
+        yield {"file_exists": path} if grader.get("exists", True) else {"command": f"test ! -e {quote(path)}"}
     else:
-        how = f"regex with match: {match}" if kind == "regex" else "file_exists with a pattern or exists: false"
-        draft.leave_out(how + (" in a file" if file else ""), "use a `command` check")
+        draft.leave_out(
+            "file_exists with a pattern" if path else f"{kind} with match: {match}", "use a `command` check"
+        )
 
 
 def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
@@ -102,9 +107,9 @@ def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]
     if written := text_of(grader.get("input_match")):  # for JSON without spaces; upskill writes it with them
         fields["arguments"] = re.sub(r'("(?:\\s\*)?:|",)(?!\\s)', r"\1\\s*", as_python(written))
     if grader.get("tool") == "Skill":
-        draft.change("tool_used: Skill: `skill_activated`, which is reported and decides nothing")
-        if "arguments" in fields:
-            draft.change("input_match of tool_used: Skill: the skill that is tested, whichever it names")
+        draft.change(
+            "tool_used: Skill: `skill_activated` of the tested skill, whatever `input_match` says; only reported"
+        )
         yield {"skill_activated": most != 0}
     elif most == 0:
         yield {"tool_not_called": fields}
