@@ -253,6 +253,10 @@ def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskil
         ("c2", "c1", 1.0),
     ]
     assert (first["decision"], second["decision"]) == ("undecided", "helps")
+    broken = write_script(home / "broken.yaml", [{"error": "the line is dead"}])
+    assert upskill("eval", home / "greeter", "-m", broken).code == 3
+    assert upskill("versions", "greeter", "--json").json == [first, second]  # a run without a result changes nothing
+    assert second["note"] == f"evaluated in {second['run']} with scripted:model.yaml"
     changed = upskill("versions", "greeter", "--diff").out.splitlines()
     assert [line for line in changed if line[:2] in ("-S", "+S")] == ["-Say hello.", "+Say ahoy."]
     assert upskill("versions").out == "greeter  2 versions\n"

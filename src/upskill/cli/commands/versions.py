@@ -100,9 +100,12 @@ def _versions(store: Store, name: str) -> list[Candidate]:
         skill = run.plan.skill
         if skill.visible_hash in tried:
             continue
-        verdict = next((dict(look.verdict) for look in store.looks_at(run.id) if look.verdict), dict[str, Any]())
+        look = next((look for look in store.looks_at(run.id) if look.verdict), None)
+        verdict = dict(look.verdict) if look else {}
         before = written.pop(skill.visible_hash, None)
-        if verdict:
+        why = f"evaluated in {run.id}"
+        if look:
+            why += f" with {look.model}"
             these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
             decision = decision_in_words(verdict["decision"], verdict.get("reason", ""), run.plan.replayed, these)
             verdict |= {"run": run.id, "search_decision": decision}
@@ -114,7 +117,7 @@ def _versions(store: Store, name: str) -> list[Candidate]:
             parent=None,
             created=before.created if before else run.created,
             accepted=None,
-            note=f"evaluated in {run.id}",
+            note=why if look or not before else before.note,
             verdict=verdict or (before.verdict if before else {}),
             files=files_to_json(Skill.new(name, skill.description, skill.body).files),
         )
