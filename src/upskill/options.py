@@ -41,6 +41,10 @@ def option(*flags: str, default: Any, help: str, **more: Any) -> Any:  # noqa: A
     return field(default=default, metadata={KEY: Option(flags, help, **more)})
 
 
+def count_option(*flags: str, default: int, help: str, maximum: int, minimum: int = 1) -> Any:  # noqa: A002
+    return option(*flags, default=default, help=help, metavar="N", minimum=minimum, maximum=maximum, show_default=True)
+
+
 def options_of(cls: type[Any]) -> Iterator[tuple[str, Option, Any, Any]]:
     """Every field that has flags: its name, option, type and default. A class's own come before those it inherits."""
     hints = get_type_hints(cls)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from upskill.agents import Bounds
 from upskill.authoring.lesson.lesson import TEACHER_BOUNDS
-from upskill.options import option
+from upskill.options import count_option, option
 from upskill.runs.planning.options import StudentOptions, model_option
 from upskill.skills.agent_specs import REAL_AGENTS
 
@@ -75,15 +75,7 @@ class GenerateOptions(StudentOptions):
     tests: str | None = option(
         "-t", "--tests", default=None, help="Your own suite, instead of a generated one.", metavar="FILE"
     )
-    cases: int = option(
-        "--cases",
-        default=20,
-        help="How many test cases to generate.",
-        metavar="N",
-        minimum=3,
-        maximum=60,
-        show_default=True,
-    )
+    cases: int = count_option("--cases", default=20, help="How many test cases to generate.", minimum=3, maximum=60)
     no_eval: bool = option(
         "--no-eval", default=False, help="Write the skill and its tests, but don't test the skill on a student."
     )

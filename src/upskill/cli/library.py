@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from upskill.cli.console import check_writable, write_file
 from upskill.cli.options import CommandOptions, confirm_cost
@@ -35,6 +35,8 @@ from upskill.suites import Suite
 @dataclass(kw_only=True)
 class PlansOptions(MeasureOptions, CommandOptions):
     """Of a command that runs many plans with the same models, under one ceiling."""
+
+    default_repeats: ClassVar[int] = 2  # more than one: sampled
 
     judge: str | None = model_option("--judge", help="The model that grades cases with `judge` checks.")
 

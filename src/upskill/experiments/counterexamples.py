@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.provenance import shared_name
-from upskill.authoring.writing.suite_writer import propose_counterexamples
+from upskill.authoring.writing.suite_writer import write_suite
 from upskill.errors import UsageError
 from upskill.experiments.ablation import FRESH_SEEDS, holm, log_wealth
 from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
@@ -205,15 +205,17 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
     """The plan with proposals as its cases."""
     cases: Sequence[Case] = settings.proposals
     if not cases and settings.challenger:
-        cases = await propose_counterexamples(
+        written = await write_suite(
             replace(settings.material or Material(""), skill=plan.skill),
             await engine.open_model(settings.challenger, "test writer"),
             count=settings.count,
             author=shared_name(settings.challenger),
             existing=plan.suite.cases,
             acts=plan.acts,
+            challenges=True,
             tell=engine.tell,
         )
+        cases = [replace(case, held_out=False) for case in written.cases]
     elif not cases:
         cases = await vary(plan.suite, plan.skill, settings.count)
     if not cases:

@@ -14,17 +14,17 @@ from upskill.runs.planning.plan import Plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
+from upskill.runs.running.gate import Measure
 from upskill.runs.stores import Store, open_store
 
 Tell = Callable[[str], None]
-RunPlan = Callable[[Plan, RunOptions], Awaitable[Evaluation]]
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
     store: Store
     models: Models
-    run_plan: RunPlan
+    run_plan: Measure
     tell: Tell = lambda _: None
 
     async def open_model(self, name: str, role: Role) -> Model:

@@ -35,7 +35,6 @@ from upskill.traces.redaction.redact import redact
 
 MAX_ROUNDS = 3  # the first request for cases, and two more for replacements
 MAX_KNOWN_PROMPTS = 40  # of cases that exist, for one who writes more
-MAX_PROPOSALS = 20  # counterexamples of one request
 MAX_FIXES = 2  # requests to fix cases that judge fresh answers otherwise
 # A case that only these decide is a look-up if the material has what they look for.
 WORD_CHECKS = ("contains", "contains_any", "equals", "starts_with")
@@ -63,7 +62,7 @@ SHORT_ANSWER = 200  # characters that no answer is called verbose for
 LONG_ANSWER = 1_000  # characters beyond which an answer is verbose, unless a right one is longer
 
 
-async def write_suite(
+async def write_suite(  # noqa: PLR0913 - options, by name
     subject: Material | Skill,
     model: Model,
     *,
@@ -72,17 +71,21 @@ async def write_suite(
     budget: int = DEFAULT_BUDGET,
     existing: Sequence[Case] = (),
     acts: bool = False,
+    challenges: bool = False,
     tell: Tell = no_message,
 ) -> Suite:
     """Cases that pass the quality probes and tell fresh right answers from wrong ones; others are retried twice.
 
     The writer reads the skill only where there is no material. Of `existing` cases it sees only train cases. A small
-    model need not vary its checks, and is asked for no answers.
+    model need not vary its checks, and is asked for no answers. With `challenges`, they are cases on which the skill
+    may mislead a student: they pass the probes, and nothing else is known of them.
     """
     material = Material("", skill=subject) if isinstance(subject, Skill) else subject
     material = await summarize(material, model, budget=budget, tell=tell)
     small = budget < SMALL_BUDGET
-    writer = _SuiteWriter(model, count, material, author, tuple(existing), small=small, acts=acts, tell=tell)
+    writer = _SuiteWriter(
+        model, count, material, author, tuple(existing), small=small, acts=acts, tell=tell, challenges=challenges
+    )
     for number in range(MAX_ROUNDS):
         if len(writer.accepted) == count:
             break
@@ -94,6 +97,8 @@ async def write_suite(
     if writer.refused:
         refused = counted(len(writer.refused), "case")
         tell(f"Sent back {refused} whose checks did not tell right from wrong or broke a rule.")
+    if challenges:
+        return Suite(tuple(writer.accepted.values()), "proposals")
     if writer.accepted and not small:
         await writer.try_fresh_answers()
     cases, refused = tuple(writer.accepted.values()), writer.refused
@@ -107,29 +112,6 @@ async def write_suite(
         kinds = sorted(set[str]().union(*map(_other_kinds, cases)))
         tell(f"Apart from contains, the generated cases use few kinds of checks: {', '.join(kinds) or 'none'}.")
     return Suite(cases, "generated")
-
-
-async def propose_counterexamples(
-    material: Material,
-    model: Model,
-    *,
-    count: int = 20,
-    author: str = "a model",
-    existing: Sequence[Case] = (),
-    acts: bool = False,
-    tell: Tell = no_message,
-) -> list[Case]:
-    """Cases on which the skill of the material may mislead a student. They pass the quality probes; nothing else is
-    known of them."""
-    writer = _SuiteWriter(
-        model, count, material, author, tuple(existing), small=False, acts=acts, tell=tell, challenges=True
-    )
-    for _ in range(MAX_ROUNDS):
-        if (left := count - len(writer.accepted)) > 0:
-            await writer.ask_for_missing(first=False, most=min(left, MAX_PROPOSALS))
-    if writer.refused:
-        tell(f"Sent back {counted(len(writer.refused), 'proposal')} whose checks did not tell right from wrong.")
-    return [replace(case, held_out=False) for case in writer.accepted.values()]
 
 
 def missing_variety(cases: Sequence[Case], count: int) -> int:
@@ -194,11 +176,10 @@ class _SuiteWriter:
     def known(self) -> list[Case]:
         return [*self.existing, *self.accepted.values()]
 
-    async def ask_for_missing(self, *, first: bool, most: int | None = None) -> None:
+    async def ask_for_missing(self, *, first: bool) -> None:
         is_plain = self.small or self.challenges
-        count = most or self.count - len(self.accepted)
         try:
-            items = await self._ask(count, self._pieces(), "" if first or is_plain else self._wanted())
+            items = await self._ask(self._pieces(), "" if first or is_plain else self._wanted())
         except Paused:
             if self.sent_back:  # whoever answers by hand wants to know before the next prompt is opened
                 reasons = "".join(f"\n  - {why}" for why in self.refused[-len(self.sent_back) :])
@@ -272,8 +253,8 @@ class _SuiteWriter:
     def _kinds_prompt(self) -> str:
         return (read_prompt("check_kinds") + (read_prompt("acting_kinds") if self.acts else "")).strip()
 
-    async def _ask(self, count: int, pieces: Sequence[Piece], wanted: str) -> list[Any]:
-        text = self._about(pieces)
+    async def _ask(self, pieces: Sequence[Piece], wanted: str) -> list[Any]:
+        count, text = self.count - len(self.accepted), self._about(pieces)
         # Of held-out cases even this prompt has only those that were sent back, whose checks are to be fixed.
         if prompts := [case.prompt for case in self.known if not case.held_out][:MAX_KNOWN_PROMPTS]:
             more = len(self.known) - len(prompts)

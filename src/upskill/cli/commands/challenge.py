@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 import yaml
@@ -28,7 +28,7 @@ from upskill.experiments.counterexamples import (
     propose,
     try_proposals,
 )
-from upskill.options import option
+from upskill.options import count_option, option
 from upskill.plain import counted
 from upskill.reports.challenged import attacks_to_json, render, render_attacks, to_json
 from upskill.runs.planning.options import choose_students, model_option
@@ -38,23 +38,13 @@ from upskill.suites import Case, Suite
 
 @dataclass(kw_only=True)
 class ChallengeOptions(PlansOptions):
-    default_repeats: ClassVar[int] = 2  # more than one: sampled
-
     skill: str = ""
     challenger: str | None = model_option(
         "--challenger",
         help="Proposes cases, or attacks the checks; handoff:DIR writes its prompts to files for you or an agent to"
         " answer. Without one: the suite's own prompts, wrapped in small talk.",
     )
-    proposals: int = option(
-        "--proposals",
-        default=PROPOSALS,
-        help="How many cases to propose.",
-        metavar="N",
-        minimum=1,
-        maximum=60,
-        show_default=True,
-    )
+    proposals: int = count_option("--proposals", default=PROPOSALS, help="How many cases to propose.", maximum=60)
     sources: tuple[str, ...] = option(
         "-f",
         "--from",
@@ -68,14 +58,8 @@ class ChallengeOptions(PlansOptions):
         help="Attack the checks in the suite instead: find wrong answers that pass and right ones that fail, and fix"
         " the checks.",
     )
-    rounds: int = option(
-        "--rounds",
-        default=ROUNDS,
-        help="With --attack-checks: the maximum number of attack rounds.",
-        metavar="N",
-        minimum=1,
-        maximum=20,
-        show_default=True,
+    rounds: int = count_option(
+        "--rounds", default=ROUNDS, help="With --attack-checks: the maximum number of attack rounds.", maximum=20
     )
     repeats: int | None = rounds_option("How many rounds a proposal may take (default 40).")
     output: str | None = option(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
@@ -29,8 +29,6 @@ SHORTER = "Say the same in fewer words. Keep every fact, name and value; change 
 
 @dataclass(kw_only=True)
 class DistillOptions(PlansOptions):
-    default_repeats: ClassVar[int] = 2  # more than one: sampled
-
     skill: str = ""
     tests: str | None = option(
         "-t", "--tests", default=None, help="A suite (default: the skill's own).", metavar="FILE"

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
@@ -23,7 +23,7 @@ from upskill.errors import UsageError
 from upskill.experiments.mutation import MAX_COVERED, MAX_ROUNDS, Score, Scoring, rules_of
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
-from upskill.options import option
+from upskill.options import count_option, option
 from upskill.plain import counted
 from upskill.reports.scored import render, to_json
 from upskill.runs.planning.options import model_option
@@ -35,8 +35,6 @@ from upskill.suites.quality import probe_suite, summarize_weak
 
 @dataclass(kw_only=True)
 class _Options(PlansOptions):
-    default_repeats: ClassVar[int] = 2  # of --score: more than one: sampled
-
     skill: str = ""
     students: tuple[str, ...] = model_option(
         "-m",
@@ -52,9 +50,7 @@ class _Options(PlansOptions):
     )
     fix: str | None = model_option("--fix", help="With --score: a test writer that adds cases for these rules.")
     test_writer: str | None = model_option("--test-writer", help="Writes the cases (default: settings).")
-    cases: int = option(
-        "--cases", default=20, help="How many cases to write.", metavar="N", minimum=3, maximum=60, show_default=True
-    )
+    cases: int = count_option("--cases", default=20, help="How many cases to write.", minimum=3, maximum=60)
     add: int | None = option(
         "--add", default=None, help="Keep the existing cases and add N.", metavar="N", minimum=1, maximum=60
     )
