@@ -938,7 +938,7 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
         "mocks: upskill does not stand in for MCP servers (case 'bob')",
     ):
         assert words in left_out
-    told = "tool_used: Skill: `skill_activated` of the tested skill, whatever `input_match` says; only reported"
+    told = "tool_used: Skill: `skill_activated`, of the tested skill and only reported"
     assert any(line.startswith(told) for line in notes_of(suite).changed())
     assert upskill("import", "plugin", "-o", "suite.yaml").code == 0
     assert [case.to_dict() for case in Suite.load("suite.yaml").cases] == [case.to_dict() for case in suite.cases]

@@ -107,9 +107,7 @@ def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]
     if written := text_of(grader.get("input_match")):  # for JSON without spaces; upskill writes it with them
         fields["arguments"] = re.sub(r'("(?:\\s\*)?:|",)(?!\\s)', r"\1\\s*", as_python(written))
     if grader.get("tool") == "Skill":
-        draft.change(
-            "tool_used: Skill: `skill_activated` of the tested skill, whatever `input_match` says; only reported"
-        )
+        draft.change("tool_used: Skill: `skill_activated`, of the tested skill and only reported")
         yield {"skill_activated": most != 0}
     elif most == 0:
         yield {"tool_not_called": fields}
