@@ -973,6 +973,31 @@ def test_graders_of_plugin_eval_as_public_suites_write_them(tmp_path: Path) -> N
     ]
 
 
+def test_files_outside_the_folder_of_a_case_leave_it_out(tmp_path: Path) -> None:
+    written(tmp_path / "etc" / "secret.txt", "secret")
+    for name, folders in (("a", ["../../etc"]), ("b", ["/etc"]), ("c", ["gone"]), ("d", ["./data/", ".cache"])):
+        written(tmp_path / "evals" / name / "case.yaml", {"name": name, "context": {"add_dirs": folders}})
+        written(tmp_path / "evals" / name / "prompt.md", "Go.")
+        written(tmp_path / "evals" / name / "graders" / "g.md", "It is short.")
+    written(tmp_path / "evals" / "d" / "data" / "x.txt", "x")
+    written(tmp_path / "evals" / "d" / ".cache" / "y.txt", "y")
+    suite = Suite.load(tmp_path / "evals")
+    assert [(case.id, dict(case.files)) for case in suite.cases] == [("d", {"data/x.txt": "x", ".cache/y.txt": "y"})]
+    assert list(notes_of(suite).left_out()) == [
+        "case 'a': '../../etc' is not in the folder of the case",
+        "case 'b': '/etc' is not in the folder of the case",
+        "case 'c': 'gone' is not in the folder of the case",
+    ]
+
+
+def test_checklists_of_tessl_may_have_plain_texts(tmp_path: Path) -> None:
+    written(tmp_path / "a" / "task.md", "Go.")
+    written(tmp_path / "a" / "criteria.json", {"checklist": ["It is short.", {"max_score": 3}]})
+    suite = Suite.load(tmp_path)
+    assert checks_of(suite)[0] == [("judge", {"rubric": ["It is short."]})]
+    assert "an item in the checklist: it has no text (case 'a')" in notes_of(suite).left_out()
+
+
 def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path) -> None:
     checklist = [
         {"name": "Greets", "description": "The file greets Ada", "max_score": 70},
@@ -1189,6 +1214,7 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ("g", "FROM ubuntu\n", REWARD, ""),
         ("h", PLAIN, REWARD, "[[steps]]\nname = 'one'\n"),
         ("i", PLAIN, REWARD, "[verifier]\nenvironment_mode = 'separate'\n"),
+        ("l", 'FROM ubuntu\nWORKDIR /app"; touch /tmp/x; "\n', REWARD, ""),
         ("j", "FROM ubuntu\nWORKDIR /app\nCOPY ../solution/solve.sh /etc/passwd ./\n", REWARD, ""),
         ("k", "FROM acme/image:1\nENV A=1\nWORKDIR /app\nRUN make all\n", "curl https://x.example/a\n", ""),
         (
@@ -1211,7 +1237,11 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
             "'c': its tests run `npx jest`; it installs scipy",
         ),
         *("'d': it copies data to /data", "'e': it needs the variable API_KEY"),
-        *("'f': it has no tests/test.sh that writes a reward", "'g': it names no WORKDIR", "'h': it has several steps"),
+        *(
+            "'f': it has no tests/test.sh that writes a reward",
+            "2 cases (case 'g', case 'l'): it names no WORKDIR that can be used",
+            "'h': it has several steps",
+        ),
         "'i': its tests need an image of their own",
         "'j': it copies ../solution/solve.sh to /app/./, but there is no such file; it copies /etc/passwd to",
         "'k': it has no tests/test.sh that writes a reward; its tests run `curl https://x.example/a`; it needs",

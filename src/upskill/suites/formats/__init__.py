@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from itertools import count
+from posixpath import normpath
 from typing import Any
 
 from upskill.checks import read_checks
@@ -161,8 +162,14 @@ class Source:
 
     def files(self, paths: Folder, folder: str, *names: str) -> dict[str, str]:
         """The files and folders of these names in a folder, by their path in it."""
-        beginnings = tuple(f"{folder}{name.strip('./')}" for name in names)
-        return {path.removeprefix(folder): self.read(path) for path in paths.below(*beginnings)}
+        files: dict[str, str] = {}
+        for name in names:
+            place = f"{folder}{normpath(name)}"
+            found = [path for path in paths.below(place) if path == place or path.startswith(f"{place}/")]
+            if not found:
+                raise UsageError(f"{name!r} is not in the folder of the case", "Put the files there.")
+            files |= {path.removeprefix(folder): self.read(path) for path in found}
+        return files
 
     def below(self, folder: str) -> list[str]:
         return self.read_file.below(folder) if isinstance(self.read_file, FilesOfFolders | FilesOfSkill) else []

@@ -37,7 +37,7 @@ cd "$TMPDIR/logs/verifier" && cat reward.* &&
 
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     task = mapping_or_empty(source.load(f"{folder}task.toml"))
-    tests = {path.removeprefix("tests/"): text for path, text in source.files(paths, folder, "tests/").items()}
+    tests = {path.removeprefix(f"{folder}tests/"): source.read(path) for path in paths.below(f"{folder}tests/")}
     script, packages = without_installs(tests.get("test.sh", ""))
     obstacles = [*_obstacles(task, tests, folder, paths)]
     obstacles += (f"its tests run `{match[0].strip()[:120]}`" for match in FETCHES.finditer(script))
@@ -98,7 +98,7 @@ def _build(root: str, paths: Folder, draft: Draft, source: Source, packages: set
             ignored["skills"] = "only the skill arm gets a skill"
         elif copies:
             copied += [(name, join(workdir, line[-1])) for name in line[1:-1]]
-    obstacles += ["it names no WORKDIR"] if workdir == "/" and text else []
+    obstacles += [] if re.fullmatch(r"/[\w./-]+", workdir) or not text else ["it names no WORKDIR that can be used"]
     inside = [path for path in paths.below(f"{root}/") if path != f"{root}/Dockerfile"]
     for name, target in copied:
         path, into = normpath(f"{root}/{name}"), normpath(target)

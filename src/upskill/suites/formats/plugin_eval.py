@@ -52,7 +52,7 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     draft.keep(case, USED)
     if setup := next((key for key in context if key != "add_dirs"), ""):
         raise UsageError(f"it has a {setup}, but a case can only have files", "Add the files that it creates.")
-    draft.more["files"] = source.files(paths, folder, *(f"{name}/" for name in texts_of(context.get("add_dirs"))))
+    draft.more["files"] = source.files(paths, folder, *texts_of(context.get("add_dirs")))
     draft.note_weights({text_of(each.get("name")): each.get("weight", 1) for each in graders})
     parents = [folder[: end + 1] for end, mark in enumerate(folder) if mark == "/"]
     if paths.below("evals/mocks/", *(f"{parent}mocks/" for parent in ("", *parents))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from upskill.plain import list_or_empty
+from upskill.plain import as_mapping, list_or_empty
 from upskill.suites.files import Folder
 from upskill.suites.formats import Draft, Source, folder_format
 from upskill.suites.shapes import mapping_or_empty, statement_of, text_of, texts_of
@@ -27,9 +27,11 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
         else dict[str, Any]()
     )
     draft.prompt = source.read(f"{folder}task.md").strip()
-    items = [mapping_or_empty(item) for item in list_or_empty(criteria.get("checklist"))]
+    items = [as_mapping(item) or {"description": item} for item in list_or_empty(criteria.get("checklist"))]
     items = [item | {"description": statement_of(item) or text_of(item.get("name"))} for item in items]
     judge: dict[str, Any] = {"rubric": [item["description"] for item in items if item["description"]]}
+    if len(judge["rubric"]) < len(items):
+        draft.leave_out("an item in the checklist", "it has no text")
     outputs = [name for section in OUTPUT.findall(draft.prompt) for name in FILE.findall(section)]
     outputs = list(dict.fromkeys(outputs))
     if len(outputs) > 1:
