@@ -15,13 +15,13 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from upskill.checks.kernel import fork_server
+from upskill.checks.kernel import fork_server, runner
 from upskill.checks.kernel.device import Device, KernelFailed, Missing
 
 PRELUDE = """
@@ -119,12 +119,12 @@ class CpuStandIn(Device):
     def same(self, one: Any, other: Any) -> bool:
         return bool(np.array_equal(one, other))
 
-    def to_bytes(self, buffer: Any) -> Any:
-        return buffer.tobytes()
+    def to_bytes(self, buffer: Any) -> Iterator[Any]:
+        yield buffer.tobytes()
 
-    def from_bytes(self, size: int, fill: Callable[[memoryview], None]) -> Any:
+    def from_bytes(self, size: int, fill: Callable[[memoryview, int], None]) -> Any:
         data = np.empty(size, np.uint8)
-        fill(data.data)
+        fill(data.data, 0)
         return data
 
     def shaped(self, raw: Any, dtype: Any, shape: Sequence[int]) -> Any:
@@ -191,4 +191,6 @@ def _at(number: int, sizes: Sequence[int]) -> list[int]:
 if __name__ == "__main__":
     if "STAND_IN_HELD" in os.environ:
         os.write(os.open(os.environ["STAND_IN_HELD"], os.O_WRONLY), b"server\n")
+    if "STAND_IN_PARTS" in os.environ:  # as if every output were a large one
+        runner.MAX_STORED, runner.PARTS, runner.PART_BYTES = 0, 4, 64
     fork_server.main(CpuStandIn, ("numpy",))

@@ -126,6 +126,54 @@ async def test_nothing_is_timed_while_the_referee_starts(tmp_path: Path, monkeyp
     assert log.read_text(encoding="utf-8").split() == ["made"] * 2 + ["timed"] * 3 * 23
 
 
+@pytest.mark.usefixtures("stand_in")
+async def test_of_large_outputs_parts_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skips = (FIXTURES / "hostile_kernels" / "skips_when_timed.cu").read_text(encoding="utf-8")
+    skips = skips.replace("launches > 16", "launches > 10")  # fewer launches are timed, too
+    # The last run at a shape is compared as a whole: this one leaves out an element that no part may have.
+    leaves = GOOD.replace("if (i < n)", "if (i < n && i != 500)")
+    assert leaves != GOOD
+    monkeypatch.setenv("STAND_IN_PARTS", "yes")
+    codes = {"good": GOOD, "skips": skips, "leaves": leaves}
+    findings: dict[str, Finding] = {}
+    async with await SANDBOXES.load("none")().open(Setup()) as sandbox:
+        for name, code in codes.items():
+            (tmp_path / name).mkdir()
+            on_cpu(code, tmp_path / name, monkeypatch)
+            findings[f"{name} correct"] = await look("kernel_correct", code, sandbox)
+            findings[f"{name} faster"] = await look("kernel_faster", code, sandbox, at_least=1e-9, than=["eager"])
+    assert findings["good correct"] == Finding(True, "right at 4 shapes (float32)")
+    assert findings["good faster"].passed
+    assert re.search("at timed launch 12: out: 64 of 64 elements are wrong", findings["skips faster"].reason)
+    assert "element 500 is nan" in findings["leaves correct"].reason
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_a_kernel_that_is_wrong_at_a_small_shape_is_not_run_at_the_timed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = GOOD.replace("2.0f *", "3.0f *")
+    assert wrong != GOOD
+    processes: list[int] = []
+    async with await SANDBOXES.load("none")().open(Setup()) as sandbox:
+        for name, code in {"right": GOOD, "wrong": wrong}.items():
+            (tmp_path / name).mkdir()
+            on_cpu(code, tmp_path / name, monkeypatch)
+            monkeypatch.setenv("STAND_IN_LOG", str(tmp_path / f"{name}.log"))
+            assert (await look("kernel_correct", code, sandbox)).passed is (name == "right")
+            processes.append((tmp_path / f"{name}.log").read_text(encoding="utf-8").split().count("made"))
+    assert processes == [4, 2]
+
+
+def test_parts_of_an_output_have_its_ends_and_are_found_again() -> None:
+    parts = runner.choose_parts(2**28, 4, seed=7)
+    assert parts is not None
+    assert parts == runner.choose_parts(2**28, 4, seed=7) != runner.choose_parts(2**28, 4, seed=8)
+    assert (len(parts), min(parts)[0], max(parts)[1]) == (64, 0, 2**28)
+    assert {last - first for first, last in parts} == {2**18}
+    assert runner.choose_parts(2**24, 4, seed=7) is None  # they would be all of it
+
+
 def test_outputs_are_handed_over_whole() -> None:
     data = np.random.default_rng(3).integers(0, 256, 100_005, dtype=np.uint8)
     with os.fdopen(os.memfd_create("outputs"), "rb") as file:

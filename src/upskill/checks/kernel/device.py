@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from functools import cached_property
 from typing import Any
 
 FLUSH_BYTES = 2**28  # several times the L2 cache
 SLEEP_CYCLES = 2_000_000  # long enough for Python to put a whole round into the queue
 COPY_BYTES = 2**30
+STAGED_BYTES = 2**28
 ATTRIBUTES = 200
 CLUSTER, COOPERATIVE = 4, 2  # launch attributes
 
@@ -147,7 +149,6 @@ class Device(Driver):
         torch.cuda.set_stream(self._stream)
         super().__init__(self._stream.cuda_stream)
         self._flush: Any = None
-        self._staging: Any = None
 
     @property
     def name(self) -> str:
@@ -199,20 +200,23 @@ class Device(Driver):
     def same(self, one: Any, other: Any) -> bool:
         return bool(self.xp.equal(one, other))
 
-    def to_bytes(self, buffer: Any) -> Any:
-        """A copy of its bytes, valid until the next bytes are moved."""
-        return self._staged(int(buffer.numel())).copy_(buffer).numpy().data
+    def to_bytes(self, buffer: Any) -> Iterator[Any]:
+        """Its bytes in pieces, each valid until the next."""
+        for piece in buffer.split(STAGED_BYTES):
+            yield self._staged[: len(piece)].copy_(piece).numpy().data
 
-    def from_bytes(self, size: int, fill: Callable[[memoryview], None]) -> Any:
-        """As many bytes as this writes into the memory that it is given."""
-        staged = self._staged(size)
-        fill(memoryview(staged.numpy()))
-        return staged.to(self.torch_device)
+    def from_bytes(self, size: int, fill: Callable[[memoryview, int], None]) -> Any:
+        """As many bytes as this writes, piece by piece, into the memory that it is given."""
+        made = self.xp.empty(size, dtype=self.xp.uint8, device=self.torch_device)
+        for at in range(0, size, STAGED_BYTES):
+            staged = self._staged[: min(STAGED_BYTES, size - at)]
+            fill(memoryview(staged.numpy()), at)
+            made[at : at + len(staged)].copy_(staged)
+        return made
 
-    def _staged(self, size: int) -> Any:
-        if self._staging is None or self._staging.numel() < size:  # page-locked memory is ten times as fast to copy
-            self._staging = self.xp.empty(size, dtype=self.xp.uint8, pin_memory=True)
-        return self._staging[:size]
+    @cached_property
+    def _staged(self) -> Any:  # page-locked memory is ten times as fast to copy
+        return self.xp.empty(STAGED_BYTES, dtype=self.xp.uint8, pin_memory=True)
 
     def shaped(self, raw: Any, dtype: Any, shape: Sequence[int]) -> Any:
         return raw.view(dtype).reshape(tuple(shape))

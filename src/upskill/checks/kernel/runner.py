@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from random import Random
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -25,7 +26,9 @@ from upskill.checks.kernel.task import Shape, TaskHeader, read_task
 GUARD = 2**18  # bytes before and behind a buffer
 TASK_MODULE = "upskill_kernel_task"
 POISONS = (0xFF, 0x7B)  # not a number in every float format; the second tells what was not written
-MAX_STORED = 2**32  # bytes of outputs of timed launches
+MAX_STORED = 2**32  # bytes of outputs of one fixture's runs; of larger ones, most runs hand over parts
+PARTS, PART_BYTES = 64, 2**20  # of an output: how many, and how large
+CHUNK = 2**26  # elements that are compared at a time
 
 
 class Task:
@@ -174,7 +177,7 @@ class Runner:
                 steps = self._prepare(fixture, plans[number * repeat + again])
                 fixture.fill(seed, POISONS[again % 2])
                 self._launch(fixture, partial(self.device.run, steps), seed)
-                runs.append(self._store(fixture, seed))
+                runs.append(self._store(fixture, seed, whole=again == repeat - 1))
         return {"runs": runs, "watched": self._keep_inputs()}
 
     def time(self, plans: Sequence[Sequence[Sequence[Any]]], rivals: dict[str, Callable[..., Any]]) -> dict[str, Any]:
@@ -231,31 +234,39 @@ class Runner:
             {
                 "word": names.index(name),
                 "bytes": buffer.size,
-                "at": self._put(buffer) if name in fixture.inputs else None,
+                "at": self._put(buffer.data) if name in fixture.inputs else None,
             }
             for name, buffer in (fixture.inputs | fixture.outputs).items()
             if name in names
         ]
         return {"entry": self.task.header.entry(fixture.dtype), "words": fixture.words, "buffers": buffers}
 
-    def _put(self, buffer: Buffer) -> int:
-        """Where in the store the bytes of a buffer are from now on."""
-        at, data = self.stored, memoryview(self.device.to_bytes(buffer.data)).cast("B")
-        write_store(self.store, data, at)
-        self.stored += len(data)
+    def _put(self, data: Any) -> int:
+        """Where in the store these bytes are from now on."""
+        at = self.stored
+        for chunk in self.device.to_bytes(data):
+            write_store(self.store, memoryview(chunk).cast("B"), self.stored)
+            self.stored += len(chunk)
         return at
 
-    def _store(self, fixture: Fixture, seed: int) -> dict[str, Any]:
-        """Hand the outputs over, out of reach of any launch that follows."""
-        stored = {
-            name: {
-                "at": self._put(buffer),
-                "bytes": buffer.size,
+    def _store(self, fixture: Fixture, seed: int, *, whole: bool = False) -> dict[str, Any]:
+        """Hand the outputs over, out of reach of any launch that follows. Of large ones, parts that nobody foresees:
+        the same for the same input."""
+        size = sum(buffer.size for buffer in fixture.outputs.values()) * self.request["repeat"]
+        whole = whole or size <= MAX_STORED or self.task.accept is not None
+        stored: dict[str, Any] = {}
+        for name, buffer in fixture.outputs.items():
+            itemsize = self.device.itemsize(buffer.dtype)
+            parts = None if whole else choose_parts(buffer.size // itemsize, itemsize, seed_of(seed, "parts", name))
+            spans = [buffer.data[first * itemsize : last * itemsize] for first, last in parts or ()]
+            data = self.device.xp.concatenate(spans) if spans else buffer.data
+            stored[name] = {
+                "at": self._put(data),
+                "bytes": len(data),
                 "dtype": self.device.name_of(buffer.dtype),
                 "shape": list(buffer.shape),
+                "parts": parts,
             }
-            for name, buffer in fixture.outputs.items()
-        }
         return {"dtype": fixture.dtype, "shape": list(fixture.shape), "seed": seed, "outputs": stored}
 
 
@@ -340,26 +351,45 @@ def read_store(store: int, at: int, target: memoryview) -> None:
         target, at = target[count:], at + count
 
 
-def compare(device: Device, got: Any, want: Any, tolerance: tuple[float, float]) -> str:
-    """What is wrong with an output; empty where it is right. NaN and ∞ are right only where the reference has them."""
+def choose_parts(count: int, itemsize: int, seed: int) -> list[tuple[int, int]] | None:
+    """Ranges of so many elements: the first, the last, and others by chance; None if they are no less than all."""
+    length, random = PART_BYTES // itemsize, Random(seed)
+    if count <= PARTS * length:
+        return None
+    starts = [0, count - length, *(random.randrange(count - length) for _ in range(PARTS - 2))]
+    return [(start, start + length) for start in starts]
+
+
+def compare(
+    device: Device, got: Any, want: Any, tolerance: tuple[float, float], parts: Sequence[Sequence[int]] | None = None
+) -> str:
+    """What is wrong with an output, or with these parts of it; empty where it is right. NaN and ∞ are right only where
+    the reference has them."""
     xp = device.xp
-    if tuple(got.shape) != tuple(want.shape):
+    if parts is None and tuple(got.shape) != tuple(want.shape):
         return f"the reference has the shape {tuple(want.shape)}, not {tuple(got.shape)}"
     relative, absolute = tolerance
-    got, want = device.precise(got).reshape(-1), device.precise(want).reshape(-1)
-    special = xp.isnan(want) | xp.isinf(want)
-    alike = (got == want) | (xp.isnan(got) & xp.isnan(want))
-    near = xp.abs(got - want) <= absolute + relative * xp.abs(want)
-    wrong = ~xp.where(special, alike, near)
-    count = int(wrong.sum())
+    got, want = got.reshape(-1), want.reshape(-1)
+    compared = count = unwritten = 0
+    example = ""
+    for first, last in parts or [(at, min(at + CHUNK, len(got))) for at in range(0, len(got), CHUNK)]:
+        ours = device.precise(got[compared : compared + last - first])
+        theirs = device.precise(want[first:last])
+        compared += last - first
+        special = xp.isnan(theirs) | xp.isinf(theirs)
+        alike = (ours == theirs) | (xp.isnan(ours) & xp.isnan(theirs))
+        near = xp.abs(ours - theirs) <= absolute + relative * xp.abs(theirs)
+        wrong = ~xp.where(special, alike, near)
+        if found := int(wrong.sum()):
+            at = int(xp.where(wrong)[0][0])
+            example = example or f"{first + at} is {float(ours[at]):.6g} and should be {float(theirs[at]):.6g}"
+            count += found
+            unwritten += int((wrong & xp.isnan(ours)).sum())
     if not count:
         return ""
-    first = int(xp.where(wrong)[0][0])
-    unwritten = int((wrong & xp.isnan(got)).sum())
     more = f", {unwritten:,} of them NaN" if unwritten else ""
     return (
-        f"{count:,} of {len(got):,} elements are wrong{more}; element {first} is {float(got[first]):.6g}"
-        f" and should be {float(want[first]):.6g} (± {absolute:g} and {relative:g} of it)"
+        f"{count:,} of {len(got):,} elements are wrong{more}; element {example} (± {absolute:g} and {relative:g} of it)"
     )
 
 
@@ -367,8 +397,8 @@ def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) 
     """What is wrong with the outputs of one run, given as bytes; empty if nothing."""
     drawn = task.inputs(tuple(run["shape"]), device.dtype(run["dtype"]), device.generator(run["seed"]))
     got = {
-        name: device.shaped(raw[name], device.dtype(output_info["dtype"]), output_info["shape"])
-        for name, output_info in run["outputs"].items()
+        name: device.shaped(raw[name], device.dtype(info["dtype"]), [-1] if info["parts"] else info["shape"])
+        for name, info in run["outputs"].items()
     }
     if task.accept is not None:
         return task.accept(got, **drawn)
@@ -376,8 +406,9 @@ def judge(device: Device, task: Task, run: dict[str, Any], raw: dict[str, Any]) 
     if not isinstance(expected, dict):
         expected = {next(iter(got)): expected}
     for name, output in got.items():
-        tolerance = task.header.tolerance_of(run["outputs"][name]["dtype"])
-        if wrong := compare(device, output, expected[name], tolerance):
+        info = run["outputs"][name]
+        tolerance = task.header.tolerance_of(info["dtype"])
+        if wrong := compare(device, output, expected[name], tolerance, info["parts"]):
             return f"{name}: {wrong}"
     return ""
 
@@ -392,7 +423,9 @@ def _find_wrong(device: Device, request: dict[str, Any], descriptor: int) -> str
     for number, run in enumerate(request["runs"]):
         label = f"{'×'.join(map(str, run['shape']))} {run['dtype']}"
         raw = {
-            name: device.from_bytes(output["bytes"], partial(read_store, descriptor, output["at"]))
+            name: device.from_bytes(
+                output["bytes"], lambda part, at, start=output["at"]: read_store(descriptor, start + at, part)
+            )
             for name, output in run["outputs"].items()
         }
         if wrong := judge(device, task, run, raw):

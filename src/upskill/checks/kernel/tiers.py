@@ -147,12 +147,14 @@ class KernelCorrect(TaskCheck):
 
     async def run(self, evidence: Evidence) -> Finding:
         header = self.header
-        shapes = [*header.shapes, *([header.timed] if header.timed and header.timed not in header.shapes else [])]
+        timed = [header.timed] if header.timed and header.timed not in header.shapes else []
         sanitizer = find_sanitizer() if self.sanitize else ()
-        measured = await self.run_on_gpu(evidence, RunSpec(shapes, seconds=self.timeout, watched_by=sanitizer))
-        if isinstance(measured, Finding):
-            return measured
-        cases = len(shapes) * len(header.dtypes)
+        for shapes in filter(None, (header.shapes, timed)):  # most wrong kernels never get to the large shape
+            measured = await self.run_on_gpu(evidence, RunSpec(shapes, seconds=self.timeout, watched_by=sanitizer))
+            if isinstance(measured, Finding):
+                return measured
+            sanitizer = ()
+        cases = len([*header.shapes, *timed]) * len(header.dtypes)
         return Finding(True, f"right at {cases} shape{'s' if cases != 1 else ''} ({', '.join(header.dtypes)})")
 
 
