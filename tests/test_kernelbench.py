@@ -97,3 +97,14 @@ def test_problems_are_probed_in_a_sandbox(upskill: Upskill, home: Path) -> None:
     assert "wrote suite: 1 of 2 problems as kernel tasks" in done.out
     assert "left out: 2_Several.py: ValueError" in done.out
     assert [case.id for case in Suite.load(home / "suite" / "suite.yaml").cases] == ["001-relu"]
+
+
+def test_what_is_timed_runs_the_module_without_building_it_again() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    names: dict[str, Any] = {}
+    exec(assemble({"1_A.py": RELU}, {"1_A.py": probed((3, 5), (33, 19))}).tasks["tasks/1_A.py"], names)
+    drawn = names["inputs"]((3, 5), torch.float32, torch.Generator().manual_seed(0))
+    first, second = names["eager"](**drawn)["out"], names["eager"](**drawn)["out"]
+    assert torch.equal(first, second)
+    assert names["_built"].cache_info().misses == 1
+    assert not torch.equal(first, torch.relu(drawn["x"]))
