@@ -353,7 +353,7 @@ def read_store(store: int, at: int, target: memoryview) -> None:
 
 def choose_parts(count: int, itemsize: int, seed: int) -> list[tuple[int, int]] | None:
     """Ranges of so many elements: the first, the last, and others by chance; None if they are no less than all."""
-    length, random = PART_BYTES // itemsize, Random(seed)
+    length, random = PART_BYTES // itemsize, Random(seed)  # noqa: S311 - nobody is told the seed
     if count <= PARTS * length:
         return None
     starts = [0, count - length, *(random.randrange(count - length) for _ in range(PARTS - 2))]
