@@ -117,6 +117,8 @@ class RunView:
 def view_of(evaluation: Evaluation) -> RunView:
     plan = evaluation.plan
     held_out = f" ({len(evaluation.held_out)} held out)" if evaluation.held_out else ""
+    looks = max((looks.number for looks in evaluation.looks.values()), default=1)
+    widened = f", look {looks} (so the interval is wider)" if looks > 1 else ""
     spent = [
         f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
         for role, (tokens, cost) in evaluation.spent.items()
@@ -133,7 +135,7 @@ def view_of(evaluation: Evaluation) -> RunView:
         skill=plan.skill.name,
         replayed=replay_note(evaluation.run),
         arms=arm_names(has_reference=plan.reference_skill is not None),
-        suite=f"{counted(len(plan.suite.cases), 'case')}{held_out}, {_runs(evaluation)}",
+        suite=f"{counted(len(plan.suite.cases), 'case')}{held_out}, {_runs(evaluation)}{widened}",
         runs=_runs(evaluation),
         authors=describe_authors(case.metadata for case in plan.suite.cases),
         names=tuple(full for name, full in evaluation.full_names.items() if full != name),
