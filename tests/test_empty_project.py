@@ -29,6 +29,18 @@ def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, 
     assert upskill("runs", "--store", "runs").code == 0
 
 
+def test_commands_that_need_a_run_say_how_to_make_one(upskill: Upskill) -> None:
+    def check() -> None:
+        for argv in (("show", "last"), ("report", "last"), ("compare",), ("show", "greeter")):
+            done = upskill(*argv)
+            assert (done.code, done.out) == (2, "")
+            assert done.err.endswith(": no runs yet\n  Run `upskill eval SKILL` first.\n"), done.err
+
+    check()
+    with open_store("runs"):
+        check()
+
+
 def test_a_folder_that_was_named_has_to_be_there(upskill: Upskill) -> None:
     for argv in (("runs", "-d", "nowhere"), ("versions", "greeter", "--store", "nowhere"), ("list", "nowhere")):
         done = upskill(*argv)
@@ -90,6 +102,8 @@ def test_plan_counts_what_a_judge_costs_where_one_is_named(upskill: Upskill, hom
     assert (graded > alone, notes) == (True, [])
     assert "without the judge" in upskill("plan", skill, "-m", "haiku").out
     assert "free" in upskill("plan", skill, "-m", "local").out
+    served = upskill("plan", skill, "-m", "qwen3", "--base-url", "http://localhost:8080/v1", "--json").json
+    assert [model["model"] for model in served["models"]] == ["qwen3"]
     suite = skill / "evals" / "suite.json"
     assert upskill("plan", "--tests", suite, "-m", "haiku", "--judge", "opus").code == 0
     assert list(home.iterdir()) == [skill]

@@ -52,7 +52,7 @@ async def test_an_agent_validates_measures_and_looks(home: Path) -> None:
         assert list(tools) == ["validate", "eval", "show", "report"]
         assert tools["eval"].description
         assert (await client.list_resources()).resources == []  # no store yet
-        assert "./runs: no such folder" in await call(client, "show", fails=True)
+        assert "./runs: no runs yet" in await call(client, "show", fails=True)
         assert (await call(client, "validate", path="greeter")).startswith("greeter: valid\n")
 
         arguments = {"skill": "greeter", "students": [student]}
@@ -93,7 +93,7 @@ async def test_what_goes_wrong_is_a_tool_error_in_the_words_of_the_command_line(
         ):
             assert words in await call(client, "eval", fails=True, skill="greeter", students=[student])
         assert "missing: " in await call(client, "eval", fails=True, skill="missing")
-        with pytest.raises(MCPError, match="no such folder"):
+        with pytest.raises(MCPError, match="no runs yet"):
             await client.read_resource("upskill://runs/last")
 
 

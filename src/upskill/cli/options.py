@@ -167,21 +167,20 @@ class NothingStored(UsageError):
 
 def open_existing_store(location: str | None) -> Store:
     """The store here, or that of the settings; UsageError if there is none. Reading never creates a store."""
-    location = location or Settings.load().store
+    is_named, location = bool(location), location or Settings.load().store
     if store := find_store(location):
         return store
     folder = Path(location)
     if not is_url(location) and folder.exists() and not folder.is_dir():
         raise UsageError(f"{location}: not a folder", "Use --store to name the folder that holds your runs.")
-    if not is_url(location) and not folder.is_dir():
-        hint = "`upskill eval SKILL` creates one; --store names another folder."
-        raise NothingStored(f"{location}: no such folder", hint)
+    if is_named and not is_url(location) and not folder.is_dir():
+        raise NothingStored(f"{location}: no such folder", "Use --store to name the folder that holds your runs.")
     if not is_url(location) and (older := sum(1 for _ in folder.glob("*/run_*/run_metadata.json"))):
         raise UsageError(
             f"{location}: no store, only {counted(older, 'run')} in Hugging Face upskill's format (one folder each)",
             "They have no pairs to compute a lift from; run them again with `upskill eval SKILL`.",
         )
-    raise NothingStored(f"{without_password(location)}: no stored runs", "`upskill eval SKILL` creates one.")
+    raise NothingStored(f"{without_password(location)}: no runs yet", "Run `upskill eval SKILL` first.")
 
 
 def find_project_store(location: str | None) -> Store | None:

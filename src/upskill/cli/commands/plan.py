@@ -37,13 +37,14 @@ from upskill.verdicts.planning import cases_needed
               help="The chance of detecting a lift of that size.")  # fmt: skip
 @click.option("--baseline", type=FiniteRange(0, 100), default=20.0, show_default=True, metavar="PERCENT",
               help="The pass rate without the skill, if no stored run shows it.")  # fmt: skip
-@click_options(EvalOptions, "students", "tests", "judge", "concurrency", "store", "as_json")
+@click_options(EvalOptions, "students", "base_url", "tests", "judge", "concurrency", "store", "as_json")
 def command(
     skill: str | None,
     detect: float,
     chance: float,
     baseline: float,
     students: tuple[str, ...],
+    base_url: str,
     tests: str | None,
     judge: str | None,
     concurrency: int | None,
@@ -70,7 +71,7 @@ def command(
     notes: list[str] = []
     with find_store(store or settings.store) or nullcontext() as opened:
         if suite is None:
-            addresses = [resolve(name, keys=find_keys()) for name in names]
+            addresses = [resolve(name, base_url, find_keys()) for name in names]
             results = list(sample_sizes_without_suite(addresses, target, opened, loaded.name if loaded else "", lanes))
         else:
             judged = any(named.check.needs_judge for case in suite.cases for named in case.checks)
@@ -78,7 +79,7 @@ def command(
                 notes.append("Cost: without the judge. Choose one with --judge.")
             # The embedded model costs nothing, so the estimate is that of the students alone.
             stand_in = Skill.new("skill", "Does things. Use it when things are to be done.", "Words of a skill. " * 300)
-            plan = make_plan(loaded or stand_in, suite, names, PlanOptions(judge=judge or "local"))
+            plan = make_plan(loaded or stand_in, suite, names, PlanOptions(base_url=base_url, judge=judge or "local"))
             results = list(sample_sizes(plan, target, opened, ModelContext.load(settings).prices, lanes))
         seen = {row["model"]: row for row in (last_verdicts(opened, loaded) if loaded else ())}
     if as_json:

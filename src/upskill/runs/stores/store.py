@@ -148,9 +148,11 @@ class Store:
             )
         if len(numbers) != 1:
             known = [row[0] for row in rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
+            where = self.location or "the store in memory"
+            if not known:
+                raise UsageError(f"{where}: no runs yet", "Run `upskill eval SKILL` first.")
             problem = f"{len(numbers)} runs start with {name!r}" if numbers else f"no run named {name!r}"
-            hint = did_you_mean(name, known, otherwise="`upskill runs` lists them.")
-            raise UsageError(f"{self.location or 'the store in memory'}: {problem}", hint)
+            raise UsageError(f"{where}: {problem}", did_you_mean(name, known, otherwise="`upskill runs` lists them."))
         return _read_run(rows(_runs_query("number = ?"), numbers[0][0])[0])
 
     def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
