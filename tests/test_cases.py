@@ -234,9 +234,10 @@ async def test_checks_that_take_all_right_answers_and_a_denial_too_are_sent_back
 
 async def test_refusals_guesses_and_denials_are_tried_on_every_case() -> None:
     plain = {"reference": "Aurora", "checks": [{"contains": "Aurora"}, {"max_length": 30}]}
-    assert await leaks(**plain) == {"refusal", "denied"}
+    assert await leaks(**plain) == {"refusal"}  # and a denial, which has the same fix
+    assert await leaks(reference="It is 9.0", checks=[{"regex": r"^It is.*9\.0"}]) == {"denied"}
     regex = {"reference": "9.0", "checks": [{"regex": r"\b9\.0\b"}]}
-    assert await leaks(**regex) == {"refusal", "denied"}
+    assert await leaks(**regex) == {"refusal"}
     fixed = {"reference": "Aurora", "checks": [{"contains": {"text": "Aurora", "asserted": True}}, {"max_length": 30}]}
     assert await leaks(**fixed) == set()
     assert await leaks(reference="Yes, with `-f`", checks=[{"starts_with": "yes"}]) == {"yes", "format"}
