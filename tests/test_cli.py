@@ -279,6 +279,7 @@ def test_eval_writes_junit_and_markdown(upskill: Upskill, skill: Path, home: Pat
         *("--report", "junit=report.xml", "--report", "markdown=report.md"),
     )
     assert done.code == 3  # an eighth of the trials with the skill errored
+    assert re.findall(r"^Wrote (.*)", done.err, re.M) == ["report.xml", "report.md"]
     root = ET.parse(home / "report.xml").getroot()
     for suite in root:
         assert [each.get("value") for each in suite.findall("properties/property[@name='look']")] == ["1"]
@@ -799,6 +800,8 @@ def test_as_a_program_standard_output_is_the_document_and_a_pipe_sees_no_progres
 def test_as_a_program_a_usage_error_ends_with_2(home: Path) -> None:
     done = spawn("eval", "nowhere")
     assert done == Done(2, "", "upskill: nowhere: no such folder\n  A skill is a folder with a SKILL.md in it.\n")
+    write_skill(home / "greeter")
+    assert "Did you mean 'greeter'?" in spawn("eval", "greter").err
 
 
 def test_a_reader_that_goes_away_is_no_error(skill: Path, upskill: Upskill) -> None:

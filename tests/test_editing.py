@@ -69,6 +69,9 @@ def test_cases_are_chosen_by_id_pattern_tag_and_number() -> None:
     ):
         with pytest.raises(UsageError, match=said):
             chosen(**wanted)
+    with pytest.raises(UsageError) as unlike:
+        chosen(ids=["nosuch"])
+    assert unlike.value.hint.startswith("Known: greet-1, greet-2, ")
 
 
 def test_a_part_of_the_suite_decides_nothing_however_large_the_lift(upskill: Upskill, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""upskill teaches cheap models what expensive models know, as an Agent Skill, and proves that it worked.
+"""upskill teaches cheap models what expensive models know, as an Agent Skill, and measures whether it worked.
 
 The names below are loaded when they are first used, so `import upskill` costs nothing.
 """

@@ -123,7 +123,7 @@ class Commands(click.Group):
 
 
 START_PAGE = """\
-upskill teaches cheap models what expensive models know, as an Agent Skill, and proves that it worked.
+upskill teaches cheap models what expensive models know, as an Agent Skill, and measures whether it worked.
 
   upskill init my-skill              start a skill, with tests that already run
   upskill eval my-skill              does it help? the embedded model needs no key
@@ -142,7 +142,7 @@ upskill teaches cheap models what expensive models know, as an Agent Skill, and 
 @click.version_option(__version__, prog_name="upskill")
 @click.pass_context
 def upskill(context: click.Context) -> None:
-    """Teach cheap models what expensive models know, as an Agent Skill, and prove that it worked.
+    """Teach cheap models what expensive models know, as an Agent Skill, and measure whether it worked.
 
     \b
     upskill generate "TASK" --from SESSION -m opus  write a skill and prove it

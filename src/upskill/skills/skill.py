@@ -12,7 +12,7 @@ from posixpath import normpath
 from typing import Any
 from urllib.parse import unquote
 
-from upskill.errors import UsageError
+from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.skills import frontmatter, security
 from upskill.skills.files import (
@@ -263,7 +263,9 @@ def _open(path: str | Path) -> tuple[list[SkillFile], str, Path, tuple[str, ...]
     except OSError as error:  # a folder above it cannot be read, or the name is too long
         raise UsageError(f"{path}: {describe_error(error)}") from error
     if not os.path.lexists(folder):
-        raise UsageError(f"{path}: no such folder", "A skill is a folder with a SKILL.md in it.")
+        beside = (manifest.parent.name for manifest in folder.parent.glob(f"*/{MANIFEST}"))
+        hint = did_you_mean(folder.name, beside, otherwise="A skill is a folder with a SKILL.md in it.")
+        raise UsageError(f"{path}: no such folder", hint)
     try:
         folder = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:

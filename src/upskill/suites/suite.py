@@ -18,7 +18,7 @@ from upskill.agents.mcp import McpServer
 from upskill.checks import Evidence, SuiteCheck, read_checks
 from upskill.checks.extract import Extract
 from upskill.checks.programs.ownership import named_files
-from upskill.errors import ErrorCollector, UsageError, did_you_mean
+from upskill.errors import MAX_SHOWN, ErrorCollector, UsageError, did_you_mean
 from upskill.inputs import read_input
 from upskill.plain import as_list, as_mapping, counted, digest, printable, short
 from upskill.skills import Skill
@@ -110,9 +110,9 @@ class CaseFilter:
         """The cases that fit, with the split that they have in the whole suite; UsageError where none does."""
         for pattern in self.ids:
             if not any(fnmatchcase(case.id, pattern) or case.id == pattern for case in suite.cases):
-                hint = did_you_mean(
-                    pattern, list(suite.by_id), otherwise="Use a pattern such as 'build-*' to match several."
-                )
+                ids = [*suite.by_id]
+                known = f"Known: {', '.join(ids[:MAX_SHOWN])}{', …' if len(ids) > MAX_SHOWN else '.'}"
+                hint = did_you_mean(pattern, ids, otherwise=f"{known} A pattern such as 'build-*' matches several.")
                 raise UsageError(f"{suite.source}: no case named {pattern!r}", hint)
         tags = sorted({tag for case in suite.cases for tag in case.tags})
         if unknown := next((tag for tag in self.tags if tag not in tags), None):

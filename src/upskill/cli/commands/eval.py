@@ -255,6 +255,7 @@ def _report(evaluation: Evaluation, store: Store, options: EvalOptions) -> None:
         report = render(evaluation, replace(context, quiet=options.quiet and not file))
         if file:
             write_file(file, report if isinstance(report, str) else as_text(report))
+            options.tell(f"Wrote {file}")
         elif isinstance(report, str):
             show_document(report)
         else:
