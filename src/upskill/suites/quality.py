@@ -282,10 +282,9 @@ async def probe_case(
     held = list(dict.fromkeys(named.name for named in case.checks if named.name != "max_length")) or ["max_length"]
     why = f"{', '.join(held)} {'pass' if held[1:] else 'passes'}"
     for probe, answer in guesses(case, skill, others):
-        if probe == "denied" and ("refusal", "") in weak:  # it has the same fix
-            continue
+        alike = {(probe, ""), ("refusal", "") if probe == "denied" else (probe, "")}  # a denial has the same fix
         try:
-            if (probe, "") not in weak and await case_probe.failure(answer) is None:
+            if alike.isdisjoint(weak) and await case_probe.failure(answer) is None:
                 add(probe, why)
                 if probe == "empty":  # whatever else passes tells no more
                     break
