@@ -153,6 +153,16 @@ def test_what_cuda_kernels_need_is_said_with_what_fixes_it(
     assert found(here, "/dev/null")[0] == ("missing", f"{here} needs g++", "install g++ for all users")
 
 
+@pytest.mark.usefixtures("nobody_serves")
+def test_a_long_path_stays_whole(upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = home / "programs-with-a-rather-long-name-to-be-wrapped" / "codex"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert f"  ✓ agent codex\n      {program}" in upskill("doctor").out
+
+
 def test_a_server_on_another_machine_is_not_contacted(upskill: Upskill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_BASE_URL", "http://ollama.invalid:1/v1")
     row = rows(upskill)["server ollama"]

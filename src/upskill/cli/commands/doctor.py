@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any, Literal
 
 import click
 from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import console, note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import json_option
 from upskill.errors import MissingTool, UpskillError, UsageError, did_you_mean
@@ -129,7 +130,7 @@ def command(
         if as_json:
             show_json([asdict(row) for row in rows])
         else:
-            show(_draw(rows))
+            show(*_draw(rows))
         raise click.exceptions.Exit(2 if any(row.state == "broken" for row in rows) else 0)
     limits = _parse_limits(allowed)
     chosen = asyncio.run(choose_sandbox(None if sandbox == FIRST_THAT_WORKS else sandbox))
@@ -209,25 +210,34 @@ def _output_printer() -> OnOutput:
     return write
 
 
-def _draw(rows: Sequence[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+def _draw(rows: Sequence[Row]) -> Iterator[Text]:
+    width = max(len(row.what) for row in rows)
     for number, group in enumerate(dict.fromkeys(row.group for row in rows)):
         if number:
-            table.add_row()
-        table.add_row(f"[bold]{group}[/bold]")
+            yield Text("")
+        yield Text(group, style="bold")
         of_group = [row for row in rows if row.group == group]
         missing_keys = [row.fix for row in of_group if group == KEYS and row.state == "missing"]
         for row in of_group:
             if row.group != KEYS or row.state != "missing":
                 detail = ": ".join(filter(None, (row.detail, row.fix)))
-                table.add_row(f"  {MARKS[row.state]} {escape(row.what)}", escape(printable(detail)))
+                yield _line(row.state, f"{row.what:<{width}}  {printable(detail)}", width)
         if missing_keys:
             which = "no other key" if len(missing_keys) < len(of_group) else "no key"
             names = ", ".join(fix.removeprefix("set ") for fix in missing_keys)
-            table.add_row(f"  {MARKS['missing']} {which}", escape(f"set {names}"))
-    return table
+            yield _line("missing", f"{which:<{width}}  set {names}", width)
+
+
+def _line(state: State, text: str, width: int) -> Text:
+    """Wrapped below its second column, or further left if a word would not fit there: paths stay whole."""
+    room, column = console().width, width + 6
+    hanging = column if max(map(len, text[width:].split()), default=0) <= room - column else 6
+    wrapped = textwrap.wrap(
+        f"    {text}", room, subsequent_indent=" " * hanging, break_long_words=False, break_on_hyphens=False
+    )
+    line = Text.from_markup(f"  {MARKS[state]} {escape(chr(10).join(wrapped)[4:])}", overflow="ignore")
+    line.no_wrap = True
+    return line
 
 
 def _look() -> Iterator[Row]:
