@@ -96,6 +96,7 @@ class Ablation:
 
     def __post_init__(self) -> None:
         self.rounds = self.rounds or math.ceil(MAX_PAIRS / max(1, len(self.cases)))
+        self.first_fresh_seed = self.seed + FRESH_SEEDS
 
     # ------------------------------------------------------------------------------------------ search
 
@@ -227,10 +228,6 @@ class Ablation:
     def fails(self, case: str) -> bool:
         """With the whole skill, so that it has nothing to lose."""
         return all(self._rate(model, case) < MIN_ROOM for model in self.models)
-
-    @property
-    def first_fresh_seed(self) -> int:
-        return self.seed + FRESH_SEEDS
 
     @property
     def repeats_itself(self) -> bool:
@@ -365,9 +362,8 @@ class Ablation:
         if not trials:
             return None
         rate = sum(trials) / len(trials)
-        return Estimate(
-            rate, *((rate, rate) if self.repeats_itself else wilson_interval(sum(trials), len(trials))), 0.95
-        )
+        low, high = (rate, rate) if self.repeats_itself else wilson_interval(sum(trials), len(trials))
+        return Estimate(rate, low, high, 0.95)
 
     def change(self, removed: Blocks, reference: Blocks, model: str) -> Estimate | None:
         pairs = self.pairs(removed, reference, model, fresh=True)

@@ -116,12 +116,11 @@ class Matrix:
     def notes(self) -> tuple[str, ...]:
         from_suite = [name for name in self.requests if not Queries.of(self.by_name[name])]
         without = [skill.name for skill in self.skills if skill.name not in self.requests]
-        notes: list[str] = []
-        if from_suite:
-            notes.append(f"No queries, so the prompts of its suite are asked: {', '.join(from_suite)}.")
-        if without:
-            notes.append(f"Neither queries nor a suite, so it can only take requests: {', '.join(without)}.")
-        return tuple(notes)
+        notes = {
+            "No queries, so the prompts of its suite are asked": from_suite,
+            "Neither queries nor a suite, so it can only take requests": without,
+        }
+        return tuple(f"{why}: {', '.join(names)}." for why, names in notes.items() if names)
 
     async def run(self, engine: Engine) -> Matrix:
         self.engine, self.shadowing.tell = engine, engine.tell

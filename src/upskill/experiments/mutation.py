@@ -245,9 +245,7 @@ class Mutation(Ablation):
         before, after = (self.outcomes.get((each, model, case), {}) for each in (NOTHING, changed))
         seeds = [seed for seed in before.keys() & after.keys() if (seed >= self.first_fresh_seed) == fresh]
         pairs = [(before[seed].passed, after[seed].passed) for seed in seeds]
-        return [
-            float(with_it) - float(without) for with_it, without in pairs if with_it is not None and without is not None
-        ]
+        return [float(first) - float(then) for first, then in pairs if first is not None and then is not None]
 
 
 @dataclass

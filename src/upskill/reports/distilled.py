@@ -114,27 +114,26 @@ def to_json(distilled: Distilled) -> dict[str, Any]:
     }
 
 
-def worth_in_words(row: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    """`row`: a block as `BlockWorth.to_dict` has it; `model`: what it is worth to one of the students."""
-    cases = f", {', '.join(model['cases'])}" if model["cases"] else ""
-    together = f", with {counted(row['beside'], 'other block')}" if row["beside"] else ""
-    return f"{whole_points(model['value'] or 0.0)} ({_interval(model['interval'])}){together}{cases}"
-
-
 def worth_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Of blocks as `BlockWorth.to_dict` has them."""
     table = plain_table("Block", "Tokens", WORTH, "", right=["Tokens"])
     for row in rows:
-        several = len(row["worth"]) > 1
-        worth = [f"{each['model']}: " * several + worth_in_words(row, each) for each in row["worth"]]
-        text = row["path"] if row["kind"] == "file" else row["text"]
+        text, worth, fate = _cells(row)
         color = COLORS[row["fate"]]
-        table.add_row(
-            escape(printable(text)),
-            f"{row['tokens']:,}",
-            escape("\n".join(worth) or "–"),
-            f"[{color}]{'hurts' if row['fate'] == 'harmful' else row['fate']}[/{color}]",
-        )
+        table.add_row(escape(text), f"{row['tokens']:,}", escape("\n".join(worth) or "–"), f"[{color}]{fate}[/{color}]")
     return table
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, list[str], str]:
+    """The text of a block, what it is worth to each student, and what became of it."""
+    together = f", with {counted(row['beside'], 'other block')}" if row["beside"] else ""
+    worth: list[str] = []
+    for each in row["worth"]:
+        model = f"{each['model']}: " if len(row["worth"]) > 1 else ""
+        points = f"{whole_points(each['value'] or 0.0)} ({_interval(each['interval'])})"
+        worth.append(", ".join([f"{model}{points}{together}", *each["cases"]]))
+    text = row["path"] if row["kind"] == "file" else row["text"]
+    return printable(text), worth, "hurts" if row["fate"] == "harmful" else row["fate"]
 
 
 def render_page(distilled: Distilled) -> str:
@@ -151,14 +150,12 @@ def render_page(distilled: Distilled) -> str:
 
 
 def _strip(row: Mapping[str, Any]) -> str:
+    text, worth, fate = _cells(row)
     most = max((each["value"] or 0.0 for each in row["worth"]), default=0.0)
-    shade = 0 if row["fate"] == "harmful" else 2 if row["fate"] != "kept" else 4 if most >= DARK_FROM else 3
-    worth = "<br>".join(html.escape(f"{each['model']}: {worth_in_words(row, each)}") for each in row["worth"])
-    text = html.escape(printable(row["path"] if row["kind"] == "file" else row["text"]))
-    text = f"<pre>{text}</pre>" if row["kind"] == "code" else text
-    tag = "del" if row["fate"] in ("dropped", "harmful") else "span"
+    shade = 0 if fate == "hurts" else 2 if fate != "kept" else 4 if most >= DARK_FROM else 3
+    tag = "pre" if row["kind"] == "code" else "span"
+    text = f"<{tag}>{html.escape(text)}</{tag}>"
+    text = f"<del>{text}</del>" if fate in ("dropped", "hurts") else text
     swatch = f'<svg width="14" height="28" role="img"><rect width="14" height="28" class="up-heat-{shade}"/></svg>'
-    fate = "hurts" if row["fate"] == "harmful" else row["fate"]
-    return (
-        f"<tr><td>{swatch}</td><td><{tag}>{text}</{tag}></td><td>{row['tokens']:,}</td><td>{fate}<br>{worth}</td></tr>"
-    )
+    lines = "<br>".join(map(html.escape, [fate, *worth]))
+    return f"<tr><td>{swatch}</td><td>{text}</td><td>{row['tokens']:,}</td><td>{lines}</td></tr>"

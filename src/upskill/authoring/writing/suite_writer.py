@@ -310,11 +310,12 @@ class _SuiteWriter:
         if strange := [kind for check in checks if (kind := str(check.get("kind"))) not in self.kinds]:
             raise UsageError(f"{strange[0]!r} is not one of the kinds of checks above")
         ids = read_ids(fields.get("evidence"))
+        challenged = {CHALLENGES: str(fields["line"])} if fields.get("line") else {}
         (case,) = Suite.parse(
             [
                 as_suite_case(fields, self.material.skill)
                 | {"evidence": list(self.material.resolve_citations(ids))}
-                | {"metadata": {"author": shared_name(self.author), READ: self.reads} | _challenged(fields)}
+                | {"metadata": {"author": shared_name(self.author), READ: self.reads, **challenged}}
             ],
             "a generated case",
         ).cases
@@ -395,10 +396,6 @@ def check_schema(kinds: Sequence[str], *, small: bool = False) -> dict[str, Any]
             "exact": {"type": "boolean"},
         }
     )
-
-
-def _challenged(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {CHALLENGES: str(line)} if (line := fields.get("line")) else {}
 
 
 def _suite_schema(count: int, kinds: Sequence[str], *, small: bool, challenges: bool = False) -> dict[str, Any]:

@@ -95,7 +95,8 @@ def command(**values: Any) -> None:
         content = front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
         write_file(options.report, content)
         note(f"Wrote {options.report}.")
-    _save(options, distilled)
+    if options.write or options.output:
+        _save(options, distilled)
 
 
 async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Distilled:
@@ -117,10 +118,7 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
 
 
 def _save(options: DistillOptions, distilled: Distilled) -> None:
-    is_fine = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the tolerance")
-    if not (options.write or options.output):
-        return
-    if not is_fine:
+    if distilled.decision != "distilled" and not (options.budget and distilled.decision == "over the tolerance"):
         note("Nothing was written: no shorter version was shown to be as good.")
         return
     whole, shorter = distilled.whole, distilled.skill

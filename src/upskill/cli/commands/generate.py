@@ -13,7 +13,7 @@ import click
 from upskill.authoring.events import AuthoringEvents
 from upskill.authoring.generate import Generated, generate_now
 from upskill.authoring.options import GenerateOptions
-from upskill.cli.console import show, show_json
+from upskill.cli.console import show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options, confirm_cost
 from upskill.cli.progress import RunProgress
@@ -70,10 +70,7 @@ def command(**values: Any) -> None:
         options.sources = (source,) if source.strip() else ()
     with showing_progress(options) as events:
         generated = generate_now(options, events=events)
-    if options.as_json:
-        show_json(report.to_json(generated))
-    else:
-        show(*report.render(generated))
+    options.show(report.to_json(generated), report.render(generated))
     if generated.has_failed:
         raise click.exceptions.Exit(3)
     if options.receipt and generated.student:

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from upskill.cli.console import show, show_json
@@ -18,6 +17,7 @@ from upskill.models import ModelContext
 from upskill.models.addresses import resolve
 from upskill.models.keys import find_keys
 from upskill.plain import counted
+from upskill.reports.layout import plain_table
 from upskill.reports.view import row_in_words
 from upskill.runs.planning.options import choose_students
 from upskill.runs.planning.plan import PlanOptions, make_plan
@@ -129,12 +129,10 @@ def _to_json(estimate: SampleSizes) -> dict[str, Any]:
 
 def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
     source = "a stored run" if estimate.is_measured else "assumptions (no stored run yet)"
-    table = Table(box=None, pad_edge=False, header_style="bold")
     columns = ["Repeats", "Cases needed", "Trials", "Time"]
     if estimate.cases is not None:
         columns[3:3], columns[5:] = ["Cost"], ["Chance with your cases"]
-    for column in columns:
-        table.add_column(column, justify="right")
+    table = plain_table(*columns, right=columns)
     for size in estimate.sizes:
         time = " to ".join(dict.fromkeys(_time(bound) for bound in size.seconds))
         cells = [str(size.runs), f"{size.cases:,}", f"{size.trials:,}", time]

@@ -9,7 +9,7 @@ import click
 from upskill.authoring.lesson.teach import LessonFailed, teach
 from upskill.authoring.options import TeachOptions
 from upskill.cli.commands.generate import showing_progress
-from upskill.cli.console import note, show, show_json
+from upskill.cli.console import note, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import CommandOptions, click_options
 from upskill.reports import generated as report
@@ -55,9 +55,6 @@ def command(**values: Any) -> None:
         else:
             click.echo(taught.recording.path)
         return
-    if options.as_json:
-        show_json(report.to_json(taught.generated) | {"lesson": lesson})
-    else:
-        show(*report.render(taught.generated))
+    options.show(report.to_json(taught.generated) | {"lesson": lesson}, report.render(taught.generated))
     if taught.generated.has_failed:
         raise click.exceptions.Exit(3)

@@ -62,10 +62,8 @@ def command(**values: Any) -> None:
         result = asyncio.run(verb(options, events=events))
     if isinstance(result, TriggerResult):
         _show(result, options)
-    elif options.as_json:
-        show_json(improvement_to_json(result))
     else:
-        show(*render_improvement(result))
+        options.show(improvement_to_json(result), render_improvement(result))
     if result.has_failed:
         raise click.exceptions.Exit(3)
     if isinstance(result, TriggerResult) and not all(ruling.held for _, ruling in result.rulings):
