@@ -1430,8 +1430,19 @@ def test_the_database_of_cursors_editor_is_read(tmp_path: Path) -> None:
     assert read_trace(path.parent / "c1").goal == "An older one."
     old = {"composer.composerData": {"allComposers": [{"composerId": "c3"} | editor["composerData:c1"]]}}
     assert read_trace(write_cursor(tmp_path / "old.vscdb", old, "ItemTable")).goal == "An older one."
-    with pytest.raises(UsageError, match="it contains a database, but no messages or actions"):
-        read_trace(write_cursor(tmp_path / "empty.vscdb", {}))
+    tab = {
+        "tabId": "t1",
+        "lastSendTime": 5,
+        "bubbles": [{"type": "user", "text": "Dim it."}, {"type": "ai", "text": "Done."}],
+    }
+    old["workbench.panel.aichat.view.aichat.chatdata"] = {"tabs": [tab]}
+    chat = read_trace(write_cursor(tmp_path / "chat.vscdb", old, "ItemTable"))
+    assert (chat.session, kinds(chat), chat.goal) == ("t1", ["user", "assistant"], "Dim it.")
+    assert any("2 conversations" in warning for warning in chat.warnings)
+    prompts = write_cursor(tmp_path / "prompts.vscdb", {"aiService.prompts": [{"text": "Hi."}]}, "ItemTable")
+    with pytest.raises(UsageError, match="contains no conversations") as raised:
+        read_trace(prompts)
+    assert "globalStorage/state.vscdb" in raised.value.hint
 
 
 def test_a_chat_of_cursors_program_is_read_from_its_database(tmp_path: Path) -> None:

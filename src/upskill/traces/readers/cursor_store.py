@@ -12,12 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from upskill.errors import UsageError
 from upskill.traces.formats import SQLITE, Sample, TraceBuilder, open_database, split_path
 from upskill.traces.values import Row, as_row, content_text, iso_time, parse_object, read_usage
 
-ROLES = {1: "user", 2: "assistant"}
+ROLES = {1: "user", 2: "assistant", "user": "user", "ai": "assistant"}
+ITEMS = {"composer.composerData": "allComposers", "workbench.panel.aichat.view.aichat.chatdata": "tabs"}
 FAILED = ("error", "cancelled", "rejected")
 KIND = ("a Cursor database", "Copy it together with the files beside it (-wal, -shm) while Cursor is closed.")
+GLOBAL = "Cursor keeps newer ones in `User/globalStorage/state.vscdb`, for all workspaces."
 EMPTY = "bubble"  # what the editor shows while nothing is said yet
 
 
@@ -34,6 +37,8 @@ def store_rows(builder: TraceBuilder) -> Iterator[Row]:
             names = [composer.text("composerId") for composer in composers]
             builder.session = builder.choose_session(names, "conversations", latest=True)
             yield from _conversation(builder, connection, composers[names.index(builder.session)])
+        else:
+            raise UsageError(f"{builder.path}: contains no conversations", GLOBAL)
 
 
 def list_conversations(database: Path) -> list[tuple[str, float]]:
@@ -51,7 +56,7 @@ def _object(data: object) -> Row:
 
 
 def _changed(composer: Row) -> float:
-    return composer.number("lastUpdatedAt") or composer.number("createdAt") or 0
+    return next(filter(None, map(composer.number, ("lastUpdatedAt", "lastSendTime", "createdAt"))), 0)
 
 
 def _composers(connection: sqlite3.Connection) -> list[Row]:
@@ -62,8 +67,9 @@ def _composers(connection: sqlite3.Connection) -> list[Row]:
         for key, value in connection.execute(query):
             found.append(Row(_object(value) | {"composerId": str(key).partition(":")[2]}))
     if "ItemTable" in tables:
-        for (value,) in connection.execute("SELECT value FROM ItemTable WHERE key = 'composer.composerData'"):
-            found += _object(value).children("allComposers")
+        for key, value in connection.execute("SELECT key, value FROM ItemTable WHERE key IN (?, ?)", tuple(ITEMS)):
+            tabs = _object(value).children(ITEMS[key])
+            found += [Row({"composerId": tab.text("tabId"), "conversation": tab.get("bubbles")} | tab) for tab in tabs]
     said = [each for each in found if each.array("fullConversationHeadersOnly") or each.array("conversation")]
     return sorted((each for each in said if each.text("composerId")), key=_changed)
 
@@ -84,7 +90,7 @@ def _conversation(builder: TraceBuilder, connection: sqlite3.Connection, compose
 
 def _bubble(bubble: Row) -> Row:
     at = bubble.text("createdAt") or iso_time(bubble.get("createdAt") or bubble.get("timestamp"))
-    role, call = ROLES.get(bubble.get("type", 0)), bubble.child("toolFormerData")
+    role, call = ROLES.get(bubble.text("type") or bubble.get("type", 0)), bubble.child("toolFormerData")
     blocks: list[dict[str, Any]] = [
         {"type": "thinking", "thinking": bubble.child("thinking").text("text")},
         {"type": "text", "text": bubble.text("text")},
