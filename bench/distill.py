@@ -17,11 +17,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upskill.experiments.ablation import MAX_PAIRS, REFERENCE_ROUNDS, Ablation, Blocks
+from upskill.experiments.ablation import NOTHING, REFERENCE_ROUNDS, Ablation, Blocks
 from upskill.verdicts.outcome import Outcome
 
 CASES, BROKEN, USELESS = 12, 3, 5
 MODEL = "simulated"
+EACH = 20  # searches in which each block is tested
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,31 @@ class Student:
 HARMED = {f"case-{number}" for number in range(BROKEN)}
 
 
-async def search(seed: int) -> tuple[list[Line], Ablation, int]:
+def begin(seed: int) -> tuple[list[Line], Ablation]:
     chance = random.Random(seed)
     lines = skill(chance)
     student = Student(lines, chance.uniform(0.05, 0.10), chance)
     cases = tuple(f"case-{number}" for number in range(CASES))
-    ablation = Ablation([line.section for line in lines], cases, student.measure)
+    return lines, Ablation([line.section for line in lines], cases, student.measure)
+
+
+async def search(seed: int) -> tuple[list[Line], Ablation, int]:
+    lines, ablation = begin(seed)
     await ablation.search()
     searching = ablation.trials
     await ablation.confirm()
     return lines, ablation, searching
+
+
+async def test_each_block(seed: int) -> int:
+    """How many trials it takes to test each block by itself as the result of a search is tested."""
+    lines, ablation = begin(seed)
+    ablation.models = [MODEL]
+    await ablation.extend(NOTHING, ablation.cases, REFERENCE_ROUNDS)
+    for number in range(len(lines)):
+        ablation.dropped = frozenset({number})
+        await ablation.confirm()
+    return ablation.trials
 
 
 def main() -> None:
@@ -94,13 +110,14 @@ def main() -> None:
         searching += before
     for name, count in counts.items():
         print(f"{name}: {count} of {searches}")
-    one_by_one = (CASES + 2 + USELESS) * CASES  # and the whole skill
-    for name, mean, repeats in (
-        ("looking for what can go", searching / searches, REFERENCE_ROUNDS),
-        ("that, and showing it", trials / searches, MAX_PAIRS // CASES),
-    ):
-        share = mean / (one_by_one * repeats)
-        print(f"{name}: {mean:,.0f} trials, {share:.0%} of one block after the other with {repeats} repeats")
+    looking, final = searching / searches, (trials - searching) / searches
+    one_by_one = (CASES + 2 + USELESS) * CASES * REFERENCE_ROUNDS  # and the whole skill
+    each = sum(asyncio.run(test_each_block(seed)) for seed in range(EACH)) / EACH
+    print(f"the search: {looking:,.0f} trials")
+    print(f"  {looking / one_by_one:.0%} of one block after the other with {REFERENCE_ROUNDS} repeats ({one_by_one:,})")
+    print(f"with the final test: {looking + final:,.0f} trials")
+    print(f"  {(looking + final) / (one_by_one + final):.0%} of one block after the other and the same final test")
+    print(f"  {(looking + final) / each:.0%} of testing each block that way ({each:,.0f}, in {EACH} searches)")
 
 
 if __name__ == "__main__":
