@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from upskill.plain import counted
@@ -17,6 +18,8 @@ from upskill.runs.results.evaluation import Evaluation
 from upskill.sandboxes import printable
 from upskill.verdicts.advice import INVALID, signed_points
 
+_SIGN = r"[\\`*_|<>\[\]]"  # means something in Markdown
+
 
 def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
     return printable("\n".join(_lines(evaluation)) + "\n")  # a model's name may reverse the text after it
@@ -32,7 +35,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.leaked:
         yield from _caution(INVALID, *map(_escape, describe_leaks(evaluation.invalid)))
     if view.replayed:
-        yield f"> {_escape(view.replayed)}"
+        yield f"> {_prose(view.replayed)}"
         yield ""
     yield " ".join(filter(None, [f"{view.suite}.", _escape(view.authors)]))
     yield ""
@@ -47,11 +50,11 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     if not evaluation.leaked and any(verdict.activated for verdict in view.verdicts):
         yield from _activity(view)
     for line in (*view.uneven_errors, *view.looks):
-        yield f"> {_escape(line)}"
+        yield f"> {_prose(line)}"
         yield ""
     for verdict in view.verdicts:
         sentences = " ".join((*verdict.causes, verdict.verdict.recommendation))
-        yield f"- **{_escape(verdict.model)}**: {_escape(sentences)}"
+        yield f"- **{_escape(verdict.model)}**: {_prose(sentences)}"
     if evaluation.rulings:
         yield ""
         yield "| requirement | model | met | measured |"
@@ -64,7 +67,7 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
         yield f"> {counted(trials, 'trial')} of {_escape(model)} errored: {_escape(message)}"
     for note in view.notes:
         yield ""
-        yield f"> {_escape(note)}"
+        yield f"> {_prose(note)}"
     yield ""
     yield f"<sub>run `{evaluation.run.id}` · skill `{plan.skill.fingerprint}` · suite `{plan.suite.fingerprint}`</sub>"
 
@@ -105,7 +108,10 @@ def _row(view: VerdictView) -> str:
 
 def _escape(text: str) -> str:
     """Text that stays text in a table, whatever a model's name or a provider's error contains."""
-    flat = " ".join(text.split())
-    for sign in "\\`*_|<>[]":
-        flat = flat.replace(sign, f"\\{sign}")
-    return flat
+    return re.sub(_SIGN, r"\\\g<0>", " ".join(text.split()))
+
+
+def _prose(text: str) -> str:
+    """A sentence of ours: what stands between backticks is code, the rest is escaped."""
+    parts = re.split(r"(?<!`)(`[^`]+`)(?!`)", " ".join(text.split()))
+    return "".join(part if place % 2 else re.sub(_SIGN, r"\\\g<0>", part) for place, part in enumerate(parts))
