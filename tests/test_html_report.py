@@ -176,8 +176,8 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
     assert {("lift",), ("interval",), ("baseline", "pass_rate"), ("skill", "pass_rate"), ("looks", "number")} <= paths
     assert {("skill", "causes", "refusal"), ("baseline", "causes", "length"), ("skill", "errored")} <= paths
     assert list(parts) == [
-        *("verdicts", "pictures", "cases", "groups", "failures", "activity", "controls", "people", "notes", "skill"),
-        *("looks", "trials"),
+        *("verdicts", "pictures", "cases", "groups", "failures", "activity", "controls", "people", "notes", "spent"),
+        *("skill", "looks", "trials"),
     ]
     for name, words in {
         "pictures": ("+92 points",),
@@ -194,7 +194,7 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
     for model in ("scripted:learns", "scripted:hostile"):
         assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "A/A control"]
     hostile = next(row for row in failures if row.startswith("scripted:hostile\tplacebo"))
-    assert hostile.split("\t")[2:] == ["0", "22", "2", "2 cut off at the limit, 2 refused"]
+    assert hostile.split("\t")[2:] == ["0", "22", "2", "2 cut off at the limit, 2 refused, 18 failed contains or max_length"]
 
 
 def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(browser: Browser, report: str) -> None:
@@ -589,6 +589,7 @@ def test_code_in_a_note_is_code_and_a_stored_answer_takes_no_time(
     write_script(home / "model.yaml")
     upskill("eval", write_skill(home / "greeter", cases=2), "-m", "scripted:model.yaml")
     upskill("report", "last", "-o", "report.html")
+    assert "add `asserted: true`" in upskill("export", "last", "--format", "markdown", "-o", "-").out
 
     def use(page: Any) -> tuple[str, list[str]]:
         notes = page.locator("#notes")

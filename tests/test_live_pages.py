@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +75,7 @@ def test_the_list_leads_to_a_run_a_skill_and_a_comparison(browser: Browser, site
         page.locator("#compare").click()
         page.locator("#flipped details").first.wait_for()
         tiles = " ".join(page.locator(".tiles .lift").all_inner_texts())
+        assert len({tile.bounding_box()["y"] for tile in page.locator(".tiles li").all()}) == 1
         added = page.locator("#diff ins").all_inner_texts()
         page.go_back()
         page.locator("[data-skill=greeter] a").click()
@@ -122,6 +124,11 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
             page.goto(live.page.address(live.port, run.id))
             page.locator("#trials-status", has_text="2 trials").wait_for()
             assert "not run" not in page.locator("#verdicts").inner_text()  # they are about to be
+            assert page.locator("h1").inner_text().startswith("No results yet. The verdict on ")
+            assert page.locator(".card .lift").inner_text() == "no results yet"
+            whole_page = page.locator("#page").text_content()
+            assert not re.search("no lift|scored|known price|No trial has run", whole_page)
+            assert re.findall(r"\d+ of 6 trials", whole_page) == ["2 of 6 trials"]
             for number in range(2, len(PLAN)):
                 add(store, number)
             page.locator("#trials-status", has_text="6 trials").wait_for()

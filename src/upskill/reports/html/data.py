@@ -89,6 +89,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "cases": cases_to_page(evaluation),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
+        "failed_checks": _failed_checks(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
@@ -111,6 +112,8 @@ def _headline(evaluation: Evaluation, view: RunView, triggered: Sequence[Trigger
         return _conclude_trigger(triggered[0], skill)
     if triggered and not evaluation.leaked:
         return f"How {skill} triggers with {len(triggered)} models."
+    if len(evaluation.unfinished) == len(verdicts) and not evaluation.leaked:  # how many trials have run is said below
+        return f"No results yet. {view.verdicts[0].conclusion.partition('. ')[2]}"
     replayed = "Replayed: " if evaluation.replayed else ""
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
@@ -145,6 +148,17 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
         causes = Counter(row.cause for row in rows if row.passed is False and row.cause)
         control_arms.append({"model": model, "arm": arm, **counts, "causes": dict(causes)})
     return control_arms
+
+
+def _failed_checks(evaluation: Evaluation) -> dict[str, dict[str, dict[str, int]]]:
+    """By model, arm and check, how many answers failed. A case with several checks counts under all their names."""
+    checks = {case.id: " or ".join(dict.fromkeys(case.check_names)) for case in evaluation.run.plan.suite.cases}
+    counts: dict[str, dict[str, dict[str, int]]] = {}
+    for row in evaluation.outcomes:
+        if row.passed is False and not row.cause:
+            by_check = counts.setdefault(row.model, {}).setdefault(row.arm, {})
+            by_check[checks[row.case]] = by_check.get(checks[row.case], 0) + 1
+    return counts
 
 
 def cases_to_page(evaluation: Evaluation, most: int = MAX_PROMPT) -> list[dict[str, Any]]:

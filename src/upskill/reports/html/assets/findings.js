@@ -44,6 +44,11 @@ function groups(report) {
 
 function failures(report) {
   const rows = [];
+  const reasons = (model, arm, causes) => {
+    const checks = Object.entries(report.failed_checks[model]?.[arm] ?? {}).map(([check, count]) => `${grouped(count)} failed ${check}`);
+    const all = [...causes, ...checks];
+    return all.length ? all.map((reason, order) => [order ? ", " : "", reason]) : UNKNOWN;
+  };
   for (const [place, verdict] of report.document.models.entries()) {
     for (const arm of ["baseline", "skill"]) {
       const found = verdict[arm];
@@ -56,20 +61,19 @@ function failures(report) {
         number(report, path("passed"), grouped),
         number(report, path("failed"), grouped),
         number(report, path("errored"), grouped),
-        causes.length ? causes.map((cause, order) => [order ? ", " : "", number(report, path("causes", cause), grouped), ` ${CAUSES[cause]}`]) : UNKNOWN,
+        reasons(verdict.model, arm, causes.map((cause) => [number(report, path("causes", cause), grouped), ` ${CAUSES[cause]}`])),
       ]);
     }
   }
   for (const found of report.control_arms) {
-    const causes = OBSTACLES.filter((cause) => found.causes[cause]);
-    const said = causes.map((cause) => `${grouped(found.causes[cause])} ${CAUSES[cause]}`).join(", ");
-    rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), said || UNKNOWN]);
+    const causes = OBSTACLES.filter((cause) => found.causes[cause]).map((cause) => `${grouped(found.causes[cause])} ${CAUSES[cause]}`);
+    rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), reasons(found.model, found.arm, causes)]);
   }
   const errors = report.document.errors.map((one) => h("li", {}, `${one.model}: ${one.message} (${counted(one.trials, "trial")})`));
   return section(
     "failures",
     "Errors, refusals and cut-off answers",
-    !rows.length ? h("p", {}, "No trial has run yet.") : table("How the trials in each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
+    !rows.length ? h("p", {}, "No results yet.") : table("How the trials in each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
     errors.length ? h("ul", {}, errors) : null,
     report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number from this run is valid: ${counted(report.document.invalid.length, "trial")} saw or tried to open a skill that should have been hidden.`) : null,
   );
@@ -133,7 +137,6 @@ function notes(report) {
     "notes",
     "Notes on the suite and the verdicts",
     said.length ? h("ul", {}, said.map((line) => h("li", {}, prose(line)))) : h("p", {}, "No notes."),
-    spending(report),
   );
 }
 
@@ -156,7 +159,7 @@ function people(report) {
 
 function spending(report) {
   const rows = Object.keys(report.document.spent).map((role) => [role, number(report, ["spent", role, "tokens"], grouped), number(report, ["spent", role, "cost_usd"], dollars)]);
-  return rows.length ? table("What was spent", ["Role", "Tokens", "Cost"], rows) : null;
+  return rows.length ? section("spent", "What was spent", table("By role", ["Role", "Tokens", "Cost"], rows)) : null;
 }
 
 function looks(report) {

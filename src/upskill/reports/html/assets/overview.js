@@ -9,7 +9,8 @@ function header(report) {
   const run = report.run;
   const agent = run.agent === "chat" ? "answers without tools" : `agent ${run.agent}`;
   const cases = counted(report.document.suite.cases, "case") + (report.document.suite.held_out ? ` (${report.document.suite.held_out} held out)` : "");
-  const state = run.scored + run.errored < run.trials ? `${grouped(run.scored + run.errored)} of ${counted(run.trials, "trial")}` : counted(run.trials, "trial");
+  // The live page of a run in progress has the count in the bar on top, which is newer.
+  const state = !report.going && run.scored + run.errored < run.trials ? `${grouped(run.scored + run.errored)} of ${counted(run.trials, "trial")}` : counted(run.trials, "trial");
   return h(
     "header",
     { class: "top" },
@@ -66,7 +67,7 @@ function costOfAll(models) {
     ["baseline", "skill"].map((arm) => models.map((verdict) => of(verdict, arm)).filter((value) => value !== null)).filter((values) => values.length).map((values) => range(values, format)).join(" → ");
   const tokens = (verdict, arm) => (scored(verdict[arm]) ? (verdict[arm].input_tokens + verdict[arm].output_tokens) / scored(verdict[arm]) : null);
   const found = sides(tokens, (value) => grouped(rounded(value)));
-  if (!found) return "Nothing was scored.";
+  if (!found) return models.every((verdict) => verdict.unfinished) ? null : "Nothing was scored.";
   const costs = models.flatMap((verdict) => [verdict.baseline, verdict.skill]).filter(scored).map((arm) => arm.cost_usd);
   const price = costs.includes(null) ? "some prices are unknown" : costs.every((cost) => cost === 0) ? "free" : `${sides((verdict, arm) => verdict.cost_per_pass[arm], dollars) || UNKNOWN} per pass`;
   return `A task takes ${found} tokens, ${price}.`;
@@ -87,12 +88,16 @@ function card(report, verdict, place) {
   const [mark, decision, kind] = decisionOf(report, verdict);
   const of = (...path) => ["models", place, ...path];
   const rates = ["baseline", "skill"].filter((arm) => scored(verdict[arm]));
-  return h(
-    "li",
-    { class: `card ${kind}`, title: report.conclusions[place] },
+  const top = [
     h("h2", { class: "model" }, nameOf(verdict.model, modelNames(report))),
     report.names[verdict.model] === verdict.model ? null : h("p", { class: "sure" }, report.names[verdict.model].split(" = ")[1]),
     h("p", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
+  ];
+  if (verdict.unfinished) return h("li", { class: `card ${kind}` }, top, h("p", { class: "lift" }, "no results yet"), report.going ? null : h("p", { class: "sure" }, `${grouped(verdict.unfinished.trials)} of ${counted(verdict.unfinished.of, "trial")} done`));
+  return h(
+    "li",
+    { class: `card ${kind}`, title: report.conclusions[place] },
+    top,
     h("p", { class: "lift" }, verdict.lift === null ? "no lift" : number(report, of("lift"), points)),
     h(
       "p",
@@ -158,8 +163,8 @@ function line(report, verdict, place) {
     { class: `line ${kind}`, title: report.conclusions[place] },
     h("span", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
     h("h2", { class: "model" }, nameOf(verdict.model, modelNames(report))),
-    h("span", { class: "lift" }, number(report, of("lift"), points), verdict.interval ? [" (", number(report, of("interval"), interval), ")"] : ""),
-    h("span", { class: "cost" }, costOf(report, verdict, of)),
+    h("span", { class: "lift" }, verdict.unfinished ? "no results yet" : number(report, of("lift"), points), verdict.interval ? [" (", number(report, of("interval"), interval), ")"] : ""),
+    h("span", { class: "cost" }, verdict.unfinished ? null : costOf(report, verdict, of)),
   );
 }
 
@@ -181,6 +186,8 @@ const PICTURES = [
 /* Drawn by the same code as `upskill plot`, once for wide and once for narrow screens. Every name in them is escaped. */
 function pictures(report) {
   if (report.trigger.length) return null;
+  const title = "Lift, pass rates and cost";
+  if (report.document.models.every((verdict) => verdict.unfinished)) return section("pictures", title, h("p", {}, "No results yet."));
   const figures = PICTURES.map(([name, title]) => {
     const figure = h("figure", { id: `picture-${name}`, class: "picture", "aria-label": title });
     for (const screen of ["wide", "narrow"]) {
@@ -192,5 +199,5 @@ function pictures(report) {
     return figure;
   });
   const said = report.choices.map((line) => h("p", {}, line));
-  return section("pictures", "Lift, pass rates and cost", h("div", { class: "pictures" }, figures, said.length ? h("div", {}, said) : null));
+  return section("pictures", title, h("div", { class: "pictures" }, figures, said.length ? h("div", {}, said) : null));
 }

@@ -167,7 +167,7 @@ function liveSource(run, isGoing) {
   let tag = "";
   let known = null;
   // Missing trials of a run in progress are not a problem.
-  const shown = () => ({ ...known, problems: known.problems.filter((line) => !isGoing() || line !== known.missing) });
+  const shown = () => ({ ...known, going: isGoing(), problems: known.problems.filter((line) => !isGoing() || line !== known.missing) });
   let search = null;
   const changes = new Set();
   let missed = false; // a change while the page was still being drawn

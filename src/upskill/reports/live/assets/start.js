@@ -6,7 +6,7 @@ async function startRun(page, run) {
   const before = h("div", { class: "live-top" }, bar, state);
   document.title = `${run} · upskill`;
   const show = (row) => {
-    fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row), row.state === "running" ? h("p", { class: "note" }, "These numbers change until the run ends. They are not a verdict yet, unless the run uses --until-decided.") : null]);
+    fill(state, row.state === "done" || row.state === "ended" ? null : [stateMark(row), progress(row)]);
     state.dataset.state = row.state;
     state.dataset.done = String(row.scored + row.errored);
   };
