@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,10 +80,10 @@ def test_a_pipe_gets_a_line_every_15_seconds_and_none_before(monkeypatch: pytest
         progress.result(passed(trial))
     assert watched.after(14.5) == ""
     said = watched.after(0.5)
-    assert re.fullmatch(r"… 2 of 8 trials · about 45 s left · 100 tokens · free\n", said), said
+    assert re.fullmatch(r"… 2 of 8 trials · about 30 s left · 100 tokens · free\n", said), said
     assert watched.after(14.5) == ""
     progress.reading("local", 512, 2048)
-    assert "local is reading the prompt: 512 of 2,048 tokens" in watched.after(0.5)
+    assert "local is reading the prompt (25%)" in watched.after(0.5)
     for trial in trials[2:]:
         progress.result(passed(trial))
     assert watched.after(60) == ""  # all is done: there is nothing to wait for
@@ -104,9 +105,9 @@ def test_a_long_wait_says_for_whom_and_that_the_machine_is_busy(monkeypatch: pyt
         r"waiting for local for 45 s · this machine is busy: a load of 400 on \d+ cores?\n", watched.after(15)
     )
     progress.reading("local", 40, 40)
-    assert watched.after(15).endswith(" · local is answering\n")
+    assert watched.after(15).startswith("… 0 of 8 trials · local is answering · waiting for local for ")
     progress.result(passed(trials[0]))
-    assert watched.after(15) == "… 1 of 8 trials · about 9 min left · 50 tokens · free\n"  # 75 s for the first
+    assert watched.after(15) == "… 1 of 8 trials · about 7 min left · 50 tokens · free\n"  # 60 s for the first
 
 
 def test_a_fetch_loading_and_writing_say_so_too(
@@ -123,6 +124,8 @@ def test_a_fetch_loading_and_writing_say_so_too(
     watched.display.say("Generating test cases with opus...")
     assert capsys.readouterr().err == "Generating test cases with opus...\n"
     assert watched.after(30) == "… Generating test cases with opus · 15 s\n… Generating test cases with opus · 30 s\n"
+    watched.display.say("Comparing on opus... (6 cases:\n  72 trials)")  # wrapped
+    assert watched.after(15) == "… Comparing on opus · 15 s\n"
     watched.display.say("Wrote 12 cases to evals.json")
     assert watched.after(30) == ""
 
@@ -144,6 +147,54 @@ def test_a_terminal_shows_a_spinner_counts_and_the_time_left_within_two_seconds(
     assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ━━━╌+ 1 of 8 trials · about \d+ s left · ", drawn), drawn
     progress.stop()
     assert watched.stream.getvalue().endswith("\x1b[2K")  # wiped away
+
+
+def test_instant_results_say_nothing_of_the_time_left_and_waiting_does_not_raise_it(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan
+) -> None:
+    watched = Watched(monkeypatch)
+    progress = RunProgress(quiet=False, display=watched.display)
+    with open_store(None) as store:
+        run, _ = store.start_run(plan, "0")
+    first, second, *_ = trials = list(plan.trials())
+    progress.started(plan, run, trials)
+    progress.result(replace(passed(first), seconds=0.002))  # from the store
+    assert watched.after(30).startswith("… 1 of 8 trials · 50 tokens")
+    assert progress.expected_time(80) == ""
+    progress.result(passed(second))
+    assert re.findall("about .* left", watched.after(30)) == ["about 3 min left"] * 2  # 6 times 30 s, at both lines
+    assert watched.after(15).startswith("… 2 of 8 trials · about 4 min left")  # overdue: 75 s for two
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (60, "Comparing on opus · free"),
+        (80, "local is reading the prompt (25%) · 50 tokens"),
+        (100, "local is reading the prompt (25%) · free"),
+        (140, "local is reading the prompt (25%) · Comparing on opus · 50 tokens · free"),
+    ],
+)
+def test_what_does_not_fit_the_terminal_is_left_out_whole(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan, columns: int, shown: str
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    watched = Watched(monkeypatch, terminal)
+    progress = RunProgress(quiet=False, display=watched.display)
+    with open_store(None) as store:
+        run, _ = store.start_run(plan, "0")
+    trials = list(plan.trials())
+    watched.display.say("Comparing on opus... (6 cases)")
+    progress.started(plan, run, trials)
+    watched.after(1)
+    progress.result(passed(trials[0]))
+    progress.reading("local", 512, 2048)
+    drawn = re.split(r"[\r\n]|\x1b\[[0-9;?]*[A-Za-z]", watched.after(0.5))
+    (last,) = [part for part in drawn if "trials" in part]
+    assert re.sub("^. [━╌ ]*", "", last) == f"1 of 8 trials · about 7 s left · {shown}"
+    assert len(last) <= columns
 
 
 def test_quiet_and_0_say_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +237,8 @@ def test_in_a_real_terminal_the_line_moves_and_is_wiped_away_before_the_report(h
     ours, theirs = pty.openpty()
     with serving(answer) as server:
         command = [sys.executable, "-m", "upskill", "eval", str(skill), "-m", "any", "--base-url", server.url]
-        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True) as process:
+        wide = {**os.environ, "COLUMNS": "100"}
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, env=wide) as process:
             os.close(theirs)
             with suppress(OSError):  # Linux says so when the other end is closed
                 while part := os.read(ours, 4096):

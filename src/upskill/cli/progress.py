@@ -27,7 +27,9 @@ DELAY = 1.0  # seconds before anything is drawn: shorter work needs no status
 TICK = 0.1
 LONG_WAIT = 20.0  # seconds without a result before the status says why
 BUSY = 2.0  # load per core from which the machine counts as busy
-BAR_WIDTH = 24
+TEXT_WIDTH = 76  # columns for words; the bar gets what is left
+MIN_BAR, MAX_BAR = 8, 24
+INSTANT = 0.1  # seconds: a trial that took less was answered from the store or a script
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -92,7 +94,8 @@ class Display:
             self._erase()
             click.echo(text, err=True)
             self._spoke = self.clock()
-        self.doing(text.replace("...", "") if "..." in text else "" if self.run else self.usual)
+        activity, is_begun, _ = text.partition("...")
+        self.doing(" ".join(activity.split()) if is_begun else "" if self.run else self.usual)
 
     @contextmanager
     def asking(self) -> Generator[None]:
@@ -110,12 +113,15 @@ class Display:
                 self._draw(now)
             elif now - self._spoke >= self.every:
                 self._spoke = now
-                click.echo(f"… {self.line(now)}", file=self.stream)
+                click.echo(f"… {' · '.join(self._parts(now))}", file=self.stream)
 
-    def line(self, now: float) -> str:
-        counts = self.run.describe(now) if self.run else ""
-        passed = "" if self.run else _duration(now - self._activity_began)
-        return " · ".join(filter(None, (self._activity, counts, self._detail, passed)))
+    def _parts(self, now: float) -> list[str]:
+        """The most important first."""
+        if self.run is None:
+            parts = [self._activity, self._detail, _duration(now - self._activity_began)]
+        else:
+            parts = [*self.run.counts(now), self._detail, *self.run.problems(now), self._activity, *self.run.spent()]
+        return [part for part in parts if part]
 
     def stop(self) -> None:
         self._ended.set()
@@ -137,6 +143,7 @@ class Display:
             self._thread.start()
 
     def _draw(self, now: float) -> None:
+        from rich.cells import cell_len  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415 - rich, only when something is drawn
         from rich.text import Text  # noqa: PLC0415
 
@@ -146,12 +153,17 @@ class Display:
             self._live.start()
         share = self.run.share if self.run else self._share
         spinner = SPINNER[int((now - self._began) / TICK) % len(SPINNER)]
-        bar = ""
-        if share is not None:
-            filled = round(min(1.0, share) * BAR_WIDTH)
-            bar = f" {'━' * filled}{'╌' * (BAR_WIDTH - filled)}"
-        line = Text(f"{spinner}{bar} {self.line(now)}", no_wrap=True, overflow="ellipsis")
-        self._live.update(line, refresh=True)
+        room = self._live.console.width
+        line = f"{spinner} "
+        if share is not None and (size := min(MAX_BAR, room - TEXT_WIDTH)) >= MIN_BAR:
+            filled = round(min(1.0, share) * size)
+            line += f"{'━' * filled}{'╌' * (size - filled)} "
+        first, *others = self._parts(now)
+        line += first
+        for part in others:  # what does not fit is left out whole
+            if cell_len(f"{line} · {part}") <= room:
+                line += f" · {part}"
+        self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def _erase(self) -> None:
         if self._live is not None:
@@ -183,12 +195,12 @@ class RunProgress:
         display: Display | None = None,
         load: Callable[[], float] = lambda: os.getloadavg()[0],
     ) -> None:
-        self.interrupted, self._load, self._done = interrupted, load, 0
+        self.interrupted, self._load, self._timed = interrupted, load, 0
         self.display = display or display_of_command(quiet=quiet)
 
     def started(self, plan: Plan, _: Run, missing: Collection[Trial]) -> None:
         self._total, self._stored, self._done = len(plan), len(plan) - len(missing), 0
-        self._errored = 0
+        self._errored = self._timed = 0  # timed: not instant, so it shows how fast the student is
         self._usage = NO_USAGE
         self._began = self._last = self.display.clock()
         self._students = list(dict.fromkeys(trial.model for trial in missing))
@@ -201,13 +213,14 @@ class RunProgress:
             self.display.watch(self)
 
     def reading(self, model: str, done: int, total: int) -> None:
-        has_read = f"{model} is reading the prompt: {done:,} of {total:,} tokens"
-        self.display.detail(has_read if done < total else f"{model} is answering")
+        doing = f"reading the prompt ({done / total:.0%})" if done < total else "answering"
+        self.display.detail(f"{model} is {doing}")
 
     def result(self, result: Result) -> None:
         self._errored += result.passed is None
         self._usage += result.usage
         self._done += 1
+        self._timed += result.seconds >= INSTANT
         self._last = self.display.clock()
         self.display.detail("")
         if self._stored + self._done >= self._total:  # later notes must not be drawn into a bar
@@ -217,24 +230,35 @@ class RunProgress:
     def share(self) -> float:
         return (self._stored + self._done) / self._total
 
-    def describe(self, now: float) -> str:
+    def counts(self, now: float) -> Iterator[str]:
+        yield f"{self._stored + self._done:,} of {counted(self._total, 'trial')}"
+        if self._timed:
+            # A trial that takes longer than usual counts as if it were done now.
+            pace = max(self._pace, (now - self._began) / (self._timed + 1))
+            yield f"about {_duration((self._total - self._stored - self._done) * pace)} left"
+
+    def problems(self, now: float) -> Iterator[str]:
+        yield from self._waiting(now)
+        # Not how many passed: if the baseline is stored, that would reveal how the skill is doing.
+        if self._errored:
+            yield f"{self._errored} errored"
+
+    def spent(self) -> Iterator[str]:
         from upskill.reports.numbers import dollars  # noqa: PLC0415 - not needed to print help
 
-        parts = [f"{self._stored + self._done:,} of {counted(self._total, 'trial')}"]
-        if self._done:
-            left = (self._total - self._stored - self._done) * (now - self._began) / self._done
-            parts.append(f"about {_duration(left)} left")
-        parts += self._waiting(now)
-        # Not how many passed: if the baseline is stored, that would reveal how the skill is doing.
-        parts += [f"{self._errored} errored"] if self._errored else []
         if self._done:
             cost = self._usage.cost_usd
-            parts += [f"{self._usage.total_tokens:,} tokens", "price unknown" if cost is None else dollars(cost)]
-        return " · ".join(parts)
+            yield f"{self._usage.total_tokens:,} tokens"
+            yield "price unknown" if cost is None else dollars(cost)
+
+    @property
+    def _pace(self) -> float:
+        """Seconds between two results that were not instant."""
+        return (self._last - self._began) / self._timed
 
     def expected_time(self, trials: int) -> str:
         """How long so many trials take at the pace of the last ones; empty where none ran."""
-        return f", about {_duration(trials * (self._last - self._began) / self._done)}" if self._done else ""
+        return f", about {_duration(trials * self._pace)}" if self._timed else ""
 
     def _waiting(self, now: float) -> Iterator[str]:
         """What a long wait is for, and whether an embedded student waits because the machine is busy."""

@@ -107,7 +107,7 @@ def showing_progress(options: CommandOptions, further_cost: str = "") -> Generat
     def duel_started(plan: Plan) -> None:
         cases, rounds = counted(len(plan.suite.cases), "case"), counted(plan.runs, "fresh seed")
         trials = f"at most {counted(len(plan), 'trial')}{bar.expected_time(len(plan))}"
-        tell(f"Comparing two candidates on {plan.models[0].name}... ({cases}, {rounds}: {trials})")
+        tell(f"Comparing on {plan.models[0].name}... (two candidates, {cases}, {rounds}: {trials})")
 
     def replace_edited(folder: Path, diff: str) -> bool:
         with bar.display.asking():
