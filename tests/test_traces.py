@@ -1342,6 +1342,25 @@ def test_lines_that_antigravity_cut_are_told_and_its_commands_are_known(tmp_path
     ]
 
 
+def test_a_change_of_antigravitys_settings_is_not_what_the_person_said(tmp_path: Path) -> None:
+    change = "<USER_SETTINGS_CHANGE>\nThe user changed setting Model Selection from None to Model 3.7 (Low).\n"
+    rows: list[dict[str, Any]] = [
+        {"step_index": 0, "source": "USER_EXPLICIT", "type": "USER_INPUT", "content": change},
+        {"step_index": 1, "source": "USER_EXPLICIT", "type": "USER_INPUT", "content": "Start the loom."},
+    ]
+    trace = read_trace(write_lines(tmp_path / "t", rows))
+    assert (kinds(trace), trace.model, trace.goal) == (["system", "user"], "Model 3.7 (Low)", "Start the loom.")
+
+
+def test_a_budget_in_an_export_of_claude_ai_is_no_reason_to_refuse_it(tmp_path: Path) -> None:
+    blocks = [{"type": "token_budget"}] * 5 + [{"type": "text", "text": "Chapter 10 is written."}]
+    messages = [{"sender": "human", "text": "Write chapter 10."}, {"sender": "assistant", "content": blocks}]
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([{"uuid": "u1", "chat_messages": messages}]), encoding="utf-8")
+    trace = read_trace(path)
+    assert (kinds(trace), trace.skipped) == (["user", "assistant"], {"token_budget": 5})
+
+
 def test_a_variable_moves_an_agents_home(agents: Path) -> None:
     assert [s.agent for s in find_sessions(environment={"HOME": "/nowhere", "CODEX_HOME": str(agents / ".codex")})] == [
         "codex",

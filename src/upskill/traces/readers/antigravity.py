@@ -13,7 +13,7 @@ from upskill.traces.values import Row, as_row, read_usage, seconds_between, stat
 
 NOISE = ("CONVERSATION_HISTORY", "KNOWLEDGE_ARTIFACTS")
 _REQUEST = re.compile(r"<USER_REQUEST>\n?(.*?)\n?</USER_REQUEST>\s*", re.S)
-_MODEL = re.compile(r"`Model Selection` from .*? to (.+?)\.(?:\s|$)")
+_MODEL = re.compile(r"`?Model Selection`? from .*? to (.+?)\.(?:\s|$)")
 _TIMES = re.compile(r"\ACreated At: (\S+)\n(?:Completed At: (\S+)\n)?")
 _TYPED = re.compile(r"The USER performed the following action:\n(?:Command: (.*)\nCWD: (.*)\n)?")
 _ENDED = re.compile(r"\A\s*The command (completed successfully|(?:exited with|failed with exit) code:? (-?\d+))")
@@ -49,8 +49,9 @@ def _read_request(builder: TraceBuilder, content: str) -> None:
     if chosen := _MODEL.search(content):
         builder.model = chosen[1]
     said = _REQUEST.findall(content)
-    builder.add_text("user", "\n".join(said) or content)
-    builder.add_text("system", _REQUEST.sub("", content) if said else "")
+    by_program = said or content.lstrip().startswith("<USER_SETTINGS_CHANGE>")
+    builder.add_text("user", "\n".join(said) if by_program else content)
+    builder.add_text("system", _REQUEST.sub("", content) if by_program else "")
 
 
 def _read_answer(builder: TraceBuilder, row: Row, name: str) -> None:

@@ -59,4 +59,4 @@ def _with_id(block: Row) -> dict[str, Any]:
     return block
 
 
-FORMAT = Format("claude-ai", "Claude.ai export", read, detects)
+FORMAT = Format("claude-ai", "Claude.ai export", read, detects, noise=("token_budget",))
