@@ -202,7 +202,7 @@ async def challenge(
 
 
 async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Plan:
-    """The plan with proposals as its cases."""
+    """The plan with proposals as its cases, and about as many repeats as they take."""
     cases: Sequence[Case] = settings.proposals
     if not cases and settings.challenger:
         written = await write_suite(
@@ -220,17 +220,18 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
         cases = await vary(plan.suite, plan.skill, settings.count)
     if not cases:
         raise UsageError("no proposal passed the gate", "Choose a stronger model with --challenger.")
-    return replace(plan, suite=Suite(tuple(cases), "proposals", plan.suite.max_output_tokens), arms=BOTH_ARMS)
+    suite = Suite(tuple(cases), "proposals", plan.suite.max_output_tokens)
+    return replace(plan, suite=suite, arms=BOTH_ARMS, runs=(PATIENCE + MAX_ROUNDS) // 4)
 
 
-async def try_proposals(plan: Plan, engine: Engine, most: int = MAX_ROUNDS) -> Challenged:
+async def try_proposals(plan: Plan, engine: Engine, most: int | None = None) -> Challenged:
     """`plan` has the proposals as its cases."""
 
     async def measure(cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
         return (await engine.run_part(plan, cases, seeds)).outcomes
 
     proposals = plan.suite.cases
-    trying = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most, tell=engine.tell)
+    trying = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most or MAX_ROUNDS, tell=engine.tell)
     halted = await until_ceiling(trying.run())
     models = list(dict.fromkeys(model for model, _ in trying.outcomes))
     tried = [

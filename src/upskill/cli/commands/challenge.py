@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,7 @@ from upskill.cli.options import click_options
 from upskill.cli.progress import RunProgress
 from upskill.errors import UsageError
 from upskill.experiments.attacks import ROUNDS, Attacked, attack_checks
-from upskill.experiments.counterexamples import (
-    MAX_ROUNDS,
-    PATIENCE,
-    PROPOSALS,
-    Challenged,
-    ChallengeSettings,
-    propose,
-    try_proposals,
-)
+from upskill.experiments.counterexamples import PROPOSALS, Challenged, ChallengeSettings, propose, try_proposals
 from upskill.options import count_option, option
 from upskill.plain import counted
 from upskill.reports.challenged import attacks_to_json, render, render_attacks, to_json
@@ -122,9 +114,8 @@ async def _challenge(options: ChallengeOptions, skill: Skill, suite: Suite) -> C
             confirm_writing(options, engine, settings.challenger, items=options.proposals, material=tokens)
             options.tell(f"{settings.challenger} proposes {counted(options.proposals, 'case')}...")
         proposed = await propose(plan, settings, engine)
-        rounds = replace(proposed, runs=(PATIENCE + MAX_ROUNDS) // 4)
-        options.confirm_trials(engine, rounds, "about {}; more if many proposals mislead")
-        return await try_proposals(proposed, engine, options.repeats or MAX_ROUNDS)
+        options.confirm_trials(engine, proposed, "about {}; more if many proposals mislead")
+        return await try_proposals(proposed, engine, options.repeats)
 
 
 async def _attack(options: ChallengeOptions, skill: Skill, suite: Suite) -> Attacked:
