@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, Done, Upskill, serving, write_script
+from conftest import REPOSITORY, Done, Upskill, serving, write_script, write_skill
 from loopback import Call, Loopback, Say, Spoken
 from upskill import Events, ModelContext, Models, Result, Skill, TriggerOptions, improve_description, open_store
 from upskill import trigger as measure
@@ -415,6 +416,11 @@ def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(upsk
     for text in ("precision      83%  (95% interval", "recall         56%  (95% interval", SAILOR):
         assert text in shown
     assert "5 of 6 queries are on the right side of 50%" in shown
+    listed = upskill("runs").out
+    assert "  trigger test: recall 56%, accuracy 72%\n" in listed
+    assert "█" not in listed  # a rate of 72% would look like answers that passed
+    upskill("eval", write_skill(six / "other"), *STUDENT)
+    assert re.search(rf"{GREETER} +trigger test: recall 56%, accuracy 72%\n", upskill("runs").out)
 
 
 def test_a_narrow_terminal_cuts_the_queries_and_no_number(

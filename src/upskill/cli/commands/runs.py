@@ -14,6 +14,7 @@ from upskill.cli.options import find_project_store, force_option, json_option, s
 from upskill.errors import UsageError
 from upskill.plain import counted, dict_or_empty
 from upskill.reports.csv import render_rows
+from upskill.reports.html.data import trigger_metrics
 from upskill.reports.json import replay_to_dict
 from upskill.reports.layout import FittedTable
 from upskill.reports.numbers import before_after, percent, points
@@ -103,8 +104,11 @@ def _tried_in_searches(store: Store) -> set[str]:
 
 def _verdict_documents(store: Store, run: Run) -> list[Document]:
     """As reported; recomputed only if nothing is stored or the result would differ today."""
-    reported = reported_verdicts(store, run)
-    return [verdict.to_dict() for verdict in evaluation_of(store, run).verdicts] if reported is None else reported
+    if (reported := reported_verdicts(store, run)) is not None:
+        return reported
+    evaluation = evaluation_of(store, run)
+    triggered = {metrics.model: {"trigger": metrics.to_dict()} for metrics in trigger_metrics(evaluation)}
+    return [verdict.to_dict() | triggered.get(verdict.model, {}) for verdict in evaluation.verdicts]
 
 
 def _write_csv(store: Store, runs: Iterable[Run], models: Sequence[str], file: str, *, force: bool) -> None:
@@ -155,6 +159,9 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
             limits += f"  ({replayed})"
         head = (run.id, "bold"), f"  {verdict['model']}  ", (run.created, "dim"), limits
         lines.append(Text.assemble(*head))
+        if triggered := _triggered(verdict):
+            lines.append(Text(f"  {triggered}\n"))
+            continue
         of_arm = arm_names(has_reference=run.plan.reference_skill is not None)
         names = (of_arm["baseline"], of_arm["skill"])
         width = 1 + max(map(len, names))
@@ -203,6 +210,8 @@ def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
         return Text("INVALID", style="bold red")
     if so_far := verdict.get("unfinished"):
         return Text(f"unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')}")
+    if triggered := _triggered(verdict):
+        return Text(triggered)
     limits = f", {limits}" if (limits := limits_of(run, verdict["decision"])) else ""
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
@@ -210,6 +219,14 @@ def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
     if verdict["lift"] is None:
         return Text(f"{rates}{limits}")
     return Text(f"{rates} ({points(verdict['lift'])}), {_decision(run, verdict)}{limits}")
+
+
+def _triggered(verdict: Document) -> str:
+    """The result of a trigger test, whose accuracy is no pass rate; empty for any other run, or an unfinished one."""
+    if verdict.get("unfinished") or not (metrics := verdict.get("trigger")):
+        return ""
+    shares = [f"{name} {percent(metrics[name]['value'])}" for name in ("recall", "accuracy") if metrics[name]]
+    return f"trigger test: {', '.join(shares) or 'nothing was scored'}"
 
 
 def _decision(run: Run, verdict: Document) -> str:

@@ -49,7 +49,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     run, plan = evaluation.run, evaluation.run.plan
     has_reference = evaluation.plan.reference_skill is not None
     document, view = json_report.to_dict(evaluation), view_of(evaluation)
-    triggered = _trigger_metrics(evaluation)
+    triggered = trigger_metrics(evaluation)
     return {
         "upskill": __version__,
         "document": document,
@@ -130,7 +130,7 @@ def _conclude_trigger(metrics: TriggerMetrics, skill: str) -> str:
     return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
 
 
-def _trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
+def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
     cases = evaluation.run.plan.suite.cases
     if not cases or any(case.check_names != (FIRES,) for case in cases):
         return ()
