@@ -81,6 +81,12 @@ def test_lines_that_a_case_needs_together_both_stay() -> None:
     assert ablation.dropped == frozenset(range(12, 16))
 
 
+def test_nothing_is_dropped_if_no_case_passes_with_the_skill() -> None:
+    ablation = Simulated({f"case-{number}": [set[int]()] for number in range(6)}).distill(lines=12)
+    assert not ablation.dropped
+    assert not ablation.accepted
+
+
 def test_a_skill_that_is_worse_than_tolerated_is_hardly_ever_accepted() -> None:
     accepted = sum(asyncio.run(confirm_a_worse_skill(seed)) for seed in range(40))
     assert accepted <= 3
@@ -233,6 +239,22 @@ def test_a_search_that_reached_its_ceiling_goes_on_where_it_ended(upskill: Upski
     assert HARM in Skill.load("codes").body
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--json")
     assert json.loads(done.out)["decision"] == "distilled"
+
+
+def test_a_shorter_skill_is_not_written_before_its_held_out_cases_have_run(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes", held_out=("alfa",))
+    line = ("distill", "codes", "-m", "scripted:student.yaml", "--json")
+    calls = json.loads(upskill(*line, "--store", "whole").out)["trials"]
+    halted = json.loads(upskill(*line, "--write", "--set", f"max_calls={calls}").out)
+    assert halted["front"][-1]["version"] == "shorter"
+    assert halted["decision"] == "not decided"
+    assert HARM in Skill.load("codes").body
+
+
+def test_a_student_that_always_fails_shows_nothing(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    (home / "student.yaml").write_text(yaml.dump([{"answer": "no idea"}]))
+    assert "hardly any train case passes" in upskill("distill", "codes", "-m", "scripted:student.yaml").out
 
 
 def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(upskill: Upskill, home: Path) -> None:

@@ -103,6 +103,8 @@ class Ablation:
     async def search(self) -> None:
         await self._run_whole()
         await self._find_harmful()
+        if self.has_nothing_to_lose:
+            return  # then no block would be missed
         blocks = tuple(index for index in range(len(self.sections)) if index not in self.harmful)
         pending: list[Tested] = []
         if blocks:
@@ -228,6 +230,10 @@ class Ablation:
     def fails(self, case: str) -> bool:
         """With the whole skill, so that it has nothing to lose."""
         return all(self._rate(model, case) < MIN_ROOM for model in self.models)
+
+    @property
+    def has_nothing_to_lose(self) -> bool:
+        return all(map(self.fails, self.cases))
 
     @property
     def repeats_itself(self) -> bool:

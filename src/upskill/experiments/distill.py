@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from upskill.authoring.search.refiners import Refiner
-from upskill.errors import UsageError
+from upskill.errors import CeilingReached, UsageError
 from upskill.experiments.ablation import FIRST_ROUNDS, NOTHING, REFERENCE_ROUNDS, TOLERANCE, Ablation, Blocks, Worth
 from upskill.experiments.engine import Engine, open_engine, until_ceiling
 from upskill.models.pool import Models
@@ -212,7 +212,10 @@ class Distilled:
             self.plan, skill=shorter, suite=cases, arms=BOTH_ARMS, reference_skill=self.plan.skill, runs=rounds
         )
         self.engine.tell(f"Comparing both on {counted(len(cases.cases), 'held-out case')}, once")
-        return await self.engine.run_plan(plan, RunOptions(partial=True))
+        evaluation = await self.engine.run_plan(plan, RunOptions(partial=True))
+        if evaluation.halted:
+            raise CeilingReached(evaluation.halted)
+        return evaluation
 
     def _is_worse(self, held_out: Verdict) -> bool:
         """On exactly these cases."""
@@ -225,12 +228,12 @@ class Distilled:
         ablation, within = self.ablation, self.within
         removed = ablation.dropped if within is None else within
         self.decision = "distilled" if ablation.accepted else "best guess"
-        if within is not None:
+        if self.halted:
+            self.decision, removed = "not decided", NOTHING
+        elif within is not None:
             change = [ablation.change(within, ablation.reference, model) for model in ablation.models]
             is_over = any(each is None or each.low < -self.settings.tolerance for each in change)
             self.decision = "over the tolerance" if is_over else "distilled"
-        elif self.halted and not ablation.accepted:
-            self.decision, removed = "not decided", NOTHING
         elif not removed:
             self.decision = "unchanged"
         if self.held_out and any(map(self._is_worse, self.held_out.verdicts)):

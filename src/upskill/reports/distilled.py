@@ -42,6 +42,8 @@ def conclusion(distilled: Distilled) -> str:
         "unchanged": "Nothing can go: the train cases need every block, or it is not clear which they don't"
         f" ({before:,} tokens).",
     }
+    if distilled.decision == "unchanged" and distilled.ablation.has_nothing_to_lose:
+        return "Nothing was dropped: hardly any train case passes with the skill, so no line can be seen to matter."
     return conclusions[distilled.decision]
 
 
