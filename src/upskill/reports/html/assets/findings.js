@@ -132,7 +132,7 @@ function controls(report) {
 }
 
 function notes(report) {
-  const said = [...report.document.warnings, ...report.diagnosis, ...report.findings];
+  const said = [...report.document.warnings, ...report.diagnosis, ...(report.going ? [] : report.findings)]; // which advise to continue
   return section(
     "notes",
     "Notes on the suite and the verdicts",
