@@ -163,6 +163,16 @@ def test_a_heading_or_a_table_head_goes_with_the_last_thing_below_it() -> None:
     )
 
 
+def test_underlined_headings_and_link_definitions_are_what_markdown_says() -> None:
+    skill = Skill.new("links", "Links.", "Rules\n=====\n\nRead [it].\n\n[it]: https://example.com\n")
+    blocks = blocks_of(skill)
+    assert [(each.text, each.section) for each in blocks] == [
+        ("Read [it].", "Rules"),
+        ("[it]: https://example.com", "Rules"),
+    ]
+    assert without_blocks(skill, blocks).body.strip() == ""
+
+
 # The command.
 
 
