@@ -26,10 +26,12 @@ from upskill.runs.results.looks import Looks
 from upskill.runs.stores import Run
 from upskill.sandboxes import printable
 from upskill.suites import describe_authors
+from upskill.suites.queries import Queries, Query
 from upskill.verdicts.advice import conclude, decision_in_words, signed_points
 from upskill.verdicts.choices import Choice, cheapest, list_choices, pareto
 from upskill.verdicts.diagnosis import CaseProblem, describe_problem, diagnose
 from upskill.verdicts.outcome import CAUSES, Cause
+from upskill.verdicts.trigger_metrics import FIRES, TriggerMetrics, compute_trigger_metrics
 from upskill.verdicts.verdict import Decision, Verdict
 
 MAX_ERRORS = 10
@@ -485,3 +487,12 @@ def row_in_words(row: Mapping[str, Any], *, named: bool = True) -> str:
     lift = f", {points(row['lift'])}" if row["lift"] is not None else ""
     of = f" ({row['of']})" if row["of"] and row["of"] != row["replayed"] else ""
     return f"{row['model'] + ': ' if named else ''}{decision}{lift}{of}"
+
+
+def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
+    """For each model, if the run is a trigger test."""
+    cases = evaluation.run.plan.suite.cases
+    if not cases or any(case.check_names != (FIRES,) for case in cases):
+        return ()
+    queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
+    return tuple(compute_trigger_metrics(model, queries, evaluation.outcomes) for model in evaluation.run.models)

@@ -14,12 +14,11 @@ from upskill.cli.options import find_project_store, force_option, json_option, s
 from upskill.errors import UsageError
 from upskill.plain import counted, dict_or_empty
 from upskill.reports.csv import render_rows
-from upskill.reports.html.data import trigger_metrics
 from upskill.reports.json import replay_to_dict
 from upskill.reports.layout import FittedTable
 from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
-from upskill.reports.view import arm_names
+from upskill.reports.view import arm_names, trigger_metrics
 from upskill.runs.results.evaluation import evaluation_of
 from upskill.runs.results.shown import is_cut_short, limits_of, reported_verdicts
 from upskill.runs.stores import Run, Store

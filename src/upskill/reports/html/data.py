@@ -14,14 +14,13 @@ from upskill.reports import json as json_report
 from upskill.reports.numbers import percent
 from upskill.reports.pictures import PictureOptions, lift_forest, pareto, pass_rates
 from upskill.reports.trial_rows import author_of, finding_row, outcome_row, write_arguments
-from upskill.reports.view import ACTIVATION_CAVEAT, RunView, view_of
+from upskill.reports.view import ACTIVATION_CAVEAT, RunView, trigger_metrics, view_of
 from upskill.runs.planning.plan import Result
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.evaluation import Evaluation
-from upskill.suites.queries import Queries, Query
 from upskill.traces import Step
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.trigger_metrics import FIRES, TriggerMetrics, compute_trigger_metrics
+from upskill.verdicts.trigger_metrics import TriggerMetrics
 from upskill.version import __version__
 
 MAX_TEXT = 20_000  # characters of one answer, or one output of a tool, that a page holds
@@ -128,14 +127,6 @@ def _conclude_trigger(metrics: TriggerMetrics, skill: str) -> str:
     kinds = (("needs", metrics.recall), ("does not need", metrics.false_triggers))
     shares = [f"{percent(rate.value)} of the runs where a query {needs} it" for needs, rate in kinds if rate]
     return f"{metrics.model} activates {skill} in {' and in '.join(shares) or 'no run: none was scored'}."
-
-
-def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:
-    cases = evaluation.run.plan.suite.cases
-    if not cases or any(case.check_names != (FIRES,) for case in cases):
-        return ()
-    queries = Queries(tuple(Query(case.prompt, bool(case.checks[0][FIRES])) for case in cases))
-    return tuple(compute_trigger_metrics(model, queries, evaluation.outcomes) for model in evaluation.run.models)
 
 
 def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
