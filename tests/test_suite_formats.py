@@ -1216,7 +1216,12 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ("i", PLAIN, REWARD, "[verifier]\nenvironment_mode = 'separate'\n"),
         ("l", 'FROM ubuntu\nWORKDIR /app"; touch /tmp/x; "\n', REWARD, ""),
         ("j", "FROM ubuntu\nWORKDIR /app\nCOPY ../solution/solve.sh /etc/passwd ./\n", REWARD, ""),
-        ("k", "FROM acme/image:1\nENV A=1\nWORKDIR /app\nRUN make all\n", "curl https://x.example/a\n", ""),
+        (
+            "k",
+            "FROM acme/image:1\nENV A=1\nWORKDIR /app\nRUN apt-get update && make all\n",
+            "curl https://x.example/a\n",
+            "",
+        ),
         (
             *("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD),
             "[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 90.0\n[environment]\nallow_internet = true\n",

@@ -21,7 +21,7 @@ IMAGES: dict[str, str] = {
     **{name.split()[0]: name.split()[-1] for name in ("python python3", "golang go", "rust cargo", "openjdk javac")},
     **{name: name for name in ("node", "gcc", "ruby", "perl", "php")},
 }
-HARMLESS = re.compile(r"(?:(?:(?:mkdir|touch|chmod|true|rm)\b|:)[^|;&]*(?:&&|\|\||;|$)\s*)*")
+HARMLESS = re.compile(r"(?:(?:(?:mkdir|touch|chmod|true|rm|ln)\b|:)[^|;&]*(?:&&|\|\||;|$)\s*)*")
 # Harbor's own paths lead to folders of the trial. A path may begin where another ends, hence twice.
 RUN = """cp -r "$CHECK" "$TMPDIR/tests" && mkdir -p "$TMPDIR/logs/verifier" || exit 9
 mkdir "$TMPDIR/bin" && ln -s "$(command -v python3)" "$TMPDIR/bin/python" && PATH="$PATH:$TMPDIR/bin"

@@ -33,5 +33,6 @@ def without_installs(script: str) -> tuple[str, set[str]]:
     words = [word for word in words if not word.startswith(("-", ">", "2>"))]
     words += [word for match in RUNNER.finditer(text) for word in re.findall(r"(?:-w|--with)[ =](\S+)", match[1] or "")]
     text = RUNNER.sub(lambda match: "" if match[1] is None else "pytest", INSTALL.sub(r"\1 :", text))
+    text = re.sub(r"(?m)^(RUN)?(?:[ \t]*:[ \t]*&&)+", r"\1", text)
     names = {re.split(r"[=<>~\[]", word.strip("'\""))[0] for word in words} | ({"pytest"} & set(text.split()))
     return text, names
