@@ -990,6 +990,14 @@ def test_files_outside_the_folder_of_a_case_leave_it_out(tmp_path: Path) -> None
     ]
 
 
+def test_a_folder_with_too_many_files_is_an_error_and_not_cut(tmp_path: Path) -> None:
+    for number in range(1_001):
+        written(tmp_path / "graders" / f"{number}.txt", "x")
+    task = {"name": "a", "instruction": "Go.", "graders": [{"type": "deterministic", "run": "bash graders/0.txt"}]}
+    with pytest.raises(UsageError, match="graders: more than 1,000 files"):
+        Suite.load(written(tmp_path / "eval.yaml", {"tasks": [task]}))
+
+
 def test_checklists_of_tessl_may_have_plain_texts(tmp_path: Path) -> None:
     written(tmp_path / "a" / "task.md", "Go.")
     written(tmp_path / "a" / "criteria.json", {"checklist": ["It is short.", {"max_score": 3}]})

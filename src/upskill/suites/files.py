@@ -153,7 +153,9 @@ class FilesOfFolders:
             try:
                 path = (root / folder).resolve()
                 if path.is_relative_to(root.resolve()) and path.is_dir():
-                    files = islice((file for file in path.rglob("*") if file.is_file()), MAX_FILES)
+                    files = list(islice((file for file in path.rglob("*") if file.is_file()), MAX_FILES + 1))
+                    if len(files) > MAX_FILES:
+                        raise UsageError(f"{folder}: more than {MAX_FILES:,} files", "Name a smaller folder.")
                     return sorted(file.relative_to(root.resolve()).as_posix() for file in files)
             except (OSError, RuntimeError):
                 continue
