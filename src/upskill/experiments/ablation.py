@@ -109,6 +109,8 @@ class Ablation:
         pending: list[Tested] = []
         if blocks:
             await self._find_idle(blocks, self.cases, pending)
+            count = sum(len(each.group) for each in pending)
+            self.tell(f"{count} of {len(self.sections)} blocks seem to carry nothing")
         await self._settle([each.group for each in pending])
 
     async def _run_whole(self) -> None:
@@ -154,8 +156,6 @@ class Ablation:
             await self._divide(group, tuple(sorted(tested.lost)), tested, pending)
         else:
             pending.append(tested)
-            count = sum(len(each.group) for each in pending)
-            self.tell(f"{count} of {len(self.sections)} blocks seem to carry nothing")
         return tested.lost
 
     async def _divide(

@@ -84,6 +84,7 @@ class _Attacking:
     opener: SandboxOpener = field(default_factory=SandboxOpener)
 
     def __post_init__(self) -> None:
+        self._about = json.dumps(describe_skill(self.skill) if self.skill else {}, ensure_ascii=False)
         self.cases = {case.id: case for case in self.suite.cases if _is_attackable(case)}
         self.result = Attacked(self.suite, skipped=[case.id for case in self.suite.cases if case.id not in self.cases])
 
@@ -102,10 +103,6 @@ class _Attacking:
         cases = tuple(self.cases.get(case.id, case) for case in self.suite.cases)
         result.suite = replace(self.suite, cases=cases, source="generated")
         return result
-
-    @property
-    def _about(self) -> str:
-        return json.dumps(describe_skill(self.skill) if self.skill else {}, ensure_ascii=False)
 
     async def _attack(self) -> list[Attack]:
         """Answers that the checks judge otherwise than the attacker."""

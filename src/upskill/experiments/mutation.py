@@ -30,7 +30,7 @@ from upskill.experiments.ablation import (
     halves,
     log_wealth,
 )
-from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
+from upskill.experiments.engine import Engine, open_engine, until_ceiling
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.running.events import Events
@@ -181,14 +181,13 @@ class Mutation(Ablation):
     open: set[int] = field(default_factory=set[int])  # may be noticed, but neither that nor the opposite is shown
     tried: set[int] = field(default_factory=set[int])
     gutted: Tested | None = None  # what happened without any block
-    report: Tell = lambda _: None
 
     async def search(self) -> None:
         blocks = range(len(self.rules))
         await self._run_whole()
         self.gutted = await self._test(frozenset(blocks), self.cases)
         await self._find_noticed(blocks, self.gutted.lost)
-        self.report(f"{len(self.noticed)} of {len(blocks)} blocks are missed when they are gone")
+        self.tell(f"{len(self.noticed)} of {len(blocks)} blocks are missed when they are gone")
         left = [block for block in blocks if block not in self.noticed and self.rules[block].opposite]
         await self._find_noticed([len(blocks) + block for block in left], frozenset(self.cases))
 
@@ -326,7 +325,7 @@ class Scoring:
             rounds=1 if self.plan.runs == 1 else self.rounds,
             seed=self.plan.seed,
             rules=self.rules,
-            report=self.engine.tell,
+            tell=self.engine.tell,
         )
 
     @property
