@@ -1425,7 +1425,7 @@ def test_the_database_of_cursors_editor_is_read(tmp_path: Path) -> None:
         "b5": lantern("off", status="cancelled"),
         "b6": {"type": 2, "text": "It is lit.", "tokenCount": {"inputTokens": 90, "outputTokens": 9}},
         "b7": {"type": 2, "text": ""},
-        "b8": {"type": 9},
+        "b8": {"type": [9]},
     }
     heads = [{"bubbleId": name} for name in (*bubbles, "b9")]
     editor: dict[str, Any] = {

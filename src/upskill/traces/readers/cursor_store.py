@@ -90,7 +90,8 @@ def _conversation(builder: TraceBuilder, connection: sqlite3.Connection, compose
 
 def _bubble(bubble: Row) -> Row:
     at = bubble.text("createdAt") or iso_time(bubble.get("createdAt") or bubble.get("timestamp"))
-    role, call = ROLES.get(bubble.text("type") or bubble.get("type", 0)), bubble.child("toolFormerData")
+    kind, call = bubble.get("type"), bubble.child("toolFormerData")
+    role = ROLES.get(kind) if isinstance(kind, int | str) else None
     blocks: list[dict[str, Any]] = [
         {"type": "thinking", "thinking": bubble.child("thinking").text("text")},
         {"type": "text", "text": bubble.text("text")},
