@@ -158,8 +158,14 @@ function verdictLine(verdict, name = verdict.model) {
     name ? h("span", { class: "model" }, name) : null,
     h("span", { class: "lift" }, lift),
     verdict.skill === null ? null : h("span", { class: "what" }, beforeAfter(percent(verdict.baseline), percent(verdict.skill))),
-    verdict.of ? h("span", { class: "what" }, `(${verdict.of})`) : null,
+    verdict.of && verdict.of !== verdict.replayed ? h("span", { class: "what" }, `(${verdict.of})`) : null,
   );
+}
+
+/* Verdicts in a line each, and once the file that they were replayed from. */
+function verdictLines(verdicts) {
+  const files = new Set(verdicts.map((verdict) => verdict.replayed).filter(Boolean));
+  return [...verdicts.map((verdict) => verdictLine(verdict)), ...[...files].map((file) => h("span", { class: "what" }, file))];
 }
 
 /* The data source of a run's page; source.js describes each function. */
