@@ -98,8 +98,12 @@ def take_screenshots(run: str) -> None:
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with view() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=options)
-        for name, url in (("report", report), ("case", f"{report}#case={CASE}"), ("live", address)):
-            page = browser.new_page(viewport={"width": 1280, "height": 740}, color_scheme="light")
+        for name, url, height in (
+            ("report", report, 740),
+            ("case", f"{report}#case={CASE}", 740),
+            ("live", address, 660),
+        ):
+            page = browser.new_page(viewport={"width": 1280, "height": height}, color_scheme="light")
             page.goto(url)
             page.wait_for_selector("html[data-ready]", state="attached")
             page.screenshot(path=PICTURES / f"{name}.png")
