@@ -321,16 +321,6 @@ def test_a_server_that_fails_wrong_answers_makes_no_skill_helpful(
     assert all(line in report for report in verdict["reports"])
 
 
-def test_a_single_retry_is_counted_and_no_warning(upskill: Upskill, home: Path, quick: None) -> None:
-    skill, failures = write_skill(home / "greeter", cases=20), iter([refuse(500, "busy")])
-    with serving(lambda call: next(failures, "ahoy" if is_skill_arm(call) else "hello")) as server:
-        command = ("eval", skill, "-m", "any", "--base-url", server.url, "--json", "--report", "markdown=report.md")
-        verdict = upskill(*command).json["models"][0]
-    assert verdict["decision"] == "helps"
-    assert verdict["baseline"]["redrawn"] + verdict["skill"]["redrawn"] == 1
-    assert "retried" not in (home / "report.md").read_text("utf-8") + upskill("show", "last").out
-
-
 # A trial that was drawn again stays so.
 
 

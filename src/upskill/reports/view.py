@@ -317,7 +317,7 @@ def _uneven_errors(evaluation: Evaluation) -> Iterator[str]:
                 f"{name}{skill} trials with the skill errored and {baseline} in the baseline. Chance does not explain"
                 f" that (p = {missing.p_value:.2g}), so errors may bias the lift"
             )
-        if missing.redraws_differ or (verdict.redrawn and missing.changes_decision):
+        if verdict.redrawn:
             arms = (verdict.skill, verdict.baseline)
             skill, baseline = (f"{arm.redrawn} of {arm.scored + arm.errored}" for arm in arms)
             yield (

@@ -21,7 +21,7 @@ Interval = tuple[float, float]
 Key = tuple[str, int]  # case, seed
 SNAPSHOTS_BY_CHANCE = 0.01  # a p-value; at most this is not chance
 MAX_ERROR_RATE = 0.10  # share of an arm's trials that may error before nothing can be decided
-SUSPICIOUS = 0.05  # the p-value from which on the rates of errors or redraws differ beyond chance
+SUSPICIOUS = 0.05  # the p-value from which on error rates differ beyond chance
 # The level at which a decision still has to hold when the redrawn trials of both arms count against it.
 LEVEL_OF_BOTH_ARMS = 0.93
 
@@ -257,10 +257,6 @@ class Missing:
     @property
     def arms_differ(self) -> bool:
         return self.p_value <= SUSPICIOUS
-
-    @property
-    def redraws_differ(self) -> bool:
-        return self.redraw_p_value <= SUSPICIOUS
 
     def to_dict(self) -> dict[str, Any]:
         return {
