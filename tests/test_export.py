@@ -126,6 +126,9 @@ def test_junit_and_markdown_are_the_reports_of_the_run(upskill: Upskill, run: di
         exported = Path(f"exported.{kind}").read_text()
         assert run["run"] in exported or kind == "junit"
         assert exported == Path("reported").read_text()
+    page = upskill("report", "last", "-o", "page.md")
+    assert (page.code, Path("page.md").exists()) == (2, False)
+    assert "page.md: `upskill report` writes HTML" in page.err
 
 
 def test_no_name_turns_the_text_of_a_markdown_file_around(upskill: Upskill, home: Path) -> None:

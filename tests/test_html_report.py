@@ -198,7 +198,7 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
         "0",
         "22",
         "2",
-        "2 cut off at the limit, 2 refused, 18 failed contains or max_length",
+        "2 cut off at the limit, 2 refused, 18 failed a check",
     ]
 
 

@@ -8,6 +8,7 @@ from upskill.cli.commands.completion import complete_runs
 from upskill.cli.console import check_writable, note, show_document, write_file
 from upskill.cli.help import Command
 from upskill.cli.options import force_option, open_run, redact_option, store_option
+from upskill.errors import UsageError
 from upskill.reports import ReportContext
 from upskill.reports.html.page import render
 from upskill.reports.redacted import RunRedactor, describe_contents
@@ -33,6 +34,9 @@ def command(run: str, output: str | None, redact: bool, force: bool, store: str 
     """
     with open_run(store, run) as (opened, stored):
         file = output or re.sub(r"[^\w.-]+", "-", stored.id) + ".html"
+        if file.endswith((".md", ".xml", ".json", ".jsonl", ".csv", ".parquet")):
+            hint = f"For other formats: upskill export {run} --format KIND"
+            raise UsageError(f"{file}: `upskill report` writes HTML", hint)
         if file != "-":
             check_writable(file, force=force)
         redactor = RunRedactor() if redact else None

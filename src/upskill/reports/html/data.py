@@ -88,7 +88,6 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "cases": cases_to_page(evaluation),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
-        "failed_checks": _failed_checks(evaluation),
         "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
@@ -139,17 +138,6 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
         causes = Counter(row.cause for row in rows if row.passed is False and row.cause)
         control_arms.append({"model": model, "arm": arm, **counts, "causes": dict(causes)})
     return control_arms
-
-
-def _failed_checks(evaluation: Evaluation) -> dict[str, dict[str, dict[str, int]]]:
-    """By model, arm and check, how many answers failed. A case with several checks counts under all their names."""
-    checks = {case.id: " or ".join(dict.fromkeys(case.check_names)) for case in evaluation.run.plan.suite.cases}
-    counts: dict[str, dict[str, dict[str, int]]] = {}
-    for row in evaluation.outcomes:
-        if row.passed is False and not row.cause:
-            by_check = counts.setdefault(row.model, {}).setdefault(row.arm, {})
-            by_check[checks[row.case]] = by_check.get(checks[row.case], 0) + 1
-    return counts
 
 
 def cases_to_page(evaluation: Evaluation, most: int = MAX_PROMPT) -> list[dict[str, Any]]:

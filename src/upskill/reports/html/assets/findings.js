@@ -44,9 +44,9 @@ function groups(report) {
 
 function failures(report) {
   const rows = [];
-  const reasons = (model, arm, causes) => {
-    const checks = Object.entries(report.failed_checks[model]?.[arm] ?? {}).map(([check, count]) => `${grouped(count)} failed ${check}`);
-    const all = [...causes, ...checks];
+  const reasons = (found, causes) => {
+    const others = OBSTACLES.reduce((left, cause) => left - (found.causes[cause] ?? 0), found.failed);
+    const all = others > 0 ? [...causes, `${grouped(others)} failed a check`] : causes;
     return all.length ? all.map((reason, order) => [order ? ", " : "", reason]) : UNKNOWN;
   };
   for (const [place, verdict] of report.document.models.entries()) {
@@ -61,13 +61,13 @@ function failures(report) {
         number(report, path("passed"), grouped),
         number(report, path("failed"), grouped),
         number(report, path("errored"), grouped),
-        reasons(verdict.model, arm, causes.map((cause) => [number(report, path("causes", cause), grouped), ` ${CAUSES[cause]}`])),
+        reasons(found, causes.map((cause) => [number(report, path("causes", cause), grouped), ` ${CAUSES[cause]}`])),
       ]);
     }
   }
   for (const found of report.control_arms) {
     const causes = OBSTACLES.filter((cause) => found.causes[cause]).map((cause) => `${grouped(found.causes[cause])} ${CAUSES[cause]}`);
-    rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), reasons(found.model, found.arm, causes)]);
+    rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), reasons(found, causes)]);
   }
   const errors = report.document.errors.map((one) => h("li", {}, `${one.model}: ${one.message} (${counted(one.trials, "trial")})`));
   return section(
