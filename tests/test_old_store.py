@@ -55,7 +55,7 @@ def normal(value: Any) -> Any:
                 "recommendation",
                 "unfinished",
                 "these_cases",
-                *("models", "alone", "cases"),
+                *("models", "alone", "cases", "trigger"),
             ):
                 said.pop(name, None)
         if isinstance(said.get("trials"), list):

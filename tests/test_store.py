@@ -508,7 +508,7 @@ async def test_a_run_is_finished_when_every_trial_is_scored(store: Store) -> Non
 
 
 def test_a_run_is_found_by_its_id_its_beginning_or_as_the_last(store: Store) -> None:
-    with pytest.raises(UsageError, match="no run named 'last'"):
+    with pytest.raises(UsageError, match="no runs yet"):
         store.run("last")
     greeter, sailor = begin(store), begin(store, replace(PLAN, skill=SAILOR))
     assert store.run(greeter.id) == store.run("gre") == greeter

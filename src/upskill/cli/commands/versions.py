@@ -142,7 +142,7 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
         "id": f"c{number}",
         "parent": f"c{parent}" if parent else None,
         "created": version.created,
-        "visible_hash": version.fingerprint,
+        "fingerprint": version.fingerprint,
         "accepted": version.accepted,
         "decision": verdict.get("search_decision") or DECISIONS[version.accepted],
         "note": version.note + (f" ({reason})" if (reason := verdict.get("reason")) in (LOOK_UP, UNTESTED) else ""),
@@ -161,7 +161,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         rate = f"{percent(row['baseline'])} → {percent(row['pass_rate'])}" if row["pass_rate"] is not None else "–"
         when = row["created"][:16].replace("T", " ")
         why = "" if row["note"] == f"the {row['decision']}" else escape(row["note"])
-        table.add_row(row["id"], row["visible_hash"][:8], row["parent"] or "–", when, rate, row["decision"], why)
+        table.add_row(row["id"], row["fingerprint"][:8], row["parent"] or "–", when, rate, row["decision"], why)
     return table
 
 
