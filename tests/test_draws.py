@@ -27,6 +27,7 @@ from upskill.errors import AgentError, CheckError, MissingTool, SandboxError, Tr
 from upskill.models.addresses import resolve
 from upskill.models.draws import FAILURES, Draws, failure_of, status_failure
 from upskill.runs.planning.plan import PlanOptions
+from upskill.runs.running import trial
 from upskill.runs.stores.sqlite import FILE
 from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.outcome import Outcome
@@ -159,7 +160,12 @@ async def test_nothing_is_drawn_where_nobody_answers_or_nobody_is_asked(tmp_path
             assert not any(result.redraws for result in await results_of(plan, store))
 
 
-async def test_an_interrupted_student_was_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("embedded", [False, True])
+async def test_an_interrupted_student_was_drawn_unless_it_answers_the_same_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool
+) -> None:
+    if embedded:
+        monkeypatch.setattr(trial, "answers_the_same", lambda plan, model: True)
     async with Loopback(Trouble("silence", seconds=600)) as server:
         plan = plan_at(server, tmp_path)
         with open_store(tmp_path / "store") as store:
@@ -170,7 +176,16 @@ async def test_an_interrupted_student_was_drawn(tmp_path: Path) -> None:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             server.answer = "ahoy"
-            assert all(result.redraws == {"interrupted": 1} for result in await results_of(plan, store))
+            expected = {} if embedded else {"interrupted": 1}
+            assert all(result.redraws == expected for result in await results_of(plan, store))
+
+
+def test_an_embedded_model_answers_the_same_again_unless_it_acts_or_is_judged(home: Path) -> None:
+    skill = Skill.load(write_skill(home / "greeter"))
+    plan = make_plan(skill, models=["local", write_script(home / "model.yaml")], options=PlanOptions(keys={}))
+    assert [trial.answers_the_same(plan, each.name) for each in plan.models] == [True, False]
+    for other in (replace(plan, agent="tools"), replace(plan, judge=plan.models[1])):
+        assert not trial.answers_the_same(other, "local")
 
 
 @pytest.mark.parametrize(

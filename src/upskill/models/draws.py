@@ -59,8 +59,8 @@ FAILURES: dict[str, Failure] = {
     "check": Failure("a check or a judge that fails", True),
     "judge reply": Failure("a judge's reply that is unusable and is requested again", True),
     "bug": Failure("a bug in upskill", True),
-    "interrupted": Failure("Ctrl-C while the student was working", True),
-    "killed": Failure("a command or a worker killed during a call", True),
+    "interrupted": Failure("Ctrl-C while the student was working (free for an embedded model that chats)", True),
+    "killed": Failure("a command or a worker killed during a call (likewise)", True),
 }
 
 

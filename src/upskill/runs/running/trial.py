@@ -81,7 +81,8 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
     """
     started = time.perf_counter()
     key = plan.key(trial)
-    draws = models.draws(plan.draw_key(trial), key, run)
+    repeats = answers_the_same(plan, trial.model)
+    draws = models.draws(plan.draw_key(trial), key, 0 if repeats else run)  # 0: a killed command is not noted
     attempt = _Progress(previous)
     error: TrialError | None = None
     passed: bool | None = None
@@ -95,7 +96,7 @@ async def run_trial(plan: Plan, trial: Trial, models: Models, previous: Result |
         except StoreError:
             raise
         except (UsageError, CeilingReached, asyncio.CancelledError) as raised:
-            if isinstance(raised, asyncio.CancelledError) and draws.begun and not attempt.trace:
+            if isinstance(raised, asyncio.CancelledError) and draws.begun and not attempt.trace and not repeats:
                 draws.add("interrupted")
             draws.end()
             raise
@@ -157,6 +158,11 @@ class _Progress:
     leak: str = ""
     cause: Cause | Literal[""] = ""
     judged_with: list[RequestHash] = field(default_factory=list[RequestHash])  # what the judge was asked
+
+
+def answers_the_same(plan: Plan, model: str) -> bool:
+    """An embedded model that only chats gives the same answer when a trial is started again, so that is no new draw."""
+    return plan.addresses[model].provider == "local" and plan.agent == "chat" and plan.judge is None
 
 
 async def _run_and_check(plan: Plan, trial: Trial, models: Models, attempt: _Progress, draws: Draws) -> bool:
