@@ -160,12 +160,16 @@ async def test_nothing_is_drawn_where_nobody_answers_or_nobody_is_asked(tmp_path
             assert not any(result.redraws for result in await results_of(plan, store))
 
 
+def always(*_: object) -> bool:
+    return True
+
+
 @pytest.mark.parametrize("embedded", [False, True])
 async def test_an_interrupted_student_was_drawn_unless_it_answers_the_same_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool
 ) -> None:
     if embedded:
-        monkeypatch.setattr(trial, "answers_the_same", lambda plan, model: True)
+        monkeypatch.setattr(trial, "answers_the_same", always)
     async with Loopback(Trouble("silence", seconds=600)) as server:
         plan = plan_at(server, tmp_path)
         with open_store(tmp_path / "store") as store:
