@@ -12,8 +12,6 @@ Kinds, tried in this order:
 - `waza`: tasks with `inputs` and graders
 - `evals`: skill-creator's `evals.json` and those like it, such as dotnet/skills' `eval.yaml`: assertions in words
 - `table`: rows with a prompt and what is expected, of a CSV file or JSON
-
-`installs` finds out which packages the scripts of a task install.
 """
 
 from __future__ import annotations
