@@ -22,6 +22,7 @@ from upskill.cli.eval_options import EvalOptions
 from upskill.cli.watch import Watched, changed
 from upskill.errors import UsageError
 from upskill.models.addresses import ALIASES
+from upskill.reports.live.pages import overview, skill_page
 from upskill.suites import Suite
 from upskill.suites.suite import CaseFilter
 
@@ -293,6 +294,52 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Ups
     assert re.search(rf"{re.escape(verdict)}$", upskill(*listed).out, re.MULTILINE)
 
 
+def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(upskill: Upskill, home: Path) -> None:
+    model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
+    other = home / "other" / "evals" / "suite.json"  # of another skill
+    other.parent.mkdir(parents=True)
+    other.write_text(json.dumps(greetings(2)), encoding="utf-8")
+    aside = f"{model}: undecided, +100 points (on other/evals/suite.json)"
+    assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json").code == 0
+    assert aside in upskill("list").out  # there is no other verdict
+    assert upskill("eval", skill, "-m", model).code == 0
+    planned = upskill("plan", skill, "-m", model).out
+    assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json", "--seed", 1).code == 0
+    verdict = f"{model}: helps, +100 points"
+    assert re.search(rf"{re.escape(verdict)}$", upskill("list").out, re.MULTILINE)
+    assert upskill("install", skill, "--to", "generic").err == ""
+    assert planned.startswith(f"Last verdict: {verdict}. For a lift that large, ")
+    assert upskill("plan", skill, "-m", model).out == planned
+    (version,) = upskill("versions", "greeter", "--json").json
+    assert version["decision"] == "helps"
+    heads = [line for line in upskill("runs").out.splitlines() if line.startswith("greeter-")]
+    assert [line.endswith("  (on other/evals/suite.json)") for line in heads] == [True, False, True]
+    assert [row["other_suite"] for row in upskill("runs", "--json").json] == [
+        "other/evals/suite.json",
+        "",
+        "other/evals/suite.json",
+    ]
+    with open_store(home / "runs") as store:
+        (row,) = overview(store)["skills"][0]["verdicts"]
+        assert (row["decision"], row["other_suite"]) == ("helps", "")
+        page = skill_page(store, "greeter")
+        assert page is not None
+        (row,) = page["versions"][0]["verdicts"].values()
+        assert (row["decision"], row["other_suite"]) == ("helps", "")
+        assert "undecided" not in page["picture"]
+    # Of several skills, the table has the verdict on each one's own suite.
+    assert upskill("eval", write_skill(home / "skills" / "waver", cases=2), "-m", model).code == 0
+    assert "helps" in next(line for line in upskill("runs").out.splitlines() if line.lstrip().startswith("greeter"))
+    # A suite that becomes the skill's own keeps its results.
+    shutil.copy(other, skill / "evals" / "suite.json")
+    assert "stored" in upskill("eval", skill, "-m", model).err
+    assert f"{model}: undecided, +100 points\n" in upskill("list").out
+    # A new version that was run on the other suite only has no verdict yet.
+    write_skill(skill, cases=8, body="# Greeting\n\nSay ahoy, always.")
+    assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json").code == 0
+    assert "points (another version)" in upskill("list").out
+
+
 def test_list_says_which_of_skill_suite_and_model_changed_since_the_verdict(
     upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +390,37 @@ def test_compare_counts_apart_what_says_nothing_about_the_skill(upskill: Upskill
     assert "the model (scripted:model.yaml → scripted:other.yaml)" in upskill("compare", "last~3", "last").out
 
 
+def test_compare_pairs_the_latest_two_runs_that_share_suite_and_model(upskill: Upskill, home: Path) -> None:
+    skill, model = write_skill(home / "greeter", cases=4), write_script(home / "model.yaml", rules_for({1}, 9))
+    other, suite = write_script(home / "other.yaml", rules_for({2}, 9)), home / "other.json"
+    suite.write_text(json.dumps(greetings(5)), encoding="utf-8")
+
+    def run(*options: object) -> str:
+        upskill("eval", skill, *options)
+        return upskill("runs", "--json").json[-1]["run"]
+
+    def pair(*options: object) -> tuple[str, ...]:
+        (comparison,) = upskill("compare", *options, "--json").json["comparisons"]
+        return tuple(comparison[side]["run"] for side in ("before", "after"))
+
+    first = run("-m", model)
+    assert "nothing to compare: only one run is stored" in upskill("compare").err
+    run("-m", other)
+    done = upskill("compare")
+    assert (done.code, "no two finished runs share a model and cases from one suite" in done.err) == (2, True)
+    assert "greeter/evals/suite.json, scripted:other.yaml); greeter-" in " ".join(done.err.split())
+    second = run("-m", model, "--seed", 1)
+    assert pair() == (first, second)
+    last = run("-m", model, "-t", suite)
+    assert pair() == (first, second)
+    assert f"{last}, the last run, has no finished run before it with the same suite" in upskill("compare").err
+    again = run("-m", model, "-t", suite, "--seed", 1)
+    assert pair() == (last, again)
+    third = run("-m", other, "--seed", 1)
+    assert pair("-m", model) == (last, again)
+    assert pair("-m", model, "-m", other) == (second, third)
+
+
 def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) -> None:
     model = write_script(home / "model.yaml")
     upskill("eval", write_skill(home / "greeter", cases=2), "-m", model)
@@ -354,7 +432,7 @@ def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) 
         (["last~1", "last", "-m", "scripted:modl.yaml"], "no model named 'scripted:modl.yaml'\n  Did you mean"),
         (["last~1", "last", "--arm", "placebo"], "no arm named 'placebo'"),
         (["last~9"], "there is no run last~9: the store has 2 runs"),
-        ([], "no earlier run can be compared with greeter-"),
+        ([], "nothing to compare: no two finished runs share a model and cases from one suite"),
         (["last~1", "last"], "have no cases in common\n  Compare two runs of the same suite."),
     ):
         done = upskill("compare", *argv)

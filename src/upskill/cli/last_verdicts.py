@@ -10,6 +10,7 @@ from upskill.errors import UsageError
 from upskill.models.addresses import identity_of, resolve
 from upskill.plain import dict_or_empty
 from upskill.reports.live.pages import skill_verdicts, verdict_row
+from upskill.runs.planning.stored_plan import other_suite
 from upskill.runs.replay.receipt import MUST_SAY, read_receipt, terms_of
 from upskill.runs.stores import Store
 from upskill.skills import Skill
@@ -20,8 +21,11 @@ CHANGED = "another version"
 
 
 def last_verdicts(store: Store | None, skill: Skill) -> list[dict[str, Any]]:
-    """The latest for each model. `of` says what it covers, unless that is this skill on a whole suite; `changed`
-    which of skill, suite and model are not what they were."""
+    """For each model, the latest on the skill's own suite, or else on another, which `other_suite` names.
+
+    `of` says what it covers, unless that is this skill on a whole suite; `changed` which of skill, suite and model are
+    not what they were.
+    """
     rows = skill_verdicts(store, skill.name, skill.visible_hash) if store else []
     for row in rows:
         plan = cast("Store", store).run(row["run"]).plan
@@ -48,7 +52,8 @@ def verdicts_on_record(store: Store | None, skill: Skill) -> list[dict[str, Any]
         source = str(suite.get("file", "")), str(suite.get("fingerprint", ""))
         changed = _changed(skill, str(was.get("visible_hash", "")), source, models.get(row["model"], {}))
         of = CHANGED if "skill" in changed else terms_of(receipt)
-        row |= {"run": receipt.get("run"), "of": of, "replayed": "", "changed": changed}
+        row |= {"run": receipt.get("run"), "of": of, "other_suite": other_suite(source[0], skill.name)}
+        row |= {"replayed": "", "changed": changed}
     return rows
 
 
@@ -56,7 +61,8 @@ def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Map
     """What the names stand for now, beside what they stood for. A suite from elsewhere is not known here."""
     changed = ["skill"] if skill.visible_hash != visible_hash else []
     source, fingerprint = suite
-    if source.endswith(PATHS_IN_SKILL) and _fingerprint(skill) != fingerprint:
+    is_own = source.endswith(PATHS_IN_SKILL) and not other_suite(source, skill.name)
+    if is_own and _fingerprint(skill) != fingerprint:
         changed.append("suite")
     try:
         now = resolve(str(model.get("name", "")))

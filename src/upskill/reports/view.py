@@ -485,8 +485,9 @@ def row_in_words(row: Mapping[str, Any], *, named: bool = True) -> str:
     these = str(dict_or_empty(row["these_cases"]).get("decision", ""))
     decision = decision_in_words(row["decision"], row["reason"] or "", row["replayed"], these)
     lift = f", {points(row['lift'])}" if row["lift"] is not None else ""
-    of = f" ({row['of']})" if row["of"] and row["of"] != row["replayed"] else ""
-    return f"{row['model'] + ': ' if named else ''}{decision}{lift}{of}"
+    suite = f"on {row['other_suite']}" if row["other_suite"] else ""
+    limits = ", ".join(filter(None, [suite, row["of"] if row["of"] != row["replayed"] else ""]))
+    return f"{row['model'] + ': ' if named else ''}{decision}{lift}{limits and f' ({limits})'}"
 
 
 def trigger_metrics(evaluation: Evaluation) -> tuple[TriggerMetrics, ...]:

@@ -13,7 +13,7 @@ from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports.comparison import render, render_case, to_json
 from upskill.runs.planning.plan import Arm
-from upskill.runs.results.comparison import Side, compare
+from upskill.runs.results.comparison import Side, compare, latest_pair
 from upskill.runs.stores import Run, Store
 
 MAX_CASES = 20  # whose answers are shown
@@ -46,16 +46,19 @@ def command(
     """Show which cases changed from run BEFORE to run AFTER, with both answers.
 
     A run is an id, a prefix of one, `last`, or `last~1` for the one before it. AFTER defaults to `last`. Without both,
-    the last run is compared with the latest one before it that has the same skill and cases.
+    the latest two finished runs that share a suite and a model are compared.
 
     \b
-    upskill compare                           the last run with the one before it
+    upskill compare                           the latest two runs that can be compared
     upskill compare last~3                    the last run with an earlier one
     upskill compare last -m haiku -m local    two models of one run
     """
     with open_existing_store(store) as opened:
-        first = find_run(opened, before) if before else _run_before_last(opened)
-        second = first if before and not after and len(models) > 1 else find_run(opened, after or "last")
+        if before:
+            first = find_run(opened, before)
+            second = first if not after and len(models) > 1 else find_run(opened, after or "last")
+        else:
+            first, second = _latest_pair(opened, models)
         comparisons = [compare(opened, *sides) for sides in _sides(first, second, models, arm)]
         if as_json:
             show_json({"comparisons": [to_json(each, opened) for each in comparisons]})
@@ -70,24 +73,18 @@ def command(
                 note(f"{counted(len(changed) - most, 'more case')} changed. Use --all to show everything.")
 
 
-def _run_before_last(store: Store) -> Run:
-    """The latest run before the last one that shares cases with it, preferably of the same skill and suite."""
+def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
     last = find_run(store, "last")
-    cases = last.plan.suite.by_id.keys()
-    alike = [
-        run
-        for run in islice(store.runs(newest_first=True), MAX_RUNS)
-        if run.id != last.id and cases & run.plan.suite.by_id.keys() and _kind(run) == _kind(last)
-    ]
-    if not alike:
-        hint = "`upskill runs` lists all runs; upskill compare BEFORE AFTER compares two of them."
-        raise UsageError(f"no earlier run can be compared with {last.id}: none has the same cases and baseline", hint)
-    return max(alike, key=lambda run: (run.skill == last.skill, run.plan.suite.by_id.keys() == cases))
-
-
-def _kind(run: Run) -> tuple[bool, bool]:
-    """Whether it is part of a search, and whether its baseline is another skill."""
-    return run.plan.analysis.reported is False, run.plan.reference_skill is not None
+    runs = list(islice(store.runs(newest_first=True), MAX_RUNS))
+    if pair := latest_pair(store, runs, models):
+        if last not in pair:
+            note(f"{last.id}, the last run, has no finished run before it with the same suite and model.")
+        return pair
+    if len(runs) == 1:
+        raise UsageError("nothing to compare: only one run is stored", "Run another `upskill eval`.")
+    latest = "; ".join(f"{run.id} ({run.plan.suite.source}, {', '.join(run.models)})" for run in runs[:2])
+    hint = f"The latest: {latest}. upskill compare BEFORE AFTER compares any two that share cases."
+    raise UsageError("nothing to compare: no two finished runs share a model and cases from one suite", hint)
 
 
 def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:

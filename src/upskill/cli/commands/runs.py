@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
 from upskill.reports.view import arm_names, trigger_metrics
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.shown import is_cut_short, limits_of, reported_verdicts
+from upskill.runs.results.shown import is_cut_short, limits_of, rank_of, reported_verdicts
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.advice import INVALID, decision_in_words
 from upskill.verdicts.verdict import UNFINISHED
@@ -55,7 +55,8 @@ def command(
 ) -> None:
     """List the stored runs, latest last.
 
-    One skill: bars of every run. Several skills: a table of skills and models with the latest run of each.
+    One skill: bars of every run. Several skills: a table of skills and models, with the latest run of each on the
+    skill's own suite. A run on another suite is listed with that suite.
     """
     opened = find_project_store(store)
     if opened is None:
@@ -127,6 +128,7 @@ def _to_json(run: Run, verdict: Document) -> dict[str, object]:
         "created": run.created,
         "skill": run.skill,
         "model": verdict["model"],
+        "other_suite": run.plan.other_suite,
         "replayed": replay_to_dict(run),
         "trials": run.trials,
         "finished": run.finished,
@@ -147,15 +149,7 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     most = max((_tokens(arm) for _, verdict in rows for arm in _arms(verdict)), default=0) or 1
     lines: list[Text] = []
     for run, verdict in rows:
-        limits, done = "", run.passed + run.failed + run.errored
-        if so_far := verdict.get("unfinished"):
-            limits = f"  (unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')})"
-        elif is_cut_short(run):
-            limits = f"  ({done:,} of {counted(run.trials, 'trial')})"
-        if part := run.plan.suite.part:
-            limits += f"  ({len(run.plan.suite.cases)} of {part.of} cases, {part.chosen})"
-        if replayed := run.plan.replayed:
-            limits += f"  ({replayed})"
+        limits = "".join(f"  ({limit})" for limit in _limits(run, verdict))
         head = (run.id, "bold"), f"  {verdict['model']}  ", (run.created, "dim"), limits
         lines.append(Text.assemble(*head))
         if triggered := _triggered(verdict):
@@ -183,11 +177,23 @@ def _bars(rows: list[tuple[Run, Document]], metric: Metric) -> list[Text]:
     return lines
 
 
+def _limits(run: Run, verdict: Document) -> Iterator[str]:
+    if so_far := verdict.get("unfinished"):
+        yield f"unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')}"
+    elif is_cut_short(run):
+        yield f"{run.passed + run.failed + run.errored:,} of {counted(run.trials, 'trial')}"
+    if suite := run.plan.other_suite:
+        yield f"on {suite}"
+    if part := run.plan.suite.part:
+        yield f"{len(run.plan.suite.cases)} of {part.of} cases, {part.chosen}"
+    if replayed := run.plan.replayed:
+        yield replayed
+
+
 def _matrix(rows: list[tuple[Run, Document]], metric: Metric) -> RenderableType:
     """Skills by models, or a line per pair if there are too many models."""
-    # Later runs replace earlier ones, and those without limits what was run in part, or not with and without a skill.
-    by_part = sorted(rows, key=lambda row: not limits_of(row[0], row[1]["decision"]))
-    latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_part}
+    by_rank = sorted(rows, key=lambda row: rank_of(row[0], row[1]["decision"]))  # the last one counts
+    latest = {(run.skill, verdict["model"]): (run, verdict) for run, verdict in by_rank}
     skills, models = (sorted(set(names)) for names in zip(*latest, strict=True))
     cells = {pair: _cell(run, verdict, metric) for pair, (run, verdict) in latest.items()}
     matrix = [
@@ -211,7 +217,8 @@ def _cell(run: Run, verdict: Document, metric: Metric) -> Text:
         return Text(f"unfinished: {so_far['trials']:,} of {counted(so_far['of'], 'trial')}")
     if triggered := _triggered(verdict):
         return Text(triggered)
-    limits = f", {limits}" if (limits := limits_of(run, verdict["decision"])) else ""
+    suite = f"on {suite}" if (suite := run.plan.other_suite) else ""
+    limits = "".join(f", {limit}" for limit in (suite, limits_of(run, verdict["decision"])) if limit)
     if metric == "tokens":
         return Text(" → ".join(f"{_tokens(arm):,.0f}" for arm in _arms(verdict)) + limits)
     rates = before_after(*(percent(arm["pass_rate"]) for arm in _arms(verdict)))

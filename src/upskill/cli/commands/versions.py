@@ -17,6 +17,7 @@ from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted, dict_or_empty
 from upskill.reports.terminal import percent
+from upskill.runs.results.shown import rank_of
 from upskill.runs.stores import Candidate, Store
 from upskill.runs.stores.rows import files_from_json, files_to_json
 from upskill.sandboxes import printable
@@ -96,11 +97,16 @@ def _versions(store: Store, name: str) -> list[Candidate]:
     tried = {version.fingerprint for version in versions}
     tried |= {variant for version in versions for variant in version.verdict.get("variants", ())}  # parts of a search
     written: dict[str, Candidate] = {}
+    ranks: dict[str, tuple[bool, bool]] = {}
     for run in store.runs(name):
         skill = run.plan.skill
         if skill.visible_hash in tried:
             continue
         look = next((look for look in store.looks_at(run.id) if look.verdict), None)
+        rank = rank_of(run, look.decision) if look else (False, False)
+        if rank < ranks.get(skill.visible_hash, rank):
+            look = None
+        ranks[skill.visible_hash] = max(rank, ranks.get(skill.visible_hash, rank))
         verdict = dict(look.verdict) if look else {}
         before = written.pop(skill.visible_hash, None)
         why = f"evaluated in {run.id}"

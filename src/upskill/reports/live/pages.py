@@ -13,8 +13,8 @@ from upskill.reports.html.data import trial_row, trial_to_page
 from upskill.reports.pictures import PictureOptions, lift_forest
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.runs.results.comparison import Side, compare
-from upskill.runs.results.shown import current_verdicts, limits_of, unfinished_models
+from upskill.runs.results.comparison import Side, compare, kind_of
+from upskill.runs.results.shown import current_verdicts, limits_of, rank_of, unfinished_models
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import rounded
@@ -63,12 +63,15 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "cases": len(suite.cases),
         "held_out": sum(case.held_out for case in suite.cases),
         "part": bool(suite.part),
+        "finished": not unfinished_models(store, run),
+        "other_suite": run.plan.other_suite,
         "against": bool(run.plan.reference_skill),
         "state": _state(store, run, decided=current),
         "tokens": sum(row.tokens for row in progress),
         "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
         "verdicts": verdicts,
         "verdicts_are_current": current,
+        "kind": kind_of(run),
         "revision": store.revision(run),
     }
 
@@ -110,28 +113,29 @@ def _state(store: Store, run: Run, *, decided: bool) -> State:
 
 
 def skill_verdicts(store: Store, name: str, visible_hash: str = "") -> list[dict[str, Any]]:
-    """For each model the latest verdict on a whole suite, else the latest verdict and its scope.
+    """For each model the latest verdict on the whole of the skill's own suite, else the latest verdict and its scope.
 
-    `visible_hash`: of the version whose verdicts come before those of others.
+    `visible_hash`: of the version whose verdicts come before those of others on the same suite.
     """
     looks = store.latest_looks(name, LOOKS_AT_ONCE)
     runs = {run: stored for run in dict.fromkeys(look.run for look in looks) if (stored := _stored(store, run))}
     latest: dict[str, tuple[Look, str]] = {}
-    ranks: dict[str, tuple[bool, bool]] = {}
+    ranks: dict[str, tuple[bool, bool, bool]] = {}
     for look in looks:
         if run := runs.get(look.run):
             limits = limits_of(run, look.decision)
-            rank = run.plan.skill.visible_hash == visible_hash, not limits
+            is_own, is_whole = rank_of(run, look.decision)
+            rank = is_own, run.plan.skill.visible_hash == visible_hash, is_whole
             if look.model not in latest or rank > ranks[look.model]:
                 latest[look.model], ranks[look.model] = (look, limits), rank
     newest = max((look for look, limits in latest.values() if not limits), key=lambda look: look.number, default=None)
     rows: list[dict[str, Any]] = []
     for look, limits in sorted(latest.values(), key=lambda pair: (-runs[pair[0].run].number, pair[0].number)):
-        is_named = ranks[look.model][0]
+        is_named = ranks[look.model][1]
         older = not limits and not is_named and newest is not None and look.skill_hash != newest.skill_hash
         of = "an older version of the skill" if older else limits
-        replayed = runs[look.run].plan.replayed
-        rows.append(verdict_row(_verdict(look)) | {"run": look.run, "of": of, "replayed": replayed})
+        source = {"run": look.run, "of": of, "other_suite": runs[look.run].plan.other_suite}
+        rows.append(verdict_row(_verdict(look)) | source | {"replayed": runs[look.run].plan.replayed})
     return rows
 
 
@@ -154,27 +158,32 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
             skill.visible_hash,
             {"hash": skill.visible_hash[:8], "tokens": skill.tokens, "runs": [], "verdicts": {}},
         )
-        version["runs"].append(run.id)
+        row = {"id": run.id, "number": run.number, "models": run.models, "kind": kind_of(run)}
+        version["runs"].append(row | {"finished": not unfinished_models(store, run)})
         version |= {"latest": run.id, "created": run.created}
         known[run.id] = (version, run)
     if not versions:
         return None
     numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
-    lifts: dict[tuple[str, int], Mapping[str, Any]] = {}  # by model, then by version, to read downwards
+    lifts: dict[tuple[str, int], tuple[str, Mapping[str, Any]]] = {}  # by model, then by version, to read downwards
     for look in reversed(store.latest_looks(name, MAX_LOOKS)):
         if look.run not in known or not look.verdict:
             continue
         version, run = known[look.run]
         limits, before = limits_of(run, look.decision), version["verdicts"].get(look.model)
-        if before and limits and not before["of"]:
-            continue  # a verdict on the whole suite stays
-        source = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
-        source |= {"replayed": run.plan.replayed}
+        if before and rank_of(run, look.decision) < (not before["other_suite"], not before["of"]):
+            continue
+        source: dict[str, Any] = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
+        source |= {"other_suite": run.plan.other_suite, "replayed": run.plan.replayed}
         version["verdicts"][look.model] = verdict_row(look.verdict) | source
+        number = numbers[version["hash"]]
+        lifts.pop((look.model, number), None)
         if not limits:  # a lift over a reference skill, or on part of a suite, is not comparable
-            number = numbers[version["hash"]]
-            lifts[look.model, number] = {**look.verdict, "model": f"v{number} {look.model}"}
-    document = {"skill": {"name": name}, "models": [lifts[key] for key in sorted(lifts)][-MAX_IN_PICTURE:]}
+            named = {**look.verdict, "model": f"v{number} {look.model}"}
+            lifts[look.model, number] = (source["other_suite"], named)
+    has_own = any(not suite for suite, _ in lifts.values())  # with which no lift on another suite is comparable
+    models = [named for _, (suite, named) in sorted(lifts.items()) if not (suite and has_own)]
+    document = {"skill": {"name": name}, "models": models[-MAX_IN_PICTURE:]}
     options = PictureOptions(style=False, heading=False, width=max(WIDTHS[0], min(width, WIDTHS[1])))
     return {
         "name": name,

@@ -76,13 +76,13 @@ def sample_sizes_without_suite(
 
 
 def _latest_outcomes(store: Store, skill: str, model: str, suite: Suite | None = None) -> list[Outcome]:
-    """Of the latest run whose baseline was no skill at all, and which asked something that the suite asks."""
+    """Of the run that shares most cases with the suite, and the latest of these. Its baseline was no skill at all."""
     prompts = {case.prompt for case in suite.cases} if suite else set[str]()
-    for run in store.runs(skill, newest_first=True):
-        if model not in run.models or run.plan.reference_skill:
-            continue
-        if suite and prompts.isdisjoint(case.prompt for case in run.plan.suite.cases):
-            continue
+    runs = [run for run in store.runs(skill, newest_first=True) if model in run.models and not run.plan.reference_skill]
+    shared = {run.id: len(prompts & {case.prompt for case in run.plan.suite.cases}) for run in runs}
+    for run in sorted(runs, key=lambda run: -shared[run.id]):
+        if suite and not shared[run.id]:
+            break
         of_model = [outcome for outcome in store.outcomes(run) if outcome.model == model]
         if {"baseline", "skill"} <= {outcome.arm for outcome in of_model}:
             return of_model

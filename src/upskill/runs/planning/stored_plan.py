@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -16,12 +17,13 @@ from upskill.models import Address
 from upskill.plain import dict_or_empty
 from upskill.runs.planning.plan import Arm, Plan, ReplaySource
 from upskill.skills import Skill, SkillFile
-from upskill.suites import Case, Suite
-from upskill.suites.suite import Part
+from upskill.suites import Case, Suite, queries
+from upskill.suites.suite import PATHS_IN_SKILL, Part
 from upskill.verdicts.outcome import Scope
 
 T = TypeVar("T")
 TUNED = "tuned"  # in the metadata of skill_meta.json: a search chose the skill by train cases
+NOT_FILES = ("", "suite", "generated", "given", "proposals")  # sources of suites that were not read from a file
 MAX_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
 
 
@@ -76,6 +78,13 @@ class _SkillWithHashes(Skill):
     @property
     def visible_hash(self) -> str:
         return self.hashes[1]
+
+
+def other_suite(source: str, skill: str) -> str:
+    """Where a suite was read from, unless it is the own suite of the skill with this name, or from no file."""
+    path = next((path for path in (*PATHS_IN_SKILL, *queries.PATHS_IN_SKILL) if source.endswith(path)), "")
+    is_own = path and PurePath(source.removesuffix(path)).name in ("", "..", skill)
+    return "" if is_own or source in NOT_FILES else str(PurePath(source))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +227,11 @@ class StoredPlan:
         stored["suite"] = self.suite.to_dict()
         stored["analysis"] = stored["analysis"] if self.analysis != Analysis() else None
         return _without_empty(stored, _PLAN_OPTIONS)
+
+    @property
+    def other_suite(self) -> str:
+        """Where its suite was read from, if that is not the skill's own suite."""
+        return other_suite(self.suite.source, self.skill.name)
 
     @property
     def replayed(self) -> str:

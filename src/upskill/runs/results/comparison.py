@@ -6,7 +6,7 @@ A case that was edited, or that only one of the runs has, says nothing about the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from operator import attrgetter
@@ -18,6 +18,7 @@ from upskill.plain import as_mapping, counted
 from upskill.runs.results.shown import unfinished_models
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.statistics import sign_flip_p_value
+from upskill.verdicts.trigger_metrics import FIRES
 
 Change = Literal["better", "worse", "same"]
 _DECIDES = ("prompt", "checks", "files", "reference", "output_file", "max_output_tokens", "max_words")  # of a case
@@ -85,6 +86,36 @@ class Comparison:
     @property
     def differences(self) -> list[str]:
         return list(_differences(self))
+
+
+def latest_pair(store: Store, runs: Sequence[Run], models: Sequence[str] = ()) -> tuple[Run, Run] | None:
+    """Of these runs, newest first, the latest two that can be compared, the older one first; None: there are none.
+
+    They share cases and a model (this one, if one is named; of two, each has its own) and are runs of a kind. The older
+    one is preferably a run of the same skill with exactly the same cases.
+    """
+    for number, after in enumerate(runs):
+        cases = after.plan.suite.by_id.keys()
+        earlier = [
+            run
+            for run in runs[number + 1 :]
+            if (kind_of(after) or ()) == kind_of(run)
+            and (models[-1] in after.models and models[0] in run.models if models else {*run.models} & {*after.models})
+            and cases & run.plan.suite.by_id.keys()
+        ]
+        finished = [run for run in earlier if not unfinished_models(store, run)]
+        if finished and not unfinished_models(store, after):
+            same = [(run.skill == after.skill, run.plan.suite.by_id.keys() == cases) for run in finished]
+            return finished[same.index(max(same))], after
+    return None
+
+
+def kind_of(run: Run) -> tuple[str, bool, bool] | None:
+    """Unless somebody names two runs, only runs of one kind are compared. None: part of a search."""
+    if run.plan.analysis.reported is False:
+        return None
+    is_trigger_test = all(case.check_names == (FIRES,) for case in run.plan.suite.cases)
+    return run.plan.other_suite, is_trigger_test, run.plan.reference_skill is not None
 
 
 def compare(store: Store, before: Side, after: Side) -> Comparison:

@@ -79,6 +79,11 @@ def limits_of(run: Run, decision: str) -> str:
     return ", ".join(limits)
 
 
+def rank_of(run: Run, decision: str) -> tuple[bool, bool]:
+    """Which run gives a skill its verdict: one on its own suite, then one without limits, then the latest."""
+    return not run.plan.other_suite, not limits_of(run, decision)
+
+
 def is_cut_short(run: Run) -> bool:
     """Whether trials are missing. Rounds may end after any of them, unless a ceiling ended them."""
     done, plan = run.passed + run.failed + run.errored, run.plan

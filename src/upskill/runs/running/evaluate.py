@@ -19,7 +19,7 @@ from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Arm, Plan, Result, Trial
 from upskill.runs.planning.preregistration import Registration, read_registration, register
-from upskill.runs.planning.stored_plan import Analysis
+from upskill.runs.planning.stored_plan import Analysis, StoredSuite, other_suite
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.running.executors.local import Local
@@ -128,6 +128,7 @@ class _Run:
             with store.claim(run):
                 run = store.annotate(
                     run,
+                    suite=self._named_suite(run),
                     scope=options.until_decided,
                     margin=options.margin,
                     registered=registration.registered if registration else None,
@@ -170,6 +171,11 @@ class _Run:
     @property
     def _draws_anew(self) -> bool:
         return self.models.cache in ("off", "refresh") or (self.options.fresh and self.models.cache != "replay")
+
+    def _named_suite(self, run: Run) -> StoredSuite:
+        """The stored suite, by the name of the skill's own if it has become that one: the cases are the same."""
+        is_own = not other_suite(self.plan.suite.source, run.skill)
+        return replace(run.plan.suite, source=self.plan.suite.source) if is_own else run.plan.suite
 
     def _stays_anew(self, run: Run) -> bool:
         """Trials of it that were not run yet would be taken from stored replies."""

@@ -6,11 +6,10 @@ async function comparisonPage(page) {
   const known = await askJson("overview");
   const result = h("div", { id: "result" });
   const names = known.runs.map((row) => row.id);
-  // Unless someone asks for others: the latest two runs of one skill.
-  const olderOf = (one) => known.runs.find((row, place) => row.skill === one.skill && place > known.runs.indexOf(one));
-  const last = known.runs.find((row) => (asked.get("after") ? row.id === asked.get("after") : olderOf(row))) ?? known.runs[0];
-  const before = asked.get("before") ?? (last && olderOf(last)?.id) ?? names[1] ?? names[0];
-  const after = asked.get("after") ?? last?.id;
+  const afters = known.runs.filter((row) => row.id === (asked.get("after") ?? row.id));
+  const ofSkill = afters.map((row) => latestPair(known.runs.filter((one) => one.skill === row.skill), [row])).find(Boolean);
+  const [older, newer] = ofSkill ?? [names[1] ?? names[0], names[0]];
+  const [before, after] = [asked.get("before") ?? older, asked.get("after") ?? newer];
   const choose = (name, title, values, value) => {
     const all = values.includes(value) || !value ? values : [value, ...values];
     const select = h("select", { name }, all.map((each) => h("option", { value: each }, each)));

@@ -22,6 +22,14 @@ const askJson = async (path, query) => (await ask(path, query)).json();
 const pageOf = (...parts) => BASE + parts.map((part) => encodeURIComponent(wellFormed(String(part)))).join("/");
 const runPage = (run) => pageOf("run", run);
 const skillPage = (skill) => pageOf("skill", skill);
+/* The latest two that can be compared: finished runs of one kind with a model in common. Both lists have the latest first. */
+const latestPair = (befores, afters) => {
+  for (const after of afters) {
+    const before = befores.find((row) => row.number < after.number && row.finished && after.finished && row.kind && String(row.kind) === String(after.kind) && row.models.some((model) => after.models.includes(model)));
+    if (before) return [before.id, after.id];
+  }
+  return null;
+};
 const comparePage = (before, after) => `${BASE}compare?${new URLSearchParams({ before: wellFormed(before), after: wellFormed(after) })}`;
 
 /* Calls heard(rows) with the runs that have changed, as the list of runs has them; null: anything may have.
@@ -150,6 +158,7 @@ const stateMark = (row) => h("span", { class: `state ${row.state}` }, STATES[row
 function verdictLine(verdict, name = verdict.model) {
   const [mark, decision, kind] = decisionOf({ run: {} }, { ...verdict, reason: verdict.reason ?? "" });
   const invalid = decision === "invalid";
+  const limits = [verdict.other_suite ? `on ${verdict.other_suite}` : "", verdict.of === verdict.replayed ? "" : verdict.of].filter(Boolean);
   const lift = verdict.lift === null || invalid ? "" : `${points(verdict.lift)}${verdict.interval ? ` (${interval(verdict.interval)})` : ""}`;
   return h(
     "span",
@@ -158,7 +167,7 @@ function verdictLine(verdict, name = verdict.model) {
     name ? h("span", { class: "model" }, name) : null,
     h("span", { class: "lift" }, lift),
     verdict.skill === null ? null : h("span", { class: "what" }, beforeAfter(percent(verdict.baseline), percent(verdict.skill))),
-    verdict.of && verdict.of !== verdict.replayed ? h("span", { class: "what" }, `(${verdict.of})`) : null,
+    limits.length ? h("span", { class: "what" }, `(${limits.join(", ")})`) : null,
   );
 }
 

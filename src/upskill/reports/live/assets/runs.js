@@ -77,6 +77,7 @@ async function runsPage(page) {
       row.state === "running" || row.state === "interrupted" ? `${grouped(done)} of ${counted(row.trials, "trial")}` : counted(done, "trial"),
       row.errored ? `${grouped(row.errored)} errored` : "",
       `${counted(row.cases, "case")}${row.part ? " (part of the suite)" : ""}`,
+      row.other_suite ? `on ${row.other_suite}` : "",
       row.against ? "against a reference skill" : "",
       spent(row),
     ].filter(Boolean);

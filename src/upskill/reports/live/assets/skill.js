@@ -37,7 +37,7 @@ async function skillVersionsPage(page, name) {
   function between(versions) {
     if (versions.length < 2) return null;
     const choose = (title, at) => {
-      const select = h("select", {}, versions.map((version, place) => h("option", { value: version.latest }, `v${place + 1} (${version.hash})`)));
+      const select = h("select", {}, versions.map((version, place) => h("option", { value: String(place) }, `v${place + 1} (${version.hash})`)));
       select.selectedIndex = at;
       return [h("label", {}, `${title} `, select), select];
     };
@@ -47,7 +47,10 @@ async function skillVersionsPage(page, name) {
     const form = h("form", { class: "filters" }, before, after, button);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      location.href = comparePage(first.value, second.value);
+      const [one, two] = [first, second].map((select) => versions[Number(select.value)]);
+      const [befores, afters] = [one, two].map((version) => [...version.runs].reverse());
+      const pair = latestPair(befores, afters) ?? latestPair(afters, befores)?.reverse();
+      location.href = comparePage(...(pair ?? [one.latest, two.latest]));
     });
     return section("between", "Compare two versions", form);
   }
