@@ -46,6 +46,7 @@ from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Job, Session
 from upskill.runs.running.executors.local import Local
 from upskill.suites import Case
+from upskill.suites.quality import probe_suite
 from upskill.traces import Usage
 from upskill.verdicts.outcome import Outcome
 
@@ -620,6 +621,18 @@ async def test_the_warnings_of_a_skill_and_its_suite_are_told_once(home: Path) -
     assert any("'model' is a client's own field" in warning for warning in evaluation.warnings)
     assert any("the skill recited in full passes" in warning for warning in evaluation.warnings)
     assert len(set(evaluation.warnings)) == len(evaluation.warnings)
+
+
+@pytest.mark.parametrize(
+    ("limit", "advice"),
+    [(None, "set max_length"), (500, "lower max_length to less than the length of the skill"), (20, "")],
+)
+async def test_what_to_do_about_a_recited_skill_depends_on_max_length(limit: int | None, advice: str) -> None:
+    checks = [{"contains": "ahoy"}, *([{"max_length": limit}] if limit else [])]
+    suite = Suite.parse([{"prompt": "Please greet guest 1.", "checks": checks}])
+    leaks = await probe_suite(suite, Skill.new("greeter", "Greets.", "Say ahoy, a comma, and the name of the guest."))
+    recited = [str(leak) for leak in leaks if "recited" in str(leak)]
+    assert [advice in line for line in recited] == ([True] if advice else [])
 
 
 async def test_cases_that_ask_nearly_the_same_are_told_of() -> None:

@@ -17,6 +17,7 @@ from test_checks_done import open_sandbox
 from upskill import Skill, Suite, UsageError
 from upskill.checks import Evidence
 from upskill.suites.formats import FORMATS, Notes, recognize
+from upskill.suites.quality import probe_suite
 from upskill.traces import Step, Trace
 
 
@@ -420,11 +421,17 @@ defaultTest: {assert: [{type: not-contains, value: sorry}]}
         "assert: reads file://a.yaml; write out its content (case 2)",
         "assert: not a list (case 3)",
         "contains: upskill has no check with a 'negate' field (case 4)",
+        "3 cases (case 2, case 3, case 4): an empty answer passes the assertions that can be imported",
     ]
     head = "q,__expected,__prefix,__suffix,__threshold\n"
     rows = "a,is-refusal,,,\nb,contains: x,PRE , SUF,0.5\nc,not-contains: x,,,\n"
     table = Suite.load(written(tmp_path / "t.csv", head + rows))
     assert [case.prompt for case in table.cases] == ["PRE b SUF", "c"]
+    assert checks_of(table)[1] == [("not_contains", {"text": "x", "ignore_case": False}), ("min_length", 1)]
+    assert "min_length added: the other checks only rule things out, so an empty answer would pass (case 3)" in [
+        *notes_of(table).changed()
+    ]
+    assert not [leak for leak in asyncio.run(probe_suite(table)) if leak.probe == "empty"]  # which `eval` refuses
     assert "kept as metadata, not used: __threshold" in table.warnings[0]
     assert "left out: is-refusal: upskill has no equivalent check" in table.warnings[1]
     variables = {"q": [f"say {n}" for n in range(40)], "r": list("x" * 30)}

@@ -179,6 +179,7 @@ WORDS = {
     "format": "the prompt's own words in the requested format pass",
     "values": "what its schema asks for, copied from the prompt, passes",
     "skill": "the skill recited in full passes",
+    "short": "the skill recited in full passes: it is no longer than max_length allows",
     "refusal": "a refusal that names the keywords passes",
     "yes": 'the answer "Yes." passes',
     "no": 'the answer "No." passes',
@@ -200,6 +201,7 @@ ADVICE = {
     "format": "check its content, not only its form",
     "values": "the prompt gives the values away: ask so that a student has to know them",
     "skill": "set max_length, so that an answer that recites the skill fails",
+    "short": "lower max_length to less than the length of the skill",
     "refusal": "add `asserted: true` to contains and regex, or check where in the answer they appear",
     "yes": "ask for the reason or the thing itself, so that a guess is not right half the time",
     "no": "ask for the reason or the thing itself, so that a guess is not right half the time",
@@ -332,7 +334,7 @@ def guesses(case: Case, skill: Skill | None = None, others: Iterable[Case] = ())
         fixed = any(_fixes_values(named.check) for named in case.checks)
         yield "values" if fixed else "format", formatted
     if skill is not None:
-        yield "skill", skill.body
+        yield "short" if any(named.name == "max_length" for named in case.checks) else "skill", skill.body
     if keywords := _keywords(case.checks):
         yield "refusal", f"I cannot help with {', '.join(keywords)}."
     if reference := _deniable(case):

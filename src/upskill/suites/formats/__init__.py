@@ -36,6 +36,7 @@ MAX_LINES = 8  # of warnings about one file
 MAX_NAMES = 3  # that are listed before an ellipsis
 MAX_ID = 190  # characters: room for a number behind it
 ASSERTS = re.compile(r"(?i)(^|[_.])(assert\w*|graders?|rubrics?|must|reject\w*|forbid\w*|validators?|verifiers?)(_|$)")
+RULE_OUT = {"not_contains", "not_regex", "max_length", "max_turns", "tool_not_called", "skill_activated"}
 MAX_NAME = 300  # characters of a text that may be the name of a file
 ONLY_ONE_ARM = "both arms get a case's files, but only one arm gets the skill"
 ONLY_TRIGGERS = "only says when the skill should activate; `upskill trigger` measures that"
@@ -341,6 +342,12 @@ def _finish(draft: Draft, source: Source) -> dict[str, Any]:
         raise UsageError(
             f"{where}: {printable(nothing)}", "Say what a right answer contains, for example `contains: text`."
         )
+    if all(next(iter(check)) in RULE_OUT for check in checks):  # which an empty answer passes
+        if draft.refused:
+            why = "an empty answer passes the assertions that can be imported"
+            raise UsageError(f"{where}: {why}", "Say what a right answer contains, for example `contains: text`.")
+        checks.append({"min_length": 1})
+        draft.change("min_length added: the other checks only rule things out, so an empty answer would pass")
     case: dict[str, Any] = {"id": draft.id, "prompt": draft.prompt, "checks": checks, **draft.more}
     case["metadata"] = {**mapping_or_empty(draft.more.get("metadata")), **draft.metadata}
     case = {key: value for key, value in case.items() if value not in (None, "", [], {})}
