@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,16 +39,18 @@ from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.reports.json import to_dict
-from upskill.runs.planning.plan import PlanOptions
+from upskill.runs.planning.plan import TUNED, PlanOptions
 from upskill.runs.results.evaluation import evaluation_of, stopping_point_of
 from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Job, Session
 from upskill.runs.running.executors.local import Local
 from upskill.suites import Case
+from upskill.suites.near_duplicates import case_identity
 from upskill.suites.quality import probe_suite
 from upskill.traces import Usage
 from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.requirements import check_requirement, parse_requirement
 
 Answer = Callable[[str, Request], Reply | str]
 
@@ -240,6 +242,77 @@ async def test_parts_of_the_suite_have_verdicts_of_their_own(home: Path) -> None
     name = evaluation.plan.models[0].name
     assert evaluation.by_split(held_out=True)[name].pairs == 2
     assert evaluation.by_split(held_out=False)[name].pairs == 3
+
+
+def tuned_plan(cases: int, used: Iterable[int], suite: Suite | None = None, **changed: Any) -> Plan:
+    """Of a skill that a search chose by these of the cases."""
+    chosen = {case.id: case_identity(case) for case in Suite.parse(greetings(cases)).cases}
+    meta = {"metadata": {TUNED: {f"greet-{number}": chosen[f"greet-{number}"] for number in used}}}
+    skill = Skill.new("greeter", "Greets.", BODY).with_file("skill_meta.json", json.dumps(meta).encode())
+    return plan_of(cases=cases, suite=suite, skill=skill, **changed)
+
+
+def passes(*, with_skill: Iterable[int] = (), without: Iterable[int] = ()) -> Told:
+    """A model that greets right only these guests."""
+    numbers = {True: {*with_skill}, False: {*without}}
+
+    def answer(_: str, request: Request) -> str:
+        guest = int(request.messages[1].text.rstrip(".").rpartition(" ")[2])
+        return "ahoy" if guest in numbers[has_skill(request)] else "hello"
+
+    return Told(answer)
+
+
+async def test_only_cases_that_a_search_has_not_used_show_that_its_skill_helps() -> None:
+    learned = passes(with_skill=range(1, 13))
+    (by_hand,) = (await evaluate(plan_of(cases=20), models=learned)).verdicts
+    assert (by_hand.decision, by_hand.pairs) == ("helps", 20)
+    evaluation = await evaluate(tuned_plan(20, range(1, 13)), models=learned)
+    (verdict,) = evaluation.verdicts
+    assert (verdict.decision, verdict.pairs, verdict.lift) == ("undecided", 8, 0.0)
+    assert evaluation.held_out == {f"greet-{number}" for number in range(13, 21)}
+    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13)), models=passes(with_skill=range(1, 21)))).verdicts
+    assert (verdict.decision, verdict.pairs) == ("helps", 8)
+
+
+async def test_rounds_go_on_until_the_cases_decide_that_a_search_has_not_used() -> None:
+    plan = tuned_plan(20, range(1, 13), runs=4)
+    learned = passes(with_skill=range(1, 13))
+    (verdict,) = (await evaluate(plan, models=learned, options=RunOptions(until_decided="cases"))).verdicts
+    assert (verdict.decision, verdict.pairs) == ("undecided", 8 * plan.runs)
+
+
+async def test_all_cases_can_show_that_a_tuned_skill_hurts() -> None:
+    forgot = passes(without=range(1, 13))
+    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13)), models=forgot)).verdicts
+    assert (verdict.decision, verdict.pairs) == ("hurts", 20)
+
+
+async def test_against_a_reference_skill_all_cases_show_a_loss() -> None:
+    other = Skill.new("older", "Greets.", "Say hello.")
+    plan = tuned_plan(20, range(1, 13), reference_skill=other)
+    (verdict,) = (await evaluate(plan, models=passes(without=[1]))).verdicts
+    assert (verdict.pairs, verdict.lift) == (20, -0.05)
+    (verdict,) = (await evaluate(plan, models=passes(with_skill=range(1, 13)))).verdicts
+    assert (verdict.decision, verdict.pairs) == ("undecided", 8)
+
+
+async def test_a_case_stays_used_under_another_name_and_new_ones_decide() -> None:
+    renamed = greetings(20)
+    renamed["cases"][0] |= {"id": "another-name", "held_out": True}
+    evaluation = await evaluate(tuned_plan(20, range(1, 13), Suite.parse(renamed)), models=passes())
+    assert evaluation.tuned_to == {"another-name", *(f"greet-{number}" for number in range(2, 13))}
+    (verdict,) = (await evaluate(tuned_plan(20, range(1, 3)), models=passes(with_skill=range(3, 21)))).verdicts
+    assert (verdict.decision, verdict.pairs) == ("helps", 18)
+
+
+async def test_a_search_that_has_used_every_case_leaves_none_to_decide() -> None:
+    evaluation = await evaluate(tuned_plan(12, range(1, 13)), models=passes(with_skill=range(1, 13)))
+    (verdict,) = evaluation.verdicts
+    assert (verdict.decision, verdict.reason, verdict.pairs) == ("undecided", "a search has used these cases", 12)
+    assert "Add cases that the search has not used." in verdict.advice
+    ruling = check_requirement(parse_requirement("lift>=0.1"), verdict)
+    assert (ruling.held, ruling.reason) == (False, "a search has used these cases")
 
 
 # Resuming.

@@ -221,7 +221,9 @@ def test_generated_tests_and_the_evidence_of_every_line_are_kept(upskill: Upskil
     from_evals = Suite.load(folder / "evals" / "evals.json")
     assert len(from_evals.cases) == 20
     shown = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "-v", "--store", "other").out
-    assert "20 cases (8 held out)" in " ".join(shown.split())
+    assert "20 cases (8 held out, which decide)" in " ".join(shown.split())
+    said = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json", "--store", "other").json
+    assert (said["suite"]["cases"], said["models"][0]["pairs"]) == (20, len(HELD_OUT))
     assert "Cases the skill may have been tuned to" in " ".join(shown.split())
     skill = Skill.load(folder)
     sources = Provenance.of(skill).sources
@@ -449,16 +451,16 @@ def test_the_making_cost_is_kept_with_the_skill_and_eval_takes_it_unless_it_is_t
     assert skill.visible_hash == skill.with_file("skill_meta.json", b"{}").visible_hash
     # Of a student that passes with the skill alone at a tenth of the price of its other answers.
     known, rest = student_rules()[:-1], student_rules()[-1:]
-    lucky = {"when": prompt(1), "answer": WORDS[0]}
+    lucky = {"when": prompt(HELD_OUT[0]), "answer": WORDS[HELD_OUT[0] - 1]}
     write_rules(house / "student.json", [*priced(known, 0.01), *priced([lucky, *rest], 0.1)])
     said = upskill("eval", folder, "-m", "scripted:student.json", "--fresh", "--json").json
     assert said["making"] == {"cost_usd": pytest.approx(made), "source": "skill_meta.json"}
-    saved = 0.1 * len(NUMBERS) - 0.01  # for a passed task: the baseline passes one of all
+    saved = 0.1 * len(HELD_OUT) - 0.01  # for a passed task: the baseline passes one of all
     assert said["models"][0]["break_even"] == pytest.approx(made / saved, abs=0.01)
     shown = upskill("eval", folder, "-m", "scripted:student.json", "-v").out
-    assert f"made for ${made:.2f} (skill_meta.json), it pays off after 3 passed tasks." in " ".join(shown.split())
+    assert f"made for ${made:.2f} (skill_meta.json), it pays off after 6 passed tasks." in " ".join(shown.split())
     typed = upskill("eval", folder, "-m", "scripted:student.json", "--set", "making_cost=19.9", "-v")
-    assert "made for $19.90 (making_cost), it pays off after 10 passed tasks." in " ".join(typed.out.split())
+    assert "made for $19.90 (making_cost), it pays off after 26 passed tasks." in " ".join(typed.out.split())
     # What came on top of an older one is what the older one has to be weighed against.
     older = folder.rename(house / "older-words")
     assert generate(upskill, "--from", older, "--json").code == 0

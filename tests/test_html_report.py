@@ -136,9 +136,9 @@ def test_every_verdict_is_on_the_first_screen_and_nothing_is_cut(
     for words in (
         "scripted:learns",
         "helps",
-        "+92 points",
+        "+100 points",
         "95% interval",
-        "8% → 100%",
+        "0% → 100%",
         "232 tokens per task",
         "per pass",
     ):
@@ -180,7 +180,7 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
         *("skill", "looks", "trials"),
     ]
     for name, words in {
-        "pictures": ("+92 points",),
+        "pictures": ("+100 points",),
         "groups": ("held out", "formal", "sea", "short", "Ada", "Grace"),
         "failures": ("refused", "cut off at the limit", "529"),
         "controls": ("skill − placebo", "A/A control"),

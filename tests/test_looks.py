@@ -21,9 +21,10 @@ from loopback import Call
 from upskill import Address, Evaluation, Plan, Skill, Store, Suite, open_store
 from upskill.cli.progress import RunProgress
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.looks import case_identity, looks_before, model_identity
+from upskill.runs.results.looks import looks_before, model_identity
 from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.stores.rows import Look
+from upskill.suites.near_duplicates import case_identity
 
 SKILL = Skill.new("greeter", "Greets.", "Say ahoy to the guest.")
 

@@ -44,11 +44,10 @@ from upskill.models.embedded.capacity import next_student
 from upskill.models.keys import find_keys
 from upskill.models.ledger import Ledger
 from upskill.models.pool import Models
-from upskill.plain import counted, digest
+from upskill.plain import counted, dict_or_empty, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.options import choose_students
-from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
-from upskill.runs.planning.stored_plan import TUNED
+from upskill.runs.planning.plan import TUNED, Plan, PlanOptions, make_plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import check_suite_quality
 from upskill.runs.stores import Store
@@ -598,7 +597,8 @@ class Generation:
         if is_improved or self.material.skill is None:
             provenance = provenance.with_source_files(self.material.files)
         if refinement and refinement.selected:
-            provenance = replace(provenance, metadata=dict(provenance.metadata) | {TUNED: True})
+            used = dict_or_empty(provenance.metadata.get(TUNED)) | refinement.cases_used
+            provenance = replace(provenance, metadata=dict(provenance.metadata) | {TUNED: used})
         # The pass rate on held-out cases where there are some, else the fit.
         evaluation = (refinement.held_out or refinement.fit) if refinement else None
         if refinement is None or evaluation is None:

@@ -118,7 +118,8 @@ class RunView:
 
 def view_of(evaluation: Evaluation) -> RunView:
     plan = evaluation.plan
-    held_out = f" ({len(evaluation.held_out)} held out)" if evaluation.held_out else ""
+    decide = ", which decide" if evaluation.tuned_to else ""
+    held_out = f" ({len(evaluation.held_out)} held out{decide})" if evaluation.held_out else ""
     looks = max((looks.number for looks in evaluation.looks.values()), default=1)
     widened = f", look {looks} (so the interval is wider)" if looks > 1 else ""
     spent = [

@@ -108,6 +108,23 @@ def telling_checks(case: Case) -> list[list[Any]]:
     return [[named.name, named.config] for named in case.checks if named.name not in ("min_length", "max_length")]
 
 
+def case_identity(case: Case) -> str:
+    """Two hashes: of what is asked, and of what makes an answer right."""
+    files = {path: plain_text(text) for path, text in case.files.items()}
+    return f"{digest([sorted(telling_words(case.prompt)), files])}-{digest(telling_checks(case))}"
+
+
+def shared_cases(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """By id and identity: the cases of `now` that asked the same before, or had the same id and the same checks."""
+    asked = {hashes.partition("-")[0] for hashes in before.values()}
+    checks = {case: hashes.partition("-")[2] for case, hashes in before.items()}  # empty: by an earlier upskill
+    return {
+        case
+        for case, (ask, _, check) in ((case, hashes.partition("-")) for case, hashes in now.items())
+        if ask in asked or checks.get(case) in ("", check)
+    }
+
+
 def alike(first: frozenset[str], second: frozenset[str]) -> bool:
     both, either = len(first & second), len(first | second)
     only_added = both == min(len(first), len(second)) and either - both <= MAX_ADDED <= both

@@ -19,6 +19,7 @@ from upskill.verdicts.verdict import (
     SAME_ANSWERS,
     SEARCH,
     SNAPSHOTS,
+    TUNED,
     UNFINISHED,
     UNTESTED,
     Decision,
@@ -139,6 +140,7 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         return f"Unknown whether {claim}: {why}."
     why = {
         CHOSEN: CHOSEN,
+        TUNED: TUNED,
         SNAPSHOTS: "the arms ran on different snapshots of the model",
         ERRORS: f"{_errored(verdict)}, too many for a verdict",
         UNFINISHED: "more than 10% of the pairs are missing a trial in one arm",
@@ -229,6 +231,8 @@ def _advise_evidence(verdict: Verdict) -> str:
             "Some cases or results from an earlier look were kept, others left out, edited or repeated. Counting all,"
             " it is undecided. Put the cases back and run with --fresh, or use new cases only."
         )
+    if verdict.reason == TUNED:
+        return "Add cases that the search has not used."
     if verdict.reason == ERRORS:
         return "Fix the errors and run again."
     if verdict.reason == UNFINISHED:

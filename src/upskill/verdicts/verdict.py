@@ -25,6 +25,7 @@ NO_EVIDENCE_NEEDED = (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED, ERRORS_COULD_EXP
 LOOK_UP = "look-up of its own facts"  # the cases ask for the skill's own lines
 UNTESTED = "untested"  # the skill and its cases are both a model's memory
 SEARCH = "part of a search"  # which decides by comparing candidates
+TUNED = "a search has used these cases"  # to choose the skill
 PART = "part of the suite"  # somebody chose the cases
 CHOSEN = "cases were chosen after a look"
 SAME_ANSWERS = "the student gives the same answers every time"  # so what was seen on these cases is the truth

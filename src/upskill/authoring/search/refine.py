@@ -24,6 +24,7 @@ from upskill.runs.running.executors import Executor
 from upskill.runs.stores import Store, open_store
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
+from upskill.suites.near_duplicates import case_identity
 from upskill.verdicts.outcome import gave_same_answers
 
 MAX_REJECTED_IN_A_ROW = 3  # candidates; then the search ends
@@ -70,6 +71,12 @@ class Refinement:
     @property
     def evaluated_cases(self) -> str:
         return "held-out" if self.held_out else "fit" if self.selected else "all"
+
+    @property
+    def cases_used(self) -> dict[str, str]:
+        """By id, with their identities: the cases that chose the result."""
+        compared = [*(attempt.evaluation for attempt in self.attempts), *self.duels]
+        return {case.id: case_identity(case) for each in compared if each for case in each.plan.suite.cases}
 
     @property
     def evaluations(self) -> list[Evaluation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,11 +17,11 @@ from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
 from upskill.models.addresses import identity_of, resolve
 from upskill.models.keys import find_keys
-from upskill.plain import canonical, counted, digest, digest_text, short
+from upskill.plain import canonical, counted, dict_or_empty, digest, digest_text, short
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
-from upskill.suites.near_duplicates import group_near_duplicates, plain_text
+from upskill.suites.near_duplicates import case_identity, group_near_duplicates, plain_text, shared_cases
 from upskill.traces import NO_USAGE, Trace, Usage
 from upskill.verdicts.outcome import Cause, Outcome
 
@@ -29,6 +30,7 @@ LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the sto
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
 SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
 REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `baseline_repeat`
+TUNED = "tuned"  # in the metadata of skill_meta.json: the cases that a search chose the skill by
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
@@ -243,6 +245,20 @@ class Plan:
     def twins(self) -> dict[str, str]:
         """Cases that ask nearly the same, each with the first of them: they count as one."""
         return group_near_duplicates(self.suite.cases)
+
+    @cached_property
+    def tuned_to(self) -> frozenset[str]:
+        """The cases that a search chose the skill by: it may do worse on others."""
+        try:
+            stored = dict_or_empty(json.loads(self.skill.read("skill_meta.json") or "{}"))
+        except (ValueError, RecursionError):
+            return frozenset()
+        metadata = dict_or_empty(stored.get("metadata"))
+        if used := dict_or_empty(metadata.get(TUNED)):
+            before = {case: str(identity) for case, identity in used.items()}
+            return frozenset(shared_cases(before, {case.id: case_identity(case) for case in self.suite.cases}))
+        is_tuned = metadata.get(TUNED) or metadata.get("evaluated_cases") in ("fit", "held-out")  # by an older upskill
+        return frozenset(case.id for case in self.suite.train if is_tuned)
 
 
 def fitting_limit(case: Case, *, acts: bool) -> int:

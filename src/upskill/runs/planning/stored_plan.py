@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -14,7 +13,6 @@ from pydantic import TypeAdapter
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.plain import dict_or_empty
 from upskill.runs.planning.plan import Arm, Plan, ReplaySource
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite, queries
@@ -22,7 +20,6 @@ from upskill.suites.suite import PATHS_IN_SKILL, Part
 from upskill.verdicts.outcome import Scope
 
 T = TypeVar("T")
-TUNED = "tuned"  # in the metadata of skill_meta.json: a search chose the skill by train cases
 NOT_FILES = ("", "suite", "generated", "given", "proposals")  # sources of suites that were not read from a file
 MAX_META = 1_000_000  # bytes of a skill's provenance that are stored with a run
 
@@ -49,15 +46,6 @@ class StoredSkill:
             body=skill.body,
             meta=meta.decode("utf-8", "replace") if len(meta) <= MAX_META else "",
         )
-
-    @property
-    def is_tuned(self) -> bool:
-        """Whether a search chose it by train cases."""
-        try:
-            metadata = dict_or_empty(dict_or_empty(json.loads(self.meta or "{}")).get("metadata"))
-        except (ValueError, RecursionError):
-            return False
-        return bool(metadata.get(TUNED)) or metadata.get("evaluated_cases") in ("fit", "held-out")  # an older one
 
     def to_skill(self) -> Skill:
         """Its text and provenance; its hashes are those of the files that it had."""

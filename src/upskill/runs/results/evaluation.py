@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, product
 
 from upskill.agents import AGENTS, ExternalAgent
@@ -33,6 +33,7 @@ from upskill.verdicts.verdict import (
     LOOK_UP,
     NO_EVIDENCE_NEEDED,
     SEARCH,
+    TUNED,
     UNFINISHED,
     UNTESTED,
     StoppingPoint,
@@ -56,6 +57,7 @@ class Evaluation:
     looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
     # By model, where trials are missing: of its outcomes there are only those that errored.
     unfinished: dict[str, Unfinished] = field(default_factory=dict[str, Unfinished])
+    tuned_to: frozenset[str] = frozenset()  # the cases that a search chose the skill by, unless this is its own run
     in_search: bool = False  # somebody reads a run that a search compared candidates with: it decides nothing itself
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
@@ -145,6 +147,7 @@ class Evaluation:
             looks=self.looks.get(model),
             making_cost=making_cost,
             cases=cases,
+            tuned_to=self.tuned_to,
             models=models,
         )
         if (so_far := self.unfinished.get(model)) and verdict.reason != ISOLATION:
@@ -206,8 +209,10 @@ class Evaluation:
     @cached_property
     def held_out(self) -> frozenset[str]:
         """None unless a search has used the others: who edits a skill by hand may have seen any case fail."""
-        suite, is_tuned = self.plan.suite, self.run.plan.skill.is_tuned
-        return frozenset(case.id for case in suite.held_out if is_tuned or not suite.train)
+        suite = self.plan.suite
+        if self.tuned_to:
+            return frozenset(suite.by_id) - self.tuned_to
+        return frozenset(() if suite.train else suite.by_id)
 
     def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
         return self.by_cases({case.id for case in self.plan.suite.cases if (case.id in self.held_out) is held_out})
@@ -285,14 +290,44 @@ def verdict_so_far(
     looks: Looks | None = None,
     making_cost: float | None = None,
     cases: Iterable[str] | None = None,
+    tuned_to: Collection[str] = (),
     models: int = 1,
 ) -> Verdict:
-    """`cases`: those that the outcomes were picked from (None: all). `models`: how many share the error."""
+    """`cases`: those that the outcomes were picked from (None: all). `models`: how many share the error.
+
+    `tuned_to`: cases that a search chose the skill by. They can show that it hurts; only the others show that it helps.
+    """
+    weigh = partial(_weigh, plan, leaked=leaked, making_cost=making_cost, models=models)
+    if cases is not None:
+        return weigh(outcomes, cases, looks, is_whole=False)
+    verdict = weigh(outcomes, plan.suite.by_id, looks, is_whole=True)
+    is_a_loss = verdict.decision == "hurts" or (plan.reference_skill and not verdict.is_beneficial)
+    if not tuned_to or is_a_loss or verdict.reason in NO_EVIDENCE_NEEDED:
+        return verdict
+    unseen = [case for case in plan.suite.by_id if case not in tuned_to]
+    if not unseen:
+        return with_advice(replace(verdict.withhold(TUNED), evidence_needed=None))
+    if looks and looks.left_out:
+        looks = replace(looks, left_out=tuple(row for row in looks.left_out if row.case not in tuned_to))
+    return weigh([row for row in outcomes if row.case in unseen], unseen, looks, is_whole=True)
+
+
+def _weigh(
+    plan: StoredPlan,
+    outcomes: list[Outcome],
+    cases: Iterable[str],
+    looks: Looks | None,
+    *,
+    leaked: bool,
+    making_cost: float | None,
+    models: int,
+    is_whole: bool,
+) -> Verdict:
     suite = plan.suite
     options = VerdictOptions(
         margin=plan.margin,
         anytime=plan.scope,
-        stopping_point=stopping_point_of(outcomes, plan.scope, plan.runs, suite.by_id if cases is None else cases),
+        stopping_point=stopping_point_of(outcomes, plan.scope, plan.runs, cases),
         making_cost=making_cost,
         tags={case.id: [tag for tag in case.tags if tag != OWN_FACTS] for case in suite.cases},
         twins=plan.twins,
@@ -301,14 +336,14 @@ def verdict_so_far(
         earlier_looks=len(looks.earlier) if looks else 0,
         replayed=plan.replayed,
         models=models,
-        both_scopes=cases is None,
+        both_scopes=is_whole,
     )
     verdict = compute_verdict(outcomes, options)
     # No decision that these cases cannot bear, however large the lift.
     if suite.part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
         return as_part(verdict, suite.part, len(suite.cases))
     # Whoever leaves out or edits what a look showed chooses the lift, so what is decided has to hold with it too.
-    if looks and looks.left_out != () and cases is None:
+    if looks and looks.left_out != () and is_whole:
         # Rounds that only some of the cases have had are none, so this is no test that may be looked at after each.
         at_once = replace(options, anytime=None)
         whole = compute_verdict([*outcomes, *looks.left_out], at_once) if looks.left_out else None
@@ -322,7 +357,7 @@ def verdict_so_far(
     are_own_facts = any(OWN_FACTS in case.tags for case in suite.cases)
     if are_own_facts and (verdict.is_beneficial or on_these in ("helps", "saves")):
         return with_advice(verdict.withhold(LOOK_UP))
-    if plan.scope == "suite" and cases is None and not are_own_facts and never_varies(outcomes):
+    if plan.scope == "suite" and is_whole and not are_own_facts and never_varies(outcomes):
         return with_advice(verdict.made_exact(), has_reference=options.has_reference)
     return verdict
 
@@ -365,6 +400,8 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported:
         unfinished=unfinished,
         in_search=reported and run.plan.analysis.reported is False and "baseline" in run.plan.arms,
     )
+    if reported and run.plan.analysis.reported is not False:
+        evaluation.tuned_to = evaluation.plan.tuned_to
     # With rounds, trials that a decision has made needless are no part of the plan.
     done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None
     looks = {

@@ -22,8 +22,7 @@ from upskill.runs.results.left_out import IN_RUN, hash_of_draw, results_left_out
 from upskill.runs.stores import Look, Run, Store
 from upskill.runs.stores.rows import timestamp
 from upskill.skills.changes import is_version
-from upskill.suites import Case
-from upskill.suites.near_duplicates import alike, plain_text, telling_checks, telling_words
+from upskill.suites.near_duplicates import alike, case_identity, plain_text, shared_cases, telling_words
 from upskill.verdicts.outcome import Outcome
 from upskill.version import __version__
 
@@ -82,11 +81,11 @@ def looks_before(
         # The test of `--until-decided` itself allows for looks after each round.
         and not (look.scope and (each.run, each.scope, each.margin) == (look.run, look.scope, look.margin))
         and model_identity(each.model) == model
-        and counts(each, bool(_cases_in(each, look)))
+        and counts(each, bool(shared_cases(each.cases, look.cases)))
     )
     versions = list(dict.fromkeys([*(each.skill_hash for each in earlier), look.skill_hash]))
     first = earlier[0] if earlier else look
-    renamed = len(_cases_in(first, look) - first.cases.keys())
+    renamed = len(shared_cases(first.cases, look.cases) - first.cases.keys())
     return Looks(
         earlier,
         edited=sum(first.cases.get(case, hashed) != hashed for case, hashed in look.cases.items()),
@@ -125,23 +124,6 @@ def version_of(plan: Plan) -> str:
         return digest(plain_text(skill.body))
     files = {path: plain_text((skill.read(path) or b"").decode("utf-8", "replace")) for path in skill.resources}
     return digest([plain_text(skill.description), plain_text(skill.body), files])
-
-
-def case_identity(case: Case) -> str:
-    """Two hashes: of what is asked, and of what makes an answer right."""
-    files = {path: plain_text(text) for path, text in case.files.items()}
-    return f"{digest([sorted(telling_words(case.prompt)), files])}-{digest(telling_checks(case))}"
-
-
-def _cases_in(before: Look, now: Look) -> set[str]:
-    """The cases that an earlier look had: that asked the same, or had the same id and the same checks."""
-    asked = {hashes.partition("-")[0] for hashes in before.cases.values()}
-    checks = {case: hashes.partition("-")[2] for case, hashes in before.cases.items()}  # empty: by an earlier upskill
-    return {
-        case
-        for case, (ask, _, check) in ((case, hashes.partition("-")) for case, hashes in now.cases.items())
-        if ask in asked or checks.get(case) in ("", check)
-    }
 
 
 def model_identity(name: str) -> str:
@@ -234,7 +216,7 @@ def looks_of(store: Store, run: Run, look: Look, *, carried_out: bool) -> Looks:
 
     unreported = list(_unreported_looks(store, run, look))
     unfinished = [each for each, is_unfinished in unreported if is_unfinished]
-    readable = [each for each, _ in unreported if counts(each, bool(_cases_in(each, look)))]
+    readable = [each for each, _ in unreported if counts(each, bool(shared_cases(each.cases, look.cases)))]
     seen = [each for each in readable if each in unfinished and _tells_something(each)]
     looks = looks_before(known, look, counts, logged=store.location is not None)
     looks = replace(looks, earlier=(*looks.earlier, *seen))

@@ -308,7 +308,8 @@ class _Run:
         from upskill.verdicts.several_models import decide_together  # noqa: PLC0415
 
         rows = {model: [row for row in self.outcomes.values() if row.model == model] for model in self.plan.addresses}
-        cases = {model: len({row.case for row in rows[model] if row.passed is not None}) for model in rows}
+        tuned_to = self.plan.tuned_to if self.options.keep_look else frozenset[str]()
+        scored = {model: {row.case for row in rows[model] if row.passed is not None} for model in rows}
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
         # As the store has them now: another process may have looked meanwhile.
         looks = {
@@ -318,7 +319,9 @@ class _Run:
         }
 
         def weigh(model: str, models: int = 1) -> Verdict:
-            verdict = verdict_so_far(run.plan, rows[model], leaked=leaked, looks=looks.get(model), models=models)
+            verdict = verdict_so_far(
+                run.plan, rows[model], leaked=leaked, looks=looks.get(model), tuned_to=tuned_to, models=models
+            )
             return replace(verdict, model=model)
 
         return {
@@ -331,7 +334,7 @@ class _Run:
             or (
                 verdict.anytime == "suite"
                 and verdict.these_cases
-                and verdict.these_cases.copies == cases[verdict.model]
+                and verdict.these_cases.copies >= len(scored[verdict.model] - tuned_to)
             )
         }
 

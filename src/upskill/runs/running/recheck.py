@@ -22,7 +22,7 @@ from upskill.skills import Skill
 from upskill.verdicts.library import decide_all, log_e_values, needed_for
 from upskill.verdicts.outcome import Outcome, never_varies
 from upskill.verdicts.planning import MAX_RUNS, smallest
-from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, UNTESTED, Decision, Verdict
+from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, TUNED, UNTESTED, Decision, Verdict
 
 FIRST_ROUNDS, ROUNDS = 2, 12
 # After a third of the rounds, a skill gets no further one if even so many times all rounds would decide nothing, were
@@ -31,7 +31,15 @@ PATIENCE = 4
 TOLERANCE = 0.15  # with a lift nearer to zero than this, a model does about as well without the skill
 Status = Literal["keep", "retire", "repair", "undecided", "no suite"]
 STATUSES: dict[Decision, Status] = {"helps": "keep", "saves": "keep", "no effect": "retire", "hurts": "repair"}
-CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, UNTESTED, LOOK_UP)  # reasons that no further round would remove
+CANNOT_TELL = (
+    ERRORS,
+    ISOLATION,
+    SNAPSHOTS,
+    CHOSEN,
+    TUNED,
+    UNTESTED,
+    LOOK_UP,
+)  # more rounds won't help
 
 
 @dataclass
@@ -113,7 +121,10 @@ class Recheck:
         if each.looks is None:
             look = make_look(plan, run, each.outcomes, each.model)
             each.looks = looks_of(self.store, run, look, carried_out=True)
-        verdict = verdict_so_far(run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks)
+        verdict = verdict_so_far(
+            run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks, tuned_to=plan.tuned_to
+        )
+        each.outcomes = [row for row in each.outcomes if row.case not in plan.tuned_to]
         each.verdict = replace(verdict, model=each.model)
         each.is_exact = never_varies(each.outcomes)
         each.evidence = self._evidence(each, each.rounds)
