@@ -43,7 +43,7 @@ def _write_jsonl(run: StoredRun, stream: BinaryIO) -> None:
         case = run.cases.get(result.trial.case)
         row["tags"] = list(case.tags) if case else []
         row["findings"] = json.loads(row["findings"])
-        steps = map(asdict, result.trace.steps if result.trace else ())
+        steps = [asdict(step) for step in (result.trace.steps if result.trace else ())]
         row["steps"] = [{name: value for name, value in step.items() if value not in ("", {}, None)} for step in steps]
         if result.traceback:
             row["traceback"] = result.traceback
