@@ -13,6 +13,7 @@ from upskill.skills import Skill
 def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, home: Path) -> None:
     for argv, said in {
         ("runs",): "`upskill eval SKILL` creates one",
+        ("view",): "`upskill eval SKILL` creates one, and `upskill view` shows it",
         ("list",): "`upskill init NAME` starts one",
         ("versions",): "`upskill eval` stores each version",
         ("versions", "greeter"): "`upskill eval` stores each version",
@@ -31,7 +32,7 @@ def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, 
 
 def test_commands_that_need_a_run_say_how_to_make_one(upskill: Upskill) -> None:
     def check() -> None:
-        for argv in (("show", "last"), ("report", "last"), ("compare",), ("show", "greeter")):
+        for argv in (("show", "last"), ("report", "last"), ("compare",), ("show", "greeter"), ("view", "last")):
             done = upskill(*argv)
             assert (done.code, done.out) == (2, "")
             assert done.err.endswith(": no runs yet\n  Run `upskill eval SKILL` first.\n"), done.err

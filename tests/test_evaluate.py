@@ -680,6 +680,17 @@ def test_a_judge_that_no_case_needs_is_not_opened() -> None:
     assert make_plan(skill, suite, options=PlanOptions(judge="sonnet")).judge is None
 
 
+def test_a_plan_takes_paths_and_the_name_of_one_model(home: Path) -> None:
+    folder, model = write_skill(home / "greeter", cases=2), write_script(home / "model.yaml")
+    suite = folder / "evals" / "suite.json"
+    planned = make_plan(Skill.load(folder), models=[model])
+    assert make_plan(str(folder), models=model).fingerprint == planned.fingerprint
+    assert make_plan(folder, suite, [model]).fingerprint == planned.fingerprint
+    assert make_plan(folder, str(suite), [model]).fingerprint == planned.fingerprint
+    with pytest.raises(UsageError, match="greter"):
+        make_plan("greter")
+
+
 def test_evaluating_works_without_asyncio_and_without_a_store(home: Path) -> None:
     plan = make_plan(Skill.load(write_skill(home / "greeter", cases=8)), models=[write_script(home / "model.yaml")])
     (verdict,) = evaluate_now(plan).verdicts

@@ -6,9 +6,10 @@ import asyncio
 import http.client
 import json
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ import pytest
 from conftest import Upskill, greetings, start, write_script, write_skill
 from live_server import HOSTILE, Live, add_runs, run_now, served
 from test_store import PLAN, TRIALS, begin, result_of
-from upskill import Skill, Suite, open_store
+from upskill import Plan, Skill, Suite, Trial, evaluate, make_plan, open_store
 from upskill.reports import json as json_report
 from upskill.reports.live import pages, server
 from upskill.reports.live.server import Watcher
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.stores import Store
+from upskill.runs.running.events import Events
+from upskill.runs.stores import Run, Store
 from upskill.suites.suite import CaseFilter
 
 
@@ -356,6 +358,39 @@ def add(store: Store, number: int, passed: bool | None = True) -> None:
     asyncio.run(store.add_result(store.run("last"), result_of(TRIALS[number], passed)))
 
 
+def test_the_time_left_is_that_of_the_command_that_runs(tmp_path: Path) -> None:
+    day = timedelta(days=1)
+    with open_store(tmp_path) as store, served(tmp_path) as live:
+        run = begin(store)
+        add(store, 0)  # by an earlier command
+        run = store.annotate(run, began=((datetime.now(UTC) - day).isoformat(), store.count_timed(run)))
+        with store.claim(run):
+            assert live.api("run", run=run.id)["seconds_left"] is None
+            instant = replace(result_of(TRIALS[1], True), seconds=0.01)  # says nothing about the pace
+            asyncio.run(store.add_result(run, instant))
+            assert live.api("run", run=run.id)["seconds_left"] is None
+            add(store, 2)
+            add(store, 3)
+            left = live.api("run", run=run.id)["seconds_left"]
+        assert left == pytest.approx((len(PLAN) - 4) * day.total_seconds() / 2, rel=0.01)
+
+
+async def test_a_run_in_progress_knows_when_its_command_began(home: Path) -> None:
+    began: list[tuple[str, int] | None] = []
+
+    def started(_: Plan, run: Run, __: Collection[Trial]) -> None:
+        began.append(run.plan.began)
+
+    plan = make_plan(Skill.load(write_skill(home / "greeter", cases=2)), models=[write_script(home / "model.yaml")])
+    with open_store(home / "runs") as store:
+        for _ in range(2):
+            await evaluate(plan, store=store, events=Events(started=started))
+            assert store.run("last").plan.began is None
+    first, second = began
+    assert first is not None
+    assert (first[1], second) == (0, None)  # nothing was missing the second time
+
+
 def test_pages_hear_of_every_result_and_of_who_works(tmp_path: Path) -> None:
     with open_store(tmp_path) as store, served(tmp_path) as live, listening(live) as page, listening(live) as other:
         run = begin(store)
@@ -367,7 +402,7 @@ def test_pages_hear_of_every_result_and_of_who_works(tmp_path: Path) -> None:
             add(store, 1, None)
             (row,) = heard(page)
             assert (row["errored"], row["tokens"], row["cost_usd"]) == (1, 46, 1.5)
-            assert row["seconds_left"] > 0
+            assert row["seconds_left"] is None  # nothing says when the command began
         (row,) = heard(page)  # nobody works on it any more, which nothing in the store says
         assert row["state"] == "interrupted"
         store.delete_run(run)

@@ -124,8 +124,10 @@ def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Pa
             page.goto(live.page.address(live.port, run.id))
             page.locator("#trials-status", has_text="2 trials").wait_for()
             assert "not run" not in page.locator("#verdicts").inner_text()  # they are about to be
-            assert page.locator("h1").inner_text().startswith("No results yet. The verdict on ")
-            assert page.locator(".card .lift").inner_text() == "no results yet"
+            assert page.locator("h1").inner_text().startswith("No verdict yet. The verdict on ")
+            assert page.locator(".card .lift").inner_text() == "no verdict yet"
+            for part in ("pictures", "failures", "cases"):  # the trials below have outcomes, so none says "no results"
+                assert "shown with the verdict" in page.locator(f"#{part}").inner_text(), part
             whole_page = page.locator("#page").text_content()
             assert not re.search("no lift|scored|known price|No trial has run|Run the same command", whole_page)
             assert re.findall(r"\d+ of 6 trials", whole_page) == ["2 of 6 trials"]

@@ -17,6 +17,7 @@ from upskill.cli import console
 from upskill.plain import counted
 from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.stores import Run
+from upskill.runs.stores.rows import INSTANT
 from upskill.traces import NO_USAGE
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ LONG_WAIT = 20.0  # seconds without a result before the status says why
 BUSY = 2.0  # load per core from which the machine counts as busy
 TEXT_WIDTH = 76  # columns for words; the bar gets what is left
 MIN_BAR, MAX_BAR = 8, 24
-INSTANT = 0.1  # seconds: a trial that took less was answered from the store or a script
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 

@@ -111,7 +111,7 @@ def _headline(evaluation: Evaluation, view: RunView, triggered: Sequence[Trigger
     if triggered and not evaluation.leaked:
         return f"How {skill} triggers with {len(triggered)} models."
     if len(evaluation.unfinished) == len(verdicts) and not evaluation.leaked:  # how many trials have run is said below
-        return f"No results yet. {view.verdicts[0].conclusion.partition('. ')[2]}"
+        return f"No verdict yet. {view.verdicts[0].conclusion.partition('. ')[2]}"
     replayed = "Replayed: " if evaluation.replayed else ""
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion

@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from secrets import token_urlsafe
@@ -121,8 +122,7 @@ class LivePage:
 
     async def _run(self, request: web.Request) -> web.Response:
         run = await self._find_run(request)
-        row = await asyncio.to_thread(run_row, self.store, run)
-        return _json(row | {"seconds_left": self.watcher.seconds_left(run) if row["state"] == "running" else None})
+        return _json(await asyncio.to_thread(_timed_row, self.store, run))
 
     async def _skill(self, request: web.Request) -> web.Response:
         name, width = request.query.get("skill", ""), request.query.get("width", "")
@@ -254,7 +254,6 @@ class Watcher:
         self._begun = asyncio.Event()
         self._problem = ""
         self._seen = 0
-        self._first_seen: dict[str, tuple[float, int]] = {}  # by run: when, and how many trials it had
         self._running: set[str] = set()
 
     async def messages(self) -> AsyncGenerator[bytes]:
@@ -334,15 +333,23 @@ class Watcher:
         except UpskillError:  # deleted meanwhile
             self._running.discard(name)
             return None
-        row = run_row(self._store, run)
+        row = _timed_row(self._store, run)
         (self._running.add if row["state"] == "running" else self._running.discard)(name)
-        return row | {"seconds_left": self.seconds_left(run) if row["state"] == "running" else None}
+        return row
 
-    def seconds_left(self, run: Run) -> float | None:
-        """How long a run will take at the pace seen so far; None until there is one."""
-        now, done = time.monotonic(), run.passed + run.failed + run.errored
-        since, before = self._first_seen.setdefault(run.id, (now, done))
-        return (run.trials - done) * (now - since) / (done - before) if done > before else None
+
+def _timed_row(store: Store, run: Run) -> dict[str, Any]:
+    row = run_row(store, run)
+    return row | {"seconds_left": _seconds_left(store, run) if row["state"] == "running" else None}
+
+
+def _seconds_left(store: Store, run: Run) -> float | None:
+    """At the pace of the command that runs it, as its terminal says; None until there is one."""
+    since, before = run.plan.began or ("", 0)
+    if not since or (timed := store.count_timed(run) - before) <= 0:
+        return None
+    elapsed = (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+    return (run.trials - run.passed - run.failed - run.errored) * max(0.0, elapsed) / timed
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
 from upskill.agents import AGENTS, Agent, Bounds, ExternalAgent, Task
@@ -410,15 +411,17 @@ class PlanOptions:
 
 
 def make_plan(
-    skill: Skill,
-    suite: Suite | None = None,
+    skill: Skill | str | Path,
+    suite: Suite | str | Path | None = None,
     models: Iterable[str | Address] = ("local",),
     options: PlanOptions | None = None,
 ) -> Plan:
-    """UsageError for a plan that cannot run."""
+    """UsageError for a plan that cannot run. A skill and a suite may be paths; one model may be its name."""
     options = options or PlanOptions()
     keys = find_keys() if options.keys is None else options.keys
-    suite = suite or Suite.of(skill)
+    skill = Skill.load(skill) if isinstance(skill, str | Path) else skill
+    suite = Suite.load(suite) if isinstance(suite, str | Path) else suite or Suite.of(skill)
+    models = [models] if isinstance(models, str) else models
     if suite is None:
         raise UsageError(
             f"{skill.folder or skill.name}: no test cases",

@@ -181,6 +181,7 @@ class StoredPlan:
     sandbox: Mapping[str, Any] | None = None  # a SandboxChoice
     analysis: Analysis = field(default_factory=Analysis)
     spent_before: Mapping[str, Any] | None = None  # calls, and tokens and dollars by role, before the command that runs
+    began: tuple[str, int] | None = None  # when that command began, and how many results that were not instant it found
 
     @classmethod
     def of(cls, plan: Plan) -> StoredPlan:
@@ -261,6 +262,7 @@ _PLAN_OPTIONS = (
     "drawn_anew",
     "analysis",
     "spent_before",
+    "began",
 )
 
 

@@ -25,6 +25,7 @@ from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.running.executors.local import Local
 from upskill.runs.running.trial import run_trial
 from upskill.runs.stores import Run, Store, open_store
+from upskill.runs.stores.rows import timestamp
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates
@@ -139,7 +140,7 @@ class _Run:
                 )
                 if reused and options.until_decided is None:
                     store.copy_results(run, reused)
-                run = store.annotate(run, spent_before=restore_spend(store, run, self.models.ledger))
+                run = self._note_start(run)
                 self.errored = {result.trial: result for result in store.errored(run)}
                 scored = set(store.scored(run))
                 missing = [trial for trial in self.plan.trials() if trial not in scored]
@@ -165,8 +166,15 @@ class _Run:
                     await self._execute(run, missing)
                 else:
                     await self._execute_in_rounds(run, missing, reused)
-                run = store.annotate(run, analysis=self._analysis(warnings, registration), spent_before=None)
+                analysis = self._analysis(warnings, registration)
+                run = store.annotate(run, analysis=analysis, spent_before=None, began=None)
         return self._judge(run)
+
+    def _note_start(self, run: Run) -> Run:
+        before = restore_spend(self.store, run, self.models.ledger)
+        is_complete = run.passed + run.failed == run.trials
+        began = None if is_complete else (timestamp(), self.store.count_timed(run))
+        return self.store.annotate(run, spent_before=before, began=began)
 
     @property
     def _draws_anew(self) -> bool:

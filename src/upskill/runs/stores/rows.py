@@ -17,6 +17,8 @@ from upskill.runs.stores.tables import to_json
 from upskill.skills import SkillFile
 from upskill.traces import NO_USAGE, Step, Trace, Usage
 
+INSTANT = 0.1  # seconds: a trial that took less was answered from the store or a script
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

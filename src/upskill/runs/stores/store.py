@@ -23,6 +23,7 @@ from upskill.runs.planning.plan import Plan, Result, Trial
 from upskill.runs.planning.stored_plan import StoredPlan
 from upskill.runs.stores.database import ROWS_AT_ONCE, Database, Transaction, chunks, marks
 from upskill.runs.stores.rows import (
+    INSTANT,
     Batch,
     Candidate,
     Look,
@@ -206,6 +207,11 @@ class Store:
         query = "SELECT model, arm, passed, failed, errored, tokens, cost_usd, unpriced FROM progress WHERE run = ?"
         rows = self.database.rows(query, run.number)
         return [Progress(*row, cost_usd=None if unpriced else cost) for *row, cost, unpriced in rows]
+
+    def count_timed(self, run: Run) -> int:
+        """How many results were not instant, so that they show how fast the student is."""
+        query = "SELECT COUNT(*) FROM results WHERE run = ? AND seconds >= ?"
+        return self.database.rows(query, run.number, INSTANT)[0][0]
 
     def revision(self, run: Run | None = None) -> int:
         """Grows when anything of this run changes, or of any run."""

@@ -93,7 +93,7 @@ function card(report, verdict, place) {
     report.names[verdict.model] === verdict.model ? null : h("p", { class: "sure" }, report.names[verdict.model].split(" = ")[1]),
     h("p", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
   ];
-  if (verdict.unfinished) return h("li", { class: `card ${kind}` }, top, h("p", { class: "lift" }, "no results yet"), report.going ? null : h("p", { class: "sure" }, `${grouped(verdict.unfinished.trials)} of ${counted(verdict.unfinished.of, "trial")} done`));
+  if (verdict.unfinished) return h("li", { class: `card ${kind}` }, top, h("p", { class: "lift" }, "no verdict yet"), report.going ? null : h("p", { class: "sure" }, `${grouped(verdict.unfinished.trials)} of ${counted(verdict.unfinished.of, "trial")} done`));
   return h(
     "li",
     { class: `card ${kind}`, title: report.conclusions[place] },
@@ -163,7 +163,7 @@ function line(report, verdict, place) {
     { class: `line ${kind}`, title: report.conclusions[place] },
     h("span", { class: "decision" }, h("span", { class: "mark", "aria-hidden": "true" }, mark), ` ${decision}`),
     h("h2", { class: "model" }, nameOf(verdict.model, modelNames(report))),
-    h("span", { class: "lift" }, verdict.unfinished ? "no results yet" : number(report, of("lift"), points), verdict.interval ? [" (", number(report, of("interval"), interval), ")"] : ""),
+    h("span", { class: "lift" }, verdict.unfinished ? "no verdict yet" : number(report, of("lift"), points), verdict.interval ? [" (", number(report, of("interval"), interval), ")"] : ""),
     h("span", { class: "cost" }, verdict.unfinished ? null : costOf(report, verdict, of)),
   );
 }
@@ -187,7 +187,7 @@ const PICTURES = [
 function pictures(report) {
   if (report.trigger.length) return null;
   const title = "Lift, pass rates and cost";
-  if (report.document.models.every((verdict) => verdict.unfinished)) return section("pictures", title, h("p", {}, "No results yet."));
+  if (report.document.models.every((verdict) => verdict.unfinished)) return section("pictures", title, h("p", {}, "Lift and pass rates are shown with the verdict."));
   const figures = PICTURES.map(([name, title]) => {
     const figure = h("figure", { id: `picture-${name}`, class: "picture", "aria-label": title });
     for (const screen of ["wide", "narrow"]) {
