@@ -231,6 +231,8 @@ def test_a_case_opens_with_both_answers_their_differences_findings_and_steps(bro
         page.wait_for_selector("dialog .answer")
         first = page.url.partition("#")[2]
         marked = [page.locator(f"dialog {tag}").all_inner_texts() for tag in ("del", "ins")]
+        line = page.locator("dialog ins").first.evaluate("one => getComputedStyle(one).textDecorationLine")
+        assert line == "none"  # which would hide underscores
         page.get_by_role("link", name="Next case →").click()
         wait_for_text(page, "#opened-title", "greet-2")
         page.locator("dialog select").first.select_option("scripted:hostile")
