@@ -1396,9 +1396,69 @@ def test_the_database_and_the_export_of_opencode_tell_the_same(agents: Path) -> 
     with pytest.raises(UsageError, match="session not found"):
         read_trace(database / "ses_nothing")
     database.write_bytes(database.read_bytes()[:100])
-    with pytest.raises(UsageError, match="could not be read as an opencode database"):
+    with pytest.raises(UsageError, match="it is a database, but it is empty or cannot be opened"):
         read_trace(database)
     assert [session.agent for session in find_sessions("opencode", {"HOME": str(agents)})] == []
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (("trajectory_meta", "steps"), "Antigravity's database; pass a `transcript.jsonl`"),
+        (("sessions", "messages", "files"), "not in any known trace format$"),
+        (("blobs",), "not in any known trace format$"),
+    ],
+)
+def test_a_database_of_another_program_is_not_taken_for_one_that_can_be_read(
+    tmp_path: Path, tables: tuple[str, ...], said: str
+) -> None:
+    path = tmp_path / "0f3a.db"
+    with sqlite3.connect(path) as connection:
+        for table in tables:
+            connection.execute(f"CREATE TABLE {table} (id)")
+    connection.close()
+    with pytest.raises(UsageError, match=said):
+        read_trace(path)
+
+
+def test_reading_a_database_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = write_cursor(tmp_path / "state.vscdb", {"composerData:c1": {"conversation": [{"type": 1, "text": "Hi."}]}})
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = wal")
+    connection.close()
+    assert read_trace(path).goal == "Hi."
+    assert [file.name for file in tmp_path.iterdir()] == ["state.vscdb"]
+
+
+def test_a_document_may_have_whole_objects_on_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "T-1.json"
+    path.write_text("""{
+  "v": 1, "id": "T-1",
+  "messages": [
+    {"role": "user", "content": [
+      {"type": "text", "text": "Light the lantern."}
+    ]},
+    {"role": "assistant", "content": [
+      {"type": "text", "text": "It is lit."}
+    ]}
+  ]
+}
+""")
+    trace = read_trace(path)
+    assert (trace.agent, trace.goal, trace.answer) == ("amp", "Light the lantern.", "It is lit.")
+
+
+def test_a_description_of_an_api_about_spans_is_not_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "openapi.json"
+    path.write_text(json.dumps({"openapi": "3.1.0", "example": {"span_id": "1a", "attributes": {"llm.model": "x"}}}))
+    with pytest.raises(UsageError, match="not in any known trace format$"):
+        read_trace(path)
+
+
+def test_the_file_beside_a_session_of_grok_is_named(tmp_path: Path) -> None:
+    row = {"timestamp": 1, "method": "session/update", "params": {"update": {"sessionUpdate": "user_message_chunk"}}}
+    with pytest.raises(UsageError, match=r"pass the `chat_history.jsonl` beside it"):
+        read_trace(write_lines(tmp_path / "updates.jsonl", [row]))
 
 
 def write_cursor(path: Path, values: dict[str, Any], table: str = "cursorDiskKV") -> Path:
@@ -1412,7 +1472,9 @@ def write_cursor(path: Path, values: dict[str, Any], table: str = "cursorDiskKV"
 
 
 def lantern(name: str, **result: Any) -> dict[str, Any]:
-    call = {"toolCallId": name, "name": "run_terminal_command_v2", "params": json.dumps({"command": f"lantern {name}"})}
+    sent = json.dumps({"command": f"lantern {name}", "explanation": "It is dark."})
+    params = json.dumps({"command": "lantern"})  # Cursor's own, which lack some of what the model sent
+    call = {"toolCallId": name, "name": "run_terminal_command_v2", "params": params, "rawArgs": sent}
     return {"type": 2, "createdAt": "2026-05-01T10:00:02Z", "toolFormerData": call | result}
 
 

@@ -47,8 +47,14 @@ ROLES: dict[str, StepKind] = {
 HINT = "Run `upskill trace list` to see the sessions on this machine."
 SQLITE = b"SQLite format 3\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
-# Programs whose files we cannot read yet, by a kind of record that only they write, or by a field of a document.
-UNREAD = dict.fromkeys(("toolRequest", "toolResponse"), "Goose")
+# Files we cannot read, by a kind of record, a field of a document or a table that only they have.
+UNREAD = {
+    **dict.fromkeys(("toolRequest", "toolResponse"), "a file from Goose, which upskill cannot read yet"),
+    **dict.fromkeys(
+        ("session/update", "_x.ai/session/update"), "Grok's `updates.jsonl`; pass the `chat_history.jsonl` beside it"
+    ),
+    "trajectory_meta": "Antigravity's database; pass a `transcript.jsonl` from Antigravity's `brain` folder",
+}
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78cDEHM])")
 _Record = TypeVar("_Record")
 
@@ -103,6 +109,8 @@ class Sample:
 
     @cached_property
     def rows(self) -> list[Row]:
+        if self.document is not None and "\n" in self.text.strip():
+            return []  # lines of one value
         lines = self.text.split("\n")
         if not self.whole and len(lines) > 1:
             lines.pop()  # cut in the middle
@@ -119,11 +127,21 @@ class Sample:
 
     @cached_property
     def document(self) -> object:
-        if len(self.rows) > 1 or self.text.lstrip()[:1] not in ("{", "["):
+        first, _, rest = self.text.strip().partition("\n")
+        if first[:1] not in ("{", "[") or (rest and parse_line(first)):
             return None
         with suppress(UsageError):
             return load_document(self.path)
         return None
+
+    @cached_property
+    def tables(self) -> set[str]:
+        """The names of the tables, if it is a database."""
+        with suppress(UsageError):
+            if self.data.startswith(SQLITE):
+                with open_database(split_path(self.path)[0], "a database", "") as connection:
+                    return table_names(connection)
+        return set()
 
     @property
     def values(self) -> list[Any]:
@@ -158,13 +176,12 @@ class Sample:
     @property
     def foreign_note(self) -> str:
         """That another program wrote it whose files we know but cannot read; else empty."""
-        for row in map(as_row, self.values[:MAX_SAMPLE_ROWS]):
+        for row in map(as_row, [dict.fromkeys(self.tables), *self.values[:MAX_SAMPLE_ROWS]]):
             inner = row.child("message", "event")
             blocks = [block.text("type") for block in (*inner.children("content"), *row.children("content"))]
-            kind = row.text("type", "role")
-            for name in (kind, inner.text("type"), *blocks, *row, *(f"{kind}/{field}" for field in row)):
+            for name in (row.text("type", "role"), row.text("method"), inner.text("type"), *blocks, *row):
                 if name in UNREAD:
-                    return f": it looks like a file from {UNREAD[name]}, which upskill cannot read yet"
+                    return f": it looks like {UNREAD[name]}"
         return ""
 
 
@@ -222,11 +239,20 @@ def _unpack(path: Path, stream: BinaryIO) -> BinaryIO:
 @contextmanager
 def open_database(path: Path, kind: str, hint: str) -> Generator[sqlite3.Connection]:
     """An SQLite file, only to be read. UsageError, with this hint, if it is not of this kind."""
+    file = path.resolve()
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
+        with file.open("rb") as stream:
+            logged = stream.read(19).endswith(b"\2")  # SQLite would write a log and its index beside it
+        unused = logged and not file.with_name(f"{file.name}-wal").exists()
+        address = f"{file.as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
+        with closing(sqlite3.connect(address, uri=True, timeout=5)) as connection:
             yield connection
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise UsageError(f"{path}: could not be read as {kind}: {error}", hint) from error
+
+
+def table_names(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
 
 
 def load_document(path: Path) -> object:
@@ -297,6 +323,8 @@ def _detect_format(sample: Sample) -> str:
         if known.detects(sample):
             return name
     why = sample.foreign_note
+    if sample.data.startswith(SQLITE) and not sample.tables:
+        why = ": it is a database, but it is empty or cannot be opened"
     if not sample.rows and sample.text.lstrip()[:1] in ("{", "["):
         try:
             load_document(sample.path)

@@ -5,7 +5,6 @@ A conversation in the first has the path `state.vscdb/ID`; the file alone means 
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from upskill.errors import UsageError
-from upskill.traces.formats import SQLITE, Sample, TraceBuilder, open_database, split_path
+from upskill.traces.formats import Sample, TraceBuilder, open_database, split_path, table_names
 from upskill.traces.values import Row, as_row, content_text, iso_time, parse_object, read_usage
 
 ROLES = {1: "user", 2: "assistant", "user": "user", "ai": "assistant"}
@@ -25,13 +24,12 @@ EMPTY = "bubble"  # what the editor shows while nothing is said yet
 
 
 def is_store(sample: Sample) -> bool:
-    told = sample.data if sample.data.startswith(SQLITE) else b""
-    return b"TABLE cursorDiskKV" in told or b"TABLE ItemTable" in told or b"TABLE blobs" in told
+    return not {"cursorDiskKV", "ItemTable"}.isdisjoint(sample.tables) or {"blobs", "meta"} <= sample.tables
 
 
 def store_rows(builder: TraceBuilder) -> Iterator[Row]:
     with open_database(split_path(builder.path)[0], *KIND) as connection:
-        if "blobs" in _tables(connection):
+        if "blobs" in table_names(connection):
             yield from _chat(builder, connection)
         elif composers := _composers(connection):
             names = [composer.text("composerId") for composer in composers]
@@ -47,10 +45,6 @@ def list_conversations(database: Path) -> list[tuple[str, float]]:
         return [(each.text("composerId"), _changed(each) / 1000) for each in reversed(_composers(connection))]
 
 
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-
-
 def _object(data: object) -> Row:
     return (parse_object(data) if isinstance(data, str | bytes) else None) or Row()
 
@@ -61,7 +55,7 @@ def _changed(composer: Row) -> float:
 
 def _composers(connection: sqlite3.Connection) -> list[Row]:
     """The conversations in which something was said, latest last; older versions kept them in one value."""
-    tables, found = _tables(connection), list[Row]()
+    tables, found = table_names(connection), list[Row]()
     if "cursorDiskKV" in tables:
         query = "SELECT key, value FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;'"
         for key, value in connection.execute(query):
@@ -98,7 +92,7 @@ def _bubble(bubble: Row) -> Row:
     ]
     if call.text("name"):
         call_id = call.text("toolCallId") or bubble.text("bubbleId")
-        arguments = call.get("params") or call.get("rawArgs")
+        arguments = _object(call.get("rawArgs")) or call.get("params") or call.get("rawArgs")
         blocks.append({"type": "tool_use", "id": call_id, "name": call.text("name"), "input": arguments})
         if "result" in call or call.text("status") in FAILED:
             blocks.append({"type": "tool_result", "tool_use_id": call_id, **_outcome(call)})
@@ -118,7 +112,7 @@ def _chat(builder: TraceBuilder, connection: sqlite3.Connection) -> Iterator[Row
     for (value,) in connection.execute("SELECT value FROM meta WHERE key = '0'"):
         about = Row()
         with suppress(ValueError, TypeError):  # JSON in hexadecimal digits
-            about = as_row(json.loads(bytes.fromhex(value)))
+            about = _object(bytes.fromhex(value))
         builder.session, builder.model = about.text("agentId"), about.text("lastUsedModel")
         builder.started = iso_time(about.get("createdAt"))
     builder.cwd = builder.read_beside("meta.json").text("cwd")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from upskill.errors import UsageError
 from upskill.traces import Status, Usage
-from upskill.traces.formats import SQLITE, Format, Sample, TraceBuilder, load_document, open_database, split_path
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, open_database, split_path
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
@@ -22,7 +22,7 @@ STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
 
 def detects(sample: Sample) -> bool:
-    if sample.data.startswith(SQLITE):
+    if {"session", "message", "part"} <= sample.tables:
         return True
     if any(row.get("type") in STREAM and "sessionID" in row for row in sample.rows):
         return True
@@ -41,7 +41,7 @@ class _Reader(TraceBuilder):
 
     def fill(self) -> None:
         sample = Sample.open(self.path)
-        if sample.data.startswith(SQLITE):
+        if sample.tables:
             database, session = split_path(self.path)
             with open_database(database, *KIND) as connection:
                 latest = [session_id for session_id, _ in _main_sessions(connection)[:1]]

@@ -37,7 +37,8 @@ def detects(sample: Sample) -> bool:
     text = "" if sample.is_text else sample.text
     if '"resourceSpans"' in text or '"resource_spans"' in text:
         return True
-    return _SPAN.search(text) is not None and _GENAI.search(text) is not None
+    mentioned = _SPAN.search(text) is not None and _GENAI.search(text) is not None
+    return mentioned and (sample.document is None or any(_spans_in(sample.document)))
 
 
 @dataclass(frozen=True)
