@@ -929,9 +929,51 @@ def test_a_conversation_of_chatgpt_is_named_by_its_id_or_title_and_answers_asked
         "it contains 2 conversations; only the latest was read. The others are conversations.json/Rail",
         "skipped 1 message from turns that were undone",
     ]
-    assert read_trace(file / "c1").answer == read_trace(file / "Rail").answer == "Four meters."
+    rail = read_trace(file / "c1")
+    assert rail.steps == read_trace(file / "Rail").steps
+    assert kinds(rail) == ["user", "assistant", "user", "thinking", "tool", "assistant"]
+    assert [(step.tool, step.output) for step in rail.calls] == [
+        ("web", "Rails https://rails.example/length They are three meters long.")
+    ]
     with pytest.raises(UsageError, match="no conversation named 'Roof'"):
         read_trace(file / "Roof")
+
+
+def test_conversations_of_chatgpt_without_ids_are_all_named(tmp_path: Path) -> None:
+    file = tmp_path / "conversations.json"
+    message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Dim the light."]}}
+    nodes = {"a": {"message": None, "parent": None}, "b": {"message": message, "parent": "a"}}
+    file.write_text(json.dumps([{"title": name, "mapping": nodes} for name in ("Lamp", "Lamp", "Wick")]))
+    latest = read_trace(file)
+    assert latest.goal == "Dim the light."
+    assert "it contains 3 conversations" in latest.warnings[0]
+    assert latest.warnings[0].endswith("conversations.json/1, conversations.json/2")
+    file.write_text("[]")
+    with pytest.raises(UsageError, match="contains no conversations"):
+        read_trace(file, "chatgpt")
+
+
+def test_turns_that_were_undone_in_codex_are_told_and_left_out(tmp_path: Path) -> None:
+    def turn(number: int) -> list[dict[str, Any]]:
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"Request {number}."}]}
+        return [
+            {"type": "event_msg", "payload": {"type": "task_started", "turn_id": f"t{number}"}},
+            {"type": "response_item", "payload": said},
+            {"type": "event_msg", "payload": {"type": "user_message", "message": f"Request {number}."}},
+        ]
+
+    back = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 2}}
+    meta = {"type": "session_meta", "payload": {"id": "s1", "cwd": "/home/ada"}}
+    rows = [meta, *turn(1), *turn(2), *turn(3), back, *turn(4)]
+    trace = read_trace(write_lines(tmp_path / "rollout-1.jsonl", rows))
+    assert [step.text for step in trace.steps] == ["Request 1.", "Request 4."]
+    assert trace.warnings == ("skipped 7 lines from turns that were undone",)
+
+
+def test_the_model_of_a_message_from_droid_is_known(tmp_path: Path) -> None:
+    rows = load_lines("droid/8c08.jsonl")
+    rows[-2]["message"]["modelId"] = "model-y"
+    assert read_trace(write_lines(tmp_path / "8c08.jsonl", rows)).model == "model-y"
 
 
 def test_chats_without_the_spaces_that_editors_take_away_are_read(tmp_path: Path) -> None:

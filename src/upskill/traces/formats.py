@@ -83,8 +83,9 @@ class Format:
         return builder
 
     def count_unknown(self, skipped: Mapping[str, int]) -> int:
-        noise = tuple(f"{kind}/" for kind in self.noise)
-        return sum(count for kind, count in skipped.items() if not f"{kind}/".startswith(noise))
+        """How many records are not noise, which also covers kinds below it: `turn` covers `turn.ended`."""
+        noise = tuple(f"{kind}/".replace(".", "/") for kind in self.noise)
+        return sum(count for kind, count in skipped.items() if not f"{kind}/".replace(".", "/").startswith(noise))
 
 
 @dataclass(frozen=True)
@@ -414,9 +415,29 @@ class TraceBuilder:
             self.warn(f"skipped {counted(len(rows) - len(chosen), 'line')} from turns that were undone")
         return chosen
 
-    def choose_session(self, names: list[str], kind: str, *, latest: bool = False) -> str:
-        """The one of several in a file that the path names, `FILE/NAME`, or else the last or the first of them."""
+    def read_kept(self, begins: Callable[[Row], bool], undone: Callable[[Row], int]) -> Iterator[Row]:
+        """The JSON objects of a file without those of turns that were taken back, which are reported.
+
+        `begins` says whether a turn begins with an object, `undone` how many turns an object takes back.
+        """
+        rows: list[Row] = []
+        for row in self.read_lines():
+            rows.append(row)
+            turns = [number for number, each in enumerate(rows) if begins(each)] if undone(row) else []
+            if turns:
+                begin = turns[-undone(row) :][0]
+                self.warn(f"skipped {counted(len(rows) - begin, 'line')} from turns that were undone")
+                del rows[begin:]
+        return iter(rows)
+
+    def choose_session(self, names: list[str], kind: str, *, latest: bool = False, missing: str = "") -> str:
+        """The one of several in a file that the path names, `FILE/NAME`, or else the last or the first of them.
+
+        UsageError, with the hint `missing`, if there are none.
+        """
         file, name = split_path(self.path)
+        if not names:
+            raise UsageError(f"{file}: contains no {kind}", missing)
         if name and name in names:
             return name
         if name:
@@ -491,6 +512,15 @@ class TraceBuilder:
                 seconds=step.seconds if seconds is None else seconds,
             )
 
+    def add_arguments(self, text: str) -> None:
+        """Add to the arguments of the latest call, if they arrive in pieces."""
+        numbers = range(len(self.steps) - 1, -1, -1)
+        mine = (n for n in numbers if self.steps[n].kind == "tool" and self.steps[n].agent == self.subagent)
+        if (number := next(mine, None)) is not None:
+            begun = self.steps[number].arguments.get("input", "")
+            self.use()
+            self.steps[number] = replace(self.steps[number], arguments=parse_arguments(f"{begun}{text}"))
+
     def add_content(self, role: str, content: object, *, status: Status = "ok") -> None:
         """Add a message: text or blocks. `status` is that of results which do not say whether they are errors."""
         kind = ROLES.get(role, "system")
@@ -501,8 +531,8 @@ class TraceBuilder:
                 continue
             block = as_row(item)
             name = block.text("type")
-            if name in ("thinking", "reasoning", "redacted_thinking"):
-                self.add_text("thinking", block.text("thinking", "text"))
+            if name in ("thinking", "reasoning", "redacted_thinking", "think"):
+                self.add_text("thinking", block.text("thinking", "text", "think"))
             elif name in ("tool_use", "server_tool_use", "mcp_tool_use", "tool-call"):
                 arguments = block.get("input") if "input" in block else block.get("args")
                 self.add_call(block.text("id", "toolCallId"), block.text("name", "toolName"), arguments)

@@ -14,6 +14,7 @@ from upskill.traces.values import Row, as_row, iso_time
 
 STATUSES: dict[str, Status] = {"success": "ok", "failed_with_in_kernel_exception": "error", "timeout": "error"}
 THOUGHTS = ("thoughts", "reasoning_recap")
+THINKER = "a8km123"  # what models that think say meanwhile is a message of this tool
 HIDDEN = ("user_editable_context", "model_editable_context")  # what the person told about themselves, long before
 
 
@@ -30,14 +31,10 @@ def _nodes(conversation: Row) -> dict[str, Row]:
 def read(builder: TraceBuilder) -> None:
     rows = [row for row in map(as_row, builder.read_values()) if _nodes(row)]
     rows.sort(key=lambda row: row.number("update_time") or row.number("create_time") or 0)
-    if not rows:
-        return
-    names = [row.text("conversation_id", "id") for row in rows]
     titles = Counter(row.text("title") for row in rows)
-    labels = [_label(name, row.text("title"), titles) for name, row in zip(names, rows, strict=True)]
-    wanted = split_path(builder.path)[1]
-    chosen = wanted if wanted and wanted in names else builder.choose_session(labels, "conversations", latest=True)
-    conversation = rows[names.index(chosen) if chosen in names else labels.index(chosen)]
+    labels = {_label(row, titles) or str(number): row for number, row in enumerate(rows, start=1)}
+    wanted = [row for row in rows if row.text("conversation_id", "id") == split_path(builder.path)[1] != ""]
+    conversation = wanted[0] if wanted else labels[builder.choose_session([*labels], "conversations", latest=True)]
     builder.session = conversation.text("conversation_id", "id")
     builder.model = conversation.text("default_model_slug")
     builder.started = _time(conversation)
@@ -47,9 +44,9 @@ def read(builder: TraceBuilder) -> None:
         last_call = _read_message(builder, message, last_call)
 
 
-def _label(name: str, title: str, titles: Counter[str]) -> str:
-    """What a person can write after the name of the file."""
-    return title if title and titles[title] == 1 and "/" not in title else name
+def _label(row: Row, titles: Counter[str]) -> str:
+    title = row.text("title")
+    return title if title and titles[title] == 1 and "/" not in title else row.text("conversation_id", "id")
 
 
 def _time(row: Row) -> str:
@@ -80,23 +77,32 @@ def _read_message(builder: TraceBuilder, message: Row, last_call: str) -> str:
     role, kind, text = author.text("role"), content.text("content_type"), _text(content)
     recipient = message.text("recipient") or "all"
     builder.model = metadata.text("model_slug") or builder.model
-    if role == "tool":
+    thinks = kind in THOUGHTS or author.text("name") == THINKER
+    if found := _found(metadata):
+        builder.extend_call(last_call, output=found)
+    if role == "tool" and not thinks:
         status = STATUSES.get(metadata.child("aggregate_result").text("status"), "unknown")
         builder.add_result(last_call, text, "error" if kind == "system_error" else status, tool=author.text("name"))
-        return ""
+        return last_call
     if role == "assistant" and recipient != "all":
         call = message.text("id") or recipient
         builder.add_call(call, recipient, text)
         return call
-    if role == "assistant":
+    if role == "assistant" or thinks:
         builder.stop = metadata.child("finish_details").text("type") or builder.stop
-        builder.add_text("thinking" if kind in THOUGHTS else "assistant", text)
+        builder.add_text("thinking" if thinks else "assistant", text)
     elif role in ("user", "system"):
         hidden = kind in HIDDEN or metadata.get("is_visually_hidden_from_conversation") is True
         builder.add_text("system" if hidden or role == "system" else "user", text)
     if role in ("user", "assistant", "system") and not text and kind in ("text", "code", *THOUGHTS):
         builder.use()  # it is empty
     return last_call
+
+
+def _found(metadata: Row) -> str:
+    """What a search found, which is told with the answer."""
+    entries = [entry for group in metadata.children("search_result_groups") for entry in group.children("entries")]
+    return "\n".join(" ".join(map(entry.text, ("title", "url", "snippet"))) for entry in entries)
 
 
 def _text(content: Row) -> str:

@@ -25,8 +25,6 @@ def read(builder: TraceBuilder) -> None:
     rows = [row for row in map(as_row, builder.read_values()) if _messages(row)]
     conversations = sorted(rows, key=lambda row: row.text("updated_at", "created_at"))
     names = [row.text("uuid") for row in conversations]
-    if not conversations:
-        return
     builder.session = builder.choose_session(names, "conversations", latest=True)
     conversation = conversations[names.index(builder.session)]
     builder.model = conversation.text("model")

@@ -79,7 +79,7 @@ class _Reader(TraceBuilder):
 
     def fill(self) -> None:
         """Read a session, and after the calls that started them those of its sub-agents, which are files beside it."""
-        for row in self.watch(self.read_lines()):
+        for row in self.watch(self.read_kept(_begins_turn, _undone_turns)):
             self.row(row)
         for call, thread in self.spawned.items():
             files = sorted(self.path.parent.parent.glob(f"*/rollout-*{glob.escape(thread)}.jsonl*"))
@@ -253,6 +253,15 @@ def _unwrap_output(output: object) -> tuple[str, Status, float | None]:
         return text, "error" if text.startswith(REFUSALS) else "unknown", None
     wall = _WALL.search(envelope[0])
     return text[envelope.end() :], exit_status(envelope[0]), float(wall[1]) if wall else None
+
+
+def _begins_turn(row: Row) -> bool:
+    return row.child("payload").get("type") == "task_started"
+
+
+def _undone_turns(row: Row) -> int:
+    event = row.child("payload")
+    return event.count("num_turns") if event.get("type") == "thread_rolled_back" else 0
 
 
 def _usage(data: Row) -> Usage:

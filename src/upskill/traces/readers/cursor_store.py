@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from upskill.errors import UsageError
 from upskill.traces.formats import Sample, TraceBuilder, open_database, split_path, table_names
 from upskill.traces.values import Row, as_row, content_text, iso_time, parse_object, read_usage
 
@@ -31,12 +30,10 @@ def store_rows(builder: TraceBuilder) -> Iterator[Row]:
     with open_database(split_path(builder.path)[0], *KIND) as connection:
         if "blobs" in table_names(connection):
             yield from _chat(builder, connection)
-        elif composers := _composers(connection):
-            names = [composer.text("composerId") for composer in composers]
-            builder.session = builder.choose_session(names, "conversations", latest=True)
-            yield from _conversation(builder, connection, composers[names.index(builder.session)])
         else:
-            raise UsageError(f"{builder.path}: contains no conversations", GLOBAL)
+            composers = {each.text("composerId"): each for each in _composers(connection)}
+            builder.session = builder.choose_session([*composers], "conversations", latest=True, missing=GLOBAL)
+            yield from _conversation(builder, connection, composers[builder.session])
 
 
 def list_conversations(database: Path) -> list[tuple[str, float]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from upskill.traces import StepKind, Usage
+from upskill.traces import Usage
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.values import Row, anthropic_usage, as_row, content_text, iso_time, read_usage, status_of
 
-NOISE = ("todo_state", "session_end")
+NOISE = ("todo_state", "session_end", "agent_turn_outcome", "hook")
 _EXIT = re.compile(r"\AError: Command failed \(exit code: (-?\d+)\)|\[Process exited with code (-?\d+)\]\s*\Z")
+_REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>\s*|\Z)", re.S)
 
 
 def detects(sample: Sample) -> bool:
@@ -35,14 +36,17 @@ def read(builder: TraceBuilder) -> None:
 def _read_row(builder: TraceBuilder, row: Row) -> None:
     kind, message = row.text("type"), row.child("message")
     if kind in ("session_start", "system"):
-        builder.session = row.text("id", "session_id") or builder.session
+        builder.session = row.text("session_id", "sessionId", "id") or builder.session
         builder.cwd, builder.model = row.text("cwd") or builder.cwd, row.text("model") or builder.model
         builder.use()
+    elif kind == "message" and "hookEventName" in message:
+        _read_hook(builder, message)
     elif kind == "message" and message:
+        builder.model = message.text("modelId", "model") or builder.model
         for block in message.array("content") or [message.get("content")]:
             _read_block(builder, message, as_row(block) or Row(type="text", text=block))
     elif kind == "message":  # the others are of a stream
-        builder.add_content(row.text("role"), row.text("text"))
+        _read_block(builder, row, Row(type="text", text=row.text("text")))
     elif kind == "reasoning":
         builder.add_text("thinking", row.text("text"))
     elif kind == "tool_call":
@@ -51,9 +55,19 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
         _add_result(builder, row.text("id"), row.get("value"), row.get("isError"))
     elif kind == "compaction_state":
         builder.add_text("system", row.text("summaryText"))
+    elif kind == "error":
+        builder.add_text("system", f"error: {row.text('message')}")
     elif kind == "completion":
         builder.usage = anthropic_usage(row.child("usage"))
+        if not any(step.text == row.text("finalText") for step in builder.steps):  # the last message, mostly
+            builder.add_text("assistant", row.text("finalText"))
         builder.use()
+
+
+def _read_hook(builder: TraceBuilder, message: Row) -> None:
+    for result in message.children("hookResults"):
+        builder.add_text("system", "\n".join(filter(None, (result.text("stdout"), result.text("stderr")))))
+    builder.leave_out("hook")
 
 
 def _read_block(builder: TraceBuilder, message: Row, block: Row) -> None:
@@ -61,9 +75,9 @@ def _read_block(builder: TraceBuilder, message: Row, block: Row) -> None:
         _add_result(builder, block.text("tool_use_id"), block.get("content"), block.get("is_error"))
     elif message.get("role") == "user" and block.get("type") == "text":
         text = block.text("text")
-        by_program = message.get("visibility") == "llm_only" or text.lstrip().startswith("<system-reminder>")
-        speaker: StepKind = "system" if by_program else "user"
-        builder.add_text(speaker, text)
+        by_program = message.get("visibility") == "llm_only"
+        builder.add_text("system", text if by_program else "".join(_REMINDER.findall(text)))
+        builder.add_text("user", "" if by_program else _REMINDER.sub("", text))
     else:
         builder.add_content(message.text("role"), [block])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from upskill.traces.formats import Format, Sample, TraceBuilder
-from upskill.traces.values import Row, content_text, status_of
+from upskill.traces.values import Row, block_text, content_text, status_of
 
 _QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.S)
 _EXIT = re.compile(r"^\s*exit(?: code)?:\s*(-?\d+)", re.M | re.I)
@@ -33,7 +33,8 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
     kind, text = row.text("type"), content_text(row.get("content"))
     if kind == "user":
         said, beside = _QUERY.findall(text), _QUERY.sub("", text)
-        by_program = row.text("synthetic_reason") not in ("", "interjection") or text.startswith("<user_info>")
+        by_program = row.text("synthetic_reason") not in ("", "interjection")
+        by_program = by_program or text.startswith(("<user_info>", "<system-reminder>"))
         builder.add_text("system" if said or by_program else "user", beside)
         builder.add_text("user", "\n".join(said))
     elif kind == "system":
@@ -48,6 +49,7 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
         builder.add_tool_calls(row)
     elif kind == "tool_result":
         code = _EXIT.search(text)
+        text = "\n".join([text, *map(block_text, row.children("images"))])
         builder.add_result(row.text("tool_call_id"), text, status_of(int(code[1]) if code else None))
     elif kind == "backend_tool_call" and (call := row.child("kind")):  # a search by the provider
         status = status_of(True if call.get("status") == "completed" else None)

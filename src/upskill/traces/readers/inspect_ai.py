@@ -18,8 +18,6 @@ def read(builder: TraceBuilder) -> None:
         packed = stream.read(len(ARCHIVE)) == ARCHIVE
         log = unpack_log(ARCHIVE + stream.read(), str(builder.path)) if packed else load_document(builder.path)
     samples = {_name(sample): sample for sample in samples_of(log)}
-    if not samples:
-        return
     builder.session = builder.choose_session(list(samples), "samples")
     sample = samples[builder.session]
     for message in builder.watch(sample.children("messages")):

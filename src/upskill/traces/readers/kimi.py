@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from upskill.plain import as_list
 from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder
-from upskill.traces.values import Row, as_row, content_text, iso_time, kind_of, read_usage, status_of
+from upskill.traces.values import Row, content_text, iso_time, kind_of, read_usage, status_of
 
 OWN_ROLES = ("_checkpoint", "_usage", "_system_prompt")
 NOISE = (
-    *("_checkpoint", "_usage", "metadata", "usage.record", "llm.request", "llm.tools_snapshot", "mcp.tools_discovered"),
-    *("tools.set_active_tools", "turn.prompt", "turn.steer", "turn.ended", "context.append_loop_event/step.begin"),
+    *("_checkpoint", "_usage", "metadata", "usage", "llm", "mcp", "tools", "turn", "agent", "prompt", "permission"),
+    *("plugin", "runtime", "token_counting", "plan_mode", "full_compaction", "context.append_loop_event/step.begin"),
     *("StepBegin", "TurnEnd", "StatusUpdate", "StepRetry", "ApprovalRequest", "ApprovalResponse", "HookTriggered"),
-    *("HookResolved", "CompactionBegin", "CompactionEnd", "MCPLoadingBegin", "MCPLoadingEnd"),
+    *("HookResolved", "CompactionBegin", "CompactionEnd", "MCPLoadingBegin", "MCPLoadingEnd", "context.undone"),
 )
 
 
@@ -26,7 +25,11 @@ def detects(sample: Sample) -> bool:
 
 
 def read(builder: TraceBuilder) -> None:
-    for row in builder.watch(builder.read_lines(), _kind):
+    rows = builder.read_kept(
+        lambda row: row.get("type") == "turn.prompt",
+        lambda row: row.count("count") if row.get("type") == "context.undo" else 0,
+    )
+    for row in builder.watch(rows, _kind):
         seconds, message = row.number("timestamp"), row.child("message")
         builder.at = iso_time(seconds * 1000 if seconds else row.get("time"))
         builder.subagent = ""
@@ -40,7 +43,8 @@ def read(builder: TraceBuilder) -> None:
 
 def _kind(row: Row) -> str:
     message = row.child("message")
-    return message.text("type") if "payload" in message else kind_of(row)
+    told = message.child("payload").child("event").text("type")  # by a sub-agent
+    return told or message.text("type") if "payload" in message else kind_of(row)
 
 
 def _read_message(builder: TraceBuilder, message: Row) -> None:
@@ -54,14 +58,8 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         builder.add_result(message.text("tool_call_id", "toolCallId"), output, status)
     elif role in ("user", "assistant", "system", "_system_prompt"):
         by_program = message.child("origin").text("kind") not in ("", "user")
-        _add_parts(builder, "system" if by_program else role, content)
+        builder.add_content("system" if by_program else role, content)
         builder.add_tool_calls(message if "tool_calls" in message else Row(tool_calls=message.array("toolCalls")))
-
-
-def _add_parts(builder: TraceBuilder, role: str, content: object) -> None:
-    for part in as_list(content) or [content]:
-        thought = as_row(part).text("think")
-        builder.add_content(role, [{"type": "thinking", "thinking": thought}] if thought else [part])
 
 
 def _read_record(builder: TraceBuilder, row: Row) -> None:
@@ -72,22 +70,19 @@ def _read_record(builder: TraceBuilder, row: Row) -> None:
         builder.started = iso_time(row.get("created_at"))
     elif kind == "llm.request":
         builder.model = row.text("model") or builder.model
-    elif kind == "config.update":
-        builder.cwd = row.text("cwd") or builder.cwd
+    elif kind in ("config.update", "profile.bind"):
+        builder.cwd = row.text("cwd") or row.child("environmentDisclosure").text("cwd") or builder.cwd
         builder.add_text("system", row.text("systemPrompt"))
     elif kind == "context.append_message":
         _read_message(builder, row.child("message"))
     elif kind == "context.apply_compaction":
         builder.add_text("system", row.text("summary"))
     elif told == "content.part":
-        _add_parts(builder, "assistant", event.get("part"))
+        builder.add_content("assistant", event.get("part"))
     elif told == "tool.call":
         builder.add_call(event.text("toolCallId"), event.text("name"), event.get("args"))
     elif told == "tool.result":
-        result = event.child("result")
-        builder.add_result(
-            event.text("toolCallId"), content_text(result.get("output")), status_of(result.get("isError") is not True)
-        )
+        _add_result(builder, event.text("toolCallId"), event.child("result"))
     elif told == "step.end":
         sent = "inputOther inputCacheRead inputCacheCreation"
         builder.usage += read_usage(event.child("usage"), sent, "output", "inputCacheRead")
@@ -95,18 +90,23 @@ def _read_record(builder: TraceBuilder, row: Row) -> None:
         builder.use()
 
 
+def _add_result(builder: TraceBuilder, call_id: str, result: Row) -> None:
+    output = "\n".join(filter(None, (content_text(result.get("output")).rstrip("\n"), result.text("message", "note"))))
+    builder.add_result(call_id, output, status_of(not (result.get("isError") or result.get("is_error"))))
+
+
 def _read_event(builder: TraceBuilder, kind: str, payload: Row) -> None:
     """A line of the `wire.jsonl` that Kimi CLI writes."""
     if kind in ("TurnBegin", "SteerInput"):
-        _add_parts(builder, "user", payload.get("user_input"))
+        builder.add_content("user", payload.get("user_input"))
     elif kind == "ContentPart":
-        _add_parts(builder, "assistant", payload)
+        builder.add_content("assistant", payload)
     elif kind == "ToolCall":
         builder.add_tool_calls(Row(tool_calls=[payload]))
     elif kind == "ToolResult":
-        result = payload.child("return_value", "result")
-        output = content_text(result.get("output")) or result.text("message")
-        builder.add_result(payload.text("tool_call_id"), output, status_of(result.get("is_error") is not True))
+        _add_result(builder, payload.text("tool_call_id"), payload.child("return_value", "result"))
+    elif kind == "ToolCallPart":
+        builder.add_arguments(payload.text("arguments_part"))
     elif kind == "StatusUpdate":
         sent = "input_other input_cache_read input_cache_creation"
         builder.usage += read_usage(payload.child("token_usage"), sent, "output", "input_cache_read")
