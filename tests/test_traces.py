@@ -1493,7 +1493,7 @@ def test_a_document_may_have_whole_objects_on_its_lines(tmp_path: Path) -> None:
 def test_a_description_of_an_api_about_spans_is_not_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "openapi.json"
     path.write_text(json.dumps({"openapi": "3.1.0", "example": {"span_id": "1a", "attributes": {"llm.model": "x"}}}))
-    with pytest.raises(UsageError, match="not in any known trace format$"):
+    with pytest.raises(UsageError, match=r"not in any known trace format$"):
         read_trace(path)
 
 
