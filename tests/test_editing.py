@@ -23,6 +23,7 @@ from upskill.cli.watch import Watched, changed
 from upskill.errors import UsageError
 from upskill.models.addresses import ALIASES
 from upskill.reports.live.pages import overview, skill_page
+from upskill.runs.planning.stored_plan import other_suite
 from upskill.suites import Suite
 from upskill.suites.suite import CaseFilter
 
@@ -338,6 +339,25 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(u
     write_skill(skill, cases=8, body="# Greeting\n\nSay ahoy, always.")
     assert upskill("eval", skill, "-m", model, "-t", "other/evals/suite.json").code == 0
     assert "points (another version)" in upskill("list").out
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("greeter/evals/suite.yaml", ""),
+        ("/home/ada/greeter/evals/evals.json", ""),
+        ("evals/suite.json", ""),  # of `upskill eval .`
+        ("../evals/suite.json", ""),
+        ("greeter/evals/eval_queries.json", ""),
+        ("generated", ""),
+        ("/home/ada/greeter/evals/hard.yaml", "evals/hard.yaml"),
+        ("other/evals/suite.yaml", "other/evals/suite.yaml"),
+        ("not-greeter/evals/suite.yaml", "not-greeter/evals/suite.yaml"),
+        ("./suite.yaml", "suite.yaml"),
+    ],
+)
+def test_a_suite_is_named_unless_it_is_the_skills_own(source: str, named: str) -> None:
+    assert other_suite(source, "greeter") == named
 
 
 def test_list_says_which_of_skill_suite_and_model_changed_since_the_verdict(

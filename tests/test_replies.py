@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from loopback import Call
 from upskill import Models, Skill, UsageError, make_plan, open_store
 from upskill.models.cassette import Cassette
 from upskill.reports.live.pages import overview, skill_verdicts
+from upskill.reports.view import replay_note
 from upskill.runs.replay.replay import plan_from
 from upskill.runs.results.evaluation import evaluation_of
 
@@ -163,6 +165,8 @@ def test_a_replayed_run_says_so_wherever_its_verdict_is_shown(upskill: Upskill, 
     assert [name for name in CLAIMING if claim not in shown[name]] == []
     with open_store("runs") as store:
         run = store.run(played["run"])
+        models = tuple(replace(run.plan.models[0], name=name) for name in "abc")
+        assert replay_note(replace(run, plan=replace(run.plan, models=models))).endswith("answers from a, b and c.")
         assert (evaluation_of(store, run).replayed, evaluation_of(store, run).verdicts[0].replayed) == (mark, mark)
         (row,) = (row for row in overview(store)["runs"] if row["id"] == run.id)
         assert [verdict["replayed"] for verdict in row["verdicts"]] == [mark]

@@ -46,8 +46,8 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
             mark,
             skill,
             each.model,
-            change_in_words(each.against_base),
-            change_in_words(each.against_none),
+            change_in_words(each.against_base, is_exact=each.base_is_exact),
+            change_in_words(each.against_none, is_exact=each.none_is_exact),
             result,
         ]
         yield table_row(cells)
@@ -103,11 +103,13 @@ def _deleted_cases(change: SkillChange) -> str:
     return f", with {counted(len(suite.cases), 'test case')}" if suite else ""
 
 
-def change_in_words(verdict: Verdict | None) -> str:
+def change_in_words(verdict: Verdict | None, *, is_exact: bool) -> str:
+    """With the interval of the lift, unless it leaves open what is exact on these cases."""
     if verdict is None or verdict.lift is None:
         return UNKNOWN
     rates = before_after(pass_rate(verdict.baseline), pass_rate(verdict.skill))
-    return f"{rates}, {points(verdict.lift)} ({interval_in_points(verdict.interval)})"
+    interval, is_exact = interval_in_points(verdict.interval), is_exact and verdict.decision == "undecided"
+    return f"{rates}, {points(verdict.lift)} ({'exact' if is_exact else interval})"
 
 
 def losing_cases(outcomes: Iterable[Outcome]) -> list[str]:
@@ -143,8 +145,8 @@ def render_junit(gate: Gate, checked: Sequence[Checked]) -> str:
         )
         lines = [
             each.reason,
-            f"against base: {change_in_words(each.against_base)}",
-            f"against none: {change_in_words(each.against_none)}",
+            f"against base: {change_in_words(each.against_base, is_exact=each.base_is_exact)}",
+            f"against none: {change_in_words(each.against_none, is_exact=each.none_is_exact)}",
         ]
         if gate.blocks(each):
             ET.SubElement(test, "failure", message=printable(each.reason)).text = "\n".join(map(printable, lines))

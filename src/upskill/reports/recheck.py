@@ -59,7 +59,7 @@ def _cells(each: Rechecked) -> list[str]:
         f"`{each.skill.name}`",
         each.model or UNKNOWN,
         old_in_words(each),
-        change_in_words(each.verdict),
+        change_in_words(each.verdict, is_exact=each.is_exact),
         reason_in_words(each),
     ]
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from upskill.authoring.saving.provenance import own_suite
 from upskill.experiments.mutation import Rule, Score
-from upskill.plain import counted
+from upskill.plain import counted, listed
 from upskill.reports.layout import render_result
 from upskill.reports.numbers import percent
 
@@ -21,7 +21,7 @@ def conclusion(score: Score) -> str:
     if share is None:
         named = sum(not each.is_untestable for each in rules)
         return f"The cases mention {named} of {counted(len(rules), 'rule')}."
-    who = " and ".join(score.models)
+    who = listed(score.models)
     if score.gutted_noticed is False and not share.value:
         return f"The suite would not notice if the whole skill were gone: {who} passes as often without it."
     noticed = sum(each.status == "noticed" for each in rules)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from upskill.plain import counted, dict_or_empty
+from upskill.plain import counted, dict_or_empty, listed
 from upskill.reports.numbers import (
     UNKNOWN,
     before_after,
@@ -172,7 +172,7 @@ def replay_note(run: Run) -> str:
     if not run.plan.replayed:
         return ""
     source = run.plan.replayed[0].upper() + run.plan.replayed[1:]
-    return f"{source}: no model was called. Only the file says that these are answers from {' and '.join(run.models)}."
+    return f"{source}: no model was called. Only the file says that these are answers from {listed(run.models)}."
 
 
 def _view_verdict(verdict: Verdict, evaluation: Evaluation) -> VerdictView:

@@ -37,6 +37,7 @@ from upskill.checks.programs.ownership import (
 from upskill.checks.programs.plants import STEERING, PlantFinder, invokes, steered_by, with_what_it_runs
 from upskill.checks.workspace import GIT_SETTINGS, CheckDir, DiskFull, in_words, open_check_dir
 from upskill.errors import MissingTool, TrialError
+from upskill.plain import listed
 from upskill.sandboxes import Entry, Limits, Sandbox, printable
 
 SECONDS = 60.0  # for tidying up
@@ -207,7 +208,7 @@ def risks(text: str, evidence: Evidence, keeps: Sequence[str], *, by_exit_code: 
         used = [path for path in sorted(own) if is_used(path, with_what_it_runs(command, evidence.files))]
         if len(used) > 1:
             yield (
-                f"the check uses {' and '.join(used)}, and the student may change all of them;"
+                f"the check uses {listed(used)}, and the student may change all of them;"
                 " list those that are part of the work in `keeps`, and all others are restored"
             )
             break

@@ -14,6 +14,7 @@ from upskill.cli.help import Command
 from upskill.cli.last_verdicts import verdicts_on_record
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
+from upskill.plain import listed
 from upskill.reports.view import row_in_words
 from upskill.settings import Settings
 from upskill.skills import MANIFEST, Skill, find_skills
@@ -91,7 +92,7 @@ def _skills_here() -> list[Path]:
 
 def _verdict(row: dict[str, Any]) -> str:
     since = [f"its {part}" for part in row["changed"] if part != "skill"]  # which the row says itself
-    return row_in_words(row) + (f" ({' and '.join(since)} changed since)" if since else "")
+    return row_in_words(row) + (f" ({listed(since)} changed since)" if since else "")
 
 
 def _state(skill: Skill) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -69,10 +70,15 @@ class _SkillWithHashes(Skill):
 
 
 def other_suite(source: str, skill: str) -> str:
-    """Where a suite was read from, unless it is the own suite of the skill with this name, or from no file."""
+    """The path of a suite, unless it is the own suite of the skill with this name, or no file.
+
+    For another file in the skill's folder, the path in that folder.
+    """
     path = next((path for path in (*PATHS_IN_SKILL, *queries.PATHS_IN_SKILL) if source.endswith(path)), "")
     is_own = path and PurePath(source.removesuffix(path)).name in ("", "..", skill)
-    return "" if is_own or source in NOT_FILES else str(PurePath(source))
+    if is_own or source in NOT_FILES:
+        return ""
+    return re.sub(rf"^(.*/)?{re.escape(skill)}/", "", PurePath(source).as_posix())
 
 
 @dataclass(frozen=True, kw_only=True)

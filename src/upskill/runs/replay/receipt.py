@@ -24,7 +24,7 @@ from upskill.models.addresses import identity_of
 from upskill.models.cassette import Cassette
 from upskill.models.pool import Models
 from upskill.outputs import whole_file
-from upskill.plain import as_mapping, canonical, counted, dict_or_empty
+from upskill.plain import as_mapping, canonical, counted, dict_or_empty, listed
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.planning.stored_plan import Analysis
 from upskill.runs.replay.replay import as_recorded, plan_from
@@ -357,7 +357,7 @@ def _unlike(now: Mapping[str, Any], was: Mapping[str, Any]) -> list[str]:
 def _differences(verdicts: list[Verdict], receipt: Mapping[str, Any]) -> Iterator[str]:
     for verdict, was in zip(verdicts, receipt["verdicts"], strict=False):
         if missing := [name for name in MUST_SAY if name not in was]:
-            yield f"{RECEIPT}: edited (a verdict without {' and '.join(missing)})"
+            yield f"{RECEIPT}: edited (a verdict without {listed(missing)})"
         now = json.loads(json.dumps(verdict.to_dict()))
         for arm in ("baseline", "skill"):
             if _unlike(now[arm], was[arm]):

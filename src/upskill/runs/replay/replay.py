@@ -7,6 +7,7 @@ from dataclasses import replace
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models.cassette import Cassette
+from upskill.plain import listed
 from upskill.runs.planning.plan import CONTROLS, Plan, PlanOptions, ReplaySource, Trial
 from upskill.sandboxes import printable
 from upskill.suites import Suite
@@ -85,4 +86,4 @@ def explain_missing(cassette: Cassette, plan: Plan, trial: Trial) -> str:
     if not changed:
         what = "the reference skill" if plan.reference_skill and trial.arm == "baseline" else "the case"
         changed = [f"{what} has changed: its prompt, its files or its output limit"]
-    return f"{here}: {was}, {' and '.join(changed)}, so this request has no reply"
+    return f"{here}: {was}, {listed(changed)}, so this request has no reply"

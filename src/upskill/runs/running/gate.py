@@ -46,6 +46,8 @@ class Checked:
     reason: str = ""
     against_base: Verdict | None = None
     against_none: Verdict | None = None
+    base_is_exact: bool = False  # the student never varies, so nothing on these cases is left to chance
+    none_is_exact: bool = False
 
 
 @dataclass
@@ -161,7 +163,7 @@ class Gate:
         if dropped:
             also = "; they count in before → now" if base else ""
             reason = f"{reason or 'passes'}; removes or changes {counted(dropped, 'case')} in its suite{also}"
-        return Checked(change, none.model, status, reason, base, none)
+        return Checked(change, none.model, status, reason, base, none, base_is_exact, none_is_exact)
 
     def blocks(self, checked: Checked) -> bool:
         return checked.status in BLOCKS or (self.strict and checked.status == "undecided")
