@@ -172,7 +172,7 @@ def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_
     assert list(notes_of(suite).left_out()) == [
         "weight in an assertion: every check must pass (case 1)",
         "contains: upskill has no check for the opposite (case 1)",
-        "contains: upskill has no check with a 'file' field (case 1)",
+        "contains: upskill has no check with the field 'file' (case 1)",
         "equals: upskill has no check for the opposite (case 1)",
         "assertion: a judge does not see 'negate'; say in words what must not be there (case 1)",
     ]
@@ -180,7 +180,7 @@ def test_what_an_assertion_says_beside_its_text_is_honoured_or_the_assertion_is_
         Suite.parse({"evals": [{"prompt": "x", "assertions": [said[6]]}]}, "s")
     verified = Suite.parse([{"input": "x", "verifiers": [{"type": "contains", "values": ["y"], "negate": True}]}])
     assert checks_of(verified) == [[("not_contains", ["y"])]]
-    with pytest.raises(UsageError, match="verifier of type 'contains': upskill has no check with a 'file' field"):
+    with pytest.raises(UsageError, match="verifier of type 'contains': upskill has no check with the field 'file'"):
         Suite.parse([{"input": "x", "verifiers": [said[6]]}])
 
 
@@ -420,7 +420,7 @@ defaultTest: {assert: [{type: not-contains, value: sorry}]}
     assert list(notes_of(suite).left_out())[1:] == [
         "assert: reads file://a.yaml; write out its content (case 2)",
         "assert: not a list (case 3)",
-        "contains: upskill has no check with a 'negate' field (case 4)",
+        "contains: upskill has no check with the field 'negate' (case 4)",
         "3 cases (case 2, case 3, case 4): an empty answer passes the assertions that can be imported",
     ]
     head = "q,__expected,__prefix,__suffix,__threshold\n"
@@ -615,9 +615,9 @@ def test_no_grader_of_waza_is_lost_without_a_word() -> None:
     assert list(notes_of(suite).left_out()) == [
         "text.odd: upskill has no equivalent check (case 1 ('t'))",
         "weight in a grader: every check must pass (case 1 ('t'))",
-        "text: upskill has no check with a 'negate' field (case 1 ('t'))",
+        "text: upskill has no check with the field 'negate' (case 1 ('t'))",
         "prompt: does not say what the judge should look for (case 1 ('t'))",
-        "tool_constraint.expect_tools: upskill has no check with a 'command_pattern' field (case 1 ('t'))",
+        "tool_constraint.expect_tools: upskill has no check with the field 'command_pattern' (case 1 ('t'))",
         "task: disabled (case 2 ('off'))",
     ]
 
@@ -1092,14 +1092,37 @@ def test_tasks_of_skillgrade_run_their_graders_as_commands(tmp_path: Path) -> No
     assert (judge, rubric) == ("judge", "The answer meets these criteria: It is polite.")
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
-        "setup: the sandbox",
+        "setup: the sandbox has this machine's programs: install x",
         "chmod: the files in a case are not executable",
         "model in a grader",
-        "no check with a 'check' field",
+        "no check with the field 'check'",
         "step_graders: upskill does not know this field",
         "/bin/a",
     ):
         assert words in left_out
+
+
+def test_the_setup_of_skillgrade_names_what_is_needed_and_what_is_not_run(tmp_path: Path) -> None:
+    written(tmp_path / "scripts" / "check.sh", "echo '{\"score\": 1}'\n")
+    clone = "git clone https://git.example/kite.git"
+    grader = {"type": "deterministic", "run": "bash scripts/check.sh"}
+    network = {"type": "deterministic", "run": "npx kite-check"}
+    tasks = [
+        {
+            "name": "tool",
+            "instruction": "Fly.",
+            "graders": [grader | {"setup": "apt-get update && apt-get install -y jq"}],
+        },
+        {"name": "clone", "instruction": "Land.", "graders": [grader, network], "trialConfig": {"setup": clone}},
+    ]
+    suite = Suite.load(written(tmp_path / "eval.yaml", {"version": "1", "tasks": tasks}))
+    commands = [checks[0][1] for checks in checks_of(suite)]
+    assert [command.get("needs") for command in commands] == [["jq"], None]
+    assert all("scripts/check.sh" in command["files"] for command in commands)
+    assert list(notes_of(suite).left_out()) == [
+        f"setup: the sandbox has this machine's programs: `{clone}` is not run (case 2 ('clone'))",
+        "network: a grader runs `npx kite-check`, but the sandbox has none (case 2 ('clone'))",
+    ]
 
 
 def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_files(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def _typed(ours: str, assertion: dict[str, Any], used: str) -> TypedChecks:
         elif name == "flags" and is_regex and isinstance(setting, str) and set(setting) <= set("gimsu"):
             flags = "".join(flag for flag in "ims" if flag in setting)
         else:
-            return TypedChecks(refused=f"upskill has no check with a {key!r} field")
+            return TypedChecks(refused=f"upskill has no check with the field {key!r}")
     takes_list = ours in ("contains", "contains_any", "not_contains", "equals", "file_exists", "tool_called")
     values: list[Any] = [value] if takes_list else as_list(value) or [value]
     several = len(as_list(value) or [value]) > 1

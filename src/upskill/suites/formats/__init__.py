@@ -204,7 +204,7 @@ class Draft:
     def refuse(self, kind: str, more: Iterable[str] = ()) -> None:
         """Leave out a grader with a type, or with more fields, than our checks have."""
         field = min(more, default="")
-        has = f"with a {field!r} field" if field else "of this type"
+        has = f"with the field {field!r}" if field else "of this type"
         self.leave_out(kind or "a grader without a type", f"upskill has no check {has}")
 
     def change(self, what: str) -> None:

@@ -11,28 +11,9 @@ from typing import Any
 from upskill.errors import UsageError
 from upskill.suites.files import Folder
 from upskill.suites.formats import Draft, Source, folder_format
+from upskill.suites.installs import TOOLS, fetching_lines, missing_packages, without_installs
 from upskill.suites.shapes import mapping_or_empty, texts_of
 
-# Programs that a check can name as needed, and packages that only fetch or report.
-TOOLS = {
-    *("pytest", "python3", "git", "jq", "make", "gcc", "g++", "sqlite3", "unzip", "zip", "curl", "wget"),
-    *("go", "cargo", "javac", "node", "ruby", "perl", "php", "npm"),
-}
-HELPERS = {
-    *("", "uv", "pip", "pytest-json-ctrf", "ca-certificates", "python3-pip", "python3-venv", "nodejs", "tmux"),
-    *("bash", "coreutils", "findutils", "procps", "asciinema"),
-}
-INSTALL = re.compile(
-    r"(?m)(^(?:RUN\b)?|&&|\|\||;|\bthen\b)[ \t]*"
-    r"(?:(?:sudo )?(?:apt-get|apt|apk|(?:python3? -m )?pip3?|uv(?: pip)?|npm|conda)(?: -\S+)*"
-    r" (?:install|add|i|ci|update|upgrade|clean|init|venv)\b((?:[^\n;&|]|>&)*)"
-    r"|curl [^\n;&]*astral\.sh/uv[^\n;&|]*\| *(?:ba)?sh|(?:source|\.) \S*\.local/bin/env\S*|rm -rf /var/lib/apt\S*)"
-)
-RUNNER = re.compile(r"\b(?:uvx|uv run)\b([^\n;&|]*?)\spytest(?=\s)|\s--ctrf[= ]\S+")
-FETCHES = re.compile(
-    r"(?m)^(?!\s*#).*\b(?:apt-get|apk|uvx|uv (?:run|sync)|pip3? install|npm (?:i|ci|install)|npx|conda"
-    r"|(?:curl|wget)\b.*//(?!localhost|127)).*"
-)
 # Base images, and the program that each is for.
 IMAGES: dict[str, str] = {
     **dict.fromkeys(("ubuntu", "debian", "alpine", "busybox", "bash", "buildpack-deps"), ""),
@@ -54,24 +35,12 @@ cd "$TMPDIR/logs/verifier" && cat reward.* &&
   { head -n 1 reward.txt | grep -Eqx ' *1(\\.0*)? *' || grep -Eq '"reward": *1(\\.0*)?[,} ]*$' reward.json; }"""
 
 
-def _without_installs(script: str) -> tuple[str, set[str]]:
-    """The script with `:` in place of what installs packages, and the packages. Continued lines are joined."""
-    text = re.sub(r"\\[ \t]*\n", " ", script)
-    words = [word for match in INSTALL.finditer(text) for word in (match[2] or "").split()]
-    words = [word for word in words if not word.startswith(("-", ">", "2>"))]
-    words += [word for match in RUNNER.finditer(text) for word in re.findall(r"(?:-w|--with)[ =](\S+)", match[1] or "")]
-    text = RUNNER.sub(lambda match: "" if match[1] is None else "pytest", INSTALL.sub(r"\1 :", text))
-    text = re.sub(r"(?m)^(RUN)?(?:[ \t]*:[ \t]*&&)+", r"\1", text)
-    names = {re.split(r"[=<>~\[]", word.strip("'\""))[0] for word in words} | ({"pytest"} & set(text.split()))
-    return text, names
-
-
 def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     task = mapping_or_empty(source.load(f"{folder}task.toml"))
     tests = {path.removeprefix(f"{folder}tests/"): source.read(path) for path in paths.below(f"{folder}tests/")}
-    script, packages = _without_installs(tests.get("test.sh", ""))
+    script, packages = without_installs(tests.get("test.sh", ""))
     obstacles = [*_obstacles(task, tests, folder, paths)]
-    obstacles += (f"its tests run `{match[0].strip()[:120]}`" for match in FETCHES.finditer(script))
+    obstacles += (f"its tests run `{line[:120]}`" for line in fetching_lines(script))
     workdir = _build(f"{folder}environment", paths, draft, source, packages, obstacles)
     if obstacles:
         raise UsageError("; ".join(dict.fromkeys(obstacles)), "Run it with `harbor run`.")
@@ -110,7 +79,7 @@ def _obstacles(task: dict[str, Any], tests: dict[str, str], folder: str, paths: 
 def _build(root: str, paths: Folder, draft: Draft, source: Source, packages: set[str], obstacles: list[str]) -> str:
     """Fill in the files of the image, and what it needs; returns its working folder."""
     text = re.sub(r"(?m)^\s*#.*\n?", "", source.read(f"{root}/Dockerfile") if f"{root}/Dockerfile" in paths else "")
-    text, installed = _without_installs(text)
+    text, installed = without_installs(text)
     packages |= installed
     workdir, copied, ignored = "/", list[tuple[str, str]](), dict[str, str]()
     for line in filter(None, map(str.split, text.splitlines())):
@@ -141,8 +110,7 @@ def _build(root: str, paths: Folder, draft: Draft, source: Source, packages: set
         for each in () if obstacles else files:
             place = relpath(into if renamed else join(into, relpath(each, above)), workdir)
             draft.more.setdefault("files", {})[place] = source.read(each)
-    missing = sorted(packages - TOOLS - HELPERS)
-    obstacles += [f"it installs {', '.join(missing)}"] if missing else []
+    obstacles += [f"it installs {missing}"] if (missing := missing_packages(packages)) else []
     for what, why in () if obstacles else ignored.items():
         draft.notes.leave_out(what, why, draft.place)
     return workdir
