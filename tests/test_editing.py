@@ -428,7 +428,7 @@ def test_compare_pairs_the_latest_two_runs_that_share_suite_and_model(upskill: U
     run("-m", other)
     done = upskill("compare")
     assert (done.code, "no two finished runs share a model and cases from one suite" in done.err) == (2, True)
-    assert "greeter/evals/suite.json, scripted:other.yaml); greeter-" in " ".join(done.err.split())
+    assert "(own suite, scripted:other.yaml); greeter-" in " ".join(done.err.split())
     second = run("-m", model, "--seed", 1)
     assert pair() == (first, second)
     last = run("-m", model, "-t", suite)

@@ -82,7 +82,7 @@ def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
         return pair
     if len(runs) == 1:
         raise UsageError("nothing to compare: only one run is stored", "Run another `upskill eval`.")
-    latest = "; ".join(f"{run.id} ({run.plan.suite.source}, {', '.join(run.models)})" for run in runs[:2])
+    latest = "; ".join(f"{run.id} ({run.plan.other_suite or 'own suite'}, {', '.join(run.models)})" for run in runs[:2])
     hint = f"The latest: {latest}. upskill compare BEFORE AFTER compares any two that share cases."
     raise UsageError("nothing to compare: no two finished runs share a model and cases from one suite", hint)
 
