@@ -72,6 +72,9 @@ def test_the_list_leads_to_a_run_a_skill_and_a_comparison(browser: Browser, site
         assert page.locator(f"[data-run='{site.first}'] .decision").all_inner_texts() == ["✓ helps", "? undecided"]
         page.locator(f"[data-run='{site.first}'] input").check()
         page.locator(f"[data-run='{site.second}'] input").check()
+        page.set_viewport_size({"width": 320, "height": 700})
+        assert page.locator("#compare").evaluate("one => one.getClientRects().length") == 1  # a border around all of it
+        page.set_viewport_size({"width": 1200, "height": 700})
         page.locator("#compare").click()
         page.locator("#flipped details").first.wait_for()
         tiles = " ".join(page.locator(".tiles .lift").all_inner_texts())
@@ -103,6 +106,28 @@ def test_the_comparison_opens_on_the_latest_two_runs_of_one_skill(browser: Brows
             return [page.locator(f"select[name={name}]").input_value() for name in ("before", "after")]
 
         assert browser.run(use, f"{live.address}compare") == [ids["first"], ids["second"]]
+
+
+def test_two_versions_are_compared_with_a_model_that_ran_both(browser: Browser, tmp_path: Path) -> None:
+    one, two = (write_script(tmp_path / f"{name}.json") for name in ("one", "two"))
+    suite = Suite.parse(greetings(2))
+    with open_store(tmp_path / "runs") as store:
+        first = run_now(store, Skill.load(write_skill(tmp_path / "greeter")), suite, [one])
+        run_now(store, Skill.load(write_skill(tmp_path / "greeter")), suite, [two])
+        edited = Skill.load(write_skill(tmp_path / "greeter", body="# Greeting\n\nSay ahoy to all."))
+        second = run_now(store, edited, suite, [one])
+    with served(tmp_path / "runs") as live:
+
+        def compared(page: Any) -> list[str]:
+            page.locator(".tiles").wait_for()
+            return [page.locator(f"select[name={name}]").input_value() for name in ("before", "after")]
+
+        def chosen(page: Any) -> list[str]:
+            page.locator("#between button").click()
+            return compared(page)
+
+        assert browser.run(chosen, f"{live.address}skill/greeter") == [first, second]
+        assert browser.run(compared, f"{live.address}compare") == [first, second]
 
 
 def test_pages_follow_a_run_and_say_how_far_it_is(browser: Browser, tmp_path: Path) -> None:

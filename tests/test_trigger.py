@@ -413,8 +413,9 @@ def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(upsk
     lines = {line.split("  ")[1].strip(): line for line in shown.splitlines() if line.startswith("  ")}
     assert lines[TEXTS[0]].split()[-6:] == ["3/3", "100%", "29%", "to", "100%", "ok"]
     assert lines[TEXTS[2]].split()[-6:] == ["0/3", "0%", "0%", "to", "71%", "wrong"]
-    for text in ("precision      83%  (95% interval", "recall         56%  (95% interval", SAILOR):
+    for text in ("precision        83%  (95% interval", "recall           56%  (95% interval", SAILOR):
         assert text in shown
+    assert len({line.index("(95%") for line in shown.splitlines() if "(95% interval" in line}) == 1  # in a column
     assert "5 of 6 queries are on the right side of 50%" in shown
     listed = upskill("runs").out
     assert "  trigger test: recall 56%, accuracy 72%\n" in listed
@@ -480,7 +481,7 @@ def test_two_students_are_reported_apart(upskill: Upskill, six: Path) -> None:
     done = trigger(upskill, *STUDENT, "-m", "scripted:silent.json", "--repeats", 1)
     assert done.code == 0
     assert "scripted:silent.json" in done.out
-    assert "precision     –" in done.out
+    assert "precision       –" in done.out
 
 
 REFUSED: dict[str, tuple[tuple[object, ...], str]] = {

@@ -111,11 +111,11 @@ def _metric_lines(metrics: TriggerMetrics) -> Iterator[str]:
         value, share = UNKNOWN, metrics.estimate(quantity)
         if share is not None:
             value = f"{percent(share.value):>4}  (95% interval {percent(share.low)} to {percent(share.high)})"
-        yield f"{TITLES[quantity]:<14}{value}"
+        yield f"{TITLES[quantity]:<16}{value}"
     scored = sum(rate.as_expected is not None for rate in metrics.rates)
-    yield f"{'right':<14}{metrics.as_expected} of {scored} queries are on the right side of 50%"
+    yield f"{'right':<16}{metrics.as_expected} of {scored} queries are on the right side of 50%"
     if metrics.errored:
-        yield f"{'errored':<14}{metrics.errored} of {metrics.errored + metrics.scored} runs, not counted"
+        yield f"{'errored':<16}{metrics.errored} of {metrics.errored + metrics.scored} runs, not counted"
 
 
 def _part_table(improvement: Improvement) -> Table:

@@ -85,7 +85,7 @@ class TriggerOptions(MeasureOptions):
     queries: str | None = option(
         "--queries",
         default=None,
-        help="The queries (default: eval_queries.json in the skill's folder).",
+        help="The queries (default: evals/eval_queries.json in the skill's folder).",
         metavar="FILE",
     )
     test_writer: str | None = model_option("--test-writer", help="Writes the queries when the skill has none.")

@@ -71,7 +71,7 @@ function cases(report) {
     const waits = report.document.models.every((verdict) => verdict.unfinished);
     fill(
       box,
-      waits ? h("p", { class: "note" }, "How often each case passed is shown with the verdict. The trials that have run are listed below.") : null,
+      waits ? h("p", { class: "note" }, "Results for each case are shown with the verdict. The trials that have run are listed below.") : null,
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Passed trials by case, model and arm" }, h("table", { class: "matrix" }, h("caption", {}, caption), h("thead", {}, heads), h("tbody", {}, body))),
       pager(start > 0, start + most < found.length, (forward) => {
         start += forward ? most : -most;

@@ -73,7 +73,7 @@ function failures(report) {
   return section(
     "failures",
     "Errors, refusals and cut-off answers",
-    !rows.length ? h("p", {}, report.document.models.every((verdict) => verdict.unfinished) ? "How many trials passed in each arm is shown with the verdict." : "Nothing was scored.") : table("How the trials in each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
+    !rows.length ? h("p", {}, report.document.models.every((verdict) => verdict.unfinished) ? "The counts for each arm are shown with the verdict." : "Nothing was scored.") : table("How the trials in each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
     errors.length ? h("ul", {}, errors) : null,
     report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number from this run is valid: ${counted(report.document.invalid.length, "trial")} saw or tried to open a skill that should have been hidden.`) : null,
   );
