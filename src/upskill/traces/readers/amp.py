@@ -6,7 +6,7 @@ from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.values import Row, as_row, content_text, iso_time, kind_of, read_usage, status_of
 
-BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "image", "file")
+BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "file")
 STATUSES: dict[str, Status] = {
     "done": "ok",
     **dict.fromkeys(("error", "cancelled", "rejected-by-user", "timeout"), "error"),
@@ -15,8 +15,7 @@ STATUSES: dict[str, Status] = {
 
 def detects(sample: Sample) -> bool:
     thread = as_row(sample.document)
-    is_thread = thread.text("id").startswith("T-") and not {"v", "created", "env", "agentMode"}.isdisjoint(thread)
-    return is_thread and any("role" in message for message in thread.children("messages")[:5])
+    return thread.text("id").startswith("T-") and any("role" in message for message in thread.children("messages")[:5])
 
 
 def read(builder: TraceBuilder) -> None:
@@ -41,7 +40,7 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         builder.add_content(role, message["content"])
     for block in blocks if role else ():
         kind = block.text("type")
-        if kind == "tool_result":
+        if kind == "tool_result" and "run" in block:
             output, status = _outcome(block.child("run"))
             builder.add_result(block.text("toolUseID", "tool_use_id"), output, status)
         elif kind == "manual_bash_invocation":  # typed by the person, after "$"
@@ -56,7 +55,7 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
 def _outcome(run: Row) -> tuple[str, Status]:
     """What a call returned, and how it ended: a command that failed is also `done`, with another exit code."""
     result = as_row(run.get("result"))
-    known = status_of(result.get("exitCode"))
+    known = status_of(result.get("exitCode", result.get("success")))
     status = STATUSES.get(run.text("status"), "unknown") if known == "unknown" else known
     error = run.child("error").text("message") or run.text("error")
     return error or result.text("output", "summary") or content_text(result.get("content") or run.get("result")), status

@@ -53,7 +53,7 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
         builder.add_result(row.text("tool_call_id"), text, status_of(int(code[1]) if code else None))
     elif kind == "backend_tool_call" and (call := row.child("kind")):  # a search by the provider
         status = status_of(True if call.get("status") == "completed" else None)
-        builder.add_done(call.text("tool_type", "name"), call.get("action"), "", status)
+        builder.add_done(call.text("tool_type", "name"), call.get("action") or call.get("input"), "", status)
 
 
 FORMAT = Format("grok", "Grok CLI session", read, detects)
