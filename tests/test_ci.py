@@ -505,6 +505,10 @@ def test_a_loss_of_a_student_that_never_varies_is_a_loss_on_these_cases(
     row = _row(upskill, library, monkeypatch, greedy)
     assert (row["status"], row["against_base"]["decision"]) == ("worse", "undecided")
     assert row["against_base"]["pairs"] == 2 * CASES, "a second round shows that it repeats itself"
+    assert "lift -33 points, part of `upskill ci`\n" in upskill("runs").out
+    said = " ".join(upskill("compare").err.split())
+    assert "nothing to compare" in said
+    assert "(own suite, generic:student, part of `upskill ci`)" in said
     with open_store(library / "runs") as store:
         evaluation = evaluation_of(store, next(iter(store.runs())))
     view = view_of(evaluation)

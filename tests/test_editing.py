@@ -427,7 +427,7 @@ def test_compare_pairs_the_latest_two_runs_that_share_suite_and_model(upskill: U
     assert "nothing to compare: only one run is stored" in upskill("compare").err
     run("-m", other)
     done = upskill("compare")
-    assert (done.code, "no two finished runs share a model and cases from one suite" in done.err) == (2, True)
+    assert (done.code, "no two finished runs share a model, cases and a baseline" in done.err) == (2, True)
     assert "(own suite, scripted:other.yaml); greeter-" in " ".join(done.err.split())
     second = run("-m", model, "--seed", 1)
     assert pair() == (first, second)
@@ -452,7 +452,7 @@ def test_what_cannot_be_compared_is_a_usage_error(upskill: Upskill, home: Path) 
         (["last~1", "last", "-m", "scripted:modl.yaml"], "no model named 'scripted:modl.yaml'\n  Did you mean"),
         (["last~1", "last", "--arm", "placebo"], "no arm named 'placebo'"),
         (["last~9"], "there is no run last~9: the store has 2 runs"),
-        ([], "nothing to compare: no two finished runs share a model and cases from one suite"),
+        ([], "nothing to compare: no two finished runs share a model, cases and a baseline"),
         (["last~1", "last"], "have no cases in common\n  Compare two runs of the same suite."),
     ):
         done = upskill("compare", *argv)

@@ -405,7 +405,7 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
 @pytest.mark.usefixtures("finished")
 def test_runs_of_train_and_held_out_cases_are_not_compared(upskill: Upskill) -> None:
     done = upskill("compare")
-    assert (done.code, "nothing to compare: no two finished runs share a model" in done.err) == (2, True)
+    assert (done.code, "nothing to compare: no two finished runs share a model, cases" in done.err) == (2, True)
     assert upskill("eval", "skills/house-words", "-m", "scripted:student.json").code == 0
     assert upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--seed", 1).code == 0
     assert "20 cases" in upskill("compare").out

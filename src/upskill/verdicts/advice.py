@@ -132,7 +132,8 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         alone = _CLAIMS[verdict.alone][False].format(skill=skill, model=model)
         return f"{alone} when tested alone, but not after correcting for {verdict.models} models: {lift}."
     if verdict.reason == SEARCH:
-        return f"Part of a search, which judges {skill} with {model} by other tests: {lift}."
+        whole = "`upskill ci` or `upskill recheck`" if verdict.anytime else "a search"
+        return f"Part of {whole}, which judges {skill} with {model} by other tests: {lift}."
     if verdict.reason == PART:
         return f"Part of the suite is not enough for a verdict on {skill} with {model}: {lift}."
     if verdict.reason == "no baseline":

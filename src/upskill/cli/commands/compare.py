@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import get_args
 
@@ -14,6 +15,7 @@ from upskill.plain import counted
 from upskill.reports.comparison import render, render_case, to_json
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Side, compare, latest_pair
+from upskill.runs.results.shown import part_of
 from upskill.runs.stores import Run, Store
 
 MAX_CASES = 20  # whose answers are shown
@@ -82,9 +84,18 @@ def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
         return pair
     if len(runs) == 1:
         raise UsageError("nothing to compare: only one run is stored", "Run another `upskill eval`.")
-    latest = "; ".join(f"{run.id} ({run.plan.other_suite or 'own suite'}, {', '.join(run.models)})" for run in runs[:2])
+    latest = "; ".join(f"{run.id} ({', '.join(_describe(run))})" for run in runs[:2])
     hint = f"The latest: {latest}. upskill compare BEFORE AFTER compares any two that share cases."
-    raise UsageError("nothing to compare: no two finished runs share a model and cases from one suite", hint)
+    raise UsageError("nothing to compare: no two finished runs share a model, cases and a baseline", hint)
+
+
+def _describe(run: Run) -> Iterator[str]:
+    yield run.plan.other_suite or "own suite"
+    yield from run.models
+    if run.plan.analysis.reported is False:
+        yield part_of(run)
+    elif run.plan.reference_skill:
+        yield "against a reference skill"
 
 
 def _sides(old: Run, new: Run, models: tuple[str, ...], arm: Arm) -> list[tuple[Side, Side]]:

@@ -20,10 +20,10 @@ from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
 from upskill.reports.view import arm_names, trigger_metrics
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.shown import is_cut_short, limits_of, rank_of, reported_verdicts
+from upskill.runs.results.shown import is_cut_short, limits_of, part_of, rank_of, reported_verdicts
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.advice import INVALID, decision_in_words
-from upskill.verdicts.verdict import UNFINISHED
+from upskill.verdicts.verdict import SEARCH, UNFINISHED
 
 Metric = Literal["success", "tokens"]
 Document = Mapping[str, Any]  # a verdict as in JSON
@@ -236,5 +236,7 @@ def _triggered(verdict: Document) -> str:
 
 
 def _decision(run: Run, verdict: Document) -> str:
+    if verdict["reason"] == SEARCH:
+        return part_of(run)
     on_these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
     return decision_in_words(verdict["decision"], verdict["reason"], run.plan.replayed, on_these)

@@ -67,7 +67,7 @@ def limits_of(run: Run, decision: str) -> str:
     plan, suite = run.plan, run.plan.suite
     limits = [plan.replayed] if plan.replayed else []
     if plan.analysis.reported is False and "baseline" in plan.arms:
-        limits.append(SEARCH)
+        limits.append(part_of(run))
     if part := suite.part:
         limits.append(f"only {len(suite.cases)} of {part.of} cases")
     if plan.reference_skill:
@@ -77,6 +77,13 @@ def limits_of(run: Run, decision: str) -> str:
     if is_cut_short(run) and not (plan.scope and decision != "undecided"):  # which it came to before its end
         limits.append(f"only {run.passed + run.failed + run.errored:,} of {counted(run.trials, 'trial')}")
     return ", ".join(limits)
+
+
+def part_of(run: Run) -> str:
+    """What ran it to compare something, and reports the result itself. Only `ci` and `recheck` do that in rounds."""
+    if run.plan.scope is None:
+        return SEARCH
+    return "part of `upskill ci`" if run.plan.reference_skill else "part of `upskill recheck`"
 
 
 def rank_of(run: Run, decision: str) -> tuple[bool, bool]:

@@ -30,7 +30,7 @@ from upskill.verdicts.verdict import ERRORS, ISOLATION, SAME_ANSWERS, SNAPSHOTS,
 
 ROUNDS = 12
 TOLERANCE = 0.2  # a loss that an edit may have; what is worse is found long before it is known to be that small
-EXACT = f". {SAME_ANSWERS[0].upper()}{SAME_ANSWERS[1:]}, so on these cases that is exact"
+EXACT = f". {SAME_ANSWERS[0].upper()}{SAME_ANSWERS[1:]}, so this result is exact for these cases"
 Status = Literal["ok", "worse", "hurts", "useless", "undecided", "not run"]
 BLOCKS: tuple[Status, ...] = ("worse", "hurts", "useless", "not run")
 Measure = Callable[[Plan, RunOptions], Awaitable[Evaluation]]
