@@ -1027,6 +1027,7 @@ def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path)
     written(tmp_path / "evals" / "one" / "scenario.json", {"description": "d", "include": ["./inputs"]})
     written(tmp_path / "evals" / "one" / "inputs" / "names.txt", "Ada\n")
     written(tmp_path / "evals" / "one" / "capability.txt", "Greetings\n")
+    written(tmp_path / "evals" / "two" / "more" / "names.txt", "Bob\n")
     suite = Suite.load(tmp_path)
     rubric = ["The file greets Ada", "It is one line"]
     cases = {case.id: case for case in suite.cases}
@@ -1044,7 +1045,7 @@ def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path)
         "description": "d",
     }
     assert "weights: kept as metadata; every check must pass" in "\n".join(notes_of(suite).changed())
-    assert not list(notes_of(suite).left_out())
+    assert list(notes_of(suite).left_out()) == ["more/names.txt: scenario.json does not include it (case 'two')"]
 
 
 SKILLGRADE: dict[str, Any] = {

@@ -10,6 +10,8 @@ from upskill.suites.files import Folder
 from upskill.suites.formats import Draft, Source, folder_format
 from upskill.suites.shapes import mapping_or_empty, statement_of, text_of, texts_of
 
+OWN = ("task.md", "criteria.json", "scenario.json")
+ABOUT = ("capability.txt", "capability.text")
 # The files that the section "Output Specification" names are what Tessl's scorer looks at.
 OUTPUT = re.compile(r"^##+ [^\n]*\bOutput\b[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"`((?!/|\.\./)[\w./-]*[\w-]\.\w{1,8})`")
@@ -44,8 +46,12 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
         draft.checks = [{"judge": judge}]
     draft.note_weights({text_of(item.get("name")) or item["description"]: item.get("max_score", 1) for item in items})
     draft.more["files"] = source.files(paths, folder, *texts_of(scenario.get("include")))
-    if f"{folder}capability.txt" in paths:
-        draft.metadata["capability"] = source.read(f"{folder}capability.txt").strip()
+    for path in paths.below(folder):
+        name = path.removeprefix(folder)
+        if name in ABOUT:
+            draft.metadata["capability"] = source.read(path).strip()
+        elif name not in (*OWN, *draft.more["files"]):
+            draft.notes.leave_out(name, "scenario.json does not include it", draft.place)
     for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include",))):
         draft.keep(fields, used)
 
