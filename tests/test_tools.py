@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
+import shutil
 import time
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -983,6 +984,9 @@ def test_5_distractors_are_on_offer_in_both_arms(planted: Path, upskill: Upskill
     assert [result.activated for result in (*arms["baseline"], *arms["skill"])] == [None, None, False, False]
     refused = upskill("eval", skill, "-m", model, "--with-skills", planted / "others")
     assert (refused.code, "--agent tools" in refused.err) == (2, True)
+    copy = shutil.copytree(skill, planted / "copies" / "copy")
+    twice = upskill("eval", skill, "-m", model, "--agent", "tools", "--with-skills", copy.parent)
+    assert (twice.code, f": {skill} and {copy}\n" in twice.err) == (2, True), twice.err
 
 
 # Scripts that act.

@@ -18,7 +18,7 @@ from upskill.errors import UsageError
 from upskill.models import Address, RequestHash
 from upskill.models.addresses import identity_of, resolve
 from upskill.models.keys import find_keys
-from upskill.plain import canonical, counted, dict_or_empty, digest, digest_text, short
+from upskill.plain import canonical, counted, dict_or_empty, digest, digest_text, listed, short
 from upskill.skills import Skill
 from upskill.skills.placebo import placebo
 from upskill.suites import Case, Suite
@@ -450,9 +450,12 @@ def make_plan(
     if isinstance(agent := acting(), ExternalAgent):
         for address in addresses:
             agent.check(address, keys)
-    names = [skill.name, *(other.name for other in options.distractors)]
+    skills = [skill, *options.distractors]
+    names = [each.name for each in skills]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"two skills are named {twice[0]!r}", "Agents open skills by name: drop one of them.")
+        folders = listed([str(each.folder) for each in skills if each.name == twice[0] and each.folder])
+        message = f"two skills are named {twice[0]!r}{folders and f': {folders}'}"
+        raise UsageError(message, "Agents open skills by name: drop one of them.")
     judged = [case.id for case in suite.cases if any(named.check.needs_judge for named in case.checks)]
     if judged and not options.judge:
         cases = f"{len(judged)} cases ({judged[0]!r} is the first) need" if judged[1:] else f"case {judged[0]!r} needs"
