@@ -178,7 +178,7 @@ class Runner:
                 fixture.fill(seed, POISONS[again % 2])
                 self._launch(fixture, partial(self.device.run, steps), seed)
                 runs.append(self._store(fixture, seed, whole=again == repeat - 1))
-        return {"runs": runs, "watched": self._keep_inputs()}
+        return {"runs": runs, "watched": self._keep_inputs() if self.request["watched"] else None}
 
     def time(self, plans: Sequence[Sequence[Sequence[Any]]], rivals: dict[str, Callable[..., Any]]) -> dict[str, Any]:
         """Time every fixture against its rivals, taking turns; every launch has an input and an output of its own."""

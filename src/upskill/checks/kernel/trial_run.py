@@ -111,6 +111,7 @@ class GpuRun:
                 "repeat": self.spec.repeat,
                 "warmup": self.spec.warmup,
                 "than": self.spec.than,
+                "watched": bool(self.spec.watched_by),
             }
         )
         if not self.spec.than:  # nothing is timed, so it may make its context at once
