@@ -72,6 +72,10 @@ class CpuStandIn(Device):
         _note("made")
 
     @property
+    def out_of_memory(self) -> type[Exception]:
+        return MemoryError
+
+    @property
     def name(self) -> str:
         return "CPU stand-in"
 
@@ -114,6 +118,8 @@ class CpuStandIn(Device):
         target[...] = value
 
     def fill(self, buffer: Any, byte: int) -> None:
+        if "STAND_IN_FULL" in os.environ:
+            raise MemoryError("tried to allocate 16 GiB")
         buffer.fill(byte)
 
     def same(self, one: Any, other: Any) -> bool:

@@ -165,6 +165,16 @@ async def test_a_kernel_that_is_wrong_at_a_small_shape_is_not_run_at_the_timed_o
     assert processes == [4, 2]
 
 
+@pytest.mark.usefixtures("stand_in")
+async def test_a_gpu_without_free_memory_is_not_the_kernels_failure(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu(GOOD, tmp_path, monkeypatch)
+    monkeypatch.setenv("STAND_IN_FULL", "yes")
+    with pytest.raises(MissingTool, match="the GPU has too little free memory: tried to allocate 16 GiB"):
+        await look("kernel_correct", GOOD, sandbox)
+
+
 def test_parts_of_an_output_have_its_ends_and_are_found_again() -> None:
     parts = runner.choose_parts(2**28, 4, seed=7)
     assert parts is not None

@@ -151,6 +151,10 @@ class Device(Driver):
         self._flush: Any = None
 
     @property
+    def out_of_memory(self) -> type[Exception]:
+        return self.xp.OutOfMemoryError
+
+    @property
     def name(self) -> str:
         return str(self.xp.cuda.get_device_name(self.torch_device))
 

@@ -299,6 +299,8 @@ def serve_runner(device: Device, request: dict[str, Any], descriptor: int, chann
     try:
         device.load(bytes.fromhex(request["cubin"]))
         measured = runner.check(plans) if request["mode"] == "check" else runner.time(plans, rivals)
+    except device.out_of_memory as error:  # all memory that is taken here is ours
+        raise Missing(f"the GPU has too little free memory: {str(error).splitlines()[0]}") from error
     except (KernelFailed, RuntimeError) as error:  # PyTorch tells of what a kernel broke, too
         channel.say({"failed": str(error).splitlines()[0]})
         return
