@@ -73,7 +73,7 @@ def resolve(name: str, base_url: str = "", keys: Mapping[str, str] | None = None
         return Address(name, provider, model, base_url=url, effort=effort)
     if "/" in provider:  # ollama/llama3.2:latest
         raise UsageError(f"{name!r} has no provider", _guess(text))
-    known = [*ENDPOINTS, *(row for row in PROVIDERS.names() if row != "command"), *COMMANDS]
+    known = {*ENDPOINTS, *PROVIDERS.names(), *COMMANDS} - {"command"}
     raise UsageError(f"{name!r}: unknown provider {provider!r}", did_you_mean(provider, known))
 
 

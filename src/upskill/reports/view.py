@@ -118,8 +118,9 @@ class RunView:
 
 def view_of(evaluation: Evaluation) -> RunView:
     plan = evaluation.plan
-    decide = ", which decide" if evaluation.tuned_to else ""
-    held_out = f" ({len(evaluation.held_out)} held out{decide})" if evaluation.held_out else ""
+    held_out = (
+        f" ({len(evaluation.held_out)} held out, which decide)" if evaluation.tuned_to and evaluation.held_out else ""
+    )
     looks = max((looks.number for looks in evaluation.looks.values()), default=1)
     widened = f", look {looks} (so the interval is wider)" if looks > 1 else ""
     spent = [

@@ -76,7 +76,9 @@ def describe_near_duplicates(groups: Mapping[str, str], most: int = 3) -> list[s
         for group in list(members.values())[:most]
     ]
     more = f"; and {len(members) - most} more groups" if len(members) > most else ""
-    return [f"{'; '.join(named)}{more} are near-duplicates and count as one case in every interval; keep one of them"]
+    each = "each group counts as one case in every interval; keep one of each"
+    one = "and count as one case in every interval; keep one of them"
+    return [f"{'; '.join(named)}{more} are near-duplicates{f': {each}' if len(members) > 1 else f' {one}'}"]
 
 
 def plain_text(text: str) -> str:

@@ -467,7 +467,7 @@ def _read_case(level: Level, message: str) -> Problem:
 def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem]:
     import asyncio  # noqa: PLC0415
 
-    from upskill.suites.near_duplicates import near_duplicates  # noqa: PLC0415
+    from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates  # noqa: PLC0415
     from upskill.suites.quality import ADVICE, WORDS, probe_suite  # noqa: PLC0415
 
     for leak in asyncio.run(probe_suite(suite, skill)):
@@ -475,5 +475,5 @@ def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem
         shared = ("", f": {WORDS[leak.probe]}; {ADVICE[leak.probe]}")
         level: Level = "error" if is_error else "warning"
         yield CaseProblem(level, str(leak), case=repr(leak.case), shared=shared, reason=leak.reason)
-    for first, second in near_duplicates(suite.cases):
-        yield Problem("warning", f"cases {first!r} and {second!r} are near-duplicates; keep one")
+    for message in describe_near_duplicates(group_near_duplicates(suite.cases)):
+        yield Problem("warning", message)
