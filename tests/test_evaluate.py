@@ -295,6 +295,81 @@ async def test_against_a_reference_skill_all_cases_show_a_loss() -> None:
     assert (verdict.pairs, verdict.lift) == (20, -0.05)
     (verdict,) = (await evaluate(plan, models=passes(with_skill=range(1, 13)))).verdicts
     assert (verdict.decision, verdict.pairs) == ("undecided", 8)
+    (verdict,) = (await evaluate(plan, models=passes(with_skill=[1, 2]))).verdicts  # undecided on all cases, too
+    assert (verdict.pairs, verdict.lift) == (8, 0.0)
+
+
+async def test_all_cases_can_show_that_a_tuned_skill_hurts_on_exactly_these() -> None:
+    options = RunOptions(until_decided="suite")
+    forgot = passes(without=[1, 2])
+    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13), runs=3), models=forgot, options=options)).verdicts
+    assert verdict.these_cases
+    assert (verdict.these_cases.decision, verdict.lift) == ("hurts", -0.1)
+
+
+async def test_errors_on_used_cases_do_not_bring_their_lift_back() -> None:
+    def answer(name: str, request: Request) -> Reply | str:
+        if not has_skill(request) and "guest 12." in request.messages[1].text:
+            raise ModelError("down")
+        return learned.answer(name, request)
+
+    learned = passes(with_skill=range(1, 5))
+    (verdict,) = (await evaluate(plan_of(cases=20), models=Told(answer))).verdicts
+    assert (verdict.reason, verdict.pairs) == ("errors could explain it", 19)
+    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13)), models=Told(answer))).verdicts
+    assert (verdict.pairs, verdict.lift) == (8, 0.0)
+
+
+async def test_the_cheapest_model_is_chosen_by_unused_cases() -> None:
+    options = RunOptions(target=0.5)
+    for used, rate in ((range(1, 13), 0.0), (range(1, 3), 10 / 18), (range(0), 0.6)):
+        said = to_dict(await evaluate(tuned_plan(20, used), models=passes(with_skill=range(1, 13)), options=options))
+        rates = [choice["pass_rate"] for choice in said["choices"]["pareto"]]
+        assert max(rates) == pytest.approx(rate, abs=1e-6)
+    said = to_dict(await evaluate(tuned_plan(20, range(1, 21)), models=passes(with_skill=range(1, 13))))
+    assert said["choices"]["pareto"] == []
+
+
+async def test_a_near_duplicate_of_a_used_case_is_used() -> None:
+    twins = greetings(20)
+    twins["cases"].append({"id": "twin", "prompt": "Hello, please greet now guest 1.", "held_out": True})
+    evaluation = await evaluate(tuned_plan(20, range(1, 13), Suite.parse(twins)), models=passes())
+    assert evaluation.tuned_to == {"twin", *(f"greet-{number}" for number in range(1, 13))}
+
+
+async def test_a_search_after_a_run_changes_what_its_stored_results_say(home: Path) -> None:
+    learned, plan = passes(with_skill=range(1, 13)), tuned_plan(20, range(1, 13))
+    large = json.loads(plan.skill.read("skill_meta.json") or "") | {"evidence": "x" * 1_000_001}  # too much to store
+    with open_store(home / "runs") as store:
+        await evaluate(replace(plan, skill=plan.skill.with_file("skill_meta.json", b"{}")), store=store, models=learned)
+        for meta in (large, json.loads(plan.skill.read("skill_meta.json") or "")):
+            skill = plan.skill.with_file("skill_meta.json", json.dumps(meta).encode())
+            evaluation = await evaluate(replace(plan, skill=skill), store=store, models=learned)
+            again = evaluation_of(store, evaluation.run)
+            (look,) = store.looks()
+            for shown in (evaluation.verdicts[0].to_dict(), again.verdicts[0].to_dict(), look.verdict):
+                assert (shown["decision"], shown["pairs"]) == ("undecided", 8)
+            assert look.decision == "helps"  # what somebody saw
+
+
+@pytest.mark.parametrize(
+    ("meta", "used"),
+    [
+        ("{", 0),
+        ("[" * 100_000, 0),
+        ("[]", 0),
+        ('{"metadata": []}', 0),
+        ('{"metadata": {"tuned": {}}}', 0),
+        ('{"metadata": {"tuned": {"greet-1": null, "gone": 3}}}', 1),
+        ('{"metadata": {"tuned": {"greet-1": "", "": ""}}}', 1),
+        ('{"metadata": {"tuned": true}}', 2),  # of an older upskill: the train cases
+        ('{"metadata": {"tuned": ["greet-1"]}}', 2),
+        ('{"metadata": {"evaluated_cases": "held-out"}}', 2),
+    ],
+)
+def test_used_cases_are_read_from_whatever_skill_meta_json_holds(meta: str, used: int) -> None:
+    skill = Skill.new("greeter", "Greets.", BODY).with_file("skill_meta.json", meta.encode())
+    assert len(plan_of(cases=4, skill=skill).tuned_to) == used
 
 
 async def test_a_case_stays_used_under_another_name_and_new_ones_decide() -> None:

@@ -102,6 +102,23 @@ def test_a_student_that_never_varies_decides_after_two_rounds(upskill: Upskill, 
     assert "undecided; no effect on these cases" in upskill("runs").out
 
 
+def test_all_cases_show_that_a_tuned_skill_hurts_and_only_unused_ones_that_it_helps(
+    upskill: Upskill, library: Path
+) -> None:
+    used = {"metadata": {"tuned": {f"{name}-{number}": "" for name in TRUTH for number in range(6)}}}
+    for name in TRUTH:
+        (library / "skills" / name / "skill_meta.json").write_text(json.dumps(used))
+    rules = [
+        *({"system": "manual of helpful", "when": f"drawer {number}", "answer": "yes"} for number in range(6)),
+        {"system": "manual of", "answer": "no"},
+        *({"when": f"harmful drawer {number}", "answer": "yes"} for number in range(6)),
+    ]
+    model = write_script(library / "model.json", [*rules, {"answer": "no"}])
+    rows = {row["skill"]: row for row in upskill("recheck", "skills", "-m", model, "--json").json["skills"]}
+    assert (rows["helpful"]["status"], rows["harmful"]["status"]) == ("retire", "repair")
+    assert "fail with it: `harmful-0`, `harmful-1`" in rows["harmful"]["reason"]
+
+
 def test_the_verdict_before_stands_beside_the_new_one(
     upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,15 +216,22 @@ def find_run(store: Store, name: str) -> Run:
         return store.run(name)
     skill = None
     for run in store.runs(newest_first=True):
-        held_out = set[bool]() if run.plan.reference_skill else {case.held_out for case in run.plan.suite.cases}
-        if name == "last:held-out" and held_out == {True}:
+        side = side_of(run) if not run.plan.reference_skill else ""
+        if name == "last:held-out" and side == "held-out":
             return run
-        if held_out == {True}:
+        if side == "held-out":
             skill = skill or run.plan.skill.visible_hash
-        elif name == "last:train" and held_out == {False} and skill in (None, run.plan.skill.visible_hash):
+        elif name == "last:train" and side == "train" and skill in (None, run.plan.skill.visible_hash):
             return run
     makes = "`upskill generate` with a search makes one" if name == "last:held-out" else "`upskill generate` makes one"
     raise UsageError(f"there is no run {name} yet", f"{makes}; `upskill runs` lists all runs.")
+
+
+def side_of(run: Run) -> str:
+    """Which cases `generate` ran; empty: all of them, or somebody else chose them."""
+    suite, is_search = run.plan.suite, run.plan.analysis.reported is False
+    sides = {case.held_out for case in suite.cases} if not suite.part else set[bool]()
+    return "held-out" if sides == {True} else "train" if sides == {False} and is_search else ""
 
 
 json_option = click_options(OutputOptions, "as_json")

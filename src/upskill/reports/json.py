@@ -147,7 +147,7 @@ def _diagnosis(evaluation: Evaluation, model: str) -> dict[str, list[str]]:
 
 
 def _choices(evaluation: Evaluation) -> dict[str, Any]:
-    choices = () if evaluation.leaked else list_choices(evaluation.outcomes)  # such numbers cannot guide a choice
+    choices = () if evaluation.leaked else list_choices(evaluation.unused)  # such numbers cannot guide a choice
 
     def to_dict(choice: Choice) -> dict[str, Any]:
         return {

@@ -118,9 +118,9 @@ class RunView:
 
 def view_of(evaluation: Evaluation) -> RunView:
     plan = evaluation.plan
-    held_out = (
-        f" ({len(evaluation.held_out)} held out, which decide)" if evaluation.tuned_to and evaluation.held_out else ""
-    )
+    decide = "" if plan.suite.part else "; only these can show a gain"
+    is_split = evaluation.tuned_to and evaluation.held_out
+    held_out = f" ({len(evaluation.held_out)} held out{decide})" if is_split else ""
     looks = max((looks.number for looks in evaluation.looks.values()), default=1)
     widened = f", look {looks} (so the interval is wider)" if looks > 1 else ""
     spent = [
@@ -148,7 +148,7 @@ def view_of(evaluation: Evaluation) -> RunView:
         missing_trials=_missing_trials(evaluation),
         problems=faults,
         controls=tuple(grouped(((each.model, line) for each in verdicts for line in each.controls), len(verdicts))),
-        splits=tuple(_splits(evaluation)) if evaluation.held_out and plan.suite.train else (),
+        splits=tuple(_splits(evaluation)) if is_split else (),
         looks=tuple(_looks(evaluation)),
         diagnosis=diagnosis,
         findings=tuple(grouped(findings, len(verdicts))),
@@ -430,7 +430,9 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
     def name(choice: Choice) -> str:
         return f"{choice.model} {arms[choice.arm == 'skill']}"
 
-    choices = list_choices(evaluation.outcomes)
+    choices = list_choices(evaluation.unused)
+    if not choices and evaluation.tuned_to:
+        return
     front = pareto(choices)
     if front and several:
         parts = [

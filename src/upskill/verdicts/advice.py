@@ -43,7 +43,7 @@ def signed_points(share: float) -> str:
 
 def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
     """For tables and pictures: the decision, what prevents it, the one on these cases, and whether it is replayed."""
-    if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH):
+    if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH, TUNED):
         return f"{reason}{' (replayed)' if replayed else ''}"
     more = next((f" ({word})" for word in ("errors", "disputed") if decision == "undecided" and word in reason), "")
     if decision == "undecided" and on_these not in ("", decision):

@@ -108,6 +108,7 @@ def _to_json(estimate: SampleSizes) -> dict[str, Any]:
         "model": estimate.model,
         "source": "stored run" if estimate.is_measured else "assumption",
         "cases": estimate.cases,
+        "unused_cases": estimate.unused,
         "between_cases_sd": round(estimate.variance.between**0.5, 4),
         "within_case_sd": round(estimate.variance.within**0.5, 4),
         "at_a_time": estimate.concurrency,
@@ -142,6 +143,8 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
     at_hand = "There is no suite yet, so no cost can be estimated"
     if estimate.cases is not None:
         at_hand = f"Your suite has {counted(estimate.cases, 'case')}"
+        if estimate.unused != estimate.cases:
+            at_hand += f"; only the {estimate.unused} that the search has not used can show a gain"
     shortest, longest = (round(bound, 2) for bound in estimate.seconds_per_trial)
     at_once = f"{estimate.concurrency} trials at a time" if estimate.concurrency > 1 else "one trial at a time"
     pace = f"{at_once}, assuming {shortest:g} to {longest:g} s each (no stored run yet)."

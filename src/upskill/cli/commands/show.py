@@ -15,7 +15,7 @@ from upskill.authoring.saving.provenance import OWN_KNOWLEDGE, Provenance, own_l
 from upskill.cli.commands.completion import complete_cases, complete_models, complete_runs
 from upskill.cli.console import note, show, show_json, to_json_text
 from upskill.cli.help import Command
-from upskill.cli.options import find_project_store, json_option, open_run, store_option
+from upskill.cli.options import find_project_store, json_option, open_run, side_of, store_option
 from upskill.errors import UsageError, did_you_mean
 from upskill.plain import counted
 from upskill.reports import trials
@@ -128,8 +128,7 @@ def render_page(store: Store, run: Run, options: ShowOptions) -> tuple[list[Rend
     if not (options.case or options.model or options.failed or options.arm or options.page):
         parts += [*details(evaluation_of(store, run)), Text("")]
     baseline = "reference skill" if run.plan.reference_skill else "baseline"
-    sides = {case.held_out for case in run.plan.suite.cases}
-    label = "" if len(sides) > 1 else "held-out" if sides == {True} else "train"  # of both: none was held out
+    label = side_of(run)
     for case, group in groupby(results[:PAGE], key=lambda result: result.trial.case):
         stored = run.plan.suite.by_id[case]
         parts += trials.render_case(stored, list(group), baseline, label=label, detailed=options.case is not None)

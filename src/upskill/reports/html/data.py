@@ -88,7 +88,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "cases": cases_to_page(evaluation),
         "matrix": _matrix(evaluation),
         "control_arms": _control_arms(evaluation),
-        "activity": {model: _activity(evaluation.outcomes_of(model)) for model in run.models},
+        "activity": {model: _activity(evaluation.weighed(model)) for model in run.models},
         "caveat": ACTIVATION_CAVEAT,
         "skill": _skill(evaluation),
         "pictures": {  # as SVG that takes its colors from the style of the page
@@ -132,7 +132,7 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
     arms = [arm for arm in evaluation.run.plan.arms if arm not in ("baseline", "skill")]
     control_arms: list[dict[str, Any]] = []
     for model, arm in product(evaluation.run.models, arms):
-        rows = [row for row in evaluation.outcomes_of(model) if row.arm == arm]
+        rows = [row for row in evaluation.weighed(model) if row.arm == arm]
         passed = Counter(row.passed for row in rows)
         counts = {"passed": passed[True], "failed": passed[False], "errored": passed[None]}
         causes = Counter(row.cause for row in rows if row.passed is False and row.cause)

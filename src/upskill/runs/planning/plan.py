@@ -250,16 +250,25 @@ class Plan:
     @cached_property
     def tuned_to(self) -> frozenset[str]:
         """The cases that a search chose the skill by: it may do worse on others."""
-        try:
-            stored = dict_or_empty(json.loads(self.skill.read("skill_meta.json") or "{}"))
-        except (ValueError, RecursionError):
-            return frozenset()
-        metadata = dict_or_empty(stored.get("metadata"))
+        metadata = read_metadata(self.skill)
         if used := dict_or_empty(metadata.get(TUNED)):
             before = {case: str(identity) for case, identity in used.items()}
-            return frozenset(shared_cases(before, {case.id: case_identity(case) for case in self.suite.cases}))
-        is_tuned = metadata.get(TUNED) or metadata.get("evaluated_cases") in ("fit", "held-out")  # by an older upskill
-        return frozenset(case.id for case in self.suite.train if is_tuned)
+            cases = shared_cases(before, {case.id: case_identity(case) for case in self.suite.cases})
+        else:
+            # By an older upskill.
+            is_tuned = metadata.get(TUNED) or metadata.get("evaluated_cases") in ("fit", "held-out")
+            cases = {case.id for case in self.suite.train if is_tuned}
+        first = {self.twins.get(case, case) for case in cases}  # a near-duplicate tells nothing else
+        return frozenset(case.id for case in self.suite.cases if first and self.twins.get(case.id, case.id) in first)
+
+
+def read_metadata(skill: Skill) -> dict[str, Any]:
+    """From its skill_meta.json, without what cites its sources; empty if that cannot be read."""
+    try:
+        stored = dict_or_empty(json.loads(skill.read("skill_meta.json") or "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return dict_or_empty(stored.get("metadata"))
 
 
 def fitting_limit(case: Case, *, acts: bool) -> int:

@@ -50,6 +50,7 @@ class SampleSizes:
     variance: VarianceComponents
     is_measured: bool  # by a stored run; otherwise the variance is assumed
     cases: int | None  # of the suite at hand; None: there is none
+    unused: int | None  # of these, those that no search has used
     concurrency: int  # trials at a time
     seconds_per_trial: Range
     is_timed: bool  # by a stored run; otherwise the time is a guess
@@ -62,9 +63,11 @@ def sample_sizes(
     """From each model's latest stored run of the skill, or from assumptions."""
     for address in plan.models:
         outcomes = _latest_outcomes(store, plan.skill.name, address.name, plan.suite) if store else []
+        outcomes = [outcome for outcome in outcomes if outcome.case not in plan.tuned_to]
         model_plan = replace(plan, models=(address,))
+        cases = len(plan.suite.cases)
         one_round = estimate(model_plan, model_plan.trials(), prices)
-        yield _sizes(address, target, outcomes, concurrency, (one_round, len(plan.suite.cases)))
+        yield _sizes(address, target, outcomes, concurrency, (one_round, cases, cases - len(plan.tuned_to)))
 
 
 def sample_sizes_without_suite(
@@ -94,9 +97,9 @@ def _sizes(
     target: LiftToDetect,
     outcomes: Sequence[Outcome],
     concurrency: int,
-    suite: tuple[CostEstimate, int] | None,
+    suite: tuple[CostEstimate, int, int] | None,
 ) -> SampleSizes:
-    """`suite` is what one round of its cases costs, and how many there are."""
+    """`suite` is what one round of its cases costs, how many there are, and how many can show a gain."""
     differences, cases = _differences(outcomes)
     is_measured = len(set(cases)) > 1
     if is_measured:
@@ -117,13 +120,14 @@ def _sizes(
         least, most = (each * math.ceil(trials / lanes) for each in seconds)
         cost, chance = None, None
         if suite:
-            one_round, at_hand = suite
+            one_round, at_hand, unused = suite
             low, high = (each * needed * runs / at_hand for each in one_round.cost_usd)
             cost = None if one_round.unknown else (low, high)
-            chance = power(target.lift, at_hand, runs, variance)
+            chance = power(target.lift, unused, runs, variance)
         sizes.append(SampleSize(runs, needed, trials, cost, (least, most), chance))
-    at_hand = suite[1] if suite else None
-    return SampleSizes(address.name, variance, is_measured, at_hand, lanes, seconds, bool(outcomes), tuple(sizes))
+    at_hand, unused = suite[1:] if suite else (None, None)
+    times = lanes, seconds, bool(outcomes)
+    return SampleSizes(address.name, variance, is_measured, at_hand, unused, *times, tuple(sizes))
 
 
 def _differences(outcomes: Sequence[Outcome]) -> tuple[list[float], list[str]]:

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
-from upskill.runs.planning.plan import Arm, Plan, ReplaySource
+from upskill.plain import compact
+from upskill.runs.planning.plan import TUNED, Arm, Plan, ReplaySource, read_metadata
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite, queries
 from upskill.suites.suite import PATHS_IN_SKILL, Part
@@ -38,6 +39,9 @@ class StoredSkill:
     @classmethod
     def of(cls, skill: Skill) -> StoredSkill:
         meta = skill.read("skill_meta.json") or b""
+        if len(meta) > MAX_META:  # what a verdict depends on
+            kept = {name: value for name, value in read_metadata(skill).items() if name in (TUNED, "evaluated_cases")}
+            meta = compact({"metadata": kept}).encode()
         return cls(
             name=skill.name,
             description=skill.description,
@@ -45,7 +49,7 @@ class StoredSkill:
             visible_hash=skill.visible_hash,
             tokens=skill.tokens,
             body=skill.body,
-            meta=meta.decode("utf-8", "replace") if len(meta) <= MAX_META else "",
+            meta=meta.decode("utf-8", "replace"),
         )
 
     def to_skill(self) -> Skill:

@@ -32,7 +32,9 @@ from upskill.verdicts.verdict import (
     ISOLATION,
     LOOK_UP,
     NO_EVIDENCE_NEEDED,
+    PART,
     SEARCH,
+    SNAPSHOTS,
     TUNED,
     UNFINISHED,
     UNTESTED,
@@ -40,6 +42,7 @@ from upskill.verdicts.verdict import (
     Verdict,
     VerdictOptions,
 )
+from upskill.version import __version__
 
 MAX_BUGS = 1000  # that are kept with their tracebacks
 MAX_RUNS_SEARCHED = 50  # for the cases that failed last time
@@ -206,13 +209,25 @@ class Evaluation:
     def outcomes_of(self, model: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.model == model]
 
+    @property
+    def unused(self) -> list[Outcome]:
+        """Of cases that no search has used to choose the skill."""
+        return [outcome for outcome in self.outcomes if outcome.case not in self.tuned_to]
+
+    def weighed(self, model: str) -> list[Outcome]:
+        """What its verdict counts: all outcomes, or those of unused cases."""
+        verdict = next(verdict for verdict in self.verdicts if verdict.model == model)
+        unused = [outcome for outcome in self.unused if outcome.model == model]
+        scored = sum(outcome.arm == "skill" and outcome.passed is not None for outcome in unused)
+        return unused if scored == verdict.skill.scored else self.outcomes_of(model)
+
     @cached_property
     def held_out(self) -> frozenset[str]:
         """None unless a search has used the others: who edits a skill by hand may have seen any case fail."""
         suite = self.plan.suite
         if self.tuned_to:
             return frozenset(suite.by_id) - self.tuned_to
-        return frozenset(() if suite.train else suite.by_id)
+        return frozenset(() if suite.train or suite.part else suite.by_id)
 
     def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
         return self.by_cases({case.id for case in self.plan.suite.cases if (case.id in self.held_out) is held_out})
@@ -301,12 +316,13 @@ def verdict_so_far(
     if cases is not None:
         return weigh(outcomes, cases, looks, is_whole=False)
     verdict = weigh(outcomes, plan.suite.by_id, looks, is_whole=True)
-    is_a_loss = verdict.decision == "hurts" or (plan.reference_skill and not verdict.is_beneficial)
-    if not tuned_to or is_a_loss or verdict.reason in NO_EVIDENCE_NEEDED:
+    is_a_loss = "hurts" in _decisions(verdict) or (plan.reference_skill and (verdict.lift or 0.0) <= 0)
+    if not tuned_to or is_a_loss or verdict.reason in (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED):
         return verdict
     unseen = [case for case in plan.suite.by_id if case not in tuned_to]
     if not unseen:
-        return with_advice(replace(verdict.withhold(TUNED), evidence_needed=None))
+        is_part = verdict.reason == PART  # of the suite: the others may decide
+        return verdict if is_part else with_advice(replace(verdict.withhold(TUNED), evidence_needed=None))
     if looks and looks.left_out:
         looks = replace(looks, left_out=tuple(row for row in looks.left_out if row.case not in tuned_to))
     return weigh([row for row in outcomes if row.case in unseen], unseen, looks, is_whole=True)
@@ -415,7 +431,7 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported:
             look = looks.get(verdict.model)
             # Without a baseline, too: who knows it from elsewhere sees what a version of the skill adds.
             is_seen = verdict.pairs if "baseline" in run.plan.arms else verdict.skill.scored
-            if look and not look.number and is_seen:
+            if look and is_seen and not _is_stored(look, verdict):
                 shown = {"pairs": verdict.pairs, "decision": verdict.decision, "verdict": verdict.to_dict()}
                 try:
                     store.add_look(replace(look, **shown))
@@ -430,6 +446,12 @@ def _look_at(store: Store, evaluation: Evaluation, model: str) -> Look:
     """The stored look where somebody has seen the same before, otherwise a new one."""
     look = make_look(evaluation.plan, evaluation.run, evaluation.outcomes_of(model), model)
     return next((stored for stored in store.looks_at(evaluation.run.id) if stored.identity == look.identity), look)
+
+
+def _is_stored(look: Look, verdict: Verdict) -> bool:
+    """A search may have used some of the cases since somebody looked. What an older upskill decided stays."""
+    before, now = (look.verdict.get("pairs"), look.verdict.get("decision")), (verdict.pairs, verdict.decision)
+    return bool(look.number) and (before == now or look.version != __version__)
 
 
 def mixed_snapshots(snapshots: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -19,7 +19,7 @@ from upskill.models.ledger import Ceilings, Ledger
 from upskill.models.pool import Models
 from upskill.runs.planning.plan import Arm, Plan, Result, Trial
 from upskill.runs.planning.preregistration import Registration, read_registration, register
-from upskill.runs.planning.stored_plan import Analysis, StoredSuite, other_suite
+from upskill.runs.planning.stored_plan import Analysis, StoredSkill, StoredSuite, other_suite
 from upskill.runs.running.events import Events
 from upskill.runs.running.executors import Executor, Job, Session
 from upskill.runs.running.executors.local import Local
@@ -130,6 +130,7 @@ class _Run:
                 run = store.annotate(
                     run,
                     suite=self._named_suite(run),
+                    skill=replace(run.plan.skill, meta=StoredSkill.of(self.plan.skill).meta),
                     scope=options.until_decided,
                     margin=options.margin,
                     registered=registration.registered if registration else None,
@@ -342,7 +343,7 @@ class _Run:
             or (
                 verdict.anytime == "suite"
                 and verdict.these_cases
-                and verdict.these_cases.copies >= len(scored[verdict.model] - tuned_to)
+                and verdict.these_cases.copies >= len(scored[verdict.model] - tuned_to or scored[verdict.model])
             )
         }
 

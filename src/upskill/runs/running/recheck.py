@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from upskill.errors import Paused, UpskillError
@@ -124,7 +125,6 @@ class Recheck:
         verdict = verdict_so_far(
             run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks, tuned_to=plan.tuned_to
         )
-        each.outcomes = [row for row in each.outcomes if row.case not in plan.tuned_to]
         each.verdict = replace(verdict, model=each.model)
         each.is_exact = never_varies(each.outcomes)
         each.evidence = self._evidence(each, each.rounds)
@@ -140,7 +140,12 @@ class Recheck:
             return {each.verdict.decision_if_exact: math.inf}
         # As in `level_of_look`: a look that nobody had planned has less to say.
         less = math.log(max(1, each.verdict.look * (each.verdict.look - 1)))
-        values = log_e_values(each.outcomes, self.tolerance, each.plan.twins, times=rounds / each.rounds)
+        weigh = partial(log_e_values, tolerance=self.tolerance, twins=each.plan.twins, times=rounds / each.rounds)
+        values = weigh(each.outcomes)
+        if used := each.plan.tuned_to:  # all cases can show that it hurts, the others what is good about it
+            unused = [row for row in each.outcomes if row.case not in used]
+            hurts: dict[Decision, float] = {"hurts": values["hurts"]}
+            values = weigh(unused) | hurts if unused else hurts
         return {claim: value - less for claim, value in values.items()}
 
     def _decide(self, planned: Sequence[Rechecked]) -> None:

@@ -420,8 +420,8 @@ class Store:
     # Looks: what was reported of skills, so that looking again is counted.
 
     def add_look(self, look: Look) -> Look:
-        """A look that is stored already stays as it is, and is returned."""
-        self.database.execute(LOOKS.upsert(), *LOOKS.encode(asdict(look) | {"draws": look.hashes}))
+        """A look that is stored already stays as it is, but for its verdict, and is returned."""
+        self.database.execute(LOOKS.upsert(["verdict"]), *LOOKS.encode(asdict(look) | {"draws": look.hashes}))
         where = "run = ? AND model = ? AND margin = ? AND scope = ? AND trials = ?"
         return self._looks(where, *look.identity)[0]
 
