@@ -273,7 +273,7 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Ups
     model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
     listed, installed = ("list",), ("install", skill, "--to", "generic")
     assert "not evaluated yet" in upskill(*listed).out
-    assert "Unproven: no stored run shows that this skill helps (it was never evaluated)." in upskill(*installed).err
+    assert "Unproven: no run in this project's store shows that this skill helps." in upskill(*installed).err
     assert upskill("eval", skill, "-m", model).code == 0
     verdict = f"{model}: helps, +100 points"
     assert verdict in upskill(*listed).out

@@ -267,6 +267,7 @@ def test_a_model_is_the_same_under_each_of_its_names(
     assert len({model_identity(name) for name in names}) == 1
     others = ("openai:m", "openai:n", "openai.m.high", "local", "claude-code", "scripted:a.yaml", "scripted:b.yaml")
     assert len({model_identity(name) for name in others}) == len(others)
+    assert model_identity("local") == model_identity("local:weights/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
     assert model_identity("scripted:a.yaml") == model_identity(f"scripted:{home / 'a.yaml'}")
 
 
@@ -420,6 +421,7 @@ def test_a_run_that_is_not_logged_leaves_nothing_and_says_so(upskill: Upskill, h
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     told = evaluated_json(upskill, skill, "-m", student, "--seed", 1, "--no-log-runs")
     assert (told["look"], told["looks"]["logged"]) == (2, False)
+    assert "not logged (so it proves little)" in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs").out
     assert "Not logged" in upskill("eval", skill, "-m", student, "--seed", 1, "--no-log-runs", "-v").out
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
     assert evaluated_json(upskill, skill, "-m", student, "--seed", 1)["looks"]["logged"] is True

@@ -145,7 +145,7 @@ def test_an_unproven_skill_is_not_pushed_unless_told(home: Path, upskill: Upskil
     push = ("push", "my-skill", "hf:my-org/my-skill")
     done = upskill(*push)
     assert (done.code, hub.asked) == (2, [])
-    assert "no evidence that this skill helps (it was never evaluated)" in done.err
+    assert "no evidence that this skill helps (no stored run, no receipt)" in done.err
     upskill("eval", "my-skill", "-m", write_script(home / "model.yaml"))
     assert upskill(*push).code == 0
     assert hub.commits == ["Update my-skill"]

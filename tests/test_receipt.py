@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Upskill, write_script
+from conftest import Upskill, write_script, write_skill
 from upskill import Skill, UsageError
 from upskill.plain import as_mapping
 from upskill.runs.replay import receipt as receipts
@@ -183,6 +183,16 @@ def test_no_receipt_is_written_for_part_of_a_suite(upskill: Upskill, proven: Pat
     missing = upskill("verify", proven)
     assert missing.code == 2
     assert "tern-deploy: no receipt (evals/receipt.json)" in missing.err
+
+
+def test_the_receipts_beside_a_skill_without_one_are_checked_too(upskill: Upskill, proven: Path) -> None:
+    write_skill(proven.parent / "aardvark")
+    done = upskill("verify", proven.parent)
+    assert done.code == 1
+    assert "aardvark: no receipt (evals/receipt.json)" in done.out
+    assert "tern-deploy: holds." in done.out
+    rows = {row["skill"]: row["holds"] for row in upskill("verify", proven.parent, "--json").json}
+    assert rows == {"aardvark": False, "tern-deploy": True}
 
 
 def test_badge_and_card_are_made_from_a_receipt_that_holds(upskill: Upskill, proven: Path) -> None:

@@ -72,7 +72,7 @@ class EvalOptions(MeasureOptions, CommandOptions):
         "--preregister",
         default=None,
         help="Write the plan and the decision rule to FILE before the first trial. If FILE exists, run exactly "
-        "that plan. A preregistered run doesn't count as an extra look at the cases.",
+        "that plan. The interval allows for looks before the plan was written, and for none after.",
         metavar="FILE",
     )
     controls: bool = option(

@@ -123,6 +123,7 @@ def view_of(evaluation: Evaluation) -> RunView:
     held_out = f" ({len(evaluation.held_out)} held out{decide})" if is_split else ""
     looks = max((looks.number for looks in evaluation.looks.values()), default=1)
     widened = f", look {looks} (so the interval is wider)" if looks > 1 else ""
+    widened += "" if all(looks.logged for looks in evaluation.looks.values()) else ", not logged (so it proves little)"
     spent = [
         f"{role} {tokens:,} tokens, {'price unknown' if cost is None else dollars(cost)}"
         for role, (tokens, cost) in evaluation.spent.items()
@@ -272,8 +273,8 @@ def _missing_trials(evaluation: Evaluation) -> str:
         if any(verdict.decision == "undecided" and verdict.repeats_itself for verdict in evaluation.verdicts):
             return f"Stopped after {_runs(evaluation)}: the answers repeat, so more runs would show nothing new"
         return f"{missing} of the {evaluation.run.trials} trials were not needed"
-    were = "was" if missing == 1 else "were"
-    return f"{counted(missing, 'trial')} {were} not run; run the same command again to finish"
+    finish = "" if evaluation.unfinished else "; run the same command again to finish"  # else the verdict says so
+    return f"{counted(missing, 'trial')} {'was' if missing == 1 else 'were'} not run{finish}"
 
 
 CAUSE_WORDS: dict[Cause, str] = {

@@ -51,7 +51,7 @@ def command(
     the latest two finished runs that share a suite and a model are compared.
 
     \b
-    upskill compare                           the latest two runs that can be compared
+    upskill compare                           the latest two runs that match
     upskill compare last~3                    the last run with an earlier one
     upskill compare last -m haiku -m local    two models of one run
     """

@@ -68,5 +68,6 @@ def command(
     if done.kept:
         note(f"The previous folder is now {done.kept}")
     if not proven:
-        said = "; ".join(map(row_in_words, verdicts)) or "it was never evaluated"
-        note(f"Unproven: no stored run shows that this skill helps ({said}). `upskill eval {skill}` measures it.")
+        said = f" ({'; '.join(map(row_in_words, verdicts))})" if verdicts else ""
+        measure = f"`upskill eval {skill}` measures it."
+        note(f"Unproven: no run in this project's store shows that this skill helps{said}. {measure}")

@@ -57,7 +57,7 @@ def command(
     with find_project_store(None) or nullcontext() as store:
         verdicts = verdicts_on_record(store, loaded)
     if not any(map(is_proven, verdicts)) and not unproven:
-        known = "; ".join(map(row_in_words, verdicts)) or "it was never evaluated"
+        known = "; ".join(map(row_in_words, verdicts)) or "no stored run, no receipt"
         hint = f"`upskill eval {skill} --receipt` measures it. To push it anyway, use --unproven."
         raise UsageError(f"{loaded.name}: no evidence that this skill helps ({known})", hint)
     changes = repository.compare(packed.files)

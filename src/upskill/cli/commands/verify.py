@@ -32,7 +32,8 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
     upskill verify ./skills/my-skill           recompute the proof anywhere
 
     A receipt (evals/receipt.json) records the result of a run; the answers are next to it. `verify` compares every file
-    of the skill and its suite, grades the answers again and recomputes the verdict. Exit code 1 if anything differs.
+    of the skill and its suite, grades the answers again and recomputes the verdict. Exit code 1 if anything differs, or
+    if a skill in a folder of skills has no receipt.
 
     --badge and --card write files for a README or a catalog: a badge with the lift, and NVIDIA's skill card, where the
     owner has to fill in use, risks and terms.
@@ -47,7 +48,13 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
             raise UsageError(f"{path}: contains no skill", "A skill is a folder with a SKILL.md.")
         for folder in folders:
             skill = Skill.load(folder)
-            checked.append((skill, asyncio.run(verify(skill))))
+            try:
+                result = asyncio.run(verify(skill))
+            except UsageError as error:
+                if len(folders) == 1:
+                    raise
+                result = Verified({}, [error.message.removeprefix(f"{skill.name}: ")])  # the others are checked too
+            checked.append((skill, result))
             if checked[-1][1].holds:
                 _write(*checked[-1], folder, with_badge=with_badge, with_card=with_card)
             if not as_json:
@@ -88,7 +95,9 @@ def _show(skill: Skill, result: Verified) -> None:
             flag = "--badge" if path == BADGE else "--card"
             click.echo(f"  {path} does not match this receipt. To write it again, use {flag}.")
         return
-    click.echo(f"{skill.name}: does not hold. {result.changes[0]}")
+    click.echo(f"{skill.name}: {'does not hold. ' if result.receipt else ''}{result.changes[0]}")
+    if not result.receipt:
+        return
     for change in result.changes[1:MAX_SHOWN]:
         click.echo(f"  {change}")
     if len(result.changes) > MAX_SHOWN:

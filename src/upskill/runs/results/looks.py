@@ -14,7 +14,7 @@ from pathlib import Path
 
 from upskill.errors import UsageError
 from upskill.models.addresses import resolve
-from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL
+from upskill.models.embedded.local_models import DEFAULT_LOCAL_MODEL, LOCAL_MODELS
 from upskill.plain import digest
 from upskill.runs.planning.plan import Plan
 from upskill.runs.planning.stored_plan import StoredPlan
@@ -135,6 +135,8 @@ def model_identity(name: str) -> str:
     if address.provider == "scripted":
         return str(Path(address.model).resolve())
     model = address.model or (DEFAULT_LOCAL_MODEL if address.provider == "local" else address.endpoint)
+    files = {local.file: name for name, local in LOCAL_MODELS.items()}
+    model = files.get(Path(model).name, model)
     return f"{model.rpartition('/')[2]}{address.effort and '.'}{address.effort}"
 
 
