@@ -124,6 +124,26 @@ def test_a_branch_is_blocked_for_the_skill_it_breaks_and_for_no_other(
     assert len(list((library / "report").glob("*.html"))) == 5
 
 
+def test_a_gain_on_cases_that_a_search_has_used_is_not_called_better(
+    upskill: Upskill, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(home, "init", "-q", "-b", "main")
+    skill = home / "skills" / "tuned"
+    write_skill(skill, range(0))
+    git(home, "add", "-A")
+    git(home, "commit", "-qm", "A skill")
+    write_skill(skill, range(CASES))
+    with serving(answer) as server:
+        monkeypatch.setenv("GENERIC_BASE_URL", server.url)
+        assert "better than before" in upskill("ci", "skills", "-m", "generic:student").out
+        used = {f"drawer-{number}": "" for number in range(6, CASES)}
+        (skill / "skill_meta.json").write_text(json.dumps({"metadata": {"tuned": used}}))
+        done = upskill("ci", "skills", "-m", "generic:student")
+    assert (done.code, "better than before" in done.out) == (0, False)
+    assert "loses less than 20 points, if any" in done.out
+    assert "A search has used some cases. Without → with counts only the others" in done.out
+
+
 def test_a_fork_without_a_key_grades_recorded_answers_where_only_the_suite_changed(
     upskill: Upskill, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,16 @@ def test_a_receipt_holds_on_a_machine_without_the_model(upskill: Upskill, proven
     )
 
 
+def test_the_receipt_of_a_tuned_skill_holds_for_the_cases_that_a_search_has_not_used(
+    upskill: Upskill, proven: Path
+) -> None:
+    used = dict.fromkeys(list(json.loads((proven / RECEIPT).read_text())["suite"]["cases"])[:12], "")
+    (proven / "skill_meta.json").write_text(json.dumps({"metadata": {"tuned": used}}))
+    assert upskill("eval", proven, "-m", "scripted:scripted.yaml", "--repeats", 2, "--receipt").code == 0
+    done = upskill("verify", proven)
+    assert (done.code, "16 pairs" in done.out) == (0, True), done.out
+
+
 @pytest.mark.parametrize(
     ("name", "student"),
     [
