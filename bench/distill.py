@@ -2,10 +2,13 @@
 
 python bench/distill.py                 # 100 searches, under a minute
 python bench/distill.py --searches 20   # fewer
+python bench/distill.py --large         # a skill of 199 blocks: what the search takes
 
 Each of 12 cases needs one line of the skill. A section of 5 blocks is useless, and one line breaks 3 cases. Each search
 has a chance of 5 to 10 % that a trial comes out the other way. The blocks come in another order each time; the useless
 section stays together.
+
+Of the 36 cases of the large skill, some fail anyway. Each of the others needs one block, or one of two.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from upskill.verdicts.outcome import Outcome
 CASES, BROKEN, USELESS = 12, 3, 5
 MODEL = "simulated"
 EACH = 20  # searches in which each block is tested
+LARGE_BLOCKS, LARGE_CASES = 199, 36
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,43 @@ def begin(seed: int) -> tuple[list[Line], Ablation]:
     return lines, Ablation([line.section for line in lines], cases, student.measure)
 
 
+def begin_large(seed: int) -> Ablation:
+    chance = random.Random(seed)
+    cases = tuple(f"case-{number}" for number in range(LARGE_CASES))
+    needed = {case: {*chance.sample(range(LARGE_BLOCKS), chance.choice((1, 1, 2)))} for case in cases}
+    rates = {case: chance.choice((0.0, 0.0, 0.55, 0.75, 0.95)) for case in cases}
+
+    async def measure(removed: Blocks, asked: Sequence[str], seeds: range) -> list[Outcome]:
+        return [
+            Outcome(MODEL, case, "skill", seed, is_passed(case, removed), 0, 0, 0.0, answer=chance.getrandbits(48))
+            for case in asked
+            for seed in seeds
+        ]
+
+    def is_passed(case: str, removed: Blocks) -> bool:
+        return chance.random() < (0.05 if needed[case] <= removed else rates[case])
+
+    return Ablation([f"section {number // 8}" for number in range(LARGE_BLOCKS)], cases, measure)
+
+
+async def search_large(seed: int) -> tuple[Ablation, int]:
+    ablation = begin_large(seed)
+    await ablation.search()
+    searching = ablation.trials
+    await ablation.confirm()
+    return ablation, searching
+
+
+def measure_large(searches: int) -> None:
+    found = [asyncio.run(search_large(seed)) for seed in range(searches)]
+    looking = sum(searching for _, searching in found) / searches
+    trials = sum(ablation.trials for ablation, _ in found) / searches
+    dropped = sum(len(ablation.dropped) for ablation, _ in found) / searches
+    print(f"the search: {looking:,.0f} trials; with the final test: {trials:,.0f}")
+    print(f"{dropped:.0f} of {LARGE_BLOCKS} blocks are left out")
+    print(f"shown not to be worse: {sum(ablation.accepted for ablation, _ in found)} of {searches}")
+
+
 async def search(seed: int) -> tuple[list[Line], Ablation, int]:
     lines, ablation = begin(seed)
     await ablation.search()
@@ -93,7 +134,12 @@ async def test_each_block(seed: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=100)
-    searches = parser.parse_args().searches
+    parser.add_argument("--large", action="store_true")
+    arguments = parser.parse_args()
+    searches = arguments.searches
+    if arguments.large:
+        measure_large(searches)
+        return
     counts, trials, searching = Counter[str](), 0, 0
     for seed in range(searches):
         lines, ablation, before = asyncio.run(search(seed))

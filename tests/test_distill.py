@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from conftest import REPOSITORY, Upskill
+from distill import LARGE_BLOCKS, LARGE_CASES, begin_large
 from upskill import Skill, distill
 from upskill.experiments.ablation import Ablation, Blocks
 from upskill.skills import find_skills
@@ -79,6 +80,13 @@ def test_lines_that_a_case_needs_together_both_stay() -> None:
     ablation = student.distill(lines=16)
     assert ablation.accepted
     assert ablation.dropped == frozenset(range(12, 16))
+
+
+def test_a_skill_of_many_blocks_takes_far_fewer_trials_than_one_block_at_a_time() -> None:
+    ablation = begin_large(0)
+    asyncio.run(ablation.search())
+    assert len(ablation.dropped) > LARGE_BLOCKS / 2
+    assert ablation.trials < 0.15 * LARGE_BLOCKS * LARGE_CASES * 8
 
 
 def test_nothing_is_dropped_if_no_case_passes_with_the_skill() -> None:

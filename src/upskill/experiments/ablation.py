@@ -111,7 +111,7 @@ class Ablation:
             await self._find_idle(blocks, self.cases, pending)
             count = sum(len(each.group) for each in pending)
             self.tell(f"{count} of {len(self.sections)} blocks seem to carry nothing")
-        await self._settle([each.group for each in pending])
+        await self._settle([each.group for each in pending], self.cases)
 
     async def _run_whole(self) -> None:
         await self.extend(NOTHING, self.cases, 2)
@@ -174,12 +174,12 @@ class Ablation:
         else:
             await self._find_idle(right, cases, pending)
 
-    async def _settle(self, groups: Sequence[Blocks]) -> None:
-        """Take out together, on all cases, what seems to carry nothing: two blocks may say the same, or a case may need
-        both halves of something. If a case notices, fewer of them at a time."""
+    async def _settle(self, groups: Sequence[Blocks], cases: tuple[str, ...]) -> None:
+        """Take out together what seems to carry nothing: two blocks may say the same, or a case may need both halves of
+        something. If some cases notice, fewer of them at a time, on these cases: the others missed none of it."""
         if not groups:
             return
-        tested = await self._test(NOTHING.union(*groups), self.cases)
+        tested = await self._test(NOTHING.union(*groups), cases)
         if not tested.lost:
             self.dropped = tested.removed
             self.groups.append(tested)
@@ -187,9 +187,9 @@ class Ablation:
         if len(groups) == 1:
             (group,) = groups
             groups = [frozenset(half) for half in halves(tuple(sorted(group)), self.sections)] if len(group) > 1 else []
-        middle = len(groups) // 2
-        await self._settle(groups[:middle])
-        await self._settle(groups[middle:])
+        middle, lost = len(groups) // 2, tuple(sorted(tested.lost))
+        await self._settle(groups[:middle], lost)
+        await self._settle(groups[middle:], lost)
 
     async def _test(self, group: Blocks, cases: tuple[str, ...]) -> Tested:
         """Run what is left without the group until each case has been noticed to change, or not to."""
