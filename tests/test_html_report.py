@@ -194,12 +194,10 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
     for model in ("scripted:learns", "scripted:hostile"):
         assert [arm for name, arm in arms if name == model] == ["baseline", "with skill", "placebo", "A/A control"]
     hostile = next(row for row in failures if row.startswith("scripted:hostile\tplacebo"))
-    assert hostile.split("\t")[2:] == [
-        "0",
-        "22",
-        "2",
-        "2 cut off at the limit, 2 refused, 18 failed a check",
-    ]
+    baseline = next(row for row in failures if row.startswith("scripted:hostile\tbaseline"))
+    trials = [sum(map(int, row.split("\t")[2:5])) for row in (baseline, hostile)]
+    assert trials == [12, 12]  # on the cases that no search has used
+    assert hostile.split("\t")[2:] == ["0", "12", "0", "2 cut off at the limit, 2 refused, 8 failed a check"]
 
 
 def test_trials_are_filtered_by_model_arm_outcome_tag_and_text(browser: Browser, report: str) -> None:
