@@ -279,6 +279,12 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Ups
     assert verdict in upskill(*listed).out
     assert upskill("list", "--json").json[0]["verdicts"][0]["decision"] == "helps"
     assert upskill(*installed).err == ""
+    shown = " ".join(upskill("list", ".").out.split())  # with the copy, which has no suite
+    assert ("skills/greeter" in shown, ".agents/skills/greeter" in shown, "changed since" in shown) == (
+        True,
+        True,
+        False,
+    )
     assert upskill(*installed, "--json").json["proven"] is True
     planned = upskill("plan", skill, "-m", model)
     assert planned.out.startswith(f"Last verdict: {verdict}. For a lift that large, ")

@@ -203,6 +203,15 @@ def test_the_receipts_beside_a_skill_without_one_are_checked_too(upskill: Upskil
     assert "tern-deploy: holds." in done.out
     rows = {row["skill"]: row["holds"] for row in upskill("verify", proven.parent, "--json").json}
     assert rows == {"aardvark": False, "tern-deploy": True}
+    shutil.rmtree(proven.parent / "aardvark" / "evals")
+    done = upskill("verify", proven.parent)
+    assert (done.code, "aardvark" in done.out) == (0, False)
+    assert f"Skipped, because it has no test cases: {proven.parent / 'aardvark'}" in " ".join(done.err.split())
+
+
+def test_a_folder_with_one_skill_is_a_folder_of_skills(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "skills" / "greeter")
+    assert (upskill("verify", "skills").code, upskill("verify", "skills/greeter").code) == (1, 2)
 
 
 def test_badge_and_card_are_made_from_a_receipt_that_holds(upskill: Upskill, proven: Path) -> None:

@@ -62,7 +62,7 @@ def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Map
     changed = ["skill"] if skill.visible_hash != visible_hash else []
     source, fingerprint = suite
     is_own = source.endswith(PATHS_IN_SKILL) and not other_suite(source, skill.name)
-    if is_own and _fingerprint(skill) != fingerprint:
+    if is_own and _fingerprint(skill) not in (None, fingerprint):
         changed.append("suite")
     try:
         now = resolve(str(model.get("name", "")))
@@ -75,12 +75,13 @@ def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Map
     return changed
 
 
-def _fingerprint(skill: Skill) -> str:
+def _fingerprint(skill: Skill) -> str | None:
+    """None without a suite: an installed copy has none."""
     try:
         suite = Suite.of(skill)
     except UsageError:
         return ""
-    return suite.fingerprint if suite else ""
+    return suite.fingerprint if suite else None
 
 
 def is_proven(row: dict[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -68,9 +69,11 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
         )
     else:
         tree = Tree(escape(str(root if named or not _skills_here() else Path())))
+        names = Counter(skill.name for skill in skills)
         for skill, rows in zip(skills, verdicts, strict=True):
+            where = f"  {escape(str(skill.folder))}" if names[skill.name] > 1 else ""
             state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill)) else ""
-            branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{state}")
+            branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{where}{state}")
             branch.add(escape(" ".join(skill.description.split())))
             branch.add(escape("; ".join(map(_verdict, rows)) or "not evaluated yet"))
             if lock_note(str(skill.folder)):

@@ -13,7 +13,8 @@ from upskill.errors import UsageError
 from upskill.reports.numbers import before_after, lift_in_points, pass_rate
 from upskill.reports.proof import badge, card, claims_in_words
 from upskill.runs.replay.receipt import Verified, suite_of, terms_of, verify
-from upskill.skills import BADGE, CARD, Skill, find_skills
+from upskill.skills import BADGE, CARD, RECEIPT, Skill, find_skills
+from upskill.suites import Suite
 from upskill.verdicts.verdict import Verdict
 
 MAX_SHOWN = 10  # changes of one skill
@@ -32,8 +33,8 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
     upskill verify ./skills/my-skill           recompute the proof anywhere
 
     A receipt (evals/receipt.json) records the result of a run; the answers are next to it. `verify` compares every file
-    of the skill and its suite, grades the answers again and recomputes the verdict. Exit code 1 if anything differs, or
-    if a skill in a folder of skills has no receipt.
+    of the skill and its suite, grades the answers again and recomputes the verdict. Exit code 1 if anything differs. In
+    a folder of skills, skills without test cases are skipped, and those without a receipt fail.
 
     --badge and --card write files for a README or a catalog: a badge with the lift, and NVIDIA's skill card, where the
     owner has to fill in use, risks and terms.
@@ -42,6 +43,7 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
     and after how many earlier looks: that is claimed by whoever wrote the receipt.
     """
     checked: list[tuple[Skill, Verified]] = []
+    untested: list[str] = []
     for path in skills:
         folders = list(find_skills(path))
         if not folders:
@@ -51,14 +53,19 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
             try:
                 result = asyncio.run(verify(skill))
             except UsageError as error:
-                if len(folders) == 1:
+                if folder == Path(path):
                     raise
+                if skill.read(RECEIPT) is None and not _has_suite(skill):
+                    untested.append(str(folder))
+                    continue
                 result = Verified({}, [error.message.removeprefix(f"{skill.name}: ")])  # the others are checked too
             checked.append((skill, result))
             if checked[-1][1].holds:
                 _write(*checked[-1], folder, with_badge=with_badge, with_card=with_card)
             if not as_json:
                 _show(Skill.load(folder), checked[-1][1])
+    if untested:
+        note(f"Skipped, because {'it has' if len(untested) == 1 else 'they have'} no test cases: {', '.join(untested)}")
     if as_json:
         show_json(
             [
@@ -71,6 +78,13 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
         )
     if not all(result.holds for _, result in checked):
         raise click.exceptions.Exit(1)
+
+
+def _has_suite(skill: Skill) -> bool:
+    try:
+        return Suite.of(skill) is not None
+    except UsageError:  # one that cannot be read
+        return True
 
 
 def _write(skill: Skill, result: Verified, folder: Path, *, with_badge: bool, with_card: bool) -> None:
