@@ -167,6 +167,7 @@ def test_a_trial_is_not_run_again_where_another_run_has_its_result(upskill: Upsk
             done = upskill(*flags, *more)
             assert (done.code, " are stored, " in done.err) == (0, bool(stored))
             assert stored in done.err
+            assert bool(stored) is done.err.startswith("New run greeter-"), done.err
             return server.calls.total() - before
 
         assert calls() == 8
