@@ -357,6 +357,15 @@ def _kinds(library: Path, *folders: str) -> dict[str, tuple[str, str]]:
         return {change.path: (change.kind, change.base_path) for change in changes}
 
 
+def test_an_installed_copy_of_a_skill_is_not_checked_again(upskill: Upskill, library: Path) -> None:
+    assert upskill("install", library / "skills" / "worse", "--to", "claude-code").code == 0
+    git(library, "add", "-Af", ".")
+    copy = ".claude/skills/worse"
+    assert copy not in _kinds(library, ".")
+    (library / copy / "SKILL.md").write_text((library / copy / "SKILL.md").read_text() + "\nOne more line.\n")
+    assert _kinds(library, ".")[copy] == ("new", "")
+
+
 def _rename_and_rewrite(library: Path, name: str, cases: int = CASES) -> None:
     """Another folder and another text, as an edit that would pass for a new skill."""
     git(library, "rm", "-rqf", "skills/untouched")

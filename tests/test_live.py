@@ -505,7 +505,7 @@ def test_the_command_prints_its_address_and_ends_with_ctrl_c(site: Site) -> None
 
 def test_what_cannot_be_served_is_said(upskill: Upskill, home: Path, site: Site) -> None:
     done = upskill("view")
-    assert (done.code, "no runs yet" in done.err) == (2, True)
+    assert (done.code, "Nothing yet: no run is stored here." in done.err) == (0, True)
     done = upskill("view", "nothing", "--store", site.place)
     assert (done.code, "no run named 'nothing'" in done.err) == (2, True)
     done = upskill("view", "--store", site.place, "--port", site.live.port, "--no-browser")

@@ -231,6 +231,22 @@ def test_a_cache_in_front_of_some_calls_makes_no_lift(copied: int, distinct: int
     assert wrong <= 7  # of 100: 2.5 are promised, and 8 or more have a chance of 0.4 %
 
 
+def test_rounds_of_a_case_that_repeats_itself_count_against_every_claim() -> None:
+    """Else the claim would be about the cases that vary: here one that gains, among five that lose."""
+    rows = outcomes(["FFFFFFFFFFFF"] + ["P" * 12] * 5, ["PPPPPPPPPPPP"] + ["F" * 12] * 5)
+    copied = [
+        replace(row, answer=number if row.case == "case-00" else 10_000 + hash((row.case, row.arm)) % 1000)
+        for number, row in enumerate(rows, start=1)
+    ]
+    verdict = compute_verdict(copied, VerdictOptions(anytime="suite"))
+    low, high = verdict.interval or (1.0, -1.0)
+    assert low <= -4 / 6 <= high
+    assert verdict.lift == pytest.approx(-4 / 6)
+    assert (verdict.decision, these(verdict).decision) == ("undecided", "undecided")
+    drawn = compute_verdict([replace(row, answer=0) for row in rows], VerdictOptions(anytime="suite"))
+    assert drawn.decision == "hurts"
+
+
 def test_a_short_answer_may_repeat() -> None:
     rows = outcomes(["FFFFP"] * 8, ["PPPPF"] * 8)
     short = [replace(row, answer=1 + bool(row.passed)) for row in rows]

@@ -363,7 +363,7 @@ def test_swapping_the_arms_turns_the_running_interval_around(values: list[int]) 
     back.update({str(i): -value for i, value in enumerate(values)})
     low, high = there.interval()
     assert back.interval() == pytest.approx((-high, -low), abs=1e-9)
-    assert log_wealth(*back.looks[-1]) == pytest.approx(log_wealth(*there.looks[-1]))
+    assert log_wealth(back.looks[-1], back.highs[-1]) == pytest.approx(log_wealth(there.looks[-1], there.highs[-1]))
 
 
 def test_wealth_is_the_mean_over_bets_of_the_product_of_their_gains() -> None:
@@ -373,7 +373,7 @@ def test_wealth_is_the_mean_over_bets_of_the_product_of_their_gains() -> None:
     fractions = bets()
     up = np.mean((1 + fractions) ** 3 * (1 - fractions))
     down = np.mean((1 - fractions) ** 3 * (1 + fractions))
-    assert log_wealth(*running.looks[-1]) == pytest.approx(np.log((up + down) / 2))
+    assert log_wealth(running.looks[-1], running.highs[-1]) == pytest.approx(np.log((up + down) / 2))
 
 
 def test_by_case_the_rounds_are_averaged_before_the_bet() -> None:
@@ -382,7 +382,7 @@ def test_by_case_the_rounds_are_averaged_before_the_bet() -> None:
     running.update({"a": 0, "b": 1})
     up = np.mean((1 + 0.5 * bets()) ** 2)
     down = np.mean((1 - 0.5 * bets()) ** 2)
-    assert log_wealth(*running.looks[-1]) == pytest.approx(np.log((up + down) / 2))
+    assert log_wealth(running.looks[-1], running.highs[-1]) == pytest.approx(np.log((up + down) / 2))
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("cases", 0.0), ("suite", 1 / 3)])

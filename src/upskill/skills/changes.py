@@ -79,7 +79,10 @@ def _suite_files(skill: Skill | None) -> set[SkillFile]:
 def changed_skills(
     folders: Iterable[str | Path], base_ref: str | None = None
 ) -> Generator[tuple[str, list[SkillChange]]]:
-    """The commit that is compared with, and every skill below these folders; base versions are there until the end."""
+    """The commit that is compared with, and every skill below these folders but installed copies of others.
+
+    Base versions are there until the end.
+    """
     places = [Path(folder).resolve() for folder in folders]
     if missing := next((place for place in places if not place.is_dir()), None):
         raise UsageError(f"{missing}: no such folder", "Pass the folder that holds your skills.")
@@ -94,7 +97,16 @@ def changed_skills(
             changes = sorted(_compare(root, before, places, links, unknown), key=lambda change: change.path)
             if any(change.kind != "unchanged" for change in changes):
                 break
-        yield commit, changes
+        yield commit, [change for change in changes if not _is_installed_copy(change, changes)]
+
+
+def _is_installed_copy(change: SkillChange, changes: Iterable[SkillChange]) -> bool:
+    """Of another skill in the repository, which has the test cases: `install` leaves them out."""
+    if change.head is None or _suite_files(change.head):
+        return False
+    read = _read_by_students(change.head)
+    originals = (other.head for other in changes if other.head and other.head.name == change.head.name)
+    return any(_suite_files(original) and _read_by_students(original) == read for original in originals)
 
 
 def repository_of(folder: Path) -> Path | None:

@@ -277,16 +277,15 @@ def _sequential_bounds(
 
 
 def replay_rounds(pairs: Pairs, values: statistics.Floats, scope: Scope) -> Sequential:
-    """Over the suite, a case in which an arm repeats an answer has one pair."""
+    """Over the suite, a case in which an arm repeats an answer has one pair, and the others are not known."""
     running = Sequential(scope)
     by_round: dict[int, dict[str, list[float]]] = {}
     copies = pairs.copies if scope == "suite" else ()
     seen: set[str] = set()
     for case, unit, number, value in zip(pairs.cases, pairs.units, pairs.rounds, values.tolist(), strict=True):
-        if case in copies and case in seen:
-            continue
+        is_known = case not in copies or case not in seen
         seen.add(case)
-        by_round.setdefault(number, {}).setdefault(unit, []).append(value)
+        by_round.setdefault(number, {}).setdefault(unit, []).append(value if is_known else math.nan)
     for number in sorted(by_round):
         running.update(by_round[number])
     return running

@@ -10,6 +10,7 @@ of one case resemble one another, so cases are resampled, not pairs. A *level* i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -486,7 +487,8 @@ class Sequential:
     It bets against each possible mean: by Ville's inequality the wealth against the true one reaches 1/a with a chance
     of at most a, over all looks together. The interval holds every mean whose wealth stayed below. With the scope
     "cases", a value is the mean of a case over the rounds so far, and the claim is about the tasks that the cases are a
-    sample of; with "suite" it is a pair, and the claim is about these very cases.
+    sample of; with "suite" it is a pair, and the claim is about these very cases. A pair that is not known (NaN) then
+    counts against every claim: as -1 against a mean above, as 1 against a mean below.
     """
 
     def __init__(self, scope: Scope = "cases") -> None:
@@ -494,36 +496,35 @@ class Sequential:
         self.rounds = 0
         self._case_sums: dict[str, tuple[float, int]] = {}
         self.looks: list[tuple[Floats, Floats]] = []  # the values of x at each look and how often each occurs
-        self._pairs: dict[float, int] = {}
+        self.highs: list[tuple[Floats, Floats]] = []  # the same with 1 for what is not known, which `looks` has as -1
+        self._pairs: tuple[dict[float, int], dict[float, int]] = ({}, {})
 
     def update(self, differences: Mapping[str, float | Sequence[float]]) -> None:
         for case in sorted(differences):
             of_case: list[float] = np.atleast_1d(np.asarray(differences[case], dtype=np.float64)).tolist()
-            if any(not -1.0 <= value <= 1.0 for value in of_case):
+            if any(not (-1.0 <= value <= 1.0 or math.isnan(value)) for value in of_case):
                 raise ValueError(f"case {case}: a difference must be between -1 and 1")
             if self.rounds and case not in self._case_sums and self.scope == "cases":
                 continue  # a latecomer would break the reversal in time that makes looking legal
             total, count = self._case_sums.get(case, (0.0, 0))
             if of_case:
                 self._case_sums[case] = total + math.fsum(of_case), count + len(of_case)
-            for value in of_case:
-                self._pairs[value] = self._pairs.get(value, 0) + 1
+            for pairs, unknown in zip(self._pairs, (-1.0, 1.0), strict=True):
+                for value in (unknown if math.isnan(value) else value for value in of_case):
+                    pairs[value] = pairs.get(value, 0) + 1
         if self.scope == "suite":
-            support = sorted(self._pairs)
-            counts = np.array([self._pairs[value] for value in support], dtype=np.float64)
-            values = np.array(support, dtype=np.float64)
+            low, high = (_tally(pairs) for pairs in self._pairs)
         else:
-            means = [round(total / count, 12) for total, count in self._case_sums.values()]
-            values, tally = np.unique(np.array(means, dtype=np.float64), return_counts=True)
-            counts = tally.astype(np.float64)
+            low = high = _tally(Counter(round(total / count, 12) for total, count in self._case_sums.values()))
         if self._case_sums:
             self.rounds += 1
-            self.looks.append((values, counts))
+            self.looks.append(low)
+            self.highs.append(high)
 
     @property
     def p_value(self) -> float:
         """One over the largest wealth of any look: a p-value that may be looked at as often as one likes."""
-        return math.exp(-max([0.0, *(log_wealth(*look) for look in self.looks)]))
+        return math.exp(-max([0.0, *map(log_wealth, self.looks, self.highs)]))
 
     def log_e_value(self, mean: float, *, above: bool, times: float = 1.0) -> float:
         """The logarithm of the wealth so far from betting that the true mean is above this one, or below it.
@@ -533,20 +534,27 @@ class Sequential:
         """
         if not self.looks:
             return 0.0
-        values, counts = self.looks[-1][0], self.looks[-1][1] * times
+        values, counts = self.looks[-1] if above else self.highs[-1]
+        counts = counts * times
         return _wealth(values, counts, mean) if above else _wealth(-values, counts, -mean)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The means that no look so far has ruled out. Over all looks together it is wrong with chance 1 - level."""
         limit = math.log(2.0 / (1.0 - level))
         low = max((_lower_bound(values, counts, limit) for values, counts in self.looks), default=-1.0)
-        high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self.looks), default=1.0)
+        high = min((-_lower_bound(-values[::-1], counts[::-1], limit) for values, counts in self.highs), default=1.0)
         # The looks may contradict each other, though no more often than the interval may be wrong at all.
         return (low, high) if low <= high else (0.5 * (low + high), 0.5 * (low + high))
 
 
-def log_wealth(values: Floats, counts: Floats) -> float:
-    up, down = _wealth(values, counts, 0.0), _wealth(-values, counts, 0.0)
+def _tally(values: Mapping[float, int]) -> tuple[Floats, Floats]:
+    support = sorted(values)
+    return np.array(support, dtype=np.float64), np.array([values[value] for value in support], dtype=np.float64)
+
+
+def log_wealth(low: tuple[Floats, Floats], high: tuple[Floats, Floats]) -> float:
+    """Of a bet on both sides of 0."""
+    up, down = _wealth(*low, 0.0), _wealth(-high[0], high[1], 0.0)
     return float(np.logaddexp(up, down)) - math.log(2.0)
 
 

@@ -339,7 +339,7 @@ def _weigh(
     models: int,
     is_whole: bool,
 ) -> Verdict:
-    suite = plan.suite
+    suite, drawn = plan.suite, as_drawn(plan, outcomes)
     options = VerdictOptions(
         margin=plan.margin,
         anytime=plan.scope,
@@ -354,7 +354,7 @@ def _weigh(
         models=models,
         both_scopes=is_whole,
     )
-    verdict = compute_verdict(outcomes, options)
+    verdict = compute_verdict(drawn, options)
     # No decision that these cases cannot bear, however large the lift.
     if suite.part and verdict.lift is not None and verdict.reason not in NO_EVIDENCE_NEEDED:
         return as_part(verdict, suite.part, len(suite.cases))
@@ -362,7 +362,7 @@ def _weigh(
     if looks and looks.left_out != () and is_whole:
         # Rounds that only some of the cases have had are none, so this is no test that may be looked at after each.
         at_once = replace(options, anytime=None)
-        whole = compute_verdict([*outcomes, *looks.left_out], at_once) if looks.left_out else None
+        whole = compute_verdict([*drawn, *looks.left_out], at_once) if looks.left_out else None
         both = zip(_decisions(verdict), _decisions(whole), strict=True)
         if any(decision not in ("undecided", with_others) for decision, with_others in both):
             return with_advice(replace(verdict.withhold(CHOSEN), evidence_needed=None))
@@ -376,6 +376,12 @@ def _weigh(
     if plan.scope == "suite" and is_whole and not are_own_facts and never_varies(outcomes):
         return with_advice(verdict.made_exact(), has_reference=options.has_reference)
     return verdict
+
+
+def as_drawn(plan: StoredPlan, outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Without the answers of an embedded model that samples: each seed is a draw, so equal answers are no copies."""
+    samples = {address.name for address in plan.models if address.provider == "local" and plan.temperature}
+    return [replace(row, answer=0) if row.model in samples else row for row in outcomes]
 
 
 def _decisions(verdict: Verdict | None) -> tuple[str, str]:

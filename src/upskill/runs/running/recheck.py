@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from upskill.errors import Paused, UpskillError
 from upskill.runs.planning.plan import Plan
-from upskill.runs.results.evaluation import Evaluation, evaluation_of, verdict_so_far
+from upskill.runs.results.evaluation import Evaluation, as_drawn, evaluation_of, verdict_so_far
 from upskill.runs.results.looks import Looks, looks_of, make_look
 from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.gate import Measure
@@ -134,16 +134,19 @@ class Recheck:
 
     def _evidence(self, each: Rechecked, rounds: int) -> dict[Decision, float]:
         """Logarithms of e-values; with more rounds than there are, what they would be if all were like those so far."""
-        if not each.rounds or each.verdict is None or each.plan is None or each.verdict.reason in CANNOT_TELL:
+        if not each.rounds or each.verdict is None or each.plan is None or each.evaluation is None:
+            return {}
+        if each.verdict.reason in CANNOT_TELL:
             return {}
         if each.is_exact:
             return {each.verdict.decision_if_exact: math.inf}
         # As in `level_of_look`: a look that nobody had planned has less to say.
         less = math.log(max(1, each.verdict.look * (each.verdict.look - 1)))
         weigh = partial(log_e_values, tolerance=self.tolerance, twins=each.plan.twins, times=rounds / each.rounds)
-        values = weigh(each.outcomes)
+        drawn = as_drawn(each.evaluation.run.plan, each.outcomes)
+        values = weigh(drawn)
         if used := each.plan.tuned_to:  # all cases can show that it hurts, the others what is good about it
-            unused = [row for row in each.outcomes if row.case not in used]
+            unused = [row for row in drawn if row.case not in used]
             hurts: dict[Decision, float] = {"hurts": values["hurts"]}
             values = weigh(unused) | hurts if unused else hurts
         return {claim: value - less for claim, value in values.items()}
