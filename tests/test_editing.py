@@ -273,12 +273,15 @@ def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskil
 def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Upskill, home: Path) -> None:
     model, skill = write_script(home / "model.yaml"), write_skill(home / "skills" / "greeter", cases=8)
     listed, installed = ("list",), ("install", skill, "--to", "generic")
+    (skill / "skill_meta.json").write_text(json.dumps({"metadata": {"state": "unproven"}}), encoding="utf-8")
+    assert upskill("list", "--json").json[0]["state"] == "unproven"
     assert "not evaluated yet" in upskill(*listed).out
     assert "Unproven: no run in this project's store shows that this skill helps." in upskill(*installed).err
     assert upskill("eval", skill, "-m", model).code == 0
     verdict = f"{model}: helps, +100 points"
     assert verdict in upskill(*listed).out
-    assert upskill("list", "--json").json[0]["verdicts"][0]["decision"] == "helps"
+    (shown,) = upskill("list", "--json").json
+    assert (shown["verdicts"][0]["decision"], shown["state"]) == ("helps", "")
     assert upskill(*installed).err == ""
     shown = " ".join(upskill("list", ".").out.split())  # with the copy, which has no suite
     assert ("skills/greeter" in shown, ".agents/skills/greeter" in shown, "changed since" in shown) == (

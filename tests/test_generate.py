@@ -622,6 +622,15 @@ def test_no_eval_asks_no_student_and_saves_the_tests(upskill: Upskill, house: Pa
     assert len(suite.cases) == 20
 
 
+def test_a_version_that_was_only_saved_gets_the_verdict_of_a_later_run(upskill: Upskill, house: Path) -> None:
+    assert generate(upskill, "--no-eval").code == 0
+    (version,) = upskill("versions", "house-words", "--json").json
+    assert (version["decision"], version["pass_rate"]) == ("unproven", None)
+    done = upskill("eval", "skills/house-words", "-m", "scripted:student.json", "--json").json
+    (version,) = upskill("versions", "house-words", "--json").json
+    assert (version["decision"], version["run"]) == (done["models"][0]["decision"], done["run"])
+
+
 def test_a_place_that_cannot_be_written_is_told_before_anyone_is_asked(upskill: Upskill, house: Path) -> None:
     (house / "skills").write_text("a file")
     done = upskill("generate", TASK, "-m", "scripted:teacher.json", "--no-eval")

@@ -12,7 +12,7 @@ from rich.tree import Tree
 from upskill.authoring.saving.provenance import Provenance
 from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
-from upskill.cli.last_verdicts import verdicts_on_record
+from upskill.cli.last_verdicts import is_proven, verdicts_on_record
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet
 from upskill.errors import UsageError
 from upskill.plain import listed
@@ -58,7 +58,7 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
                     "description": skill.description,
                     "folder": str(skill.folder),
                     "tokens": skill.tokens,
-                    "state": _state(skill),
+                    "state": _state(skill, rows),
                     "as_locked": locked.is_unchanged if (locked := find_locked(str(skill.folder))) else None,
                     "verdicts": rows,
                     "fingerprint": skill.fingerprint,
@@ -72,7 +72,7 @@ def command(path: str | None, folder: str | None, verbose: int, as_json: bool) -
         names = Counter(skill.name for skill in skills)
         for skill, rows in zip(skills, verdicts, strict=True):
             where = f"  {escape(str(skill.folder))}" if names[skill.name] > 1 else ""
-            state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill)) else ""
+            state = f"  [yellow]{escape(state)}[/yellow]" if (state := _state(skill, rows)) else ""
             branch = tree.add(f"[bold]{escape(skill.name)}[/bold]  ~{skill.tokens:,} tokens{where}{state}")
             branch.add(escape(" ".join(skill.description.split())))
             branch.add(escape("; ".join(map(_verdict, rows)) or "not evaluated yet"))
@@ -98,7 +98,10 @@ def _verdict(row: dict[str, Any]) -> str:
     return row_in_words(row) + (f" ({listed(since)} changed since)" if since else "")
 
 
-def _state(skill: Skill) -> str:
+def _state(skill: Skill, rows: list[dict[str, Any]]) -> str:
+    """As it was written, unless a run has shown since that it helps."""
+    if any(map(is_proven, rows)):
+        return ""
     try:
         return str(Provenance.of(skill).metadata.get("state", ""))
     except UsageError:  # written by someone else

@@ -94,7 +94,7 @@ def _count(store: Store) -> dict[str, int]:
 def _versions(store: Store, name: str) -> list[Candidate]:
     """Versions that a search tried, and other evaluated texts, oldest first."""
     versions = list(store.candidates(name))
-    tried = {version.fingerprint for version in versions}
+    tried = {version.fingerprint for version in versions if version.verdict.get("search_decision") != "unproven"}
     tried |= {variant for version in versions for variant in version.verdict.get("variants", ())}  # parts of a search
     written: dict[str, Candidate] = {}
     ranks: dict[str, tuple[bool, bool]] = {}
@@ -127,6 +127,14 @@ def _versions(store: Store, name: str) -> list[Candidate]:
             verdict=verdict or (before.verdict if before else {}),
             files=files_to_json(Skill.new(name, skill.description, skill.body).files),
         )
+    evaluated = {fingerprint: version for fingerprint, version in written.items() if version.verdict}
+    written = {
+        name: version for name, version in written.items() if name not in {each.fingerprint for each in versions}
+    }
+    versions = [
+        replace(version, verdict=dict(version.verdict) | dict(run.verdict), note=run.note) if run else version
+        for version, run in ((version, evaluated.get(version.fingerprint)) for version in versions)
+    ]
     ordered = sorted([*versions, *written.values()], key=lambda version: version.created)
     return [
         replace(version, parent=before.number) if before and version.fingerprint in written else version
