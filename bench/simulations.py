@@ -911,7 +911,7 @@ def same_as_the_class(differences: Floats, up: Floats) -> None:
     for value in differences[0, :50]:
         running.update({"case": float(value)})
     expected = float(np.logaddexp(up[0, 49], streams(differences[:1])[1][0, 49])) - math.log(2)
-    assert abs(log_wealth(*running.looks[-1]) - expected) < 1e-9
+    assert abs(log_wealth(running.looks[-1], running.highs[-1]) - expected) < 1e-9
 
 
 def peeking_tables(sims: int) -> Iterator[str]:
