@@ -62,7 +62,7 @@ def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Map
     changed = ["skill"] if skill.visible_hash != visible_hash else []
     source, fingerprint = suite
     is_own = source.endswith(PATHS_IN_SKILL) and not other_suite(source, skill.name)
-    if is_own and _fingerprint(skill) not in (None, fingerprint):
+    if is_own and suite_fingerprint(skill) not in (None, fingerprint):
         changed.append("suite")
     try:
         now = resolve(str(model.get("name", "")))
@@ -75,8 +75,8 @@ def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Map
     return changed
 
 
-def _fingerprint(skill: Skill) -> str | None:
-    """None without a suite: an installed copy has none."""
+def suite_fingerprint(skill: Skill) -> str | None:
+    """Of its own suite; empty if that cannot be read. None without one: an installed copy has none."""
     try:
         suite = Suite.of(skill)
     except UsageError:

@@ -8,13 +8,13 @@ import click
 
 from upskill.cli.console import note, show_json, write_file
 from upskill.cli.help import Command
+from upskill.cli.last_verdicts import suite_fingerprint
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.reports.numbers import before_after, lift_in_points, pass_rate
 from upskill.reports.proof import badge, card, claims_in_words
 from upskill.runs.replay.receipt import Verified, suite_of, terms_of, verify
 from upskill.skills import BADGE, CARD, RECEIPT, Skill, find_skills
-from upskill.suites import Suite
 from upskill.verdicts.verdict import Verdict
 
 MAX_SHOWN = 10  # changes of one skill
@@ -55,15 +55,15 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
             except UsageError as error:
                 if folder == Path(path):
                     raise
-                if skill.read(RECEIPT) is None and not _has_suite(skill):
+                if skill.read(RECEIPT) is None and suite_fingerprint(skill) is None:
                     untested.append(str(folder))
                     continue
                 result = Verified({}, [error.message.removeprefix(f"{skill.name}: ")])  # the others are checked too
             checked.append((skill, result))
-            if checked[-1][1].holds:
-                _write(*checked[-1], folder, with_badge=with_badge, with_card=with_card)
+            if result.holds:
+                _write(skill, result, folder, with_badge=with_badge, with_card=with_card)
             if not as_json:
-                _show(Skill.load(folder), checked[-1][1])
+                _show(Skill.load(folder), result)
     if untested:
         note(f"Skipped, because {'it has' if len(untested) == 1 else 'they have'} no test cases: {', '.join(untested)}")
     if as_json:
@@ -78,13 +78,6 @@ def command(skills: tuple[str, ...], with_badge: bool, with_card: bool, as_json:
         )
     if not all(result.holds for _, result in checked):
         raise click.exceptions.Exit(1)
-
-
-def _has_suite(skill: Skill) -> bool:
-    try:
-        return Suite.of(skill) is not None
-    except UsageError:  # one that cannot be read
-        return True
 
 
 def _write(skill: Skill, result: Verified, folder: Path, *, with_badge: bool, with_card: bool) -> None:

@@ -319,13 +319,13 @@ def verdict_so_far(
     is_a_loss = "hurts" in _decisions(verdict) or (plan.reference_skill and (verdict.lift or 0.0) <= 0)
     if not tuned_to or is_a_loss or verdict.reason in (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED):
         return verdict
-    unseen = [case for case in plan.suite.by_id if case not in tuned_to]
-    if not unseen:
+    unused = [case for case in plan.suite.by_id if case not in tuned_to]
+    if not unused:
         is_part = verdict.reason == PART  # of the suite: the others may decide
         return verdict if is_part else with_advice(replace(verdict.withhold(TUNED), evidence_needed=None))
     if looks and looks.left_out:
         looks = replace(looks, left_out=tuple(row for row in looks.left_out if row.case not in tuned_to))
-    return weigh([row for row in outcomes if row.case in unseen], unseen, looks, is_whole=True)
+    return weigh([row for row in outcomes if row.case in unused], unused, looks, is_whole=True)
 
 
 def _weigh(

@@ -32,15 +32,8 @@ PATIENCE = 4
 TOLERANCE = 0.15  # with a lift nearer to zero than this, a model does about as well without the skill
 Status = Literal["keep", "retire", "repair", "undecided", "no suite"]
 STATUSES: dict[Decision, Status] = {"helps": "keep", "saves": "keep", "no effect": "retire", "hurts": "repair"}
-CANNOT_TELL = (
-    ERRORS,
-    ISOLATION,
-    SNAPSHOTS,
-    CHOSEN,
-    TUNED,
-    UNTESTED,
-    LOOK_UP,
-)  # more rounds won't help
+# Reasons that no further round would remove.
+CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, TUNED, UNTESTED, LOOK_UP)
 
 
 @dataclass
