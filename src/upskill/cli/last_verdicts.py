@@ -14,8 +14,7 @@ from upskill.runs.planning.stored_plan import other_suite
 from upskill.runs.replay.receipt import MUST_SAY, read_receipt, terms_of
 from upskill.runs.stores import Store
 from upskill.skills import Skill
-from upskill.suites import Suite
-from upskill.suites.suite import PATHS_IN_SKILL
+from upskill.suites.suite import PATHS_IN_SKILL, suite_fingerprint
 
 CHANGED = "another version"
 
@@ -73,15 +72,6 @@ def _changed(skill: Skill, visible_hash: str, suite: tuple[str, str], model: Map
     if is_other or has_other_weights:
         changed.append("model")
     return changed
-
-
-def suite_fingerprint(skill: Skill) -> str | None:
-    """Of its own suite; empty if that cannot be read. None without one: an installed copy has none."""
-    try:
-        suite = Suite.of(skill)
-    except UsageError:
-        return ""
-    return suite.fingerprint if suite else None
 
 
 def is_proven(row: dict[str, Any]) -> bool:

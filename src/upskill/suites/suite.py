@@ -519,3 +519,12 @@ def _remarks(suite: Suite) -> list[str]:
         lines += [f"{title}:", *(f"  {item}" for item in items)] if items else []
     lines += [f"Fields {notes.metadata}."] if notes.metadata else []
     return [printable(line) for line in lines]
+
+
+def suite_fingerprint(skill: Skill) -> str | None:
+    """Of its own suite; empty if that cannot be read. None without one: an installed copy has none."""
+    try:
+        suite = Suite.of(skill)
+    except UsageError:
+        return ""
+    return suite.fingerprint if suite else None

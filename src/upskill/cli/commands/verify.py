@@ -8,13 +8,13 @@ import click
 
 from upskill.cli.console import note, show_json, write_file
 from upskill.cli.help import Command
-from upskill.cli.last_verdicts import suite_fingerprint
 from upskill.cli.options import json_option
 from upskill.errors import UsageError
 from upskill.reports.numbers import before_after, lift_in_points, pass_rate
 from upskill.reports.proof import badge, card, claims_in_words
 from upskill.runs.replay.receipt import Verified, suite_of, terms_of, verify
 from upskill.skills import BADGE, CARD, RECEIPT, Skill, find_skills
+from upskill.suites.suite import suite_fingerprint
 from upskill.verdicts.verdict import Verdict
 
 MAX_SHOWN = 10  # changes of one skill
