@@ -270,7 +270,8 @@ async def test_only_cases_that_a_search_has_not_used_show_that_its_skill_helps()
     evaluation = await evaluate(tuned_plan(20, range(1, 13)), models=learned)
     (verdict,) = evaluation.verdicts
     assert (verdict.decision, verdict.pairs, verdict.lift) == ("undecided", 8, 0.0)
-    assert evaluation.held_out == {f"greet-{number}" for number in range(13, 21)}
+    assert evaluation.held_out == verdict.case_ids == {f"greet-{number}" for number in range(13, 21)}
+    assert {outcome.case for outcome in evaluation.weighed(verdict.model)} == verdict.case_ids
     (verdict,) = (await evaluate(tuned_plan(20, range(1, 13)), models=passes(with_skill=range(1, 21)))).verdicts
     assert (verdict.decision, verdict.pairs) == ("helps", 8)
 
@@ -284,8 +285,10 @@ async def test_rounds_go_on_until_the_cases_decide_that_a_search_has_not_used() 
 
 async def test_all_cases_can_show_that_a_tuned_skill_hurts() -> None:
     forgot = passes(without=range(1, 13))
-    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13)), models=forgot)).verdicts
+    evaluation = await evaluate(tuned_plan(20, range(1, 13)), models=forgot)
+    (verdict,) = evaluation.verdicts
     assert (verdict.decision, verdict.pairs) == ("hurts", 20)
+    assert evaluation.weighed(verdict.model) == evaluation.outcomes
 
 
 async def test_against_a_reference_skill_all_cases_show_a_loss() -> None:

@@ -115,6 +115,7 @@ def compute_verdict(outcomes: Iterable[Outcome], options: VerdictOptions | None 
         model=models[0] if models else "",
         pairs=len(pairs),
         cases=len(set(pairs.units)),
+        case_ids=frozenset(row.case for row in rows),
         baseline=baseline_summary,
         skill=skill_summary,
         lift=lift.value if lift else None,

@@ -147,6 +147,7 @@ class Verdict:
     model: str
     pairs: int
     cases: int  # those that ask nearly the same count as one
+    case_ids: frozenset[str]  # the cases whose trials it counts
     baseline: ArmSummary
     skill: ArmSummary
     lift: float | None

@@ -215,11 +215,9 @@ class Evaluation:
         return [outcome for outcome in self.outcomes if outcome.case not in self.tuned_to]
 
     def weighed(self, model: str) -> list[Outcome]:
-        """What its verdict counts: all outcomes, or those of unused cases."""
-        verdict = next(verdict for verdict in self.verdicts if verdict.model == model)
-        unused = [outcome for outcome in self.unused if outcome.model == model]
-        scored = sum(outcome.arm == "skill" and outcome.passed is not None for outcome in unused)
-        return unused if scored == verdict.skill.scored else self.outcomes_of(model)
+        """The outcomes that its verdict counts."""
+        counted_cases = next(verdict.case_ids for verdict in self.verdicts if verdict.model == model)
+        return [outcome for outcome in self.outcomes_of(model) if outcome.case in counted_cases]
 
     @cached_property
     def held_out(self) -> frozenset[str]:

@@ -344,7 +344,7 @@ class _Run:
             or (
                 verdict.anytime == "suite"
                 and verdict.these_cases
-                and verdict.these_cases.copies >= len(scored[verdict.model] - tuned_to or scored[verdict.model])
+                and verdict.these_cases.copies >= len(scored[verdict.model] & verdict.case_ids)
             )
         }
 
