@@ -187,6 +187,31 @@ def test_versions_without_a_common_case_are_compared_by_what_they_say(tmp_path: 
     assert "have no cases in common" in found["words"][0]
 
 
+def test_the_server_chooses_which_runs_are_compared(tmp_path: Path) -> None:
+    one, two = (write_script(tmp_path / f"{name}.json") for name in ("one", "two"))
+    first, second = (
+        Skill.load(write_skill(tmp_path / "greeter", body=body)) for body in ("Say ahoy.", "Say ahoy to all.")
+    )
+    suite = Suite.parse(greetings(2))
+    with open_store(tmp_path / "runs") as store, served(tmp_path / "runs") as live:
+        assert live.api("pair") == []
+        older = run_now(store, first, suite, [one])
+        assert live.api("pair") == [older, older]
+        newer = run_now(store, second, suite, [one])
+        of_two = run_now(store, first, suite, [two])
+        other_cases = [{"id": "hi", "prompt": "Say hi.", "checks": [{"contains": "hi"}]}]
+        of_other_cases = run_now(store, second, Suite.parse({"cases": other_cases}), [one])
+        assert live.api("pair") == [older, newer]
+        versions = [version["hash"] for version in live.api("skill", skill="greeter")["versions"]]
+        for before, after, pair in (
+            (*versions, [older, newer]),
+            (*reversed(versions), [newer, older]),
+            (of_two, "", [of_two, of_other_cases]),
+            ("", of_other_cases, [of_two, of_other_cases]),
+        ):
+            assert live.api("pair", skill="greeter", before=before, after=after) == pair
+
+
 def test_a_store_that_is_deleted_or_replaced_is_said_to_be_gone(tmp_path: Path) -> None:
     run = add_runs(tmp_path)["first"]
     with served(tmp_path / "runs") as live:

@@ -78,7 +78,7 @@ def command(
 def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
     last = find_run(store, "last")
     runs = list(islice(store.runs(newest_first=True), MAX_RUNS))
-    if pair := latest_pair(store, runs, models):
+    if pair := latest_pair(store, runs, runs, models):
         if last not in pair:
             note(f"{last.id}, the last run, has no finished run before it with the same suite and model.")
         return pair

@@ -13,7 +13,7 @@ from upskill.reports.html.data import trial_row, trial_to_page
 from upskill.reports.pictures import PictureOptions, lift_forest
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
-from upskill.runs.results.comparison import Side, compare, kind_of
+from upskill.runs.results.comparison import Side, compare, latest_pair
 from upskill.runs.results.shown import current_verdicts, limits_of, rank_of, unfinished_models
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
@@ -63,7 +63,6 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "cases": len(suite.cases),
         "held_out": sum(case.held_out for case in suite.cases),
         "part": bool(suite.part),
-        "finished": not unfinished_models(store, run),
         "other_suite": run.plan.other_suite,
         "against": bool(run.plan.reference_skill),
         "state": _state(store, run, decided=current),
@@ -71,7 +70,6 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
         "verdicts": verdicts,
         "verdicts_are_current": current,
-        "kind": kind_of(run),
         "revision": store.revision(run),
     }
 
@@ -156,11 +154,9 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         skill = run.plan.skill
         version = versions.setdefault(
             skill.visible_hash,
-            {"hash": skill.visible_hash[:8], "tokens": skill.tokens, "runs": [], "verdicts": {}},
+            {"hash": skill.visible_hash[:8], "tokens": skill.tokens, "runs": 0, "verdicts": {}},
         )
-        row = {"id": run.id, "number": run.number, "models": run.models, "kind": kind_of(run)}
-        version["runs"].append(row | {"finished": not unfinished_models(store, run)})
-        version |= {"latest": run.id, "created": run.created}
+        version |= {"latest": run.id, "created": run.created, "runs": version["runs"] + 1}
         known[run.id] = (version, run)
     if not versions:
         return None
@@ -205,6 +201,19 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
         else:
             lines.append([line[0].replace(" ", "="), line[1:]])
     return lines
+
+
+def pair_to_compare(store: Store, skill: str, before: str, after: str) -> list[str]:
+    """The latest two runs that can be compared, else the latest two; `before`, `after`: a run, or a version's hash."""
+    runs = list(islice(store.runs(skill or None, newest_first=True), MAX_RUNS))
+    befores, afters = (
+        [run for run in runs if name in ("", run.id, run.plan.skill.visible_hash[:8])] for name in (before, after)
+    )
+    pair = latest_pair(store, befores, afters) or (latest_pair(store, afters, befores) or ())[::-1]
+    if not pair:
+        others = [run for run in befores if run not in afters[:1]] or befores
+        pair = (*others[:1], *afters[:1])
+    return [run.id for run in pair]
 
 
 def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, str], arm: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from upskill.reports.live.pages import (
     find_trial,
     list_trials,
     overview,
+    pair_to_compare,
     run_row,
     skill_page,
     trial_at,
@@ -79,6 +80,7 @@ class LivePage:
             "events": self._events,
             "api/overview": self._overview,
             "api/skill": self._skill,
+            "api/pair": self._pair,
             "api/compare": self._compare,
             "api/run": self._run,
             "api/summary": self._summary,
@@ -131,6 +133,10 @@ class LivePage:
         if page is None:
             raise web.HTTPNotFound(text="No stored run has a skill with this name.\n")
         return _json(page)
+
+    async def _pair(self, request: web.Request) -> web.Response:
+        names = (request.query.get(name, "") for name in ("skill", "before", "after"))
+        return await self._answer(request, pair_to_compare, self.store, *names)
 
     async def _compare(self, request: web.Request) -> web.Response:
         before, after = await self._find_run(request, "before"), await self._find_run(request, "after")

@@ -88,18 +88,21 @@ class Comparison:
         return list(_differences(self))
 
 
-def latest_pair(store: Store, runs: Sequence[Run], models: Sequence[str] = ()) -> tuple[Run, Run] | None:
+def latest_pair(
+    store: Store, befores: Sequence[Run], afters: Sequence[Run], models: Sequence[str] = ()
+) -> tuple[Run, Run] | None:
     """Of these runs, newest first, the latest two that can be compared, the older one first; None: there are none.
 
     They share cases and a model (this one, if one is named; of two, each has its own) and are runs of a kind. The older
     one is preferably a run of the same skill with exactly the same cases.
     """
-    for number, after in enumerate(runs):
+    for after in afters:
         cases = after.plan.suite.by_id.keys()
         earlier = [
             run
-            for run in runs[number + 1 :]
-            if (kind_of(after) or ()) == kind_of(run)
+            for run in befores
+            if run.number < after.number
+            and (_kind(after) or ()) == _kind(run)
             and (models[-1] in after.models and models[0] in run.models if models else {*run.models} & {*after.models})
             and cases & run.plan.suite.by_id.keys()
         ]
@@ -110,7 +113,7 @@ def latest_pair(store: Store, runs: Sequence[Run], models: Sequence[str] = ()) -
     return None
 
 
-def kind_of(run: Run) -> tuple[str, bool, bool] | None:
+def _kind(run: Run) -> tuple[str, bool, bool] | None:
     """Unless somebody names two runs, only runs of one kind are compared. None: part of a search."""
     if run.plan.analysis.reported is False:
         return None

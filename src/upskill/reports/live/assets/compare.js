@@ -6,10 +6,8 @@ async function comparisonPage(page) {
   const known = await askJson("overview");
   const result = h("div", { id: "result" });
   const names = known.runs.map((row) => row.id);
-  const afters = known.runs.filter((row) => row.id === (asked.get("after") ?? row.id));
-  const ofSkill = afters.map((row) => latestPair(known.runs.filter((one) => one.skill === row.skill), [row])).find(Boolean);
-  const [older, newer] = ofSkill ?? [names[1] ?? names[0], names[0]];
-  const [before, after] = [asked.get("before") ?? older, asked.get("after") ?? newer];
+  const pair = await askJson("pair", { before: asked.get("before"), after: asked.get("after") });
+  const [before, after] = [asked.get("before") ?? pair[0], asked.get("after") ?? pair[1]];
   const choose = (name, title, values, value) => {
     const all = values.includes(value) || !value ? values : [value, ...values];
     const select = h("select", { name }, all.map((each) => h("option", { value: each }, each)));

@@ -22,14 +22,6 @@ const askJson = async (path, query) => (await ask(path, query)).json();
 const pageOf = (...parts) => BASE + parts.map((part) => encodeURIComponent(wellFormed(String(part)))).join("/");
 const runPage = (run) => pageOf("run", run);
 const skillPage = (skill) => pageOf("skill", skill);
-/* The latest two that can be compared: finished runs of one kind with a model in common. Both lists have the latest first. */
-const latestPair = (befores, afters) => {
-  for (const after of afters) {
-    const before = befores.find((row) => row.number < after.number && row.finished && after.finished && row.kind && String(row.kind) === String(after.kind) && row.models.some((model) => after.models.includes(model)));
-    if (before) return [before.id, after.id];
-  }
-  return null;
-};
 const comparePage = (before, after) => `${BASE}compare?${new URLSearchParams({ before: wellFormed(before), after: wellFormed(after) })}`;
 
 /* Calls heard(rows) with the runs that have changed, as the list of runs has them; null: anything may have.

@@ -28,7 +28,7 @@ async function skillVersionsPage(page, name) {
         { class: "row plain" },
         h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, `v${place + 1}`), h("span", { class: "what" }, ` ${version.hash}`)),
         h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? verdictLines(Object.values(version.verdicts)) : h("span", { class: "note" }, "no decision")),
-        h("p", { class: "what" }, [whenOf(version.created), counted(version.runs.length, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
+        h("p", { class: "what" }, [whenOf(version.created), counted(version.runs, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
       ),
     );
     return section("versions", "Versions, latest first", h("ol", { class: "rows", reversed: true }, lines.reverse()));
@@ -37,7 +37,7 @@ async function skillVersionsPage(page, name) {
   function between(versions) {
     if (versions.length < 2) return null;
     const choose = (title, at) => {
-      const select = h("select", {}, versions.map((version, place) => h("option", { value: String(place) }, `v${place + 1} (${version.hash})`)));
+      const select = h("select", {}, versions.map((version, place) => h("option", { value: version.hash }, `v${place + 1} (${version.hash})`)));
       select.selectedIndex = at;
       return [h("label", {}, `${title} `, select), select];
     };
@@ -45,12 +45,9 @@ async function skillVersionsPage(page, name) {
     const [after, second] = choose("After", versions.length - 1);
     const button = h("button", { type: "submit" }, "Compare");
     const form = h("form", { class: "filters" }, before, after, button);
-    form.addEventListener("submit", (event) => {
+    form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      const [one, two] = [first, second].map((select) => versions[Number(select.value)]);
-      const [befores, afters] = [one, two].map((version) => [...version.runs].reverse());
-      const pair = latestPair(befores, afters) ?? latestPair(afters, befores)?.reverse();
-      location.href = comparePage(...(pair ?? [one.latest, two.latest]));
+      location.href = comparePage(...(await askJson("pair", { skill: name, before: first.value, after: second.value })));
     });
     return section("between", "Compare two versions", form);
   }
