@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import mcp
 import pytest
 import uvicorn
+from aiohttp import web
 from mcp.server.mcpserver import MCPServer
 
 from agent_server import Asked, Turn, Use, agent_server
 from conftest import REPOSITORY, Upskill, write_script
 from upskill import Skill, Suite
 from upskill.agents import AGENTS, Student, Task
+from upskill.agents.mcp import McpError, StreamConnection
 from upskill.agents.program import ProgramAgent
 from upskill.agents.tools import Tools
 from upskill.errors import AgentError, UsageError
@@ -120,6 +123,22 @@ async def test_what_a_student_does_to_a_server_is_no_error_of_the_trial() -> Non
     assert "the MCP server 'one' gave no result" in trace.calls[1].output
 
 
+async def test_a_call_that_a_server_refuses_is_its_answer_and_the_server_goes_on() -> None:
+    trace = await work(
+        {"one": hostile("counts")}, call("one__look"), call("one__look", mast=4), call("one__look"), "Done."
+    )
+    assert outputs(trace) == [
+        ("one__look", "ok", "call 1"),
+        ("one__look", "error", "the MCP server 'one' answered with an error: ships have no such mast"),
+        ("one__look", "ok", "call 3"),
+    ]
+
+
+async def test_tools_are_read_from_all_pages() -> None:
+    trace = await work({"one": hostile("lists pages")}, call("one__look1"), call("one__look40"), "Done.")
+    assert [step.status for step in trace.calls] == ["ok", "ok"]
+
+
 @pytest.mark.parametrize(
     ("server", "said"),
     [
@@ -129,12 +148,26 @@ async def test_what_a_student_does_to_a_server_is_no_error_of_the_trial() -> Non
         ({"command": ["head", "-c", "9000000", "/dev/zero"]}, "'one' did not start: it sent more than 4 MiB"),
         (hostile("lists too much"), "its list of tools is larger than 256 KiB"),
         (hostile("lists twice"), "two tools that would be called 'one__look'"),
+        (hostile("lists forever"), "it lists its tools on more than 100 pages"),
         ({"url": "http://127.0.0.1:9/mcp"}, "'one' did not start: it cannot be reached"),
     ],
 )
 async def test_a_server_that_does_not_start_is_an_error_that_names_it(server: dict[str, Any], said: str) -> None:
     with pytest.raises(AgentError, match=said):
         await work({"one": server}, "Done.")
+
+
+async def test_a_server_that_exits_without_reading_is_told_as_such() -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+        connection = StreamConnection(*await asyncio.open_connection(*server.sockets[0].getsockname()))
+        with pytest.raises(McpError, match="exited"):
+            await connection.request("initialize", {})
+        connection.close()
 
 
 async def test_hostile_answers_are_shortened_escaped_and_bounded_in_time() -> None:
@@ -202,6 +235,46 @@ async def test_a_url_is_asked_from_outside_and_its_end_is_an_error_of_the_trial(
         http.should_exit = True
         await serving
     assert (trace.calls[0].output, ends) == ("ahoy is a word", [True])
+
+
+async def test_a_stream_of_events_may_stay_open_and_a_refused_call_is_no_error_of_the_trial() -> None:
+    closing = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        if "id" not in asked:
+            return web.Response(status=202)
+        results: dict[str, Any] = {
+            "tools/list": {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "ahoy"}]},
+        }
+        refused = asked["params"].get("arguments")
+        outcome = (
+            {"error": {"code": -32602, "message": "no"}} if refused else {"result": results.get(asked["method"], {})}
+        )
+        lines = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome}, indent=1).splitlines()
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        await stream.write(
+            b": hello\n\nevent: message\n" + "".join(f"data: {line}\r\n" for line in lines).encode() + b"\r\n"
+        )
+        await closing.wait()
+        return stream
+
+    app = web.Application()
+    app.router.add_post("/mcp", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await web.SockSite(runner, listener).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        trace = await work({"wiki": {"url": url}}, call("wiki__look"), call("wiki__look", word="x"), "Done.")
+        closing.set()
+        await runner.cleanup()
+    assert outputs(trace) == [
+        ("wiki__look", "ok", "ahoy"),
+        ("wiki__look", "error", "the MCP server 'wiki' answered with an error: no"),
+    ]
 
 
 SUITE: dict[str, Any] = {"cases": [{"id": "a", "prompt": "Go.", "checks": [{"contains": "x"}]}]}

@@ -40,7 +40,7 @@ VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 MAX_MESSAGE = 4 * MiB
 LINE_COST = 400  # bytes that each line counts for, or millions of short ones would keep us busy
 MAX_LISTING = 256 * 1024  # bytes of all tools: each turn sends them to the model
-MAX_PAGES = 20
+MAX_PAGES = 100
 MAX_TOOL_NAME = 64  # characters, as the providers have it
 LOG = "/tmp/.mcp-{}.log"  # noqa: S108 - inside
 LAUNCH = """\
@@ -177,6 +177,10 @@ class McpError(Exception):
     """A server did not do what was asked; the message says what it did."""
 
 
+class McpRefusal(McpError):
+    """It answered with an error, so it is still running."""
+
+
 class Connection(Protocol):
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]: ...
 
@@ -202,6 +206,8 @@ class StreamConnection:
                 line = await self.reader.readline()
             except ValueError:
                 break
+            except OSError:  # it exited without reading what we sent
+                line = b""
             if not line:
                 raise McpError(f"it exited before it answered{f', after {skipped[:200]!r}' if skipped else ''}")
             taken += len(line) + LINE_COST
@@ -240,19 +246,16 @@ class HttpConnection:
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         self.sent += 1
-        text = await self._post({"id": self.sent, "method": method, "params": params})
-        lines = [line.removeprefix(b"data:") for line in text.splitlines() if line.startswith(b"data:")]
-        for message in map(_parse, (text, *lines)):
-            if message and message.get("id") == self.sent and "method" not in message:
-                if method == "initialize":
-                    self.headers["MCP-Protocol-Version"] = str(result_of(message).get("protocolVersion") or PROTOCOL)
-                return result_of(message)
-        raise McpError(f"its answer is not JSON-RPC: {text[:200].decode('utf-8', 'replace')!r}")
+        result = result_of(await self._post({"id": self.sent, "method": method, "params": params}))
+        if method == "initialize":
+            self.headers["MCP-Protocol-Version"] = str(result.get("protocolVersion") or PROTOCOL)
+        return result
 
     async def notify(self, method: str) -> None:
         await self._post({"method": method})
 
-    async def _post(self, message: Mapping[str, Any]) -> bytes:
+    async def _post(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer, if the message asks for one. A server may keep the stream of events open after it."""
         import aiohttp  # noqa: PLC0415 - only if a suite has a URL
 
         try:
@@ -262,18 +265,31 @@ class HttpConnection:
                 headers={**self.headers, "Accept": "application/json, text/event-stream"},
                 allow_redirects=False,
             ) as answer:
-                body = bytearray()
+                if session := answer.headers.get("Mcp-Session-Id"):
+                    self.headers["Mcp-Session-Id"] = session
+                if "id" not in message and answer.status < 300:
+                    return {}
+                body, event, begun = bytearray(), b"", 0
                 async for chunk in answer.content.iter_any():
                     body += chunk
                     if len(body) > MAX_MESSAGE:
                         raise McpError(f"it sent more than {MAX_MESSAGE // MiB} MiB")
+                    while (end := body.find(b"\n", begun)) >= 0:
+                        line, begun = bytes(body[begun:end]).strip(), end + 1
+                        if not line and answer.status < 300 and (found := self._find_answer(event)):
+                            return found
+                        event = event + line.removeprefix(b"data:") if line.startswith(b"data:") else line and event
                 if answer.status >= 300:
                     raise McpError(f"it answered {answer.status}: {bytes(body[:200]).decode('utf-8', 'replace')!r}")
-                if session := answer.headers.get("Mcp-Session-Id"):
-                    self.headers["Mcp-Session-Id"] = session
-                return bytes(body)
+                if found := self._find_answer(bytes(body)) or self._find_answer(event):
+                    return found
+                raise McpError(f"its answer is not JSON-RPC: {bytes(body[:200]).decode('utf-8', 'replace')!r}")
         except (aiohttp.ClientError, OSError) as error:
             raise McpError(f"it cannot be reached: {error or type(error).__name__}") from error
+
+    def _find_answer(self, data: bytes) -> dict[str, Any]:
+        message = _parse(data) or {}
+        return message if message.get("id") == self.sent and "method" not in message else {}
 
     def close(self) -> None:
         pass
@@ -290,7 +306,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 def result_of(message: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in message:
         error = dict_or_empty(message["error"])
-        raise McpError(f"it answered with an error: {error.get('message') or message['error']}")
+        raise McpRefusal(f"it answered with an error: {error.get('message') or message['error']}")
     return dict_or_empty(message.get("result"))
 
 
@@ -405,6 +421,8 @@ class McpServers:
             cursor = str(page.get("nextCursor") or "")
             if not cursor:
                 break
+        else:
+            raise McpError(f"it lists its tools on more than {MAX_PAGES} pages")
         if sum(len(json.dumps([tool.description, tool.parameters])) for tool in tools) > MAX_LISTING:
             raise McpError(f"its list of tools is larger than {MAX_LISTING // 1024} KiB")
         self.tools = (*self.tools, *tools)
@@ -416,7 +434,10 @@ class McpServers:
         try:
             async with asyncio.timeout(min(server.timeout, max(0.0, seconds))):
                 connection = self._connections.get(name) or await self._connect(name)
-                result = await connection.request("tools/call", {"name": own, "arguments": dict(arguments)})
+                try:
+                    result = await connection.request("tools/call", {"name": own, "arguments": dict(arguments)})
+                except McpRefusal as refusal:
+                    return f"the MCP server {name!r} {str(refusal).removeprefix('it ')}", True
         except (McpError, TimeoutError) as error:
             if (broken := self._connections.pop(name, None)) is not None:
                 broken.close()
