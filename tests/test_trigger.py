@@ -841,14 +841,16 @@ def test_a_library_user_measures_what_the_command_measures(upskill: Upskill, six
     )
     results: list[Result] = []
     estimates: list[int] = []
-    started: list[int] = []
+    started: list[tuple[bool, int]] = []
     events = Events(
-        started=lambda _plan, _run, missing: started.append(len(missing)),
+        started=lambda _plan, run, missing: started.append((run.resumed, len(missing))),
         result=results.append,
         estimate=lambda expected: estimates.append(expected.calls),
     )
     found = asyncio.run(measure(options, events=events))
-    assert (started, len(results), estimates) == ([18], 18, [54])
+    assert (started, len(results), estimates) == ([(False, 18)], 18, [54])
+    asyncio.run(measure(options, events=events))
+    assert started[1:] == [(True, 0)]
     assert [(model, ruling.held) for model, ruling in found.rulings] == [("scripted:student.json", False)]
     done = trigger(upskill, *STUDENT, "--require", "recall>=0.9", "--json")
     assert done.code == 1

@@ -295,7 +295,8 @@ class TriggerSession:
                 self.events.message(announcement)
             else:
                 if done := len(plan) - len(missing):
-                    self.events.message(f"Continuing run {run.id}: {done} of {len(plan)} runs are stored.")
+                    verb = "Continuing run" if run.resumed else "New run"
+                    self.events.message(f"{verb} {run.id}: {done} of {len(plan)} runs are stored.")
                 self.announce(estimate_runs(plan, missing, self.models.context.prices))
             self.events.started(plan, run, missing)
 

@@ -229,8 +229,7 @@ def _say_what_is_left(plan: Plan, run: Run, missing: Collection[Trial], options:
     if done:
         going_on = f"running the remaining {left:,}" if left else "nothing left to run; use --fresh to run them again"
         trials = f"{counted(len(plan), 'trial')} {'is' if done == 1 else 'are'} stored"
-        # A run without results of its own is new, and reuses those of earlier runs.
-        started = "Continuing run" if run.passed + run.failed else "New run"
+        started = "Continuing run" if run.resumed else "New run"  # which reuses results of earlier runs
         options.tell(f"{started} {run.id}: {done:,} of {trials}, {going_on}.")
 
 

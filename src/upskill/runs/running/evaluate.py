@@ -139,7 +139,6 @@ class _Run:
                     sandbox=sandbox.record() if sandbox else None,
                     analysis=self._analysis(warnings, registration),
                 )
-                own = run.passed, run.failed  # not copied from other runs
                 if reused and options.until_decided is None:
                     store.copy_results(run, reused)
                 run = self._note_start(run)
@@ -153,7 +152,7 @@ class _Run:
                     if missing:
                         store.database.check_damage()
                         self.executor.open(self.plan, store.address)
-                    self.events.started(self.plan, replace(run, passed=own[0], failed=own[1]), missing)
+                    self.events.started(self.plan, replace(run, resumed=resumed), missing)
                     if options.preregister and registration is None:
                         registration = register(
                             options.preregister, self.plan, options.margin, options.until_decided, len(scored)

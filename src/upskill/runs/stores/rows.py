@@ -34,6 +34,7 @@ class Run:
     passed: int = 0
     failed: int = 0
     errored: int = 0
+    resumed: bool = False  # by the command that runs it; not stored
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {counted(self.trials, 'trial')})"
