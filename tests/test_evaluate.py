@@ -39,7 +39,7 @@ from upskill.models import Message, Reply, Request, Role
 from upskill.models.addresses import resolve
 from upskill.models.ledger import Ceilings, Ledger
 from upskill.reports.json import to_dict
-from upskill.runs.planning.plan import TUNED, PlanOptions
+from upskill.runs.planning.plan import USED_KEY, PlanOptions
 from upskill.runs.results.evaluation import evaluation_of, stopping_point_of
 from upskill.runs.running.evaluate import RunOptions
 from upskill.runs.running.events import Events
@@ -236,18 +236,18 @@ async def test_parts_of_the_suite_have_verdicts_of_their_own(home: Path) -> None
     skill = Skill.load(write_skill(home / "greeter", cases=5))
     models = [write_script(home / "model.yaml")]
     written = await evaluate(make_plan(skill, models=models))
-    assert not written.held_out  # nothing was tuned to a case
-    tuned = skill.with_file("skill_meta.json", b'{"metadata": {"tuned": true}}')
-    evaluation = await evaluate(make_plan(tuned, models=models))
+    assert not written.unused_cases  # no search has used a case
+    searched = skill.with_file("skill_meta.json", b'{"metadata": {"tuned": true}}')
+    evaluation = await evaluate(make_plan(searched, models=models))
     name = evaluation.plan.models[0].name
-    assert evaluation.by_split(held_out=True)[name].pairs == 2
-    assert evaluation.by_split(held_out=False)[name].pairs == 3
+    assert evaluation.by_split(used=False)[name].pairs == 2
+    assert evaluation.by_split(used=True)[name].pairs == 3
 
 
-def tuned_plan(cases: int, used: Iterable[int], suite: Suite | None = None, **changed: Any) -> Plan:
+def searched_plan(cases: int, used: Iterable[int], suite: Suite | None = None, **changed: Any) -> Plan:
     """Of a skill that a search chose by these of the cases."""
     chosen = {case.id: case_identity(case) for case in Suite.parse(greetings(cases)).cases}
-    meta = {"metadata": {TUNED: {f"greet-{number}": chosen[f"greet-{number}"] for number in used}}}
+    meta = {"metadata": {USED_KEY: {f"greet-{number}": chosen[f"greet-{number}"] for number in used}}}
     skill = Skill.new("greeter", "Greets.", BODY).with_file("skill_meta.json", json.dumps(meta).encode())
     return plan_of(cases=cases, suite=suite, skill=skill, **changed)
 
@@ -267,25 +267,25 @@ async def test_only_cases_that_a_search_has_not_used_show_that_its_skill_helps()
     learned = passes(with_skill=range(1, 13))
     (by_hand,) = (await evaluate(plan_of(cases=20), models=learned)).verdicts
     assert (by_hand.decision, by_hand.pairs) == ("helps", 20)
-    evaluation = await evaluate(tuned_plan(20, range(1, 13)), models=learned)
+    evaluation = await evaluate(searched_plan(20, range(1, 13)), models=learned)
     (verdict,) = evaluation.verdicts
     assert (verdict.decision, verdict.pairs, verdict.lift) == ("undecided", 8, 0.0)
-    assert evaluation.held_out == verdict.case_ids == {f"greet-{number}" for number in range(13, 21)}
+    assert evaluation.unused_cases == verdict.case_ids == {f"greet-{number}" for number in range(13, 21)}
     assert {outcome.case for outcome in evaluation.weighed(verdict.model)} == verdict.case_ids
-    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13)), models=passes(with_skill=range(1, 21)))).verdicts
+    (verdict,) = (await evaluate(searched_plan(20, range(1, 13)), models=passes(with_skill=range(1, 21)))).verdicts
     assert (verdict.decision, verdict.pairs) == ("helps", 8)
 
 
 async def test_rounds_go_on_until_the_cases_decide_that_a_search_has_not_used() -> None:
-    plan = tuned_plan(20, range(1, 13), runs=4)
+    plan = searched_plan(20, range(1, 13), runs=4)
     learned = passes(with_skill=range(1, 13))
     (verdict,) = (await evaluate(plan, models=learned, options=RunOptions(until_decided="cases"))).verdicts
     assert (verdict.decision, verdict.pairs) == ("undecided", 8 * plan.runs)
 
 
-async def test_all_cases_can_show_that_a_tuned_skill_hurts() -> None:
+async def test_all_cases_can_show_that_a_searched_skill_hurts() -> None:
     forgot = passes(without=range(1, 13))
-    evaluation = await evaluate(tuned_plan(20, range(1, 13)), models=forgot)
+    evaluation = await evaluate(searched_plan(20, range(1, 13)), models=forgot)
     (verdict,) = evaluation.verdicts
     assert (verdict.decision, verdict.pairs) == ("hurts", 20)
     assert evaluation.weighed(verdict.model) == evaluation.outcomes
@@ -293,7 +293,7 @@ async def test_all_cases_can_show_that_a_tuned_skill_hurts() -> None:
 
 async def test_against_a_reference_skill_all_cases_show_a_loss() -> None:
     other = Skill.new("older", "Greets.", "Say hello.")
-    plan = tuned_plan(20, range(1, 13), reference_skill=other)
+    plan = searched_plan(20, range(1, 13), reference_skill=other)
     (verdict,) = (await evaluate(plan, models=passes(without=[1]))).verdicts
     assert (verdict.pairs, verdict.lift) == (20, -0.05)
     (verdict,) = (await evaluate(plan, models=passes(with_skill=range(1, 13)))).verdicts
@@ -302,10 +302,10 @@ async def test_against_a_reference_skill_all_cases_show_a_loss() -> None:
     assert (verdict.pairs, verdict.lift) == (8, 0.0)
 
 
-async def test_all_cases_can_show_that_a_tuned_skill_hurts_on_exactly_these() -> None:
+async def test_all_cases_can_show_that_a_searched_skill_hurts_on_exactly_these() -> None:
     options = RunOptions(until_decided="suite")
     forgot = passes(without=[1, 2])
-    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13), runs=3), models=forgot, options=options)).verdicts
+    (verdict,) = (await evaluate(searched_plan(20, range(1, 13), runs=3), models=forgot, options=options)).verdicts
     assert verdict.these_cases
     assert (verdict.these_cases.decision, verdict.lift) == ("hurts", -0.1)
 
@@ -319,29 +319,29 @@ async def test_errors_on_used_cases_do_not_bring_their_lift_back() -> None:
     learned = passes(with_skill=range(1, 5))
     (verdict,) = (await evaluate(plan_of(cases=20), models=Told(answer))).verdicts
     assert (verdict.reason, verdict.pairs) == ("errors could explain it", 19)
-    (verdict,) = (await evaluate(tuned_plan(20, range(1, 13)), models=Told(answer))).verdicts
+    (verdict,) = (await evaluate(searched_plan(20, range(1, 13)), models=Told(answer))).verdicts
     assert (verdict.pairs, verdict.lift) == (8, 0.0)
 
 
 async def test_the_cheapest_model_is_chosen_by_unused_cases() -> None:
     options = RunOptions(target=0.5)
     for used, rate in ((range(1, 13), 0.0), (range(1, 3), 10 / 18), (range(0), 0.6)):
-        said = to_dict(await evaluate(tuned_plan(20, used), models=passes(with_skill=range(1, 13)), options=options))
+        said = to_dict(await evaluate(searched_plan(20, used), models=passes(with_skill=range(1, 13)), options=options))
         rates = [choice["pass_rate"] for choice in said["choices"]["pareto"]]
         assert max(rates) == pytest.approx(rate, abs=1e-6)
-    said = to_dict(await evaluate(tuned_plan(20, range(1, 21)), models=passes(with_skill=range(1, 13))))
+    said = to_dict(await evaluate(searched_plan(20, range(1, 21)), models=passes(with_skill=range(1, 13))))
     assert said["choices"]["pareto"] == []
 
 
 async def test_a_near_duplicate_of_a_used_case_is_used() -> None:
     twins = greetings(20)
     twins["cases"].append({"id": "twin", "prompt": "Hello, please greet now guest 1.", "held_out": True})
-    evaluation = await evaluate(tuned_plan(20, range(1, 13), Suite.parse(twins)), models=passes())
-    assert evaluation.tuned_to == {"twin", *(f"greet-{number}" for number in range(1, 13))}
+    evaluation = await evaluate(searched_plan(20, range(1, 13), Suite.parse(twins)), models=passes())
+    assert evaluation.used_cases == {"twin", *(f"greet-{number}" for number in range(1, 13))}
 
 
 async def test_a_search_after_a_run_changes_what_its_stored_results_say(home: Path) -> None:
-    learned, plan = passes(with_skill=range(1, 13)), tuned_plan(20, range(1, 13))
+    learned, plan = passes(with_skill=range(1, 13)), searched_plan(20, range(1, 13))
     large = json.loads(plan.skill.read("skill_meta.json") or "") | {"evidence": "x" * 1_000_001}  # too much to store
     with open_store(home / "runs") as store:
         await evaluate(replace(plan, skill=plan.skill.with_file("skill_meta.json", b"{}")), store=store, models=learned)
@@ -372,20 +372,20 @@ async def test_a_search_after_a_run_changes_what_its_stored_results_say(home: Pa
 )
 def test_used_cases_are_read_from_whatever_skill_meta_json_holds(meta: str, used: int) -> None:
     skill = Skill.new("greeter", "Greets.", BODY).with_file("skill_meta.json", meta.encode())
-    assert len(plan_of(cases=4, skill=skill).tuned_to) == used
+    assert len(plan_of(cases=4, skill=skill).used_cases) == used
 
 
 async def test_a_case_stays_used_under_another_name_and_new_ones_decide() -> None:
     renamed = greetings(20)
     renamed["cases"][0] |= {"id": "another-name", "held_out": True}
-    evaluation = await evaluate(tuned_plan(20, range(1, 13), Suite.parse(renamed)), models=passes())
-    assert evaluation.tuned_to == {"another-name", *(f"greet-{number}" for number in range(2, 13))}
-    (verdict,) = (await evaluate(tuned_plan(20, range(1, 3)), models=passes(with_skill=range(3, 21)))).verdicts
+    evaluation = await evaluate(searched_plan(20, range(1, 13), Suite.parse(renamed)), models=passes())
+    assert evaluation.used_cases == {"another-name", *(f"greet-{number}" for number in range(2, 13))}
+    (verdict,) = (await evaluate(searched_plan(20, range(1, 3)), models=passes(with_skill=range(3, 21)))).verdicts
     assert (verdict.decision, verdict.pairs) == ("helps", 18)
 
 
 async def test_a_search_that_has_used_every_case_leaves_none_to_decide() -> None:
-    evaluation = await evaluate(tuned_plan(12, range(1, 13)), models=passes(with_skill=range(1, 13)))
+    evaluation = await evaluate(searched_plan(12, range(1, 13)), models=passes(with_skill=range(1, 13)))
     (verdict,) = evaluation.verdicts
     assert (verdict.decision, verdict.reason, verdict.pairs) == ("undecided", "a search has used these cases", 12)
     assert "Add cases that the search has not used." in verdict.advice

@@ -283,7 +283,7 @@ def test_each_version_of_a_skill_on_the_same_cases_pays_for_those_before_it(upsk
     assert lows[0] > lows[1] > lows[6]
     text = " ".join(upskill("eval", skill, "-m", student, "-v").out.split())
     assert "look 7 at these cases, with version 7 of this skill" in text
-    assert "held out" not in text  # whoever edits a skill may have seen any case fail
+    assert "used by the search" not in text  # whoever edits a skill may have seen any case fail
     # New cases are a first look again, also under the ids of the old ones.
     suite = {
         "cases": [

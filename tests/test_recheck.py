@@ -102,7 +102,7 @@ def test_a_student_that_never_varies_decides_after_two_rounds(upskill: Upskill, 
     assert "undecided; no effect on these cases" in upskill("runs").out
 
 
-def test_all_cases_show_that_a_tuned_skill_hurts_and_only_unused_ones_that_it_helps(
+def test_all_cases_show_that_a_searched_skill_hurts_and_only_unused_ones_that_it_helps(
     upskill: Upskill, library: Path
 ) -> None:
     used = {"metadata": {"tuned": {f"{name}-{number}": "" for name in TRUTH for number in range(6)}}}

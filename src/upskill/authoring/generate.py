@@ -47,7 +47,7 @@ from upskill.models.pool import Models
 from upskill.plain import counted, dict_or_empty, digest
 from upskill.runs.planning.estimate import SearchSize, estimate_search
 from upskill.runs.planning.options import choose_students
-from upskill.runs.planning.plan import TUNED, Plan, PlanOptions, make_plan
+from upskill.runs.planning.plan import USED_KEY, Plan, PlanOptions, make_plan
 from upskill.runs.results.evaluation import Evaluation
 from upskill.runs.running.evaluate import check_suite_quality
 from upskill.runs.stores import Store
@@ -597,8 +597,8 @@ class Generation:
         if is_improved or self.material.skill is None:
             provenance = provenance.with_source_files(self.material.files)
         if refinement and refinement.selected:
-            used = dict_or_empty(provenance.metadata.get(TUNED)) | refinement.cases_used
-            provenance = replace(provenance, metadata=dict(provenance.metadata) | {TUNED: used})
+            used = dict_or_empty(provenance.metadata.get(USED_KEY)) | refinement.cases_used
+            provenance = replace(provenance, metadata=dict(provenance.metadata) | {USED_KEY: used})
         # The pass rate on held-out cases where there are some, else the fit.
         evaluation = (refinement.held_out or refinement.fit) if refinement else None
         if refinement is None or evaluation is None:

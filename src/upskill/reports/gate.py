@@ -56,7 +56,7 @@ def _lines(gate: Gate, checked: Sequence[Checked], commit: str) -> Iterator[str]
         for each in measured
         if each.against_base and each.against_none
     ]
-    if any(evaluation.tuned_to for evaluation in gate.evaluations):
+    if any(evaluation.used_cases for evaluation in gate.evaluations):
         yield ""
         yield "A search has used some cases. Without → with counts only the others, unless all show that it hurts."
     elif any(before != without for before, without in both):
@@ -89,8 +89,8 @@ def _good_result(gate: Gate, checked: Checked) -> str:
     if checked.against_base is None:
         return "it helps"
     # On cases that a search has used, a version looks better than it is.
-    is_tuned = any(each.tuned_to for each in gate.evaluations if each.plan.skill.name == checked.change.name)
-    is_better = checked.against_base.decision == "helps" and not is_tuned
+    is_used = any(each.used_cases for each in gate.evaluations if each.plan.skill.name == checked.change.name)
+    is_better = checked.against_base.decision == "helps" and not is_used
     return "better than before" if is_better else f"loses less than {in_points(gate.tolerance)}, if any"
 
 

@@ -27,14 +27,14 @@ def render(evaluation: Evaluation, _: ReportContext | None = None) -> str:
 
 def to_dict(evaluation: Evaluation) -> dict[str, Any]:
     plan, stored, plan_file = evaluation.plan, evaluation.run.plan, evaluation.registration
-    fit, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
+    used, unused = evaluation.by_split(used=True), evaluation.by_split(used=False)
     return {
         "run": evaluation.run.id,
         "replayed": replay_to_dict(evaluation.run),
         "skill": {key: getattr(stored.skill, key) for key in ("name", "fingerprint", "tokens")},
         "suite": {
             "cases": len(plan.suite.cases),
-            "held_out": len(evaluation.held_out),
+            "held_out": len(evaluation.unused_cases),
             "fingerprint": stored.suite.fingerprint,
             "part": asdict(plan.suite.part) if plan.suite.part else None,
             "authors": count_authors(case.metadata for case in plan.suite.cases),
@@ -45,8 +45,8 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
                 "looks": _looks(evaluation, verdict.model),
                 "diagnosis": _diagnosis(evaluation, verdict.model),
                 "splits": {
-                    "fit": fit[verdict.model].split_to_dict(),
-                    "held_out": held_out[verdict.model].split_to_dict(),
+                    "fit": used[verdict.model].split_to_dict(),
+                    "held_out": unused[verdict.model].split_to_dict(),
                 },
             }
             for verdict in evaluation.verdicts

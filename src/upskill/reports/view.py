@@ -119,8 +119,8 @@ class RunView:
 def view_of(evaluation: Evaluation) -> RunView:
     plan = evaluation.plan
     decide = "" if plan.suite.part else "; only these can show a gain"
-    is_split = evaluation.tuned_to and evaluation.held_out
-    held_out = f" ({len(evaluation.held_out)} held out{decide})" if is_split else ""
+    is_split = evaluation.used_cases and evaluation.unused_cases
+    unused = f" ({len(evaluation.unused_cases)} not used by the search{decide})" if is_split else ""
     looks = max((looks.number for looks in evaluation.looks.values()), default=1)
     widened = f", look {looks} (so the interval is wider)" if looks > 1 else ""
     widened += "" if all(looks.logged for looks in evaluation.looks.values()) else ", not logged (so it proves little)"
@@ -140,7 +140,7 @@ def view_of(evaluation: Evaluation) -> RunView:
         skill=plan.skill.name,
         replayed=replay_note(evaluation.run),
         arms=arm_names(has_reference=plan.reference_skill is not None),
-        suite=f"{counted(len(plan.suite.cases), 'case')}{held_out}, {_runs(evaluation)}{widened}",
+        suite=f"{counted(len(plan.suite.cases), 'case')}{unused}, {_runs(evaluation)}{widened}",
         runs=_runs(evaluation),
         authors=describe_authors(case.metadata for case in plan.suite.cases),
         names=tuple(full for name, full in evaluation.full_names.items() if full != name),
@@ -432,7 +432,7 @@ def _choices(evaluation: Evaluation) -> Iterator[str]:
         return f"{choice.model} {arms[choice.arm == 'skill']}"
 
     choices = list_choices(evaluation.unused)
-    if not choices and evaluation.tuned_to:
+    if not choices and evaluation.used_cases:
         return
     front = pareto(choices)
     if front and several:
@@ -472,17 +472,17 @@ def _diagnosis(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
 
 
 def _splits(evaluation: Evaluation) -> Iterator[str]:
-    tuned_to, held_out = evaluation.by_split(held_out=False), evaluation.by_split(held_out=True)
-    for model, verdict in held_out.items():
-        if verdict.lift is None or tuned_to[model].lift is None:
+    used, unused = evaluation.by_split(used=True), evaluation.by_split(used=False)
+    for model, verdict in unused.items():
+        if verdict.lift is None or used[model].lift is None:
             continue
-        name = f"{model}: " if len(held_out) > 1 else ""
-        unseen, seen = (
+        name = f"{model}: " if len(unused) > 1 else ""
+        on_unused, on_used = (
             f"{signed_points(part.lift or 0.0)} points ({interval_in_points(part.interval)}, "
             f"{counted(part.pairs, 'pair')})"
-            for part in (verdict, tuned_to[model])
+            for part in (verdict, used[model])
         )
-        yield f"{name}Held-out cases: {unseen}. Cases the skill may have been tuned to: {seen}."
+        yield f"{name}Unused cases: {on_unused}. Cases the search used: {on_used}."
 
 
 def row_in_words(row: Mapping[str, Any], *, named: bool = True) -> str:

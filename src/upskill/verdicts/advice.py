@@ -19,9 +19,9 @@ from upskill.verdicts.verdict import (
     SAME_ANSWERS,
     SEARCH,
     SNAPSHOTS,
-    TUNED,
     UNFINISHED,
     UNTESTED,
+    USED,
     Decision,
     Verdict,
 )
@@ -43,7 +43,7 @@ def signed_points(share: float) -> str:
 
 def decision_in_words(decision: str, reason: str, replayed: str | None = "", on_these: str = "") -> str:
     """For tables and pictures: the decision, what prevents it, the one on these cases, and whether it is replayed."""
-    if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH, TUNED):
+    if reason in (UNFINISHED, LOOK_UP, UNTESTED, SEARCH, USED):
         return f"{reason}{' (replayed)' if replayed else ''}"
     more = next((f" ({word})" for word in ("errors", "disputed") if decision == "undecided" and word in reason), "")
     if decision == "undecided" and on_these not in ("", decision):
@@ -141,7 +141,7 @@ def _conclude_undecided(verdict: Verdict, skill: str, model: str, claim: str) ->
         return f"Unknown whether {claim}: {why}."
     why = {
         CHOSEN: CHOSEN,
-        TUNED: TUNED,
+        USED: USED,
         SNAPSHOTS: "the arms ran on different snapshots of the model",
         ERRORS: f"{_errored(verdict)}, too many for a verdict",
         UNFINISHED: "more than 10% of the pairs are missing a trial in one arm",
@@ -232,7 +232,7 @@ def _advise_evidence(verdict: Verdict) -> str:
             "Some cases or results from an earlier look were kept, others left out, edited or repeated. Counting all,"
             " it is undecided. Put the cases back and run with --fresh, or use new cases only."
         )
-    if verdict.reason == TUNED:
+    if verdict.reason == USED:
         return "Add cases that the search has not used."
     if verdict.reason == ERRORS:
         return "Fix the errors and run again."

@@ -18,9 +18,9 @@ from upskill.verdicts.verdict import (
     ERRORS_COULD_EXPLAIN,
     ISOLATION,
     SNAPSHOTS,
-    TUNED,
     UNFINISHED,
     UNTESTED,
+    USED,
     Decision,
     OnTheseCases,
     Verdict,
@@ -45,7 +45,7 @@ _MEETS_NOTHING = {  # reasons of a verdict, in words
     UNFINISHED: "the run is unfinished",
     UNTESTED: "untested: the skill and its cases both come from a model's memory",
     CHOSEN: CHOSEN,
-    TUNED: TUNED,
+    USED: USED,
 }
 _HINT = 'For example: "lift>=0.1", "decision=helps", "these:decision=helps", "tokens<=1.2x" or "point:lift>=0.1".'
 

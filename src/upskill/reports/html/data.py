@@ -142,8 +142,8 @@ def _control_arms(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 def cases_to_page(evaluation: Evaluation, most: int = MAX_PROMPT) -> list[dict[str, Any]]:
     """Texts longer than `most` characters are cut and say how long they were."""
-    suite = evaluation.run.plan.suite
-    return [_case(case, suite.source, most) | {"held_out": case.id in evaluation.held_out} for case in suite.cases]
+    suite, used = evaluation.run.plan.suite, evaluation.used_cases
+    return [_case(case, suite.source, most) | {"used": case.id in used if used else None} for case in suite.cases]
 
 
 def _case(case: StoredCase, source: str, most: int) -> dict[str, Any]:

@@ -61,7 +61,6 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "version": run.plan.skill.visible_hash[:8],
         "agent": run.plan.agent,
         "cases": len(suite.cases),
-        "held_out": sum(case.held_out for case in suite.cases),
         "part": bool(suite.part),
         "other_suite": run.plan.other_suite,
         "against": bool(run.plan.reference_skill),

@@ -31,7 +31,7 @@ LOWEST_SEED, HIGHEST_SEED = -(2**63), 2**63 - 1  # what servers take and the sto
 Arm = Literal["baseline", "skill", "placebo", "baseline_repeat"]
 SAMPLED = 0.7  # the temperature of repeated runs: greedy ones would only be the same answer again
 REPEAT_SEED_OFFSET = 1_000_003  # added to the seeds of the arm `baseline_repeat`
-TUNED = "tuned"  # in the metadata of skill_meta.json: the cases that a search chose the skill by
+USED_KEY = "tuned"  # in the metadata of skill_meta.json: the cases that a search used
 CONTROLS: tuple[Arm, ...] = ("placebo", "baseline_repeat")
 BOTH_ARMS: tuple[Arm, ...] = ("baseline", "skill")
 # Part of every trial's key: raise it when the same plan would be carried out differently than before.
@@ -248,16 +248,16 @@ class Plan:
         return group_near_duplicates(self.suite.cases)
 
     @cached_property
-    def tuned_to(self) -> frozenset[str]:
-        """The cases that a search chose the skill by: it may do worse on others."""
+    def used_cases(self) -> frozenset[str]:
+        """The cases that a search used to choose the skill: it may do worse on others."""
         metadata = read_metadata(self.skill)
-        if used := dict_or_empty(metadata.get(TUNED)):
+        if used := dict_or_empty(metadata.get(USED_KEY)):
             before = {case: str(identity) for case, identity in used.items()}
             cases = shared_cases(before, {case.id: case_identity(case) for case in self.suite.cases})
         else:
             # By an older upskill.
-            is_tuned = metadata.get(TUNED) or metadata.get("evaluated_cases") in ("fit", "held-out")
-            cases = {case.id for case in self.suite.train if is_tuned}
+            was_searched = metadata.get(USED_KEY) or metadata.get("evaluated_cases") in ("fit", "held-out")
+            cases = {case.id for case in self.suite.train if was_searched}
         first = {self.twins.get(case, case) for case in cases}  # a near-duplicate tells nothing else
         return frozenset(case.id for case in self.suite.cases if first and self.twins.get(case.id, case.id) in first)
 

@@ -63,11 +63,11 @@ def sample_sizes(
     """From each model's latest stored run of the skill, or from assumptions."""
     for address in plan.models:
         outcomes = _latest_outcomes(store, plan.skill.name, address.name, plan.suite) if store else []
-        outcomes = [outcome for outcome in outcomes if outcome.case not in plan.tuned_to]
+        outcomes = [outcome for outcome in outcomes if outcome.case not in plan.used_cases]
         model_plan = replace(plan, models=(address,))
         cases = len(plan.suite.cases)
         one_round = estimate(model_plan, model_plan.trials(), prices)
-        yield _sizes(address, target, outcomes, concurrency, (one_round, cases, cases - len(plan.tuned_to)))
+        yield _sizes(address, target, outcomes, concurrency, (one_round, cases, cases - len(plan.used_cases)))
 
 
 def sample_sizes_without_suite(

@@ -15,7 +15,7 @@ from upskill.agents import Bounds
 from upskill.errors import UsageError
 from upskill.models import Address
 from upskill.plain import compact
-from upskill.runs.planning.plan import TUNED, Arm, Plan, ReplaySource, read_metadata
+from upskill.runs.planning.plan import USED_KEY, Arm, Plan, ReplaySource, read_metadata
 from upskill.skills import Skill, SkillFile
 from upskill.suites import Case, Suite, queries
 from upskill.suites.suite import PATHS_IN_SKILL, Part
@@ -40,7 +40,9 @@ class StoredSkill:
     def of(cls, skill: Skill) -> StoredSkill:
         meta = skill.read("skill_meta.json") or b""
         if len(meta) > MAX_META:  # what a verdict depends on
-            kept = {name: value for name, value in read_metadata(skill).items() if name in (TUNED, "evaluated_cases")}
+            kept = {
+                name: value for name, value in read_metadata(skill).items() if name in (USED_KEY, "evaluated_cases")
+            }
             meta = compact({"metadata": kept}).encode()
         return cls(
             name=skill.name,

@@ -338,7 +338,7 @@ async def _grade_again(skill: Skill, suite: Suite, cassette: Cassette, receipt: 
         recorded = [trial for trial in plan.trials() if cassette.trial(trial.model, trial.case, trial.arm, trial.seed)]
         async with models:
             outcomes = list(await asyncio.gather(*map(grade, recorded)))
-        evaluation = Evaluation(plan, run, outcomes, [], {}, tuned_to=plan.tuned_to)
+        evaluation = Evaluation(plan, run, outcomes, [], {}, used_cases=plan.used_cases)
         for model, looks in receipt["looks"].items():
             own = make_look(plan, run, evaluation.outcomes_of(model), model)
             left_out = looks["left_out"]

@@ -35,9 +35,9 @@ from upskill.verdicts.verdict import (
     PART,
     SEARCH,
     SNAPSHOTS,
-    TUNED,
     UNFINISHED,
     UNTESTED,
+    USED,
     StoppingPoint,
     Verdict,
     VerdictOptions,
@@ -60,7 +60,7 @@ class Evaluation:
     looks: dict[str, Looks] = field(default_factory=dict[str, Looks])  # by model: the looks before this one
     # By model, where trials are missing: of its outcomes there are only those that errored.
     unfinished: dict[str, Unfinished] = field(default_factory=dict[str, Unfinished])
-    tuned_to: frozenset[str] = frozenset()  # the cases that a search chose the skill by, unless this is its own run
+    used_cases: frozenset[str] = frozenset()  # by a search, to choose the skill; empty for its own runs
     in_search: bool = False  # somebody reads a run that a search compared candidates with: it decides nothing itself
     # The names that each model's provider answered under, and how many trials each answered.
     snapshots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
@@ -150,7 +150,7 @@ class Evaluation:
             looks=self.looks.get(model),
             making_cost=making_cost,
             cases=cases,
-            tuned_to=self.tuned_to,
+            used_cases=self.used_cases,
             models=models,
         )
         if (so_far := self.unfinished.get(model)) and verdict.reason != ISOLATION:
@@ -212,7 +212,7 @@ class Evaluation:
     @property
     def unused(self) -> list[Outcome]:
         """Of cases that no search has used to choose the skill."""
-        return [outcome for outcome in self.outcomes if outcome.case not in self.tuned_to]
+        return [outcome for outcome in self.outcomes if outcome.case not in self.used_cases]
 
     def weighed(self, model: str) -> list[Outcome]:
         """The outcomes that its verdict counts."""
@@ -220,15 +220,15 @@ class Evaluation:
         return [outcome for outcome in self.outcomes_of(model) if outcome.case in counted_cases]
 
     @cached_property
-    def held_out(self) -> frozenset[str]:
+    def unused_cases(self) -> frozenset[str]:
         """None unless a search has used the others: who edits a skill by hand may have seen any case fail."""
         suite = self.plan.suite
-        if self.tuned_to:
-            return frozenset(suite.by_id) - self.tuned_to
+        if self.used_cases:
+            return frozenset(suite.by_id) - self.used_cases
         return frozenset(() if suite.train or suite.part else suite.by_id)
 
-    def by_split(self, *, held_out: bool) -> dict[str, Verdict]:
-        return self.by_cases({case.id for case in self.plan.suite.cases if (case.id in self.held_out) is held_out})
+    def by_split(self, *, used: bool) -> dict[str, Verdict]:
+        return self.by_cases({case for case in self.plan.suite.by_id if (case not in self.unused_cases) is used})
 
     def by_cases(self, ids: Collection[str]) -> dict[str, Verdict]:
         """Lifts of each model over some of the cases."""
@@ -303,26 +303,26 @@ def verdict_so_far(
     looks: Looks | None = None,
     making_cost: float | None = None,
     cases: Iterable[str] | None = None,
-    tuned_to: Collection[str] = (),
+    used_cases: Collection[str] = (),
     models: int = 1,
 ) -> Verdict:
     """`cases`: those that the outcomes were picked from (None: all). `models`: how many share the error.
 
-    `tuned_to`: cases that a search chose the skill by. They can show that it hurts; only the others show that it helps.
+    `used_cases`: by a search, to choose the skill. They can show that it hurts; only the others show that it helps.
     """
     weigh = partial(_weigh, plan, leaked=leaked, making_cost=making_cost, models=models)
     if cases is not None:
         return weigh(outcomes, cases, looks, is_whole=False)
     verdict = weigh(outcomes, plan.suite.by_id, looks, is_whole=True)
     is_a_loss = "hurts" in _decisions(verdict) or (plan.reference_skill and (verdict.lift or 0.0) <= 0)
-    if not tuned_to or is_a_loss or verdict.reason in (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED):
+    if not used_cases or is_a_loss or verdict.reason in (ERRORS, ISOLATION, SNAPSHOTS, UNFINISHED):
         return verdict
-    unused = [case for case in plan.suite.by_id if case not in tuned_to]
+    unused = [case for case in plan.suite.by_id if case not in used_cases]
     if not unused:
         is_part = verdict.reason == PART  # of the suite: the others may decide
-        return verdict if is_part else with_advice(replace(verdict.withhold(TUNED), evidence_needed=None))
+        return verdict if is_part else with_advice(replace(verdict.withhold(USED), evidence_needed=None))
     if looks and looks.left_out:
-        looks = replace(looks, left_out=tuple(row for row in looks.left_out if row.case not in tuned_to))
+        looks = replace(looks, left_out=tuple(row for row in looks.left_out if row.case not in used_cases))
     return weigh([row for row in outcomes if row.case in unused], unused, looks, is_whole=True)
 
 
@@ -421,7 +421,7 @@ def evaluation_of(store: Store, run: Run, plan: Plan | None = None, *, reported:
         in_search=reported and run.plan.analysis.reported is False and "baseline" in run.plan.arms,
     )
     if reported and run.plan.analysis.reported is not False:
-        evaluation.tuned_to = evaluation.plan.tuned_to
+        evaluation.used_cases = evaluation.plan.used_cases
     # With rounds, trials that a decision has made needless are no part of the plan.
     done = run.passed + run.failed + run.errored == run.trials or run.plan.scope is not None
     looks = {

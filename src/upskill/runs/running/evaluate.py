@@ -317,7 +317,7 @@ class _Run:
         from upskill.verdicts.several_models import decide_together  # noqa: PLC0415
 
         rows = {model: [row for row in self.outcomes.values() if row.model == model] for model in self.plan.addresses}
-        tuned_to = self.plan.tuned_to if self.options.keep_look else frozenset[str]()
+        used_cases = self.plan.used_cases if self.options.keep_look else frozenset[str]()
         scored = {model: {row.case for row in rows[model] if row.passed is not None} for model in rows}
         leaked = any(outcome.leaked for outcome in self.outcomes.values())
         # As the store has them now: another process may have looked meanwhile.
@@ -329,7 +329,7 @@ class _Run:
 
         def weigh(model: str, models: int = 1) -> Verdict:
             verdict = verdict_so_far(
-                run.plan, rows[model], leaked=leaked, looks=looks.get(model), tuned_to=tuned_to, models=models
+                run.plan, rows[model], leaked=leaked, looks=looks.get(model), used_cases=used_cases, models=models
             )
             return replace(verdict, model=model)
 

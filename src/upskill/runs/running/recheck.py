@@ -23,7 +23,7 @@ from upskill.skills import Skill
 from upskill.verdicts.library import decide_all, log_e_values, needed_for
 from upskill.verdicts.outcome import Outcome, never_varies
 from upskill.verdicts.planning import MAX_RUNS, smallest
-from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, TUNED, UNTESTED, Decision, Verdict
+from upskill.verdicts.verdict import CHOSEN, ERRORS, ISOLATION, LOOK_UP, SNAPSHOTS, UNTESTED, USED, Decision, Verdict
 
 FIRST_ROUNDS, ROUNDS = 2, 12
 # After a third of the rounds, a skill gets no further one if even so many times all rounds would decide nothing, were
@@ -33,7 +33,7 @@ TOLERANCE = 0.15  # with a lift nearer to zero than this, a model does about as 
 Status = Literal["keep", "retire", "repair", "undecided", "no suite"]
 STATUSES: dict[Decision, Status] = {"helps": "keep", "saves": "keep", "no effect": "retire", "hurts": "repair"}
 # Reasons that no further round would remove.
-CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, TUNED, UNTESTED, LOOK_UP)
+CANNOT_TELL = (ERRORS, ISOLATION, SNAPSHOTS, CHOSEN, USED, UNTESTED, LOOK_UP)
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Recheck:
             look = make_look(plan, run, each.outcomes, each.model)
             each.looks = looks_of(self.store, run, look, carried_out=True)
         verdict = verdict_so_far(
-            run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks, tuned_to=plan.tuned_to
+            run.plan, list(each.outcomes), leaked=evaluation.leaked, looks=each.looks, used_cases=plan.used_cases
         )
         each.verdict = replace(verdict, model=each.model)
         each.is_exact = never_varies(each.outcomes)
@@ -138,7 +138,7 @@ class Recheck:
         weigh = partial(log_e_values, tolerance=self.tolerance, twins=each.plan.twins, times=rounds / each.rounds)
         drawn = as_drawn(each.evaluation.run.plan, each.outcomes)
         values = weigh(drawn)
-        if used := each.plan.tuned_to:  # all cases can show that it hurts, the others what is good about it
+        if used := each.plan.used_cases:  # all cases can show that it hurts, the others what is good about it
             unused = [row for row in drawn if row.case not in used]
             hurts: dict[Decision, float] = {"hurts": values["hurts"]}
             values = weigh(unused) | hurts if unused else hurts

@@ -29,7 +29,7 @@ function cases(report) {
     if (!box.contains(document.activeElement)) draw();
   };
   const box = h("div", {});
-  const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["errored", "with errors"], ["held", "held out"]].map(([value, name]) => h("option", { value }, name)));
+  const shown = h("select", { id: "cases-shown" }, [["all", "all"], ["better", "better with the skill"], ["worse", "worse with the skill"], ["same", "no change"], ["errored", "with errors"], ["unused", "not used by a search"]].map(([value, name]) => h("option", { value }, name)));
   const order = h("select", { id: "cases-order" }, [["suite", "suite order"], ["change", "most changed first"], ["id", "by name"]].map(([value, name]) => h("option", { value }, name)));
   const most = Math.max(10, Math.min(50, Math.floor(CELLS / (models.length * arms.length))));
   let start = 0;
@@ -41,7 +41,7 @@ function cases(report) {
       worse: (row) => row.change < 0,
       same: (row) => row.change === 0,
       errored: (row) => row.cells.some((cells) => cells.some((cell) => cell[2])),
-      held: (row) => row.one.held_out,
+      unused: (row) => !row.one.used,
     };
     const found = rows.filter(tests[shown.value]);
     if (order.value === "change") found.sort((one, two) => Math.abs(two.change) - Math.abs(one.change));
@@ -58,7 +58,7 @@ function cases(report) {
     const body = found.slice(start, start + most).map((row) => {
       const kind = row.change > 0 ? "better" : row.change < 0 ? "worse" : "same";
       const cells = row.cells.map((of, model) => of.map((cell, arm) => h("td", { class: "heat" }, heat(row.one.id, models[model], arms[arm], cell))));
-      const tags = [...(row.one.held_out ? ["held out"] : []), ...row.one.tags];
+      const tags = [...(row.one.used === false ? ["unused"] : []), ...row.one.tags];
       return h(
         "tr",
         {},

@@ -29,10 +29,10 @@ function groups(report) {
   const models = report.document.models;
   const heads = (title) => [title, "Cases", ...models.map((verdict) => nameOf(verdict.model, modelNames(report)))];
   const split = (name, key, cases) => [name, grouped(cases), ...models.map((verdict) => liftCell(verdict.splits[key]))];
-  const { cases, held_out } = report.document.suite;
+  const { cases, held_out: unused } = report.document.suite;
   const tables = [];
-  if (held_out && held_out < cases) {
-    tables.push(table("Lift in points, held-out cases and others", heads("Split"), [split("held out", "held_out", held_out), split("the skill may have been tuned to", "fit", cases - held_out)]));
+  if (unused && unused < cases) {
+    tables.push(table("Lift in points, by whether the search used the case", heads("Cases"), [split("unused", "held_out", unused), split("used by the search", "fit", cases - unused)]));
   }
   for (const [kind, title] of [["tag", "Tag"], ["author", "Written by"]]) {
     const several = report.document.groups[kind].filter((group) => group.cases > 1); // one case has no lift to speak of

@@ -25,7 +25,7 @@ function caseDialog(report, source) {
     const bar = h("div", { class: "bar-of-dialog" }, heading, one ? steps(place) : null, h("button", { type: "button", on: { click: () => dialog.close() } }, "Close"));
     const unknown = one ? unknownOf({ model, arm, seed }, chosen, models) : [];
     const told = unknown.length ? h("p", { class: "warning", role: "status" }, unknown.join(" ")) : null;
-    fill(dialog, bar, one ? [told, about(one, report.document.suite), choices(chosen, models), body] : null);
+    fill(dialog, bar, one ? [told, about(one), choices(chosen, models), body] : null);
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
     heading.focus();
@@ -77,9 +77,9 @@ function firstModel(report, place) {
   return models[changes.indexOf(Math.max(...changes))] ?? models[0];
 }
 
-function about(one, suite) {
-  const split = one.held_out ? ["held out"] : suite.held_out ? ["the skill may have been tuned to this case"] : [];
-  const tags = [...split, ...one.tags, ...(one.author === "people" ? [] : [`written by ${one.author}`])]; // "people" is what nobody has recorded
+function about(one) {
+  const use = one.used === null ? [] : [one.used ? "used by the search" : "not used by the search"];
+  const tags = [...use, ...one.tags, ...(one.author === "people" ? [] : [`written by ${one.author}`])]; // "people" is what nobody has recorded
   return h(
     "div",
     { class: "about" },

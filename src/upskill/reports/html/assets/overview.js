@@ -8,8 +8,8 @@ const CARDS_ON_A_PHONE = 3;
 function header(report) {
   const run = report.run;
   const agent = run.agent === "chat" ? "answers without tools" : `agent ${run.agent}`;
-  const { cases: all, held_out: held, part } = report.document.suite;
-  const cases = counted(all, "case") + (held ? ` (${held} held out${held < all && !part ? "; only these can show a gain" : ""})` : "");
+  const { cases: all, held_out: unused, part } = report.document.suite;
+  const cases = counted(all, "case") + (unused && unused < all ? ` (${unused} not used by the search${part ? "" : "; only these can show a gain"})` : "");
   // The live page of a run in progress has the count in the bar on top, which is newer.
   const state = !report.going && run.scored + run.errored < run.trials ? `${grouped(run.scored + run.errored)} of ${counted(run.trials, "trial")}` : counted(run.trials, "trial");
   return h(
