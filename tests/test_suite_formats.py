@@ -222,6 +222,9 @@ def test_scenarios_with_assertions_a_rubric_and_a_setup_are_cases(tmp_path: Path
                 {"type": "output_contains", "value": "CS0246"},
                 {"type": "output_not_matches", "pattern": "sorry|cannot"},
                 {"type": "exit_success"},
+                {"type": "file_not_contains", "path": "app.cs", "value": "#nullable (off)"},
+                {"type": "file_not_exists", "path": "my app.bak"},
+                {"type": "file_not_exists", "path": "*.bak"},
             ],
             "rubric": ["Names the root cause"],
             "timeout": 120,
@@ -230,10 +233,18 @@ def test_scenarios_with_assertions_a_rubric_and_a_setup_are_cases(tmp_path: Path
     ]
     suite = Suite.load(written(tmp_path / "eval.yaml", {"scenarios": scenarios}))
     assert [(case.id, dict(case.files)) for case in suite.cases] == [("fix it", {"app.cs": "class A {}"})]
-    expected = [("contains", "CS0246"), ("not_regex", "sorry|cannot"), ("judge", "Names the root cause")]
-    assert checks_of(suite) == [expected]
+    assert checks_of(suite) == [
+        [
+            ("contains", "CS0246"),
+            ("not_regex", {"pattern": "sorry|cannot", "ignore_case": True, "multiline": False}),
+            ("min_length", 1),
+            ("file_matches", {"path": "app.cs", "pattern": r"\A(?![\s\S]*?(?:\#nullable\ \(off\)))"}),
+            ("command", "test ! -e 'my app.bak'"),
+            ("judge", "Names the root cause"),
+        ]
+    ]
     told = "\n".join(notes_of(suite).left_out())
-    assert "exit_success: upskill has no check of this type (case 1 ('fix it'))" in told
+    assert "file_not_exists: upskill looks at files by name, not by pattern (case 1 ('fix it'))" in told
     assert "case 2 ('build it'): the setup has 'commands', but a case can only have files" in told
 
 
@@ -1153,6 +1164,7 @@ def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_file
     assert checks_of(suite) == [
         [
             ("file_contains", {"path": "App/App.csproj", "text": "net10.0"}),
+            ("min_length", 1),
             ("tool_called", "bash"),
             ("tool_not_called", "create_file"),
             ("max_turns", 10),
@@ -1163,7 +1175,6 @@ def test_scenarios_of_dotnet_bring_the_files_beside_them_and_name_tools_and_file
     left_out = list(notes_of(suite).left_out())
     assert [line.partition(" (")[0] for line in left_out] == [
         "file_contains: upskill looks at files by name, not by pattern",
-        "exit_success: upskill has no check of this type",
         "max_tokens: reported for every run; set a limit with `--require`",
         "negative_assertions: upskill does not know this field",
     ]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from shlex import quote
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -140,8 +141,13 @@ def typed_checks(assertion: dict[str, Any]) -> TypedChecks:
         return TypedChecks(refused="upskill looks at files by name, not by pattern")
     if ours and used:
         return _typed(ours, assertion, used)
+    path, value = text_of(assertion.get("path")), text_of(assertion.get("value"))
     if kind == "file_contains" and set(assertion) - _LABELS == {"path", "value"}:
-        return TypedChecks([{kind: {"path": assertion["path"], "text": assertion["value"]}}])
+        return TypedChecks([{kind: {"path": path, "text": value}}])
+    if kind == "file_not_contains" and set(assertion) - _LABELS == {"path", "value"}:
+        return TypedChecks([{"file_matches": {"path": path, "pattern": absent(re.escape(value))}}])
+    if kind == "file_not_exists" and set(assertion) - _LABELS == {"path"}:
+        return TypedChecks([{"command": f"test ! -e {quote(path)}"}])
     used = _statement_field(assertion)
     if kind not in _JUDGED or not used:
         return TypedChecks(refused="upskill has no check of this type")
@@ -167,6 +173,8 @@ def _typed(ours: str, assertion: dict[str, Any], used: str) -> TypedChecks:
             denied = denied or setting
         elif name in _CASE and isinstance(setting, bool) and (ours in _TEXTS or is_regex):
             options["ignore_case"] = _CASE[name] == setting
+        elif name == "multiline" and isinstance(setting, bool) and is_regex:
+            options[name] = setting
         elif name == "flags" and is_regex and isinstance(setting, str) and set(setting) <= set("gimsu"):
             flags = "".join(flag for flag in "ims" if flag in setting)
         else:

@@ -83,6 +83,8 @@ def _read(item: object, number: int, source: Source) -> Draft:
     if case is None:
         problem = UsageError(f"{source.where}: case {number}: expected a case, got {short(item)}")
         return Draft(f"case {number}", source.notes, problem=problem)
+    if "scenarios" in mapping_or_empty(source.data) and (assertions := as_list(case.get("assertions"))):
+        case["assertions"] = [_as_validated(assertion) for assertion in assertions]
     draft = Draft(place_of(number, case), source.notes)
     prompt = next((key for key in PROMPTS if isinstance(case.get(key), str)), "")
     draft.prompt = str(case.get(prompt, ""))
@@ -163,6 +165,15 @@ def _add_statements(value: object, draft: Draft) -> None:
             draft.leave_out(str(fields.get("type", "assertion")), typed.refused)
         for field in typed.unused:
             draft.leave_out(f"{field} in an assertion", "every check must pass")
+
+
+def _as_validated(assertion: object) -> object:
+    """As dotnet/skills' validator takes it: patterns ignore case, and `exit_success` is any answer at all."""
+    fields = mapping_or_empty(assertion)
+    if fields.get("type") == "exit_success":
+        return {"type": "min_length", "value": 1}
+    is_pattern = fields.get("type") in ("output_matches", "output_not_matches")
+    return {"ignore_case": True, "multiline": False} | fields if is_pattern else assertion
 
 
 def _stated(statement: str, draft: Draft) -> dict[str, Any]:
