@@ -173,6 +173,50 @@ def test_the_events_of_an_older_codex_alone_are_enough(tmp_path: Path) -> None:
     assert trace.steps[-1] == Step("system", "turn aborted: interrupted")
 
 
+def test_a_chat_of_gemini_has_no_undone_turns_and_what_its_history_adds(tmp_path: Path) -> None:
+    def said(name: str, kind: str, *parts: Any) -> dict[str, Any]:
+        return {
+            "id": name,
+            "type": kind,
+            "content": [{"text": part} if isinstance(part, str) else part for part in parts],
+        }
+
+    call = {"functionCall": {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}}}
+    back = {"functionResponse": {"id": "c1", "name": "run_shell_command", "response": {"output": "log.txt"}}}
+    done = {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}, "result": [back], "status": "success"}
+    alone = {"functionCall": {"id": "c2", "name": "read_file", "args": {"file_path": "log.txt"}}}
+    answer = {"functionResponse": {"id": "c2", "name": "read_file", "response": {"output": "wind 4"}}}
+    history = [said("1", "user", "Which files?"), said("2", "gemini", call) | {"toolCalls": [done]}]
+    lines = [
+        {"sessionId": "s", "projectHash": "h"},
+        {"$set": {"messages": [said("0", "user", "<session_context>\nToday is Monday.")]}},
+        said("1", "user", "Which files?"),
+        said("2", "gemini") | {"toolCalls": [{**done, "status": "executing", "result": []}]},
+        {"$set": {"messages": [*history, said("3", "user", back), said("4", "gemini", "One.")]}},
+        said("5", "user", "Delete it."),
+        said("6", "gemini", "Deleted."),
+        {"$rewindTo": "5"},
+        {"$set": {"messages": [said("a", "user", "<state_snapshot>one file"), said("b", "gemini", "One.")]}},
+        said("7", "user", "Read it."),
+        said("8", "gemini", "Reading.", alone),
+        said("9", "user", answer),
+        {"$rewindTo": "unknown"},
+    ]
+    trace = read_trace(write_lines(tmp_path / "session.jsonl", lines))
+    assert [(step.kind, step.text or (step.tool, step.output)) for step in trace.steps] == [
+        ("system", "<session_context>\nToday is Monday."),
+        ("user", "Which files?"),
+        ("tool", ("run_shell_command", "log.txt")),
+        ("assistant", "One."),
+        ("user", "<state_snapshot>one file"),
+        ("user", "Read it."),
+        ("assistant", "Reading."),
+        ("tool", ("read_file", "wind 4")),
+    ]
+    assert trace.warnings == ("skipped 2 messages from turns that were undone",)
+    assert trace.skipped == {"object with $rewindTo": 1}
+
+
 def test_a_chat_of_gemini_that_grows_by_lines_has_each_message_as_told_last(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T10:00:00Z"},

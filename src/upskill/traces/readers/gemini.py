@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from upskill.plain import as_list, list_or_empty
+from upskill.plain import as_list, counted, list_or_empty
 from upskill.traces import Status
 from upskill.traces.formats import ROLES, Format, Sample, TraceBuilder, load_document
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, has_parts, parts_usage, response_output
 from upskill.traces.values import Row, as_row, content_text, exit_status, is_object, read_usage
+
+BY_PROGRAM = ("<session_context>", "<hook_context>")  # put beside the person's words
 
 
 def detects(sample: Sample) -> bool:
@@ -111,8 +113,19 @@ def _read_chat_lines(builder: TraceBuilder) -> None:
     """A chat that grows by lines: a message may be written again once more of it is known."""
     messages: dict[str, Row] = {}
     for row in builder.watch(builder.read_lines()):
-        if "$set" in row:
+        if (undone := row.text("$rewindTo")) in messages:
+            kept = list(messages).index(undone)
+            builder.warn(f"skipped {counted(len(messages) - kept, 'message')} from turns that were undone")
+            messages = dict(list(messages.items())[:kept])
+            builder.use()
+        elif "$set" in row:
             _read_metadata(builder, as_row(row["$set"]))
+            # What the model sees from now on. After a compression, what was said before is no longer in it, and the
+            # rest has other ids.
+            told = {content_text(message.get("content")) for message in messages.values()}
+            for message in as_row(row["$set"]).children("messages"):
+                if message.text("id") in messages or content_text(message.get("content")) not in told:
+                    messages[message.text("id")] = message
         elif "projectHash" in row:
             _read_metadata(builder, row)
         elif "type" in row:
@@ -130,14 +143,25 @@ def _read_metadata(builder: TraceBuilder, metadata: Row) -> None:
 
 
 def _read_chat(builder: TraceBuilder, messages: Iterable[Row]) -> None:
+    told = set[str]()  # the calls in `toolCalls`, which may be in the parts too
     for message in builder.watch(messages):
         at = builder.at = message.text("timestamp")
         for thought in message.children("thoughts"):
             parts = [thought.text(name) for name in ("subject", "description")]
             builder.add_text("thinking", "\n".join(filter(None, parts)))
-        builder.add_content(message.text("type"), message.get("content"))
+        calls = message.children("toolCalls")
+        told |= {call.text("id") for call in calls}
+        for part in as_list(message.get("content")) or [message.get("content")]:
+            call = as_row(part).child("functionCall", "functionResponse")
+            if not call:
+                by_program = content_text(part).lstrip().startswith(BY_PROGRAM)
+                builder.add_content("system" if by_program else message.text("type"), part)
+            elif calls or call.text("id") in told:
+                builder.use()
+            else:
+                add_parts(builder, "assistant", Row(parts=[part]))
         add_parts(builder, ROLES.get(message.text("type"), "system"), message)
-        for call in message.children("toolCalls"):
+        for call in calls:
             builder.at = call.text("timestamp") or at
             output = _response_text(call.get("result")) or content_text(call.get("resultDisplay"))
             builder.add_done(call.text("name"), call.get("args"), output, _status(call.text("status"), output))
