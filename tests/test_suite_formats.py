@@ -1059,6 +1059,29 @@ def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path)
     assert list(notes_of(suite).left_out()) == ["more/names.txt: scenario.json does not include it (case 'two')"]
 
 
+def test_fixtures_of_tessl_are_files_and_scenarios_that_need_more_are_left_out(tmp_path: Path) -> None:
+    directory = {"type": "directory", "path": "./inputs/cache", "installPath": ".cache/plugins"}
+    commit = {"type": "commit", "repoUrl": "https://example.com/a.git", "ref": "main"}
+    scenarios: dict[str, dict[str, Any]] = {
+        "kept": {"fixtures": {"cache": directory}},
+        "clone": {"fixtures": {"code": commit}},
+        "declared": {"setup": ["./prepare.sh"]},
+        "beside": {},
+    }
+    for name, scenario in scenarios.items():
+        written(tmp_path / name / "task.md", "Go.")
+        written(tmp_path / name / "criteria.json", {"checklist": ["It is short."]})
+        written(tmp_path / name / "scenario.json", scenario)
+    written(tmp_path / "kept" / "inputs" / "cache" / "one" / "plugin.json", "{}")
+    written(tmp_path / "beside" / "setup.sh", "#!/bin/bash\nnpm install\n")
+    suite = Suite.load(tmp_path)
+    assert [(case.id, dict(case.files)) for case in suite.cases] == [("kept", {".cache/plugins/one/plugin.json": "{}"})]
+    assert sorted(notes_of(suite).left_out()) == [
+        "2 cases (case 'beside', case 'declared'): it has a setup script, but a case can only have files",
+        "case 'clone': it needs https://example.com/a.git, but a case can only have files",
+    ]
+
+
 SKILLGRADE: dict[str, Any] = {
     "version": "1",
     "skill": "SKILL.md",

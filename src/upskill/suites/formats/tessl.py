@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from posixpath import join, normpath, relpath
 from typing import Any
 
+from upskill.errors import UsageError
 from upskill.plain import as_mapping, list_or_empty
 from upskill.suites.files import Folder
 from upskill.suites.formats import Draft, Source, folder_format
@@ -46,13 +48,26 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
         draft.checks = [{"judge": judge}]
     draft.note_weights({text_of(item.get("name")) or item["description"]: item.get("max_score", 1) for item in items})
     draft.more["files"] = source.files(paths, folder, *texts_of(scenario.get("include")))
+    used = set(draft.more["files"])
+    for fixture in map(mapping_or_empty, mapping_or_empty(scenario.get("fixtures")).values()):
+        if fixture.get("type") != "directory":
+            needed = text_of(fixture.get("repoUrl")) or f"a fixture of type {text_of(fixture.get('type'))!r}"
+            raise UsageError(f"it needs {needed}, but a case can only have files", "Add the files to its folder.")
+        files = source.files(paths, folder, root := text_of(fixture.get("path")))
+        place = text_of(fixture.get("installPath")) or "."
+        draft.more["files"] |= {
+            normpath(join(place, relpath(name, normpath(root)))): text for name, text in files.items()
+        }
+        used |= set(files)
+    if scenario.get("setup") or f"{folder}setup.sh" in paths:
+        raise UsageError("it has a setup script, but a case can only have files", "Add the files that it creates.")
     for path in paths.below(folder):
         name = path.removeprefix(folder)
         if name in ABOUT:
             draft.metadata["capability"] = source.read(path).strip()
-        elif name not in (*OWN, *draft.more["files"]):
+        elif name not in (*OWN, *used):
             draft.notes.leave_out(name, "scenario.json does not include it", draft.place)
-    for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include",))):
+    for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include", "fixtures"))):
         draft.keep(fields, used)
 
 
