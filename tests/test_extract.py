@@ -19,7 +19,11 @@ from upskill.authoring.evidence.commands import (
     step_failed,
 )
 from upskill.authoring.evidence.extract import (
+    CUT,
+    ERROR,
+    FAILED,
     HEADINGS,
+    INTRODUCTION,
     SENTENCES,
     TITLE,
     Extraction,
@@ -29,7 +33,7 @@ from upskill.authoring.evidence.extract import (
     quote_trace,
 )
 from upskill.authoring.material.material import gather
-from upskill.authoring.saving.provenance import Provenance
+from upskill.authoring.saving.provenance import Provenance, sourced_lines
 from upskill.errors import UsageError
 from upskill.plain import as_list, as_mapping
 from upskill.skills import Skill
@@ -121,6 +125,17 @@ def test_nothing_in_a_trace_can_pass_for_the_page_itself(steps: tuple[Step, ...]
     assert [line for line in quoted_lines(made.skill.body) if line not in text] == []
     assert all(line.startswith("    ") for line in made.skill.body.splitlines() if line not in ("", TITLE, *SENTENCES)
                and line not in HEADINGS.values())  # fmt: skip
+
+
+def test_only_quotations_cite_the_session() -> None:
+    trace = Trace((Step("user", "Go."), failed("lamp on", "Failed:\nno lamp"), ran("lamp on\n" * 30)))
+    made = extract([trace], "page")
+    skill = Provenance().with_sources(made.sources, {}).add_to(made.skill)
+    lines = {line.text: (line.ids, line.is_untold) for line in sourced_lines(skill) if line.text}
+    assert {INTRODUCTION, FAILED, ERROR, CUT} <= lines.keys()
+    for line, (ids, is_untold) in lines.items():
+        assert (bool(ids), is_untold) == (line.startswith("    "), False), line
+    assert lines["    Failed:"] == (("s2",), False)
 
 
 def test_a_session_is_quoted_in_its_order() -> None:
@@ -344,6 +359,7 @@ def test_extract_writes_a_page_without_a_model_tests_or_an_evaluation(upskill: U
     assert f"Saved to {done.json['saved_to']} (unproven: nothing was run)" in again.out
     shown = upskill("show", home / done.json["saved_to"], "--sources")
     assert (shown.code, "s24" in shown.out) == (0, True)
+    assert "no source" not in shown.out
 
 
 def test_extract_refuses_what_it_has_no_use_for(upskill: Upskill, home: Path) -> None:

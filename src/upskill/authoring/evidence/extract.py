@@ -99,33 +99,31 @@ def extract(traces: Sequence[Trace], name: str, *, tokens: int = DEFAULT_TOKENS)
 
 
 def _body(entries: list[_Entry]) -> list[tuple[str, str]]:
-    """The lines of the page, each with the id of its step; our own lines get that of the first step they are about."""
-    first = next(step for _, step in entries[0].lines if step)
-    lines = [(TITLE, ""), ("", ""), (INTRODUCTION, first)]
+    """The lines of the page, each with the id of its step; our own have none."""
+    lines = [(TITLE, ""), ("", ""), (INTRODUCTION, "")]
     for section, heading in HEADINGS.items():
         here = [entry for entry in entries if entry.section == section]
         if not here:
             continue
         lines += [("", ""), (heading, "")]
         if section == "worked":
-            lines += [("", ""), (LOOKING_LEFT_OUT, here[0].lines[0][1]), ("", "")]
+            lines += [("", ""), (LOOKING_LEFT_OUT, ""), ("", "")]
         for entry in here:
             lines += [("", ""), *entry.lines] if section == "messages" else entry.lines
     return lines
 
 
 def _quote_failure(failure: FailedCommand, prefix: str) -> Iterator[tuple[str, str]]:
-    step = failure.command.step
     parts = (
         (FAILED, [failure.command]),
-        (ERROR, [Quotation(failure.error, step)] if failure.error else []),
+        (ERROR, [Quotation(failure.error, failure.command.step)] if failure.error else []),
         (MORE_BETWEEN if failure.more_between else BETWEEN, failure.between),
         (SUCCESS, [failure.success] if failure.success else []),
     )
     for label, quotes in parts:
         if quotes:
             # Without an empty line around it, an indented line belongs to the paragraph before.
-            yield from [("", ""), (label, f"{prefix}{step}"), ("", "")]
+            yield from [("", ""), (label, ""), ("", "")]
             yield from (line for quote in quotes for line in _quoted(quote, prefix))
 
 
@@ -136,7 +134,7 @@ def _quoted(quote: Quotation, prefix: str) -> Iterator[tuple[str, str]]:
     for line in lines[:MAX_QUOTED_LINES]:
         yield f"    {line}", step
     if len(lines) > MAX_QUOTED_LINES:
-        yield CUT, step
+        yield CUT, ""
 
 
 MAX_ERROR_LINES = 5

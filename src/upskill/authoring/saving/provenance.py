@@ -220,13 +220,15 @@ def is_fact(line: str) -> bool:
     return bool(re.search(r"\w", line)) and not line.lstrip().startswith(("#", "```", "~~~"))
 
 
-def cite_lines(lines: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
-    """The evidence of each line. Where equal lines cite differently, also by place: after the line before it."""
-    cited = [(line, tuple(ids)) for line, ids in lines]
+def cite_lines(lines: Iterable[tuple[str, tuple[str, ...] | None]]) -> dict[str, tuple[str, ...]]:
+    """The evidence of each line; None: nothing to cite. Where equal lines cite differently, also by place: after the
+    line before it."""
+    cited = list(lines)
     sources: dict[str, tuple[str, ...]] = {}
     for keys, (_, ids) in zip(_places(line for line, _ in cited), cited, strict=True):
-        for key in dict.fromkeys(keys) if ids else ():
-            sources[key] = tuple(dict.fromkeys([*sources.get(key, ()), *ids]))
+        for key in dict.fromkeys(keys):
+            if ids is not None:
+                sources[key] = tuple(dict.fromkeys([*sources.get(key, ()), *ids]))
     return {key: ids for key, ids in sources.items() if "\n" not in key or ids != sources[key.rpartition("\n")[2]]}
 
 

@@ -113,7 +113,10 @@ def mark_own_lines(skill: Skill, material: Material) -> Skill:
         for key, ids in provenance.sources.items()
         for line in [key.rpartition("\n")[2]]
         # What an older skill cites was given when it was made.
-        if material.ids.issuperset(ids) and material.stored.isdisjoint(ids) and uncovered_by(line, ids, material, files)
+        if ids
+        and material.ids.issuperset(ids)
+        and material.stored.isdisjoint(ids)
+        and uncovered_by(line, ids, material, files)
     }
     return provenance.with_sources(own, {}).add_to(skill) if own else skill
 

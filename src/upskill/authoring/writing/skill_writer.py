@@ -148,7 +148,7 @@ def _read_draft(answer: dict[str, Any], material: Material, tokens: int, name: s
     if errors := [problem.message for problem in skill.problems("strict") if problem.level == "error"]:
         raise InvalidAnswer("; ".join(errors))
     sources = cite_lines(
-        (line, (material.resolve_citations(ids) or (OWN_KNOWLEDGE,)) if is_fact(line) else ())
+        (line, (material.resolve_citations(ids) or (OWN_KNOWLEDGE,)) if is_fact(line) else None)
         for text, ids in blocks
         for line in text.splitlines()
     )
