@@ -379,6 +379,20 @@ def test_plan_says_what_it_takes_to_see_a_lift(upskill: Upskill, skill: Path, ho
     assert needed == sorted(needed, reverse=True)
 
 
+def test_plan_and_eval_need_equally_many_cases_and_count_near_duplicates_once(upskill: Upskill, home: Path) -> None:
+    rules = [{"system": "ahoy", "match": r"guest [1-3]\.", "answer": "ahoy, friend"}, {"answer": "hello"}]
+    student, suite, needed = write_script(home / "some.json", rules), greetings(12), 0
+    for _ in range(2):
+        skill = write_skill(home / "greeter", suite=suite)
+        flags = (skill, "-m", student, "--json", "--store", f"runs-{len(suite['cases'])}")
+        verdict = upskill("eval", *flags).json["models"][0]
+        planned = upskill("plan", *flags, "--detect", 100 * verdict["lift"]).json["models"][0]
+        assert (verdict["cases"], planned["cases"], planned["unused_cases"]) == (12, len(suite["cases"]), 12)
+        needed = needed or 12 + verdict["further_pairs"]  # one pair per case, as in the first option
+        assert planned["options"][0]["cases"] == needed
+        suite["cases"].append({"id": "twin", "prompt": "Hello, please greet now guest 1."})
+
+
 def test_plan_ignores_stored_runs_of_another_suite(upskill: Upskill, skill: Path, home: Path) -> None:
     upskill("eval", skill, "-m", "scripted:model.yaml")
     other = home / "other.yaml"

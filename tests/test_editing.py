@@ -291,7 +291,7 @@ def test_what_was_last_reported_of_a_skill_is_said_where_it_is_used(upskill: Ups
     )
     assert upskill(*installed, "--json").json["proven"] is True
     planned = upskill("plan", skill, "-m", model)
-    assert planned.out.startswith(f"Last verdict: {verdict}. For a lift that large, ")
+    assert planned.out.startswith(f"Last verdict: {verdict}.\n")
     (sizes,) = upskill("plan", skill, "-m", model, "--json").json["models"]
     assert sizes["last_verdict"]["lift"] == 1.0
     write_skill(skill, cases=8, body="# Greeting\n\nSay hello.")
@@ -319,7 +319,7 @@ def test_a_run_on_another_suite_does_not_replace_the_verdict_on_the_skills_own(u
     verdict = f"{model}: helps, +100 points"
     assert re.search(rf"{re.escape(verdict)}$", upskill("list").out, re.MULTILINE)
     assert upskill("install", skill, "--to", "generic").err == ""
-    assert planned.startswith(f"Last verdict: {verdict}. For a lift that large, ")
+    assert planned.startswith(f"Last verdict: {verdict}.\n")
     assert upskill("plan", skill, "-m", model).out == planned
     (version,) = upskill("versions", "greeter", "--json").json
     assert version["decision"] == "helps"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,7 +10,7 @@ from rich.text import Text
 from upskill.cli.console import show, show_json
 from upskill.cli.eval_options import EvalOptions
 from upskill.cli.help import Command
-from upskill.cli.last_verdicts import CHANGED, last_verdicts
+from upskill.cli.last_verdicts import last_verdicts
 from upskill.cli.options import FiniteRange, OutputOptions, click_options
 from upskill.models import ModelContext
 from upskill.models.addresses import resolve
@@ -26,7 +25,6 @@ from upskill.runs.stores import find_store
 from upskill.settings import Settings
 from upskill.skills import Skill
 from upskill.suites import Suite
-from upskill.verdicts.planning import cases_needed
 
 
 @click.command("plan", cls=Command)
@@ -89,18 +87,8 @@ def command(
         return
     for sizes in results:
         if row := seen.get(sizes.model):
-            show(Text(f"Last verdict: {row_in_words(row)}.{_cases_for(row, sizes, target)}"))
+            show(Text(f"Last verdict: {row_in_words(row)}."))
         show(*_render(sizes, f"a lift of {detect:g} points {chance:g}% of the time"), *map(Text, notes))
-
-
-def _cases_for(row: Mapping[str, Any], estimate: SampleSizes, target: LiftToDetect) -> str:
-    """How many cases it takes to detect the measured lift."""
-    if row["of"] not in ("", CHANGED) or not row["lift"]:
-        return ""
-    needed = cases_needed(row["lift"], 1, estimate.variance, chance=target.chance)
-    return (
-        f" For a lift that large, {needed:,} cases run once are enough; a smaller one takes more:\n" if needed else ""
-    )
 
 
 def _to_json(estimate: SampleSizes) -> dict[str, Any]:
@@ -144,7 +132,7 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
     if estimate.cases is not None:
         at_hand = f"Your suite has {counted(estimate.cases, 'case')}"
         if estimate.unused != estimate.cases:
-            at_hand += f"; only the {estimate.unused} that the search has not used can show a gain"
+            at_hand += f"; {estimate.unused} of them count: near-duplicates count once, and used cases show no gain"
     shortest, longest = (round(bound, 2) for bound in estimate.seconds_per_trial)
     at_once = f"{estimate.concurrency} trials at a time" if estimate.concurrency > 1 else "one trial at a time"
     pace = f"{at_once}, assuming {shortest:g} to {longest:g} s each (no stored run yet)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upskill.models import Address
@@ -50,7 +50,7 @@ class SampleSizes:
     variance: VarianceComponents
     is_measured: bool  # by a stored run; otherwise the variance is assumed
     cases: int | None  # of the suite at hand; None: there is none
-    unused: int | None  # of these, those that no search has used
+    unused: int | None  # of these, those that no search has used; near-duplicates count once
     concurrency: int  # trials at a time
     seconds_per_trial: Range
     is_timed: bool  # by a stored run; otherwise the time is a guess
@@ -65,9 +65,9 @@ def sample_sizes(
         outcomes = _latest_outcomes(store, plan.skill.name, address.name, plan.suite) if store else []
         outcomes = [outcome for outcome in outcomes if outcome.case not in plan.used_cases]
         model_plan = replace(plan, models=(address,))
-        cases = len(plan.suite.cases)
-        one_round = estimate(model_plan, model_plan.trials(), prices)
-        yield _sizes(address, target, outcomes, concurrency, (one_round, cases, cases - len(plan.used_cases)))
+        unused = {plan.twins.get(case, case) for case in plan.suite.by_id.keys() - plan.used_cases}
+        suite = estimate(model_plan, model_plan.trials(), prices), len(plan.suite.cases), len(unused)
+        yield _sizes(address, target, outcomes, concurrency, suite, plan.twins)
 
 
 def sample_sizes_without_suite(
@@ -75,7 +75,7 @@ def sample_sizes_without_suite(
 ) -> Iterator[SampleSizes]:
     for address in models:
         outcomes = _latest_outcomes(store, skill, address.name) if store and skill else []
-        yield _sizes(address, target, outcomes, concurrency, None)
+        yield _sizes(address, target, outcomes, concurrency, None, {})
 
 
 def _latest_outcomes(store: Store, skill: str, model: str, suite: Suite | None = None) -> list[Outcome]:
@@ -98,9 +98,10 @@ def _sizes(
     outcomes: Sequence[Outcome],
     concurrency: int,
     suite: tuple[CostEstimate, int, int] | None,
+    twins: Mapping[str, str],
 ) -> SampleSizes:
     """`suite` is what one round of its cases costs, how many there are, and how many can show a gain."""
-    differences, cases = _differences(outcomes)
+    differences, cases = _differences(outcomes, twins)
     is_measured = len(set(cases)) > 1
     if is_measured:
         variance = VarianceComponents.measured(differences, cases)
@@ -130,11 +131,11 @@ def _sizes(
     return SampleSizes(address.name, variance, is_measured, at_hand, unused, *times, tuple(sizes))
 
 
-def _differences(outcomes: Sequence[Outcome]) -> tuple[list[float], list[str]]:
+def _differences(outcomes: Sequence[Outcome], twins: Mapping[str, str]) -> tuple[list[float], list[str]]:
     scored = [outcome for outcome in outcomes if outcome.passed is not None]
     before = {(outcome.case, outcome.seed): bool(outcome.passed) for outcome in scored if outcome.arm == "baseline"}
     pairs = [
-        (float(bool(outcome.passed)) - float(before[outcome.case, outcome.seed]), outcome.case)
+        (float(bool(outcome.passed)) - float(before[outcome.case, outcome.seed]), twins.get(outcome.case, outcome.case))
         for outcome in scored
         if outcome.arm == "skill" and (outcome.case, outcome.seed) in before
     ]
