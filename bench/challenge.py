@@ -5,8 +5,9 @@ python bench/challenge.py --runs 20     # fewer
 
 Each challenge has three proposals about facts that the skill has wrong, among 30 worthless ones: the student knows
 them with and without the skill, never, only with the skill, or guesses. A trial comes out the other way with a chance
-of 5 to 10 %. The attacked suite has ten cases whose checks pass a wrong answer or fail a right one. The attacker finds
-two of them a round, also claims what is not so, and its first fix of a case fails a right answer.
+of 5 to 10 %. All right answers to a proposal are the same text, and so are all wrong ones. The attacked suite has ten
+cases whose checks pass a wrong answer or fail a right one. The attacker finds two of them a round, also claims what is
+not so, and its first fix of a case fails a right answer.
 """
 
 from __future__ import annotations
@@ -42,21 +43,15 @@ async def challenge(seed: int) -> tuple[set[str], Challenge]:
     chance.shuffle(names)
 
     async def measure(cases: Sequence[str], seeds: range) -> list[Outcome]:
-        return [
-            Outcome(
-                model="simulated",
-                case=case,
-                arm=arm,
-                seed=each,
-                passed=(chance.random() < rates[case][side]) != (chance.random() < noise),
-                input_tokens=0,
-                output_tokens=0,
-                cost_usd=0.0,
-                answer=chance.getrandbits(48),
-            )
+        trials = [
+            (case, arm, each, (chance.random() < rates[case][side]) != (chance.random() < noise))
             for case in cases
             for each in seeds
             for side, arm in enumerate(("baseline", "skill"))
+        ]
+        return [
+            Outcome("simulated", case, arm, each, passed, 0, 0, 0.0, answer=1 + passed)
+            for case, arm, each, passed in trials
         ]
 
     trying = Challenge(tuple(names), measure)

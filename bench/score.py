@@ -71,7 +71,7 @@ class World:
         facts = {name: said.get(name, self.codes[name] if name in self.known else "") for name in self.needs[case]}
         knows = all(fact == self.codes[name] for name, fact in facts.items())
         passed = knows != (self.chance.random() < self.noise)
-        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=self.chance.getrandbits(48))
+        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
 
     async def score(self) -> Score:
         plan = make_plan(self.skill, self.suite, ["scripted:none"], PlanOptions(baseline=False, runs=2))

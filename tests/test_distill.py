@@ -45,7 +45,7 @@ class Simulated:
         knows = all(any(line not in removed for line in group) for group in self.needs[case])
         breaks = any(case in broken for line, broken in self.harmful.items() if line not in removed)
         passed = (knows and not breaks) != (self.chance.random() < self.noise)
-        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=self.chance.getrandbits(48))
+        return Outcome("simulated", case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
 
     def distill(self, lines: int) -> Ablation:
         ablation = Ablation([""] * lines, tuple(self.needs), self.measure)
@@ -73,6 +73,29 @@ def test_of_two_lines_that_say_the_same_one_stays() -> None:
     ablation = student.distill(lines=12)
     assert ablation.accepted
     assert sorted(number % 6 for number in range(12) if number not in ablation.dropped) == list(range(6))
+
+
+def test_what_is_said_twice_is_not_held_to_be_worth_more_of_another_line() -> None:
+    needs = {f"case-{number}": [{number}] for number in range(1, 6)}
+    ablation = Simulated(needs | {"case-0": [{0, 4}]}, noise=0.0).distill(lines=8)
+    assert [worth.cases for worth in ablation.worth(5)] == [("case-5",)]
+    assert ablation.dropped == frozenset({0, 6, 7})
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_each_of_several_harmful_lines_is_named(noise: float) -> None:
+    needs = {f"case-{number}": [{number}] for number in range(12)}
+    # The first breaks a case that needs the line beside it.
+    student = Simulated(needs, noise, harmful={12: {"case-0", "case-11"}, 13: {"case-1", "case-2"}})
+    ablation = student.distill(lines=18)
+    assert ablation.harmful == {12: True, 13: True}
+    assert ablation.dropped == frozenset(range(12, 18))
+
+
+def test_a_student_that_seldom_varies_is_not_taken_for_one_that_repeats_itself() -> None:
+    needs = {f"case-{number}": [{number}] for number in range(6)}
+    found = [Simulated(needs, 0.02, seed=seed).distill(lines=9) for seed in range(20)]
+    assert sum(ablation.dropped == frozenset(range(6, 9)) for ablation in found) >= 19
 
 
 def test_lines_that_a_case_needs_together_both_stay() -> None:

@@ -31,6 +31,7 @@ TOLERANCE = 0.05  # the loss of pass rate that the shorter skill may have
 MAX_PAIRS = 2_400  # of the last test: if one trial in ten fails by chance, a tolerance of 5 points takes that many
 REFERENCE_ROUNDS, FIRST_ROUNDS, SCREENING_ROUNDS = 8, 4, 24  # of the whole skill; of a group, at first and at most
 NOTICED, UNNOTICED = math.log(240), -math.log(240)  # odds at which a case is taken to have changed, or not to
+COPIES, MIN_COPIES = 2, 96  # of a student that repeats itself: rounds of a group, and trials of the whole skill
 REMAINS = 0.25  # of its pass rate, if a case lost what it needs
 MIN_ROOM = 0.4  # a case that passes less often has little to lose
 # The chance that a search accepts what is worse than the tolerance, and that it names a harmless block as harmful. The
@@ -86,12 +87,13 @@ class Ablation:
     compared_rounds: int = 0  # of fresh seeds, in the last test
     accepted: bool = False  # the shorter skill is shown not to be worse
     trials: int = 0
+    repeats_itself: bool = True  # so far each repeat is a copy: then what is seen is the truth on these cases
     outcomes: dict[tuple[Blocks, str, str], dict[int, Outcome]] = field(
         default_factory=dict[tuple[Blocks, str, str], dict[int, Outcome]]
     )  # by removed blocks, model and case, then by seed
     groups: list[Tested] = field(default_factory=list[Tested])  # what was set aside
     models: list[str] = field(default_factory=list[str])
-    fixed: frozenset[str] = frozenset()  # cases that a suspect breaks
+    fixed: frozenset[str] = frozenset()  # cases that failed, run again without the suspects
     _next_seed: dict[tuple[Blocks, str, bool], int] = field(default_factory=dict[tuple[Blocks, str, bool], int])
 
     def __post_init__(self) -> None:
@@ -114,10 +116,10 @@ class Ablation:
         await self._settle([each.group for each in pending], self.cases)
 
     async def _run_whole(self) -> None:
-        await self.extend(NOTHING, self.cases, 2)
+        await self.extend(NOTHING, self.cases, REFERENCE_ROUNDS)
         self.models = list(dict.fromkeys(model for _, model, _ in self.outcomes))
-        if not self.repeats_itself:
-            await self.extend(NOTHING, self.cases, REFERENCE_ROUNDS)
+        if self.repeats_itself:  # or chance has not shown yet
+            await self.extend(NOTHING, self.cases, math.ceil(MIN_COPIES / len(self.cases)))
 
     async def _find_harmful(self) -> None:
         """Try parts of the skill on the cases that fail with it. What one of them needs may be in the same part as what
@@ -141,13 +143,12 @@ class Ablation:
                 suspects[group[0]] = gained
             elif gained:
                 queue[:0] = [(half, tuple(sorted(gained))) for half in halves(group, self.sections)]
-        for block in suspects:
-            if not (await self._test(frozenset({block}), self.cases)).lost:
-                self.harmful[block] = False
+        tests = [await self._test(frozenset({block}), self.cases) for block in suspects]
+        self.harmful = {min(each.group): False for each in tests if not each.lost}
         self.dropped = frozenset(self.harmful)
         if self.harmful:  # with them out, other blocks may matter to these cases
             await self.extend(self.dropped, failing, 1 if self.repeats_itself else REFERENCE_ROUNDS)
-            self.fixed = frozenset[str]().union(*(suspects[block] for block in self.harmful))
+            self.fixed = frozenset(failing)
 
     async def _find_idle(self, group: tuple[int, ...], cases: tuple[str, ...], pending: list[Tested]) -> frozenset[str]:
         """The cases that notice its absence. What they don't is pending."""
@@ -162,10 +163,10 @@ class Ablation:
         self, group: tuple[int, ...], cases: tuple[str, ...], within: Tested, pending: list[Tested]
     ) -> None:
         """Find out which blocks of a group these cases need. What they don't miss of one half, they miss of the other:
-        that takes no trial."""
+        that takes no trial until one block is left. If they don't miss that either, something is said twice."""
         if len(group) == 1:
-            if within.group != frozenset(group):  # these cases missed it when more was out
-                self.tests.append(replace(within, group=frozenset(group), cases=cases, lost=frozenset(cases)))
+            if within.group != frozenset(group):
+                await self._find_idle(group, cases, pending)
             return
         left, right = halves(group, self.sections)
         lost = await self._find_idle(left, cases, pending)
@@ -194,8 +195,7 @@ class Ablation:
     async def _test(self, group: Blocks, cases: tuple[str, ...]) -> Tested:
         """Run what is left without the group until each case has been noticed to change, or not to."""
         removed, waiting, rounds = self.dropped | group, cases, 0
-        limit = 1 if self.repeats_itself else min(SCREENING_ROUNDS, self.rounds)
-        while waiting and rounds < limit:
+        while waiting and rounds < (limit := min(COPIES if self.repeats_itself else SCREENING_ROUNDS, self.rounds)):
             rounds = min(limit, rounds + 2 if rounds else FIRST_ROUNDS)
             await self.extend(removed, waiting, rounds)
             waiting = tuple(case for case in waiting if self._is_open(removed, case))
@@ -235,15 +235,6 @@ class Ablation:
     def has_nothing_to_lose(self) -> bool:
         return all(map(self.fails, self.cases))
 
-    @property
-    def repeats_itself(self) -> bool:
-        """One round, or repeats that are copies: then what is seen is the truth on these cases."""
-        of_whole = [seeds.values() for (removed, _, _), seeds in self.outcomes.items() if removed == NOTHING]
-        return all(
-            len(rows) == 1 or (len({row.answer for row in rows}) == 1 and all(row.answer for row in rows))
-            for rows in of_whole
-        )
-
     def _scored(self, removed: Blocks, model: str, case: str, *, fresh: bool = False) -> list[bool]:
         rows = self.outcomes.get((removed, model, case), {}).values()
         return [row.passed for row in rows if row.passed is not None and (row.seed >= self.first_fresh_seed) == fresh]
@@ -260,7 +251,10 @@ class Ablation:
                 continue
             for row in await self.measure(removed, names, range(start, end)):
                 self.trials += 1
-                self.outcomes.setdefault((removed, row.model, row.case), {})[row.seed] = row
+                rows = self.outcomes.setdefault((removed, row.model, row.case), {})
+                if rows and not row.answer == next(iter(rows.values())).answer != 0:
+                    self.repeats_itself = False
+                rows[row.seed] = row
             self._next_seed |= dict.fromkeys(((removed, case, fresh) for case in names), end)
 
     # ------------------------------------------------------------------------------------------ confirmation
@@ -302,8 +296,7 @@ class Ablation:
         """On fresh seeds and all cases: whether it is shown to lose no more than the tolerance, for every student,
         or to be better, for any; and whether the opposite is."""
         rounds, shown, refuted = 0, False, False
-        limit = 1 if self.repeats_itself else self.rounds
-        while not (shown or refuted) and rounds < limit:
+        while not (shown or refuted) and rounds < (limit := 1 if self.repeats_itself else self.rounds):
             rounds = min(limit, rounds + max(2, rounds // 3))
             for each in (reference, removed):
                 await self.extend(each, self.cases, rounds, fresh=True)

@@ -99,17 +99,11 @@ class Challenge:
         return [(without[seed], with_it[seed]) for seed in sorted(without.keys() & with_it.keys())]
 
     def _evidence(self, key: Key) -> float:
-        """The logarithm of an e-value. Where all repeats are copies, what is seen is the truth."""
+        """The logarithm of an e-value. If the student answers greedily, what is seen is the truth."""
         without, with_it = self.rates(key)
         if not without >= 0.5 > with_it:
             return -math.inf
-        losses = [before - after for before, after in self._pairs(key)]
-        if self._is_exact(key):
-            return math.inf if sum(losses) > 0 else -math.inf
-        return log_wealth(losses, 0.0)
-
-    def _is_exact(self, key: Key) -> bool:
-        return self.most == 1 or never_varies(self.outcomes[key])
+        return math.inf if self.most == 1 else log_wealth([before - after for before, after in self._pairs(key)], 0.0)
 
     def _is_open(self, case: str) -> bool:
         """Whether more rounds may show that it misleads anybody."""
@@ -119,7 +113,11 @@ class Challenge:
         (without, with_it), rounds = self.rates(key), self.rounds[key[1]]
         # What it hardly ever passes without the skill never counts, whatever the skill does.
         passes = without >= 0.5 - 0.5 / math.sqrt(rounds)
-        return not self._is_exact(key) and (rounds < PATIENCE or (passes and without - with_it >= MIN_EFFECT))
+        repeats_itself = never_varies(
+            [row for each in self.outcomes if each[0] == key[0] for row in self.outcomes[each]]
+        )
+        patience = FIRST_ROUNDS if repeats_itself else PATIENCE
+        return self.most > 1 and (rounds < patience or (passes and without - with_it >= MIN_EFFECT))
 
 
 @dataclass(frozen=True, slots=True)
