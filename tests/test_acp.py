@@ -105,6 +105,7 @@ async def test_an_agent_reaches_nothing_through_the_protocol_that_is_outside(age
     [
         ("dies", "ended with code 1 before it answered initialize|out of order"),
         ("newer", "speaks version 2 of the Agent Client Protocol, and upskill speaks version 1"),
+        ("forgets", "the agent opened a session without a `sessionId`"),
         ("falls", "ended with code 4 before it answered session/prompt"),
         ("fails", "no more credit"),
     ],

@@ -299,7 +299,7 @@ class EventReader:
         elif "error" in event:
             self.steps.append(Step("system", text=f"error: {json.dumps(event['error'], ensure_ascii=False)}"))
         elif "stop" in event:
-            self.stop = str(event["stop"])
+            self.stop = str(event["stop"] or "")
 
     def _chunk(self, kind: StepKind, update: dict[str, Any]) -> None:
         text, before = content_text(update.get("content")), self.message

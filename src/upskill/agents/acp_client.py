@@ -20,6 +20,7 @@ PROTOCOL = 1
 AUTH_REQUIRED = -32000
 CANCEL_SECONDS = 3.0  # before the end, so that the agent can end its turn
 MAX_OUTPUT = 1_000_000  # bytes of a terminal, if the agent names no limit
+MAX_FILE = 16_000_000  # bytes of a file that is read
 
 
 class RequestError(Exception):
@@ -145,12 +146,18 @@ class Client:
     # What the agent may ask for.
 
     def read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
-        text = Path(params["path"]).read_text(encoding="utf-8", errors="replace")
+        path = Path(params["path"])
+        if path.exists() and not path.is_file():  # a pipe or /dev/zero would never end
+            raise RequestError({"code": -32602, "message": f"{path} is not a file"})
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        if len(data) > MAX_FILE:
+            raise RequestError({"code": -32602, "message": f"{path} is larger than {MAX_FILE} bytes"})
         if params.get("line") or params.get("limit") is not None:
             first = max(0, (params.get("line") or 1) - 1)
             limit = params.get("limit")
-            text = "".join(text.splitlines(keepends=True)[first : None if limit is None else first + limit])
-        return {"content": text}
+            data = b"".join(data.splitlines(keepends=True)[first : None if limit is None else first + limit])
+        return {"content": data.decode("utf-8", "replace")}
 
     def write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         path = Path(params["path"])
@@ -200,14 +207,17 @@ def new_session(client: Client, authenticate: list[dict[str, Any]], wanted: list
     """Log in with the dummy key, if the agent insists on it."""
     params = {"cwd": str(Path.cwd()), **session}
     try:
-        return str(client.call("session/new", params)["sessionId"])
+        opened = client.call("session/new", params)
     except RequestError as error:
-        offered = [str(method.get("id")) for method in authenticate]
+        offered = [str(as_dict(method).get("id")) for method in authenticate]
         method = next((name for name in wanted if name in offered), "")
         if error.error.get("code") != AUTH_REQUIRED or not method:
             raise
-    client.call("authenticate", {"methodId": method})
-    return str(client.call("session/new", params)["sessionId"])
+        client.call("authenticate", {"methodId": method})
+        opened = client.call("session/new", params)
+    if not opened.get("sessionId"):
+        raise SystemExit("the agent opened a session without a `sessionId`")
+    return str(opened["sessionId"])
 
 
 def main() -> None:
