@@ -239,6 +239,32 @@ def test_a_chat_of_gemini_that_grows_by_lines_has_each_message_as_told_last(tmp_
     assert (trace.session, trace.cwd) == ("s", "/home/ada")
 
 
+def test_results_in_a_thread_of_amp_may_be_without_a_run(tmp_path: Path) -> None:
+    calls = [
+        {"type": "tool_use", "id": "a", "name": "Bash", "input": {"cmd": "ls"}},
+        {"type": "server_tool_use", "id": "b", "name": "web_search", "input": {"query": "tides"}},
+    ]
+    results = [
+        {"type": "tool_result", "toolUseID": "a", "status": "done", "output": {"output": "no", "exitCode": 1}},
+        {"type": "tool_result", "toolUseID": "b", "status": "done", "output": "high at noon"},
+    ]
+    summary = {"type": "summary", "summary": {"type": "message", "summary": "Tides were looked up."}}
+    messages = [
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+        {"role": "info", "content": [summary]},
+    ]
+    path = tmp_path / "T-1.json"
+    path.write_text(json.dumps({"v": 1, "id": "T-1", "messages": messages}), encoding="utf-8")
+    trace = read_trace(path)
+    assert [(step.tool, step.output or step.text, step.status) for step in trace.steps] == [
+        ("Bash", "no", "error"),
+        ("web_search", "high at noon", "ok"),
+        ("", "Tides were looked up.", "unknown"),
+    ]
+    assert not trace.skipped
+
+
 def test_a_terminal_of_claude_code_can_be_pasted(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text(

@@ -40,12 +40,16 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         builder.add_content(role, message["content"])
     for block in blocks if role else ():
         kind = block.text("type")
-        if kind == "tool_result" and "run" in block:
-            output, status = _outcome(block.child("run"))
+        if kind == "tool_result" and {"run", "toolUseID"} & set(block):
+            output, status = _outcome(block.child("run") or block)
             builder.add_result(block.text("toolUseID", "tool_use_id"), output, status)
         elif kind == "manual_bash_invocation":  # typed by the person, after "$"
             output, status = _outcome(block.child("toolRun"))
             builder.add_done("Bash", block.get("args"), output, status)
+        elif kind == "server_tool_use":
+            builder.add_call(block.text("id"), block.text("name"), block.get("input"))
+        elif kind == "summary":  # of what was compacted
+            builder.add_text("system", block.child("summary").text("summary", "thread"))
         elif kind in BLOCKS:
             builder.add_content(role, [block])
         else:
@@ -54,11 +58,12 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
 
 def _outcome(run: Row) -> tuple[str, Status]:
     """What a call returned, and how it ended: a command that failed is also `done`, with another exit code."""
-    result = as_row(run.get("result"))
+    told = run.get("result", run.get("output", run.get("content")))
+    result = as_row(told)
     known = status_of(result.get("exitCode", result.get("success")))
     status = STATUSES.get(run.text("status"), "unknown") if known == "unknown" else known
     error = run.child("error").text("message") or run.text("error")
-    return error or result.text("output", "summary") or content_text(result.get("content") or run.get("result")), status
+    return error or result.text("output", "summary") or content_text(result.get("content") or told), status
 
 
 FORMAT = Format("amp", "Amp thread", read, detects)
