@@ -12,7 +12,7 @@ from upskill.suites.formats import ONLY_ONE_ARM, Draft, Format, Source, place_of
 from upskill.suites.installs import TOOLS, fetching_lines, missing_packages, without_installs
 from upskill.suites.shapes import mapping_or_empty, meets, text_of
 
-FULL_SCORE = r'"score"\s*:\s*1(?:\.0*)?\s*[,}]'
+FULL_SCORE = r'"score"\s*:\s*("?)1(?:\.0*)?\1\s*[,}]'
 PROGRAMS = ("node", "python3", "python", "ruby", "go", "npx", "tsx", "bun", "deno", "jq")
 
 
