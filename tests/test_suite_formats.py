@@ -902,7 +902,7 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
         "z3": "---\ntype: regex\ntarget: trace\npattern: x\n---\n",
         "z4": "---\ntype: regex\nmatch: 'count:2'\npattern: x\n---\n",
         "z5": "---\ntype: file_exists\npath: '**/*.md'\n---\n",
-        "z6": "---\ntype: regex\npattern: x\narm: with-only\n---\n",
+        "z6": "---\ntype: regex\npattern: x\narm: with_only\n---\n",
         "z7": "---\ntype: tool_used\ntool: Read\nmin: 0\nmax: 3\n---\n",
     }
     for name, text in graders.items():
@@ -951,13 +951,15 @@ def test_the_case_folders_of_claude_plugin_eval_are_a_suite(home: Path, upskill:
     for words in (
         *("tool_order: upskill has no check of this type", "baseline: upskill has no", "regex of trace: a check sees"),
         *("regex with match: count:2: use", "file_exists with a pattern: use"),
-        *("regex with arm: with-only: a comparison", "tool_used with min: 0: upskill has no"),
-        *("case 'fires': only says when", "case 'seeded': it has a scaffold_script"),
+        *("regex with arm: with_only: a comparison", "tool_used with min: 0: upskill has no"),
+        *("case 'fires': only says when", "case 'seeded': it has `scaffold_script`"),
         "mocks: upskill does not stand in for MCP servers (case 'bob')",
     ):
         assert words in left_out
     told = "tool_used: Skill: `skill_activated`, of the tested skill and only reported"
     assert any(line.startswith(told) for line in notes_of(suite).changed())
+    names = "tool_used: tools have their names in Claude Code; use --agent claude-code"
+    assert any(line.startswith(names) for line in notes_of(suite).changed())
     assert upskill("import", "plugin", "-o", "suite.yaml").code == 0
     assert [case.to_dict() for case in Suite.load("suite.yaml").cases] == [case.to_dict() for case in suite.cases]
     assert second.files == {}
@@ -985,7 +987,7 @@ def test_graders_of_plugin_eval_as_public_suites_write_them(tmp_path: Path) -> N
     assert any("no cycle" in text for text in judged)
     assert any("It names the port.\n\nPort 22 is not enough." in text for text in judged)
     notes = notes_of(suite)
-    assert "a grader without a type: a judge checks its text (case 'routing')" in notes.changed()
+    assert "a grader without a type: a judge checks it (case 'routing')" in notes.changed()
     assert [line.partition(" (")[0] for line in notes.left_out()] == [
         "regex of files: a check sees the answer, or a file by its name"
     ]
@@ -1121,7 +1123,7 @@ def test_tasks_of_skillgrade_run_their_graders_as_commands(tmp_path: Path) -> No
         ["python3"],
     )
     assert (command["run"], command["exit_code"]) == ('cp -r "$CHECK"/. . && python3 graders/check.py', None)
-    assert [bool(re.search(command["regex"], f'{{"score": {score}}}')) for score in ("1", "1.00", "0.9", "10")] == [
+    assert [bool(re.search(command["regex"], f'{{"score": {score}}}')) for score in ("1", '"1.00"', "0.9", "10")] == [
         *(True, True, False, False)
     ]
     assert (judge, rubric) == ("judge", "The answer meets these criteria: It is polite.")

@@ -21,6 +21,8 @@ OPTIONS = {  # of a grader, by its type
     "file_exists": {"path", "exists"},
     "llm": {"criteria", "focus"},
 }
+REPORTED = "Skill: `skill_activated`, of the tested skill and only reported"
+NAMES = "tools have their names in Claude Code; use --agent claude-code"
 MATCHES = {"": "regex", "contains": "regex", "not_contains": "not_regex"}
 USED = {"name", "schema_version", "prompt", "append_system_prompt", "tags", "expected_outcome", "plugins"}
 
@@ -51,7 +53,7 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     draft.more = {"tags": texts_of(case.get("tags")), "expected_output": text_of(case.get("expected_outcome"))}
     draft.keep(case, USED)
     if setup := next((key for key in context if key != "add_dirs"), ""):
-        raise UsageError(f"it has a {setup}, but a case can only have files", "Add the files that it creates.")
+        raise UsageError(f"it has `{setup}`, but a case can only have files", "Add the files that it creates.")
     draft.more["files"] = source.files(paths, folder, *texts_of(context.get("add_dirs")))
     draft.note_weights({text_of(each.get("name")): each.get("weight", 1) for each in graders})
     parents = [folder[: end + 1] for end, mark in enumerate(folder) if mark == "/"]
@@ -78,14 +80,12 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     wanted = as_python(text_of(grader.get("pattern")), flags)
     if kind not in OPTIONS or more:
         draft.refuse(kind, more if kind in OPTIONS else ())
-    elif grader.get("arm") == "with-only" and grader.get("tool") != "Skill":
-        draft.leave_out(f"{kind} with arm: with-only", "a comparison of two arms does not score it")
+    elif (arm := text_of(grader.get("arm"))) not in ("", "both") and grader.get("tool") != "Skill":
+        draft.leave_out(f"{kind} with arm: {arm}", "a comparison of two arms does not score it")
     elif not file and target != "last_message":
         draft.leave_out(f"{kind} of {text_of(target)}", "a check sees the answer, or a file by its name")
     elif kind == "llm":
-        draft.change(
-            "llm: a judge checks it" if "type" in grader else "a grader without a type: a judge checks its text"
-        )
+        draft.change(f"{'llm' if 'type' in grader else 'a grader without a type'}: a judge checks it")
         statement = meets(text_of(grader.get("criteria")))
         yield {"judge": {"statement": statement, "files": [file]} if file else statement}
     elif kind == "regex" and match in MATCHES:
@@ -96,9 +96,8 @@ def _grader(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
     elif kind == "file_exists" and path and not set("*?[{") & set(path):
         yield {"file_exists": path} if grader.get("exists", True) else {"command": f"test ! -e {quote(path)}"}
     else:
-        draft.leave_out(
-            "file_exists with a pattern" if path else f"{kind} with match: {match}", "use a `command` check"
-        )
+        what = "file_exists with a pattern" if path else f"{kind} with match: {match}"
+        draft.leave_out(what, "use a `command` check")
 
 
 def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]:
@@ -106,8 +105,8 @@ def _tool_used(grader: dict[str, Any], draft: Draft) -> Iterator[dict[str, Any]]
     fields: dict[str, Any] = {"tool": text_of(grader.get("tool"))}
     if written := text_of(grader.get("input_match")):  # for JSON without spaces; upskill writes it with them
         fields["arguments"] = re.sub(r'("(?:\\s\*)?:|",)(?!\\s)', r"\1\\s*", as_python(written))
-    if grader.get("tool") == "Skill":
-        draft.change("tool_used: Skill: `skill_activated`, of the tested skill and only reported")
+    draft.change(f"tool_used: {REPORTED if fields['tool'] == 'Skill' else NAMES}")
+    if fields["tool"] == "Skill":
         yield {"skill_activated": most != 0}
     elif most == 0:
         yield {"tool_not_called": fields}
