@@ -246,7 +246,7 @@ def test_a_distilled_skill_replaces_the_whole_one_and_is_a_version(upskill: Upsk
     assert HARM in Skill.load(previous).body
     versions = json.loads(upskill("versions", "codes", "--json").out)
     assert [each["decision"] for each in versions] == ["whole", "distilled"]
-    assert versions[1]["parent"] == "c1"
+    assert versions[1]["parent"] == "v1"
     assert "No stored run" in upskill("runs").err  # parts of the search are not listed
     assert "codes-" in upskill("runs", "--all").out
 

@@ -255,8 +255,8 @@ def test_versions_of_a_skill_that_a_person_writes_are_listed_and_compared(upskil
         upskill("eval", write_skill(home / "greeter", cases=8, body=body), "-m", model)
     first, second = upskill("versions", "greeter", "--json").json
     assert [(row["id"], row["parent"], row["pass_rate"]) for row in (first, second)] == [
-        ("c1", None, 0.0),
-        ("c2", "c1", 1.0),
+        ("v1", None, 0.0),
+        ("v2", "v1", 1.0),
     ]
     assert (first["decision"], second["decision"]) == ("undecided", "helps")
     broken = write_script(home / "broken.yaml", [{"error": "the line is dead"}])

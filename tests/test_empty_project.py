@@ -17,7 +17,7 @@ def test_commands_that_look_at_results_say_what_to_type_first(upskill: Upskill, 
         ("list",): "`upskill init NAME` starts one",
         ("versions",): "`upskill eval` stores each version",
         ("versions", "greeter"): "`upskill eval` stores each version",
-        ("versions", "greeter", "c1", "c2"): "`upskill eval` stores each version",
+        ("versions", "greeter", "v1", "v2"): "`upskill eval` stores each version",
     }.items():
         done = upskill(*argv)
         assert (done.code, done.out, done.err.startswith("Nothing yet: ")) == (0, "", True), argv

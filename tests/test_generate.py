@@ -377,10 +377,10 @@ def test_a_draft_with_its_tests_is_never_saved_over_a_finished_skill(upskill: Up
 def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: Upskill, house: Path) -> None:
     rows = upskill("versions", "house-words", "--json").json
     assert [(row["id"], row["parent"], row["accepted"]) for row in rows] == [
-        ("c1", None, True),
-        ("c2", "c1", False),
-        ("c3", "c1", False),
-        ("c4", "c1", True),
+        ("v1", None, True),
+        ("v2", "v1", False),
+        ("v3", "v1", False),
+        ("v4", "v1", True),
     ]
     assert rows[1]["edits"] == ["insert after line 1: - Never answer anybody."]
     shown = upskill("versions", house / "skills" / "house-words")
@@ -393,11 +393,11 @@ def test_versions_lists_every_version_with_its_parent_and_compares_two(upskill: 
         *("first draft", "not enough evidence", "not enough evidence"),
         "confirmed",
     ]
-    changed = upskill("versions", "house-words", "c1", "c2").out.splitlines()
-    assert changed[:2] == ["--- c1/SKILL.md", "+++ c2/SKILL.md"]
+    changed = upskill("versions", "house-words", "v1", "v2").out.splitlines()
+    assert changed[:2] == ["--- v1/SKILL.md", "+++ v2/SKILL.md"]
     assert [line for line in changed[2:] if line.startswith(("+", "-"))] == ["+- Never answer anybody."]
-    wrong = upskill("versions", "house-words", "c1", "c9")
-    assert (wrong.code, "Versions are c1 to c4." in wrong.err) == (2, True)
+    wrong = upskill("versions", "house-words", "v1", "v9")
+    assert (wrong.code, "Versions are v1 to v4." in wrong.err) == (2, True)
     assert upskill("versions", "nobody").code == 2
 
 

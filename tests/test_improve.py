@@ -117,7 +117,7 @@ def test_a_request_is_carried_out_on_a_skill_that_passes_all_of_its_cases(upskil
     assert (known["source_task"], known["request"]) == ("know the ship", REQUEST)
     assert not edited_by_hand(saved)
     assert [path.name for path in find_skills(house / "skills")] == ["house-words"]
-    assert f"+{fact(NEW[0])}" in upskill("versions", "house-words", "c1", "c2").out
+    assert f"+{fact(NEW[0])}" in upskill("versions", "house-words", "v1", "v2").out
     # The teacher was told the request, and shown what stands behind the older skill.
     shown = revising_prompt(house)
     assert (shown["request"], shown["sources"]) == (REQUEST, {"2": ["d1"]})
@@ -330,14 +330,14 @@ def test_what_was_made_without_an_evaluation_has_versions_too(upskill: Upskill, 
     assert f"The previous version is in {FOLDER.parent}/.previous/house-words/1.0.0-" in done.err
     first, second = upskill("versions", FOLDER, "--json").json
     assert (first["decision"], first["parent"], first["pass_rate"]) == ("older version", None, None)
-    assert (second["decision"], second["parent"]) == ("unproven", "c1")
+    assert (second["decision"], second["parent"]) == ("unproven", "v1")
     assert second["note"] == f"not evaluated: --no-eval; asked for: {REQUEST}"
     changed = upskill("versions", FOLDER, "--diff")
     assert f"+{fact(NEW[0])}" in changed.out
-    assert upskill("versions", FOLDER, "c1", "c2").out == changed.out
-    assert upskill("versions", FOLDER, "c2").out == changed.out
-    refused = upskill("versions", FOLDER, "c1")
-    assert (refused.code, "c1 has no parent version" in refused.err) == (2, True)
+    assert upskill("versions", FOLDER, "v1", "v2").out == changed.out
+    assert upskill("versions", FOLDER, "v2").out == changed.out
+    refused = upskill("versions", FOLDER, "v1")
+    assert (refused.code, "v1 has no parent version" in refused.err) == (2, True)
 
 
 PAGE = "\n\n".join(f"# Part {number}\n\n{prompt(number)} {fact(number)} {'It is so. ' * 60}" for number in NUMBERS)

@@ -336,10 +336,10 @@ def test_a_skill_is_shown_over_the_versions_and_models_of_its_latest_runs(
     assert (first["latest"], second["latest"]) == (site.first, site.second)
     assert [one["decision"] for one in first["verdicts"].values()] == ["helps", "undecided"]
     assert 'width="524"' in found["picture"]  # and a margin
-    assert ">v2 " in found["picture"]
+    assert ([first["name"], second["name"]], ">v2 " in found["picture"]) == (["v1", "v2"], True)
     monkeypatch.setattr(pages, "MAX_RUNS", 1)
     found = site.live.api("skill", skill="greeter")
-    assert [each["latest"] for each in found["versions"]] == [site.second]
+    assert [(each["latest"], each["name"]) for each in found["versions"]] == [(site.second, "v2")]
     assert (found["runs"], found["shown"]) == (2, 1)
 
 

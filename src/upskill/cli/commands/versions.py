@@ -3,7 +3,6 @@ from __future__ import annotations
 import difflib
 import re
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,13 @@ from upskill.cli.console import note, show, show_json
 from upskill.cli.help import Command
 from upskill.cli.options import find_project_store, json_option, say_nothing_yet, store_option
 from upskill.errors import UsageError, did_you_mean
-from upskill.plain import counted, dict_or_empty
+from upskill.plain import counted
 from upskill.reports.terminal import percent
-from upskill.runs.results.shown import rank_of
+from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Candidate, Store
-from upskill.runs.stores.rows import files_from_json, files_to_json
+from upskill.runs.stores.rows import files_from_json
 from upskill.sandboxes import printable
 from upskill.skills import HIDDEN_FROM_STUDENTS, Skill
-from upskill.verdicts.advice import decision_in_words
 from upskill.verdicts.verdict import LOOK_UP, UNTESTED
 
 MADE_BY = "`upskill eval` stores each version that it measures, `upskill generate` each that it tries."
@@ -41,7 +39,7 @@ def command(
 ) -> None:
     """List the versions of SKILL (a folder or a name), with their scores and which ones a search kept.
 
-    With A and B (c1, c2, or the start of a hash), show how version B differs from version A. With A alone, show
+    With A and B (v1, v2, or the start of a hash), show how version B differs from version A. With A alone, show
     what A changed in its parent. Without SKILL, list the skills that have versions. The hash covers what a student can
     see, so editing the suite leaves it unchanged.
 
@@ -49,15 +47,15 @@ def command(
     a text that you wrote is the version before it.
 
     \b
-    upskill versions my-skill           c1, c2, … with their scores
-    upskill versions my-skill c1 c4     the difference between two
+    upskill versions my-skill           v1, v2, … with their scores
+    upskill versions my-skill v1 v4     the difference between two
     upskill versions my-skill --diff    what the last one changed
     """
     with find_project_store(store) or nullcontext() as opened:
         name = Skill.load(skill).name if skill and Path(skill).is_dir() else Path(skill or "").name
-        versions = _versions(opened, name) if opened and skill else []
+        versions = list_versions(opened, name) if opened and skill else []
         of_draft = re.sub(r"-\d+$", "", name)  # a draft beside an older skill has a number after its name
-        if opened and skill and not versions and of_draft != name and (versions := _versions(opened, of_draft)):
+        if opened and skill and not versions and of_draft != name and (versions := list_versions(opened, of_draft)):
             note(f"No version of {name!r} is stored. These are the versions of {of_draft!r}.")
         counts = _count(opened) if opened and not versions else {}
     if skill is None and as_json:
@@ -88,58 +86,7 @@ def command(
 
 def _count(store: Store) -> dict[str, int]:
     names = dict.fromkeys([*store.skills(), *store.skills_with_candidates()])
-    return {name: len(_versions(store, name)) for name in sorted(names)}
-
-
-def _versions(store: Store, name: str) -> list[Candidate]:
-    """Versions that a search tried, and other evaluated texts, oldest first."""
-    versions = list(store.candidates(name))
-    tried = {version.fingerprint for version in versions if version.verdict.get("search_decision") != "unproven"}
-    tried |= {variant for version in versions for variant in version.verdict.get("variants", ())}  # parts of a search
-    written: dict[str, Candidate] = {}
-    ranks: dict[str, tuple[bool, bool]] = {}
-    for run in store.runs(name):
-        skill = run.plan.skill
-        if skill.visible_hash in tried:
-            continue
-        look = next((look for look in store.looks_at(run.id) if look.verdict), None)
-        rank = rank_of(run, look.decision) if look else (False, False)
-        if rank < ranks.get(skill.visible_hash, rank):
-            look = None
-        ranks[skill.visible_hash] = max(rank, ranks.get(skill.visible_hash, rank))
-        verdict = dict(look.verdict) if look else {}
-        before = written.pop(skill.visible_hash, None)
-        why = f"evaluated in {run.id}"
-        if look:
-            why += f" with {look.model}"
-            these = str(dict_or_empty(verdict.get("these_cases")).get("decision", ""))
-            decision = decision_in_words(verdict["decision"], verdict.get("reason", ""), run.plan.replayed, these)
-            verdict |= {"run": run.id, "search_decision": decision}
-        written[skill.visible_hash] = Candidate(
-            number=-run.number,
-            search="",
-            skill=name,
-            fingerprint=skill.visible_hash,
-            parent=None,
-            created=before.created if before else run.created,
-            accepted=None,
-            note=why if look or not before else before.note,
-            verdict=verdict or (before.verdict if before else {}),
-            files=files_to_json(Skill.new(name, skill.description, skill.body).files),
-        )
-    evaluated = {fingerprint: version for fingerprint, version in written.items() if version.verdict}
-    written = {
-        name: version for name, version in written.items() if name not in {each.fingerprint for each in versions}
-    }
-    versions = [
-        replace(version, verdict=dict(version.verdict) | dict(run.verdict), note=run.note) if run else version
-        for version, run in ((version, evaluated.get(version.fingerprint)) for version in versions)
-    ]
-    ordered = sorted([*versions, *written.values()], key=lambda version: version.created)
-    return [
-        replace(version, parent=before.number) if before and version.fingerprint in written else version
-        for before, version in zip([None, *ordered], ordered, strict=False)
-    ]
+    return {name: len(list_versions(store, name)) for name in sorted(names)}
 
 
 def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:
@@ -153,8 +100,8 @@ def _row(versions: list[Candidate], number: int) -> dict[str, Any]:
     # Version 0.1 stored all digits.
     baseline, pass_rate = (None if rate is None else round(rate, 6) for rate in rates)
     return {
-        "id": f"c{number}",
-        "parent": f"c{parent}" if parent else None,
+        "id": f"v{number}",
+        "parent": f"v{parent}" if parent else None,
         "created": version.created,
         "fingerprint": version.fingerprint,
         "accepted": version.accepted,
@@ -181,13 +128,13 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 def _show_difference(versions: list[Candidate], skill: str, before: str | None, after: str | None) -> None:
     if after is None:  # one name, or none: a version and the one it was made from
-        before, after = None, before or f"c{len(versions)}"
+        before, after = None, before or f"v{len(versions)}"
     newer = _find(versions, after)
     if before is None:
         if not (parent := _parent_number(versions, newer)):
-            hint = f"Name two: upskill versions {skill} c1 c2. `upskill versions {skill}` lists them."
+            hint = f"Name two: upskill versions {skill} v1 v2. `upskill versions {skill}` lists them."
             raise UsageError(f"{after} has no parent version", hint)
-        before = f"c{parent}"
+        before = f"v{parent}"
     old_texts, new_texts = _texts(_find(versions, before)), _texts(newer)
     for path in sorted(old_texts.keys() | new_texts.keys()):
         old, new = old_texts.get(path, []), new_texts.get(path, [])
@@ -198,9 +145,9 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
 def _find(versions: list[Candidate], name: str) -> Candidate:
     if len(name) >= 6 and (known := next((each for each in versions if each.fingerprint.startswith(name)), None)):
         return known
-    number = name.removeprefix("c")
+    number = name.removeprefix("v")
     if not number.isdigit() or not 1 <= int(number) <= len(versions):
-        raise UsageError(f"no version named {name!r}", f"Versions are c1 to c{len(versions)}.")
+        raise UsageError(f"no version named {name!r}", f"Versions are v1 to v{len(versions)}.")
     return versions[int(number) - 1]
 
 

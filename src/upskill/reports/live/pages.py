@@ -15,6 +15,7 @@ from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.comparison import Side, compare, latest_pair
 from upskill.runs.results.shown import current_verdicts, limits_of, rank_of, unfinished_models
+from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
 from upskill.verdicts.statistics import rounded
@@ -159,7 +160,10 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         known[run.id] = (version, run)
     if not versions:
         return None
-    numbers = {version["hash"]: number for number, version in enumerate(versions.values(), start=1)}
+    names = {version.fingerprint: f"v{number}" for number, version in enumerate(list_versions(store, name), start=1)}
+    for visible_hash, version in versions.items():
+        version["name"] = names.get(visible_hash, version["hash"])  # no version: part of a search
+    order = [version["name"] for version in versions.values()]
     lifts: dict[tuple[str, int], tuple[str, Mapping[str, Any]]] = {}  # by model, then by version, to read downwards
     for look in reversed(store.latest_looks(name, MAX_LOOKS)):
         if look.run not in known or not look.verdict:
@@ -171,11 +175,11 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         source: dict[str, Any] = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
         source |= {"other_suite": run.plan.other_suite, "replayed": run.plan.replayed}
         version["verdicts"][look.model] = verdict_row(look.verdict) | source
-        number = numbers[version["hash"]]
-        lifts.pop((look.model, number), None)
+        place = order.index(version["name"])
+        lifts.pop((look.model, place), None)
         if not limits:  # a lift over a reference skill, or on part of a suite, is not comparable
-            named = {**look.verdict, "model": f"v{number} {look.model}"}
-            lifts[look.model, number] = (source["other_suite"], named)
+            named = {**look.verdict, "model": f"{version['name']} {look.model}"}
+            lifts[look.model, place] = (source["other_suite"], named)
     has_own = any(not suite for suite, _ in lifts.values())  # with which no lift on another suite is comparable
     models = [named for _, (suite, named) in sorted(lifts.items()) if not (suite and has_own)]
     document = {"skill": {"name": name}, "models": models[-MAX_IN_PICTURE:]}

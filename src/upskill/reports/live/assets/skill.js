@@ -9,7 +9,7 @@ async function skillVersionsPage(page, name) {
   async function read() {
     const skill = await askJson("skill", { skill: name, width: page.clientWidth - 66 });
     const versions = skill.versions;
-    fill(facts, [counted(versions.length, "version"), skill.runs > skill.shown ? `the latest ${grouped(skill.shown)} of ${counted(skill.runs, "run")}; versions are counted from the first of these` : counted(skill.runs, "run"), skill.searches ? `${counted(skill.searches, "candidate")} in searches` : ""].filter(Boolean).map((fact) => h("span", {}, fact)));
+    fill(facts, [counted(versions.length, "version"), skill.runs > skill.shown ? `the latest ${grouped(skill.shown)} of ${counted(skill.runs, "run")}` : counted(skill.runs, "run"), skill.searches ? `${counted(skill.searches, "candidate")} in searches` : ""].filter(Boolean).map((fact) => h("span", {}, fact)));
     fill(main, picture(skill), list(versions), between(versions));
   }
 
@@ -22,11 +22,11 @@ async function skillVersionsPage(page, name) {
   }
 
   function list(versions) {
-    const lines = versions.map((version, place) =>
+    const lines = versions.map((version) =>
       h(
         "li",
         { class: "row plain" },
-        h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, `v${place + 1}`), h("span", { class: "what" }, ` ${version.hash}`)),
+        h("div", { class: "name" }, h("a", { href: runPage(version.latest) }, version.name), h("span", { class: "what" }, ` ${version.hash}`)),
         h("div", { class: "verdicts" }, Object.values(version.verdicts).length ? verdictLines(Object.values(version.verdicts)) : h("span", { class: "note" }, "no decision")),
         h("p", { class: "what" }, [whenOf(version.created), counted(version.runs, "run"), version.tokens ? `${grouped(version.tokens)} tokens` : ""].filter(Boolean).join(" · ")),
       ),
@@ -37,7 +37,7 @@ async function skillVersionsPage(page, name) {
   function between(versions) {
     if (versions.length < 2) return null;
     const choose = (title, at) => {
-      const select = h("select", {}, versions.map((version, place) => h("option", { value: version.hash }, `v${place + 1} (${version.hash})`)));
+      const select = h("select", {}, versions.map((version) => h("option", { value: version.hash }, `${version.name} (${version.hash})`)));
       select.selectedIndex = at;
       return [h("label", {}, `${title} `, select), select];
     };
