@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import tracemalloc
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +86,26 @@ print(json.dumps([{"rows": rows}, *sums]))
     assert (first["rows"], first["tokens"], first["seeds"]) == (TRIALS, spent(run), [3, 4])
     assert first["outcomes"] == {"passed": 16, "failed": 12, "errored": 4}
     assert (first["held_out"], first["authors"]) == (16, ["Ann", "people"])
+
+
+@pytest.mark.parametrize("flags", [(), ("--redact",)])
+def test_exports_say_which_cases_a_search_used(upskill: Upskill, home: Path, flags: tuple[str, ...]) -> None:
+    skill = write_skill(home / "skills" / "greeting", cases=4)
+    (skill / "skill_meta.json").write_text(json.dumps({"metadata": {"tuned": {"greet-1": "", "greet-2": ""}}}))
+    assert upskill("eval", skill, "-m", write_script(home / "model.json")).code == 0
+    assert upskill("export", "last", "--format", "csv", "-o", "t.csv", *flags).code == 0
+    assert upskill("export", "last", "--format", "inspect", "-o", "logs", *flags).code == 0
+    rows = csv.DictReader(Path("t.csv").read_text(encoding="utf-8").splitlines())
+    used = {(row["case"], row["held_out"], row["used_by_search"]) for row in rows}
+    assert used == {
+        *(("greet-1", "false", "true"), ("greet-2", "true", "true")),
+        *(("greet-3", "false", "false"), ("greet-4", "true", "false")),
+    }
+    for log in sorted(Path("logs").glob("*.eval")):
+        with zipfile.ZipFile(log) as archive:
+            samples = [json.loads(archive.read(name)) for name in archive.namelist() if name.startswith("samples/")]
+        used_ids = {sample["metadata"]["case"] for sample in samples if sample["metadata"]["used_by_search"]}
+        assert used_ids == {"greet-1", "greet-2"}
 
 
 def test_csv_holds_no_formula_and_no_control_character(upskill: Upskill, run: dict[str, Any]) -> None:

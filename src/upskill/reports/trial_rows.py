@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -22,7 +22,8 @@ COLUMNS: dict[str, Kind] = {
     "model": "text",
     "case": "text",
     "tags": "text",  # separated by commas
-    "held_out": "boolean",
+    "held_out": "boolean",  # by the suite's split
+    "used_by_search": "boolean",  # to choose the skill: such a case cannot show that it helps
     "author": "text",  # of the case
     "arm": "text",
     "seed": "whole",
@@ -66,13 +67,14 @@ def finding_row(finding: CheckFinding) -> dict[str, Any]:
     return {"check": finding.check, "passed": finding.passed, "reason": finding.reason, "decides": finding.decides}
 
 
-def trial_row(run: Run, result: Result) -> dict[str, Any]:
+def trial_row(run: Run, result: Result, used_cases: Container[str]) -> dict[str, Any]:
     case = run.plan.suite.by_id.get(result.trial.case) or StoredCase(id=result.trial.case, prompt="")
     row = outcome_row(result.outcome) | {
         "run": run.id,
         "skill": run.skill,
         "tags": ", ".join(case.tags),
         "held_out": case.held_out,
+        "used_by_search": case.id in used_cases,
         "author": author_of(case, run.plan.suite.source),
         "error": result.error,
         "reasoning_tokens": result.usage.reasoning_tokens,

@@ -161,6 +161,7 @@ def sample(source: StoredRun, result: Result) -> dict[str, Any]:
         "arm": trial.arm,
         "seed": trial.seed,
         "held_out": case.held_out,
+        "used_by_search": case.id in source.used_cases,
         "tags": list(case.tags),
         "cause": result.cause,
         "activated": result.activated,

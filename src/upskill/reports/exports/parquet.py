@@ -24,7 +24,7 @@ def write(run: StoredRun, stream: BinaryIO) -> None:
     letters = 0
     with ParquetWriter(stream, SCHEMA, compression="zstd") as writer:
         for result in run.results():
-            rows.append(clean(trial_row(run.run, result)))
+            rows.append(clean(trial_row(run.run, result, run.used_cases)))
             letters += sum(len(rows[-1][name]) for name in ("prompt", "answer", "findings"))
             if len(rows) == ROWS_AT_ONCE or letters > LETTERS_AT_ONCE:
                 writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))

@@ -22,7 +22,7 @@ def _write_csv(run: StoredRun, stream: BinaryIO) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for result in run.results():
-        writer.writerow(map(_cell, trial_row(run.run, result).values()))
+        writer.writerow(map(_cell, trial_row(run.run, result, run.used_cases).values()))
     text.flush()
     text.detach()
 
@@ -39,7 +39,7 @@ def _cell(value: object) -> object:
 
 def _write_jsonl(run: StoredRun, stream: BinaryIO) -> None:
     for result in run.results():
-        row = trial_row(run.run, result)
+        row = trial_row(run.run, result, run.used_cases)
         case = run.cases.get(result.trial.case)
         row["tags"] = list(case.tags) if case else []
         row["findings"] = json.loads(row["findings"])
