@@ -28,6 +28,9 @@ from upskill.checks.kernel import gpu_process, runner, tiers
 from upskill.checks.kernel.tiers import compare_speed, speed_finding
 from upskill.errors import MissingTool
 from upskill.sandboxes import SANDBOXES, Sandbox, Setup
+from upskill.skills import Skill
+from upskill.suites import Suite
+from upskill.suites.quality import probe_suite, summarize_weak
 from upskill.traces import Step, Trace
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -87,6 +90,23 @@ async def test_a_right_kernel_is_right_and_as_fast_as_it_is(
     slow = await look("kernel_faster", GOOD, sandbox, at_least=1e9, launches=10, than=["eager"])
     assert not slow.passed
     assert slow.reason.endswith(", 1e+09 required")
+
+
+@pytest.mark.usefixtures("stand_in")
+async def test_a_few_cases_show_whether_the_recited_skill_passes_on_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu(GOOD, tmp_path, monkeypatch)
+    checks = [{"kernel_correct": {"task": "affine.py"}}]
+    cases = [{"id": f"case-{number}", "prompt": f"Write kernel {number}.", "checks": checks} for number in range(7)]
+    suite = Suite.parse({"cases": cases}, read_file=lambda path: beside(path).encode())
+    weak = await probe_suite(suite, Skill.new("affine", "Writes kernels.", f"Copy this:\n\n```cuda\n{GOOD}```\n"))
+    assert {leak.case: leak.probe for leak in weak} == {
+        case["id"]: "skill" if number in (0, 2, 4) else "sampled" for number, case in enumerate(cases)
+    }
+    note = summarize_weak(leak for leak in weak if leak.probe == "sampled")
+    why = "answers that know nothing were not tried, because each takes a run on the GPU"
+    assert note == [f"4 cases ('case-1', 'case-3', 'case-5', …): {why}; 3 other cases were tried"]
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -126,6 +126,7 @@ class CheckBlock(SuiteLine):
 
 class Check(SuiteLine):
     reads_answer: ClassVar[bool] = True  # False: another answer to the same case would be found the same
+    needs_gpu: ClassVar[bool] = False
     revision: ClassVar[int] = 0  # raised when the same words in a suite come to mean something else; part of keys
 
     @property

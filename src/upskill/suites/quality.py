@@ -29,6 +29,7 @@ from upskill.suites.suite import Case, Suite
 from upskill.traces import Step, Trace
 
 SCRIPT_SECONDS = 60.0
+MAX_ON_GPU = 3  # cases of a suite whose checks run each guess on a GPU, which takes seconds
 
 
 class SandboxOpener:
@@ -191,6 +192,7 @@ WORDS = {
     "untouched": "its checks on the work pass when nothing was done",
     "breaks": "its python check crashes when nothing was done, so a student can cause an error",
     "untried": "could not test whether an empty answer passes",
+    "sampled": "answers that know nothing were not tried, because each takes a run on the GPU",
 }
 ADVICE = {
     "empty": "add a check that an empty answer fails, such as contains or min_length",
@@ -213,7 +215,9 @@ ADVICE = {
     "untouched": "look for something that has to be done",
     "breaks": "return False in that case, or add a reference on which it runs",
     "untried": "its checks run commands, and no sandbox works here: `upskill doctor` says what to install",
+    "sampled": f"{MAX_ON_GPU} other cases were tried",
 }
+UNTRIED = ("untried", "sampled")
 
 
 MAX_DENIED = 200  # characters of a reference that is put into a sentence
@@ -255,6 +259,8 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
     references = [case for case in suite.cases if case.reference.strip()]
     longest = sorted(references, key=lambda case: -len(case.reference))[:2]
     numbers = {case.id: number for number, case in enumerate(references)}
+    on_gpu = [case.id for case in suite.cases if any(named.check.needs_gpu for named in case.checks)]
+    untried = {*on_gpu} - {on_gpu[len(on_gpu) * part // MAX_ON_GPU] for part in range(MAX_ON_GPU) if on_gpu}
     # A few at a time: a case may have to wait for its commands.
     gate = asyncio.Semaphore(os.cpu_count() or 1)
 
@@ -263,15 +269,21 @@ async def probe_suite(suite: Suite, skill: Skill | None = None, sandbox: str = "
         following = numbers.get(case.id, -1) + 1
         others = [*references[following : following + 2], *references[:1], *longest]
         async with gate:
-            return await probe_case(case, skill, opener, others)
+            weak = await probe_case(case, skill, opener, others, guess=case.id not in untried)
+        return [WeakCase(case.id, "sampled", "its checks need a GPU"), *weak] if case.id in untried else weak
 
     return [leak for leaks in await asyncio.gather(*map(attempt, suite.cases)) for leak in leaks]
 
 
 async def probe_case(
-    case: Case, skill: Skill | None = None, opener: SandboxOpener | None = None, others: Iterable[Case] = ()
+    case: Case,
+    skill: Skill | None = None,
+    opener: SandboxOpener | None = None,
+    others: Iterable[Case] = (),
+    *,
+    guess: bool = True,
 ) -> list[WeakCase]:
-    """The leaks of one case; `others` are cases whose references are tried as wrong answers."""
+    """The leaks of one case; `others` are cases whose references are tried as wrong answers, if at all: `guess`."""
     if any(named.check.needs_judge for named in case.checks):
         return []
     case_probe = CaseProbe(case, opener or SandboxOpener(), skill.body if skill else "")
@@ -283,7 +295,7 @@ async def probe_case(
     # A limit on the length holds for any guess.
     held = list(dict.fromkeys(named.name for named in case.checks if named.name != "max_length")) or ["max_length"]
     why = f"{', '.join(held)} {'pass' if held[1:] else 'passes'}"
-    for probe, answer in guesses(case, skill, others):
+    for probe, answer in guesses(case, skill, others) if guess else ():
         alike = {(probe, ""), ("refusal", "") if probe == "denied" else (probe, "")}  # a denial has the same fix
         try:
             if alike.isdisjoint(weak) and await case_probe.failure(answer) is None:

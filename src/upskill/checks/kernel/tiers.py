@@ -55,6 +55,7 @@ class TaskCheck(KernelCheck):
 
     task: Text
     source: SkipJsonSchema[Text]
+    needs_gpu: ClassVar[bool] = True
 
     @classmethod
     def resolve(cls, config: dict[str, Any], read: ReadText) -> dict[str, Any]:

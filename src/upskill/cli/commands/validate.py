@@ -468,10 +468,10 @@ def _weak_cases(skill: Skill, suite: Suite, *, strict: bool) -> Iterator[Problem
     import asyncio  # noqa: PLC0415
 
     from upskill.suites.near_duplicates import describe_near_duplicates, group_near_duplicates  # noqa: PLC0415
-    from upskill.suites.quality import ADVICE, WORDS, probe_suite  # noqa: PLC0415
+    from upskill.suites.quality import ADVICE, UNTRIED, WORDS, probe_suite  # noqa: PLC0415
 
     for leak in asyncio.run(probe_suite(suite, skill)):
-        is_error = leak.probe in ("empty", "reference", "right", "wrong") or (strict and leak.probe != "untried")
+        is_error = leak.probe in ("empty", "reference", "right", "wrong") or (strict and leak.probe not in UNTRIED)
         shared = ("", f": {WORDS[leak.probe]}; {ADVICE[leak.probe]}")
         level: Level = "error" if is_error else "warning"
         yield CaseProblem(level, str(leak), case=repr(leak.case), shared=shared, reason=leak.reason)

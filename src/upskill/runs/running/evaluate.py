@@ -29,7 +29,7 @@ from upskill.runs.stores.rows import timestamp
 from upskill.skills import Skill
 from upskill.suites import Suite
 from upskill.suites.near_duplicates import describe_near_duplicates
-from upskill.suites.quality import only_by_acting, probe_suite, summarize_weak, unwritten
+from upskill.suites.quality import UNTRIED, only_by_acting, probe_suite, summarize_weak, unwritten
 from upskill.traces import NO_USAGE, Usage
 from upskill.verdicts.outcome import Outcome, Scope
 from upskill.version import __version__
@@ -394,7 +394,7 @@ def _caveat(address: Address) -> str:
 async def check_suite_quality(suite: Suite, skill: Skill, *, strict: bool = False, sandbox: str = "") -> list[str]:
     """UsageError when an empty answer passes, else warnings."""
     leaks = await probe_suite(suite, skill, sandbox)
-    fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe != "untried")]
+    fatal = [leak for leak in leaks if leak.probe == "empty" or (strict and leak.probe not in UNTRIED)]
     if fatal:
         more = f" (and {len(fatal) - 1} more like this)" if len(fatal) > 1 else ""
         raise UsageError(f"{suite.source}: {fatal[0]}{more}", "Nothing was run: a case like this proves nothing.")
