@@ -44,6 +44,8 @@ def conclusion(distilled: Distilled) -> str:
     }
     if distilled.decision == "unchanged" and distilled.ablation.has_nothing_to_lose:
         return "Nothing was dropped: hardly any train case passes with the skill, so no line can be seen to matter."
+    if distilled.decision == "distilled" and not after:
+        return f"The train cases need no line of it: without any, they lose at most {tolerance} ({rounds})."
     return conclusions[distilled.decision]
 
 
@@ -72,7 +74,7 @@ def _lines(distilled: Distilled) -> Iterator[str]:
     if distilled.decision != "over the tolerance" and any(each.fate == "dropped" for each in distilled.blocks):
         yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
     trials = counted(distilled.ablation.trials, "trial")
-    yield f"It took {trials}. Line by line: upskill show {distilled.whole.name} --worth"
+    yield f"It took {trials}. Line by line: upskill show {distilled.whole.folder or distilled.whole.name} --worth"
 
 
 def _front_table(front: Sequence[Point]) -> Table | None:

@@ -122,6 +122,9 @@ def _save(options: DistillOptions, distilled: Distilled) -> None:
         note("Nothing was written: no shorter version was shown to be as good.")
         return
     whole, shorter = distilled.whole, distilled.skill
+    if not shorter.body.strip():
+        note("Nothing was written: no line would be left.")
+        return
     target = Path(options.output) if options.output else whole.folder
     assert target is not None
     events = AuthoringEvents(message=options.tell)
