@@ -186,12 +186,25 @@ def test_a_heading_or_a_table_head_goes_with_the_last_thing_below_it() -> None:
     )
     skill = Skill.new("tables", "Tables.", body)
     blocks = blocks_of(skill)
-    assert [each.kind for each in blocks] == ["row", "item", "item", "code"]
-    assert [each.section for each in blocks] == ["B", "C", "C", "C"]
+    assert [each.kind for each in blocks] == ["row", "item", "item", "item", "code"]
+    assert [each.section for each in blocks] == ["B", "C", "C", "C", "C"]
     assert (
         without_blocks(skill, blocks[:1]).body.strip()
         == "# A\n\n## C\n\n- one\n  - nested\n- two\n\n```\n# no heading\n```"
     )
+
+
+def test_items_of_a_nested_list_are_blocks_by_themselves() -> None:
+    skill = Skill.new("nested", "Nested.", "1. First:\n   - one\n\n     more of it\n   - two\n\n   Then.\n2. Last.\n")
+    blocks = blocks_of(skill)
+    assert [(each.kind, each.text.strip()) for each in blocks] == [
+        ("item", "1. First:"),
+        ("item", "- one\n\n     more of it"),
+        ("item", "- two"),
+        ("paragraph", "Then."),
+        ("item", "2. Last."),
+    ]
+    assert without_blocks(skill, blocks[1:3]).body.split() == ["1.", "First:", "Then.", "2.", "Last."]
 
 
 def test_underlined_headings_and_link_definitions_are_what_markdown_says() -> None:
@@ -266,6 +279,17 @@ def test_the_worth_of_each_block_is_shown_from_stored_trials(upskill: Upskill, h
     assert "hurts" in upskill("show", "codes", "--worth").out
 
 
+def test_of_two_lines_that_say_the_same_the_one_that_stays_is_worth_what_the_case_is(
+    upskill: Upskill, home: Path
+) -> None:
+    write_skill(home / "codes")
+    skill = home / "codes" / "SKILL.md"
+    skill.write_text(skill.read_text().replace("## Notes", "## Notes\n\n- Again: the code for echo is 15-ohce."))
+    rows = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--json").out)["blocks"]
+    (kept,) = (row for row in rows if "15-ohce" in row["text"] and row["fate"] == "kept")
+    assert kept["worth"][0]["cases"] == ["echo"]
+
+
 def test_the_same_command_asks_no_model_again(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     first = upskill("distill", "codes", "-m", "scripted:student.yaml", "--json")
@@ -296,6 +320,16 @@ def test_a_student_that_always_fails_shows_nothing(upskill: Upskill, home: Path)
     write_skill(home / "codes")
     (home / "student.yaml").write_text(yaml.dump([{"answer": "no idea"}]))
     assert "hardly any train case passes" in upskill("distill", "codes", "-m", "scripted:student.yaml").out
+
+
+def test_a_skill_that_no_case_needs_is_not_replaced_by_an_empty_one(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    facts = [{"when": code, "answer": f"{number}-{code[::-1]}"} for number, code in enumerate(CODES, start=11)]
+    (home / "student.yaml").write_text(yaml.dump(facts))
+    done = upskill("distill", home / "codes", "-m", "scripted:student.yaml", "--write")
+    assert "The train cases need no line of it" in done.out
+    assert "no line would be left" in done.err
+    assert HARM in Skill.load("codes").body
 
 
 def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(upskill: Upskill, home: Path) -> None:

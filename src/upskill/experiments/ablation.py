@@ -350,10 +350,11 @@ class Ablation:
             yield Worth(model, points, tuple(case for case in lost if self._odds(tested.removed, model, case)[0] > 0))
 
     def smallest_test(self, block: int) -> Tested | None:
-        """Those first that were made when nothing else was known to hurt."""
+        """Those first that were made when nothing else was known to hurt, and in which it was missed."""
         tests = [each for each in self.tests if block in each.group]
         last = frozenset[int]() if block in self.harmful else frozenset(self.harmful)
-        return min(tests, key=lambda each: (each.reference != last, len(each.group), -len(each.cases)), default=None)
+        order = {each: (each.reference != last, len(each.group), not each.lost, -len(each.cases)) for each in tests}
+        return min(order, key=lambda each: order[each], default=None)
 
     def pass_rate(self, removed: Blocks, model: str) -> Estimate | None:
         """On exactly these cases, from fresh seeds."""

@@ -1,7 +1,7 @@
 """Blocks: the parts of a skill that can be taken out or rewritten one by one.
 
-A block is a paragraph, a list item with what is nested in it, a row of a table, a block of code, or a whole file of
-`references/`. Headings and table heads are no blocks: they go when nothing below them is left.
+A block is a paragraph, a list item, a row of a table, a block of code, or a whole file of `references/`. The items of a
+nested list are blocks by themselves. Headings and table heads are no blocks: they go when nothing below them is left.
 """
 
 from __future__ import annotations
@@ -78,9 +78,14 @@ def _body_blocks(body: str) -> Iterator[Block]:
 def _parts(body: str) -> Iterator[tuple[Any, int, int, int]]:
     """What each run of lines is, without the blank lines between, and how deep a heading is; other parts are deeper."""
     lines, done = body.split("\n"), 0
-    for token in MarkdownIt().enable("table").disable("reference").parse(body):
-        if token.map and token.type not in _HOLDERS and token.map[0] >= done:
-            kind, (start, done) = _PARTS.get(token.type, "paragraph"), token.map
+    tokens = MarkdownIt().enable("table").disable("reference").parse(body)
+    items = [token.map for token in tokens if token.type == "list_item_open" and token.map]
+    holders = [(start, end) for start, end in items if any(start < each[0] < end for each in items)]
+    for token in tokens:
+        is_holder = token.type in _HOLDERS or (token.type == "list_item_open" and tuple(token.map or ()) in holders)
+        if token.map and not is_holder and token.map[0] >= done:
+            is_lead = token.type == "paragraph_open" and any(token.map[0] == start for start, _ in items)
+            kind, (start, done) = _PARTS.get(token.type, "item" if is_lead else "paragraph"), token.map
             done += kind == "head"  # the line below it
             end = next(line for line in range(done, start, -1) if lines[line - 1].strip())
             yield kind, start, end, int(token.tag[1:]) if kind == "heading" else 7
