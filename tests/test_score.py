@@ -77,6 +77,14 @@ def test_a_student_shows_which_rules_are_missed_and_which_cases_test_nothing(ups
     assert f"test nothing of it: {KNOWN}" in text
 
 
+def test_the_runs_of_a_score_are_neither_listed_nor_versions(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    assert upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").code == 0
+    assert "No stored run" in upskill("runs").err
+    assert "codes-" in upskill("runs", "--all").out
+    assert upskill("versions", "codes", "--json").json == []
+
+
 def test_a_skill_that_changes_nothing_is_said_to_be_unnoticed(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     (home / "student.yaml").write_text(yaml.dump([{"when": code, "answer": CODES[code]} for code in CODES]))

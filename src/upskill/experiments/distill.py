@@ -118,7 +118,6 @@ class Distilled:
         if not suite.train:
             raise UsageError(f"{suite.source}: has no train cases", "Add cases: `upskill tests SKILL --add 10`.")
         self.rewritten: dict[int, Skill] = {}
-        self.variants: set[str] = set()
         self.ablation = Ablation(
             sections=[block.section for block in self.parts],
             cases=tuple(case.id for case in suite.train),
@@ -166,9 +165,7 @@ class Distilled:
         return without_blocks(self.plan.skill, [self.parts[number] for number in sorted(removed)])
 
     async def _measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> Sequence[Outcome]:
-        skill = self.version(removed)
-        self.variants.add(skill.visible_hash)
-        return (await self.engine.run_part(replace(self.plan, skill=skill), cases, seeds)).outcomes
+        return (await self.engine.run_part(replace(self.plan, skill=self.version(removed)), cases, seeds)).outcomes
 
     async def _rewrite(self, rewriter: Refiner) -> None:
         for attempt in range(1, MAX_REWRITES + 1):
@@ -274,8 +271,8 @@ class Distilled:
         """As versions: the whole skill with what its blocks are worth, and the shorter one."""
         store, (before, after) = self.engine.store, self.tokens
         rates = {point.name: {"skill": {"pass_rate": point.rate.value}} for point in reversed(self.front)} or {"": {}}
-        worth = {"variants": sorted(self.variants), "worth": [each.to_dict() for each in self.blocks]}
-        verdict = {"search_decision": "whole", **worth, **rates.get("whole", {})}
+        worth = [each.to_dict() for each in self.blocks]
+        verdict = {"search_decision": "whole", "worth": worth, **rates.get("whole", {})}
         first = store.add_candidate(self.search, self.whole, None, True, "the whole skill", verdict)
         if self.skill is not self.whole:
             verdict = {"search_decision": self.decision, **next(iter(rates.values()))}

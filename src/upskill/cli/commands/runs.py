@@ -20,7 +20,7 @@ from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
 from upskill.reports.view import arm_names, trigger_metrics
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.shown import is_cut_short, limits_of, part_of, rank_of, reported_verdicts
+from upskill.runs.results.shown import is_cut_short, is_part, limits_of, part_of, rank_of, reported_verdicts
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.advice import INVALID, decision_in_words
 from upskill.verdicts.verdict import SEARCH, UNFINISHED
@@ -69,8 +69,7 @@ def command(
         return
     with opened:
         runs = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
-        parts = set[str]() if as_json or csv_file or every else _tried_in_searches(opened)
-        whole = (run for run in runs if run.plan.arms != ("skill",) or run.plan.skill.visible_hash not in parts)
+        whole = (run for run in runs if as_json or csv_file or every or not is_part(opened, run))
         if csv_file:
             _write_csv(opened, runs, models, csv_file, force=force)
             return
@@ -94,12 +93,6 @@ def command(
         note("`upskill runs -s SKILL` shows each run of a skill, with its id.")
     else:
         show(*_bars(rows, metric))
-
-
-def _tried_in_searches(store: Store) -> set[str]:
-    """Hashes of skills with parts taken out, of which a search runs dozens."""
-    versions = (version for name in store.skills_with_candidates() for version in store.candidates(name))
-    return {variant for version in versions for variant in version.verdict.get("variants", ())}
 
 
 def _verdict_documents(store: Store, run: Run) -> list[Document]:

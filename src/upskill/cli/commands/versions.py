@@ -86,7 +86,7 @@ def command(
 
 def _count(store: Store) -> dict[str, int]:
     names = dict.fromkeys([*store.skills(), *store.skills_with_candidates()])
-    return {name: len(list_versions(store, name)) for name in sorted(names)}
+    return {name: count for name in sorted(names) if (count := len(list_versions(store, name)))}
 
 
 def _parent_number(versions: list[Candidate], version: Candidate) -> int | None:

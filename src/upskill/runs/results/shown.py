@@ -86,6 +86,11 @@ def part_of(run: Run) -> str:
     return "part of `upskill ci`" if run.plan.reference_skill else "part of `upskill recheck`"
 
 
+def is_part(store: Store, run: Run) -> bool:
+    """Whether it is one of the dozens of runs in an experiment: without a baseline, and never reported."""
+    return run.plan.arms == ("skill",) and not store.looks_at(run.id)
+
+
 def rank_of(run: Run, decision: str) -> tuple[bool, bool]:
     """Which run gives a skill its verdict: one on its own suite, then one without limits, then the latest."""
     return not run.plan.other_suite, not limits_of(run, decision)
