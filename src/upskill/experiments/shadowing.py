@@ -247,8 +247,8 @@ class Shadowing:
     def shares(self, skill: str) -> dict[str, float]:
         """Of its requests with all installed: what went to itself, to others that were opened instead, and to none."""
         counted = [counts for query in self.queries[skill] if (counts := self._got(skill, query))]
-        names = dict.fromkeys([skill, *(name for counts in counted for name in counts)])
-        return {name: sum(counts[name] / counts.total() for counts in counted) / max(1, len(counted)) for name in names}
+        names = dict.fromkeys([skill, *(name for counts in counted for name in counts)]) if counted else ()
+        return {name: sum(counts[name] / counts.total() for counts in counted) / len(counted) for name in names}
 
     @property
     def shown(self) -> Iterator[Conflict]:

@@ -82,7 +82,7 @@ def _table(matrix: Matrix) -> Table:
             for other, share in sorted(shares.items(), key=lambda each: -each[1])
             if other != name and (share >= MIN_SHARE or (name, other) in accused)
         ]
-        reached = [percent(shares[name]), "–" if alone is None else percent(alone)]
+        reached = ["–" if share is None else percent(share) for share in (shares.get(name), alone)]
         table.add_row(escape(printable(name)), str(len(queries)), *reached, ", ".join(taken))
     return table
 
