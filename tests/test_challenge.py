@@ -129,6 +129,13 @@ def test_without_a_challenger_the_cases_of_the_suite_are_put_in_other_ways(upski
     assert len(asyncio.run(vary(suite, skill, limit=2))) == 2
 
 
+def test_without_a_challenger_or_a_train_case_there_is_nothing_to_propose(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    file = home / "codes" / "evals" / "evals.json"
+    file.write_text(file.read_text().replace('"held_out": false', '"held_out": true'))
+    assert "No train case can be put another way" in upskill("challenge", "codes", "-m", "scripted:student.yaml").err
+
+
 def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes", "evals/suite.json")
     before = (home / "codes" / "evals" / "suite.json").read_text()

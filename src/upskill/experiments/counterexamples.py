@@ -217,7 +217,10 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
     elif not cases:
         cases = await vary(plan.suite, plan.skill, settings.count)
     if not cases:
-        raise UsageError("no proposal passed the gate", "Choose a stronger model with --challenger.")
+        hint = (
+            "Choose a stronger model" if settings.challenger else "No train case can be put another way. Choose a model"
+        )
+        raise UsageError("no proposal passed the gate", f"{hint} with --challenger.")
     suite = Suite(tuple(cases), "proposals", plan.suite.max_output_tokens)
     return replace(plan, suite=suite, arms=BOTH_ARMS, runs=(PATIENCE + MAX_ROUNDS) // 4)
 
