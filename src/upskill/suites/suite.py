@@ -299,7 +299,8 @@ class Suite:
         """From a file, or from a folder in which another tool keeps its cases."""
         if (paths := Folder.of(Path(path))) and recognize(paths):
             return cls.parse(paths, str(path), FilesOfFolders((Path(path).absolute(),)))
-        data = read_input(path, most=MAX_SUITE_BYTES, hint="Pass a suite file: YAML or JSON.")
+        hint = "Pass a YAML or JSON file, or a folder with cases for `claude plugin eval`, Tessl or Harbor."
+        data = read_input(path, most=MAX_SUITE_BYTES, hint=hint)
         folder = Path(path).absolute().parent
         inside = folder.name in ("evals", ".upskill", "tasks")
         return cls.read(data, str(path), FilesOfFolders((folder.parent if inside else folder, folder)))
