@@ -159,7 +159,7 @@ def test_the_events_of_an_older_codex_alone_are_enough(tmp_path: Path) -> None:
         {"type": "exec_command_end", "call_id": "1", "stdout": "a", "stderr": "b", "exit_code": 2},
         {"type": "mcp_tool_call_begin", "call_id": "2", "invocation": {"tool": "look", "arguments": {"at": "it"}}},
         {"type": "mcp_tool_call_end", "call_id": "2", "result": {"Ok": 1}},
-        {"type": "patch_apply_end", "call_id": "3", "success": True, "stdout": "patched"},
+        {"type": "patch_apply_end", "call_id": "3", "changes": {"a": {}}, "success": True, "stdout": "patched"},
         {"type": "token_count", "input_tokens": 7, "output_tokens": 2},
         {"type": "turn_aborted", "reason": "interrupted"},
     ]
@@ -167,8 +167,9 @@ def test_the_events_of_an_older_codex_alone_are_enough(tmp_path: Path) -> None:
     assert [(c.tool, c.output, c.status) for c in trace.calls] == [
         ("shell", "a\nb", "error"),
         ("look", '{"Ok": 1}', "unknown"),
-        ("shell", "patched", "ok"),
+        ("apply_patch", "patched", "ok"),
     ]
+    assert trace.calls[2].arguments == {"changes": {"a": {}}}
     assert (trace.goal, trace.model, trace.usage) == ("Go.", "gpt-5", Usage(7, 2))
     assert trace.steps[-1] == Step("system", "turn aborted: interrupted")
 

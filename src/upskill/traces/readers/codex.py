@@ -207,8 +207,7 @@ class _Reader(TraceBuilder):
         output = payload.text("aggregated_output") or "\n".join(filter(None, streams))
         if "result" in payload:
             output = content_text(payload["result"])
-        if not self.has_call(call_id):
-            self.add_call(call_id, "shell", {})
+        self.begin(payload.text("type"), payload)
         # The output that the model saw may still follow.
         self.extend_call(call_id, output=output, status=status if status != "unknown" else None)
 
