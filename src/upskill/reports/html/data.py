@@ -54,15 +54,11 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "document": document,
         "run": {
             **{name: getattr(run, name) for name in ("id", "skill", "created", "trials", "errored")},
-            **{name: getattr(plan, name) for name in ("agent", "runs", "temperature")},
+            **{name: getattr(plan, name) for name in ("agent", "runs")},
             "runs_each": view.runs,
             "description": plan.skill.description,
             "scored": run.passed + run.failed,
             "seeds": [page_seed(plan.seed + number) for number in range(min(plan.runs, MAX_SEEDS))],
-            "judge": plan.judge.name if plan.judge else None,
-            "sandbox": (plan.sandbox or {}).get("version"),
-            "distractors": list(plan.distractors),
-            "margin": evaluation.margin,
             "reference_skill": has_reference,
             "invalid": evaluation.leaked,
         },
@@ -184,7 +180,6 @@ def _activity(outcomes: Iterable[Outcome]) -> dict[str, int] | None:
         "offered": len(offered),
         "opened": len(opened),
         "opened_passed": sum(bool(row.passed) for row in opened),
-        "passed": sum(bool(row.passed) for row in offered),
     }
 
 
@@ -229,7 +224,6 @@ def trial_to_page(result: Result, most: int = MAX_TEXT) -> dict[str, Any]:
             finding_row(finding) | {"reason": cut(finding.reason, most)["text"]} for finding in result.findings
         ],
         "judge_tokens": result.judging.total_tokens,
-        "judge_cost_usd": result.judging.cost_usd if result.judging.total_tokens else None,
     }
     if acted:
         limit = max(MIN_STEPS, min(MAX_STEPS, most // 5))  # if texts have to be short, so has the list of steps

@@ -18,7 +18,6 @@ from upskill.runs.results.shown import current_verdicts, limits_of, rank_of, unf
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
-from upskill.verdicts.statistics import rounded
 
 RUNS_AT_ONCE = 50
 LOOKS_AT_ONCE = 30  # of a skill, to find its latest decisions
@@ -59,7 +58,6 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         **{name: getattr(run, name) for name in ("id", "number", "skill", "created", "models")},
         **{name: getattr(run, name) for name in ("trials", "errored")},
         "scored": run.passed + run.failed,
-        "version": run.plan.skill.visible_hash[:8],
         "agent": run.plan.agent,
         "cases": len(suite.cases),
         "part": bool(suite.part),
@@ -70,7 +68,6 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),
         "verdicts": verdicts,
         "verdicts_are_current": current,
-        "revision": store.revision(run),
     }
 
 
@@ -163,25 +160,25 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     names = {version.fingerprint: f"v{number}" for number, version in enumerate(list_versions(store, name), start=1)}
     for visible_hash, version in versions.items():
         version["name"] = names.get(visible_hash, version["hash"])  # no version: part of a search
-    order = [version["name"] for version in versions.values()]
-    lifts: dict[tuple[str, int], tuple[str, Mapping[str, Any]]] = {}  # by model, then by version, to read downwards
     for look in reversed(store.latest_looks(name, MAX_LOOKS)):
         if look.run not in known or not look.verdict:
             continue
         version, run = known[look.run]
-        limits, before = limits_of(run, look.decision), version["verdicts"].get(look.model)
+        before = version["verdicts"].get(look.model)
         if before and rank_of(run, look.decision) < (not before["other_suite"], not before["of"]):
             continue
-        source: dict[str, Any] = {"cases": len(look.cases), "run": look.run, "asked": look.asked, "of": limits}
-        source |= {"other_suite": run.plan.other_suite, "replayed": run.plan.replayed}
+        source = {"of": limits_of(run, look.decision), "other_suite": run.plan.other_suite}
+        source |= {"replayed": run.plan.replayed, "level": look.verdict["level"]}
         version["verdicts"][look.model] = verdict_row(look.verdict) | source
-        place = order.index(version["name"])
-        lifts.pop((look.model, place), None)
-        if not limits:  # a lift over a reference skill, or on part of a suite, is not comparable
-            named = {**look.verdict, "model": f"{version['name']} {look.model}"}
-            lifts[look.model, place] = (source["other_suite"], named)
-    has_own = any(not suite for suite, _ in lifts.values())  # with which no lift on another suite is comparable
-    models = [named for _, (suite, named) in sorted(lifts.items()) if not (suite and has_own)]
+    rows = [
+        row | {"model": f"{version['name']} {model}"}
+        for model in sorted({model for version in versions.values() for model in version["verdicts"]})
+        for version in versions.values()
+        # A lift over a reference skill, or on part of a suite, is not comparable.
+        if (row := version["verdicts"].get(model)) and not row["of"]
+    ]
+    has_own = any(not row["other_suite"] for row in rows)  # with which no lift on another suite is comparable
+    models = [row for row in rows if not (row["other_suite"] and has_own)]
     document = {"skill": {"name": name}, "models": models[-MAX_IN_PICTURE:]}
     options = PictureOptions(style=False, heading=False, width=max(WIDTHS[0], min(width, WIDTHS[1])))
     return {
@@ -190,7 +187,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         "runs": store.skills()[name][0],
         "shown": len(latest),
         "searches": store.skills_with_candidates().get(name, 0),
-        "picture": lift_forest(document, options) if lifts else "",
+        "picture": lift_forest(document, options) if rows else "",
     }
 
 
@@ -232,7 +229,6 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
         "before": _side(sides[0]),
         "after": _side(sides[1]),
         "words": ["The two runs have no cases in common, so only their skills can be compared."],
-        "p_value": None,
         "diff": line_diff(*texts),
         "same_skill": texts[0] == texts[1],
         "changed": [],
@@ -245,7 +241,6 @@ def comparison_page(store: Store, before: Run, after: Run, models: tuple[str, st
     prompts = {case.id: case.prompt for case in after.plan.suite.cases}
     return page | {
         "words": list(describe(comparison)),
-        "p_value": rounded(comparison.p_value),
         "diff": [] if comparison.same_skill else page["diff"],
         "same_skill": comparison.same_skill,
         "changed": [
@@ -271,7 +266,6 @@ def _side(side: Side) -> dict[str, Any]:
         "run": run.id,
         "skill": run.skill,
         "version": run.plan.skill.visible_hash[:8],
-        "created": run.created,
         "model": side.model,
         "arm": side.arm,
         "models": run.models,
