@@ -240,6 +240,27 @@ def test_a_chat_of_gemini_that_grows_by_lines_has_each_message_as_told_last(tmp_
     assert (trace.session, trace.cwd) == ("s", "/home/ada")
 
 
+def test_outputs_of_chatgpt_that_have_no_text_are_named(tmp_path: Path) -> None:
+    contents = [
+        {"content_type": "text", "parts": ["Look."]},
+        {"content_type": "citable_code_output", "output_str": "4"},
+        {"content_type": "computer_output", "state": {"title": "Tides"}},
+        {"content_type": "execution_output", "text": ""},
+    ]
+    nodes = {
+        str(number): {
+            "parent": str(number - 1),
+            "message": {"author": {"role": "tool" if number else "user", "name": "python"}, "content": content},
+        }
+        for number, content in enumerate(contents)
+    }
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([{"id": "c", "mapping": nodes, "current_node": "3"}]), encoding="utf-8")
+    trace = read_trace(path)
+    assert [step.text or step.output for step in trace.steps] == ["Look.", "4", "", ""]
+    assert trace.skipped == {"tool/computer_output": 1}
+
+
 def test_results_in_a_thread_of_amp_may_be_without_a_run(tmp_path: Path) -> None:
     calls = [
         {"type": "tool_use", "id": "a", "name": "Bash", "input": {"cmd": "ls"}},

@@ -13,6 +13,7 @@ from upskill.traces.formats import Format, Sample, TraceBuilder, split_path
 from upskill.traces.values import Row, as_row, iso_time
 
 STATUSES: dict[str, Status] = {"success": "ok", "failed_with_in_kernel_exception": "error", "timeout": "error"}
+PLAIN = ("text", "result", "content", "output_str")  # fields with the whole text
 THOUGHTS = ("thoughts", "reasoning_recap")
 THINKER = "a8km123"  # what models that think say meanwhile is a message of this tool
 HIDDEN = ("user_editable_context", "model_editable_context")  # what the person told about themselves, long before
@@ -83,7 +84,7 @@ def _read_message(builder: TraceBuilder, message: Row, last_call: str) -> str:
     if role == "tool" and not thinks:
         status = STATUSES.get(metadata.child("aggregate_result").text("status"), "unknown")
         builder.add_result(last_call, text, "error" if kind == "system_error" else status, tool=author.text("name"))
-        return last_call
+        builder.leave_out(_kind(message), not {"parts", *PLAIN} & set(content))
     if role == "assistant" and recipient != "all":
         call = message.text("id") or recipient
         builder.add_call(call, recipient, text)
@@ -109,12 +110,11 @@ def _text(content: Row) -> str:
     thoughts = [thought.text("content", "summary") for thought in content.children("thoughts")]
     parts = [part if isinstance(part, str) else _part(as_row(part)) for part in content.array("parts")]
     about = [content.text(name) for name in ("user_profile", "user_instructions", "model_set_context")]
-    return "\n".join(filter(None, [*thoughts, *parts, *about])) or content.text("text", "result", "content")
+    return "\n".join(filter(None, [*thoughts, *parts, *about])) or content.text(*PLAIN)
 
 
 def _part(part: Row) -> str:
-    kind = part.text("content_type")
-    return part.text("text") or (f"[{kind.partition('_')[0]}]" if kind else "")
+    return part.text("text") or f"[{part.text('content_type').partition('_')[0]}]".replace("[]", "")
 
 
 FORMAT = Format("chatgpt", "ChatGPT export", read, detects)
