@@ -261,6 +261,20 @@ def test_outputs_of_chatgpt_that_have_no_text_are_named(tmp_path: Path) -> None:
     assert trace.skipped == {"tool/computer_output": 1}
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "skipped"),
+    [("qwen/9ac9.jsonl", "assistant", {"later": 1}), ("antigravity/loom.jsonl", "PLANNER_RESPONSE", {})],
+)
+def test_a_kind_of_record_that_came_later_is_read_or_named(
+    name: str, kind: str, skipped: dict[str, int], tmp_path: Path
+) -> None:
+    rows, before = load_lines(name), read_trace(FIXTURES / name)
+    next(row for row in rows if row["type"] == kind)["type"] = "later"
+    trace = read_trace(write_lines(tmp_path / Path(name).name, rows))
+    assert trace.skipped == before.skipped | skipped
+    assert skipped or [step.text for step in trace.steps] == [step.text for step in before.steps]
+
+
 def test_results_in_a_thread_of_amp_may_be_without_a_run(tmp_path: Path) -> None:
     calls = [
         {"type": "tool_use", "id": "a", "name": "Bash", "input": {"cmd": "ls"}},

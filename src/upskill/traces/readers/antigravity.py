@@ -31,7 +31,7 @@ def read(builder: TraceBuilder) -> None:
         cut += bool(row.get("truncated_fields"))
         if kind == "USER_INPUT":
             _read_request(builder, row.text("content"))
-        elif kind == "PLANNER_RESPONSE":
+        elif kind == "PLANNER_RESPONSE" or row.get("thinking") or row.get("tool_calls"):
             asked, waiting = str(row.get("step_index")), len(row.array("tool_calls"))
             _read_answer(builder, row, asked)
         elif source == "MODEL" or (waiting and kind == "ERROR_MESSAGE"):  # calls are answered in their order

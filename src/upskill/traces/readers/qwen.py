@@ -5,7 +5,7 @@ from __future__ import annotations
 from upskill.traces import StepKind
 from upskill.traces.formats import Format, Sample, TraceBuilder
 from upskill.traces.readers.gemini_parts import STATUSES, add_parts, parts_usage
-from upskill.traces.values import Row, as_row, content_text
+from upskill.traces.values import Row, as_row, content_text, kind_of
 
 TYPES = ("user", "assistant", "tool_result", "system")
 BY_PROGRAM = "<qwen:"  # what hooks put beside the person's words
@@ -40,6 +40,8 @@ def _read_row(builder: TraceBuilder, row: Row) -> None:
             by_program = as_row(part).text("text").lstrip().startswith(BY_PROGRAM)
             speaker: StepKind = "system" if by_program or row.get("subtype") == "notification" else "user"
             add_parts(builder, speaker, Row(parts=[part]))
+    elif kind != "system":
+        builder.leave_out(kind_of(row))
 
 
 FORMAT = Format("qwen-code", "Qwen Code session", read, detects, noise=("system",))
