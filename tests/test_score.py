@@ -75,6 +75,7 @@ def test_a_student_shows_which_rules_are_missed_and_which_cases_test_nothing(ups
     text = upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").out
     assert "The suite notices if 4 of 5 rules are lost or wrong (80%)." in text
     assert f"test nothing of it: {KNOWN}" in text
+    assert "Not counted, and no case notices: A clerk made them." in text
 
 
 def test_the_runs_of_a_score_are_neither_listed_nor_versions(upskill: Upskill, home: Path) -> None:

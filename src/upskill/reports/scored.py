@@ -53,10 +53,11 @@ def _lines(score: Score) -> Iterator[str]:
     if score.uncovered and not own_suite(score.skill):
         student = "".join(f" -m {model}" for model in score.models)
         yield f"A test writer covers them: upskill tests {name} --score{student} --fix MODEL"
-    vague = sum(not each.counts for each in score.rules)
+    vague = [each for each in score.rules if not each.counts]
     if vague:
-        yield f"Not counted as rules, because they have no number, flag or name in code: {counted(vague, 'block')}"
+        yield f"Not counted as rules, because they have no number, flag or name in code: {counted(len(vague), 'block')}"
     if score.models:
+        yield from _named([each for each in vague if each.status == "unnoticed"], "Not counted, and no case notices")
         yield f"It took {counted(score.trials, 'trial')}."
     else:
         yield f"To see whether a case fails when a rule is removed: upskill tests {name} --score -m MODEL"
