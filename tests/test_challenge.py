@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import yaml
 
 from conftest import REPOSITORY, Upskill
 from upskill import ChallengeSettings, Skill, Suite, challenge
-from upskill.authoring.writing.suite_writer import as_written
+from upskill.authoring.writing.suite_writer import MAX_FIXES, as_written
+from upskill.experiments.attacks import attack_checks
 from upskill.experiments.counterexamples import vary
 
 TRUE = {"alfa": "11-afla", "bravo": "12-ovarb", "carol": "13-lorac", "delta": "14-atled"}
@@ -231,6 +233,35 @@ def test_an_answer_that_another_reader_calls_otherwise_changes_nothing(upskill: 
     attacker = write_attacker(home, judged="right")
     done = upskill("challenge", "codes", "--attack-checks", "--challenger", attacker, "--json")
     assert (done.json["attacks"], done.json["refused"]) == ([], 1)
+
+
+def test_an_attacker_who_answers_something_else_has_not_found_the_checks_clean(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    for number, said in enumerate(({}, {"attacks": [{"case": "zulu", "wrong": [PASSES], "right": []}]})):
+        (home / f"{number}.json").write_text(json.dumps([{"answer": json.dumps(said)}]))
+        done = upskill("challenge", "codes", "--attack-checks", "--challenger", f"scripted:{number}.json")
+        assert done.code != 0
+        assert "attacking checks: no usable answer" in done.err
+
+
+def test_a_loophole_that_stayed_open_is_fixed_in_a_later_round() -> None:
+    bench = runpy.run_path(str(REPOSITORY / "bench" / "challenge.py"), run_name="bench_challenge")
+    holes = {f"case-{number}": hole for number, hole in enumerate(bench["loopholes"]()[:4])}
+    attacker, tries = bench["Attacker"](holes), Counter[str]()
+    usual = attacker.fix
+
+    def fix_late(case: dict[str, Any]) -> dict[str, Any]:
+        tries[case["id"]] += 1
+        is_early = case["id"] == "case-0" and tries["case-0"] <= MAX_FIXES
+        return {"id": case["id"], "checks": [], "disputed": []} if is_early else usual(case)
+
+    attacker.fix = fix_late
+    cases = [
+        {"id": name, "prompt": hole.prompt, "checks": hole.checks, "reference": hole.reference}
+        for name, hole in holes.items()
+    ]
+    attacked = asyncio.run(attack_checks(Suite.parse({"cases": cases}), attacker))
+    assert [each.fate for each in attacked.attacks] == ["fixed"] * 4
 
 
 def test_a_fix_that_fails_the_reference_is_not_taken(upskill: Upskill, home: Path) -> None:

@@ -31,7 +31,7 @@ from upskill.skills import Skill
 from upskill.suites import Case, Suite
 from upskill.suites.quality import CaseProbe, SandboxOpener, probe_case
 
-ROUNDS = 3
+ROUNDS = 12  # at most: it ends with the first round that finds nothing
 ANSWERS = 3  # wrong ones, and right ones, for a case and round
 OWN_PROBES = ("right", "wrong", "reference")
 
@@ -99,7 +99,9 @@ class _Attacking:
             if not attacks:
                 result.is_clean = True
                 break
-            result.attacks += await self._fix(attacks)
+            done = [each for each in result.attacks if each.fate != "open"]
+            still_open = [each for each in result.attacks if each.fate == "open"]  # another fix may do
+            result.attacks = [*done, *await self._fix([*still_open, *attacks])]
         cases = tuple(self.cases.get(case.id, case) for case in self.suite.cases)
         result.suite = replace(self.suite, cases=cases, source="generated")
         return result
@@ -155,7 +157,9 @@ class _Attacking:
             for name, answers in named.items()
         ]
         shape = ("judged", dict.fromkeys(KINDS, list_schema(text_schema(4), 2 * ANSWERS)))
-        request = CasesRequest("judging answers", read_prompt("judge_answers"), f"{self._about}\n\n", shape)
+        request = CasesRequest(
+            "judging answers", read_prompt("judge_answers"), f"{self._about}\n\n", shape, needs_all=True
+        )
         confirmed: list[Attack] = []
         for case, item in (await ask_about_cases(self.judge, request, lines)).items():
             said = {kind: {*read_ids(item.get(kind))} for kind in KINDS}

@@ -89,6 +89,8 @@ async def ask_about_cases(
 
         def read(said: dict[str, Any], last: bool, ids: Sequence[str] = ids) -> dict[str, dict[str, Any]]:
             items = {str(item.get("case")): item for item in map(dict_or_empty, list_or_empty(said.get(name)))}
+            if not isinstance(said.get(name), list) or (items and items.keys().isdisjoint(ids)):
+                raise InvalidAnswer(f"it has no list `{name}` with these cases")
             missing = [each for each in ids if each not in items]
             if request.needs_all and missing and not (last and items):
                 raise InvalidAnswer(f"it has no answers to {', '.join(missing[:3])}")
