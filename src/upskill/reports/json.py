@@ -68,7 +68,7 @@ def to_dict(evaluation: Evaluation) -> dict[str, Any]:
         "spent": {
             role: {"tokens": tokens, "cost_usd": rounded(cost, 8)} for role, (tokens, cost) in evaluation.spent.items()
         },
-        "making": {"cost_usd": rounded(evaluation.making_cost, 8), "source": evaluation.making_source},
+        "making": {"cost_usd": rounded(stored.analysis.making_cost, 8), "source": stored.analysis.making_source},
         "preregistered": plan_file
         and {
             "file": plan_file.path,
@@ -158,10 +158,11 @@ def _choices(evaluation: Evaluation) -> dict[str, Any]:
             "cost_per_task": rounded(choice.cost_per_task, 8),
         }
 
-    best = cheapest(choices, evaluation.target) if evaluation.target is not None else None
+    target = evaluation.run.plan.analysis.target
+    best = cheapest(choices, target) if target is not None else None
     return {
         "pareto": [to_dict(choice) for choice in pareto(choices)],
-        "target": evaluation.target,
+        "target": target,
         "cheapest": to_dict(best) if best else None,
     }
 

@@ -54,7 +54,9 @@ def render(evaluation: Evaluation, context: ReportContext | None = None) -> Rend
             parts += [*_cases(evaluation, view.arms, context.results()), Text("")]
     else:
         results = (
-            () if evaluation.leaked else (*(view.choices if evaluation.target is not None else ()), *view.controls)
+            ()
+            if evaluation.leaked
+            else (*(view.choices if evaluation.run.plan.analysis.target is not None else ()), *view.controls)
         )
         parts += [
             Paragraph(line, hanging=2)

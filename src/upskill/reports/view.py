@@ -164,7 +164,7 @@ def view_of(evaluation: Evaluation) -> RunView:
 
 def _runs(evaluation: Evaluation) -> str:
     planned = evaluation.plan.runs
-    done = len({row.seed for row in evaluation.outcomes}) if evaluation.scope else planned
+    done = len({row.seed for row in evaluation.outcomes}) if evaluation.run.plan.scope else planned
     at_most = f" of at most {planned}" if done < planned else ""
     return "one run each" if planned == 1 else f"{done}{at_most} runs each"
 
@@ -269,7 +269,7 @@ def _missing_trials(evaluation: Evaluation) -> str:
     missing = run.trials - run.passed - run.failed - run.errored
     if not missing:
         return ""
-    if evaluation.scope and not (evaluation.halted or evaluation.stopped):
+    if evaluation.run.plan.scope and not (evaluation.halted or evaluation.stopped):
         if any(verdict.decision == "undecided" and verdict.repeats_itself for verdict in evaluation.verdicts):
             return f"Stopped after {_runs(evaluation)}: the answers repeat, so more runs would show nothing new"
         return f"{missing} of the {evaluation.run.trials} trials were not needed"
@@ -399,8 +399,8 @@ def _cost(verdict: Verdict, evaluation: Evaluation) -> Iterator[str]:
         line = f"A passed task costs {' and '.join(costs)}" if costs else "No task passed"
         line += "".join(f"; none passed {name}" for arm, name in arms if costs and not arm.passed)
         if verdict.break_even is not None:
-            cost, tasks = evaluation.making_cost or 0.0, counted(math.ceil(verdict.break_even), "passed task")
-            source = f" ({evaluation.making_source})" if evaluation.making_source else ""
+            analysis, tasks = evaluation.run.plan.analysis, counted(math.ceil(verdict.break_even), "passed task")
+            cost, source = analysis.making_cost or 0.0, analysis.making_source and f" ({analysis.making_source})"
             line += f"; made for ${cost:.{4 if 0 < cost < 0.1 else 2}f}{source}, it pays off after {tasks}"
         yield line + "."
 
@@ -421,7 +421,7 @@ def _controls(verdict: Verdict, *, has_reference: bool) -> Iterator[str]:
 
 
 def _choices(evaluation: Evaluation) -> Iterator[str]:
-    target, several = evaluation.target, len(evaluation.plan.models) > 1
+    target, several = evaluation.run.plan.analysis.target, len(evaluation.plan.models) > 1
     if not several and target is None:
         return
     arms = ("with the reference skill", "with this skill")

@@ -153,8 +153,8 @@ def write_receipt(evaluation: Evaluation, store: Store) -> Path:
             **{name: getattr(plan, name) for name in SETTINGS},
             "arms": plan.arms,
             "bounds": asdict(plan.bounds),
-            "margin": evaluation.margin,
-            "scope": evaluation.scope,
+            "margin": run.plan.margin,
+            "scope": run.plan.scope,
             "sandbox": run.plan.sandbox,
         },
         "looks": {names[model]: _looks_to_dict(looks) for model, looks in evaluation.looks.items()},
@@ -250,7 +250,7 @@ async def verify(skill: Skill) -> Verified:
 
 def _on_usual_terms(evaluation: Evaluation) -> Evaluation:
     """About tasks like these cases, with the usual margin. Who ran in rounds still pays for every look."""
-    run, scope = evaluation.run, evaluation.scope
+    run, scope = evaluation.run, evaluation.run.plan.scope
     plan = replace(run.plan, margin=MARGIN, scope="cases" if scope == "suite" else scope)
     return replace(evaluation, run=replace(run, plan=plan))
 
@@ -294,7 +294,7 @@ def _missing_answers(evaluation: Evaluation) -> Iterator[str]:
     missing = sum(
         (trial.model, trial.case, trial.arm, trial.seed) not in seen
         for trial in evaluation.plan.trials()
-        if evaluation.scope is None or trial.seed <= last.get(trial.model, trial.seed)
+        if evaluation.run.plan.scope is None or trial.seed <= last.get(trial.model, trial.seed)
     )
     if missing:
         yield f"{REPLIES}: the answers from {counted(missing, 'trial')} are missing"

@@ -83,26 +83,6 @@ class Evaluation:
         return self.run.plan.replayed
 
     @property
-    def margin(self) -> float:
-        return self.run.plan.margin
-
-    @property
-    def scope(self) -> Scope | None:
-        return self.run.plan.scope
-
-    @property
-    def making_cost(self) -> float | None:
-        return self.run.plan.analysis.making_cost
-
-    @property
-    def making_source(self) -> str:
-        return self.run.plan.analysis.making_source
-
-    @property
-    def target(self) -> float | None:
-        return self.run.plan.analysis.target
-
-    @property
     def halted(self) -> str:
         return self.run.plan.analysis.halted
 
@@ -125,7 +105,7 @@ class Evaluation:
         by_model = self._by_model(self.outcomes)
 
         def weigh(model: str, models: int = 1) -> Verdict:
-            return self._verdict(model, by_model[model], self.making_cost, models=models)
+            return self._verdict(model, by_model[model], self.run.plan.analysis.making_cost, models=models)
 
         return decide_together(by_model, weigh, has_reference=self.plan.reference_skill is not None)
 

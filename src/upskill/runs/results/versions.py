@@ -48,16 +48,16 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
             verdict=verdict or (before.verdict if before else {}),
             files=files_to_json(Skill.new(name, skill.description, skill.body).files),
         )
-    evaluated = {fingerprint: version for fingerprint, version in written.items() if version.verdict}
-    written = {
-        name: version for name, version in written.items() if name not in {each.fingerprint for each in versions}
-    }
+    known = {version.fingerprint for version in versions}
     versions = [
-        replace(version, verdict=dict(version.verdict) | dict(run.verdict), note=run.note) if run else version
-        for version, run in ((version, evaluated.get(version.fingerprint)) for version in versions)
+        replace(version, verdict={**version.verdict, **run.verdict}, note=run.note)
+        if (run := written.get(version.fingerprint)) and run.verdict
+        else version
+        for version in versions
     ]
-    ordered = sorted([*versions, *written.values()], key=lambda version: version.created)
+    versions += [version for version in written.values() if version.fingerprint not in known]
+    versions.sort(key=lambda version: version.created)
     return [
-        replace(version, parent=before.number) if before and version.fingerprint in written else version
-        for before, version in zip([None, *ordered], ordered, strict=False)
+        replace(version, parent=before.number) if before and version.fingerprint not in known else version
+        for before, version in zip([None, *versions], versions, strict=False)
     ]
