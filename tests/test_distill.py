@@ -16,7 +16,7 @@ import yaml
 from conftest import REPOSITORY, Upskill
 from distill import LARGE_BLOCKS, LARGE_CASES, begin_large
 from upskill import Skill, distill
-from upskill.experiments.ablation import Ablation, Blocks
+from upskill.experiments.ablation import NOTHING, Ablation, Blocks
 from upskill.skills import find_skills
 from upskill.skills.blocks import blocks_of, without_blocks
 from upskill.verdicts.outcome import Outcome
@@ -148,11 +148,19 @@ def test_small_losses_that_add_up_are_put_back() -> None:
         assert len(ablation.dropped) <= 4 or not ablation.accepted
 
 
-async def distill_a_little_of_everything(seed: int) -> Ablation:
+def test_a_guess_that_is_seen_to_lose_something_is_put_back() -> None:
+    """Without all lines it loses 4.8 points: too close to the tolerance of 5 to be shown either way."""
+    for seed in range(6):
+        ablation = asyncio.run(distill_a_little_of_everything(seed, loss=0.004))
+        change = ablation.change(ablation.dropped, NOTHING, "simulated")
+        assert ablation.accepted or change is None or change.high >= 0.0
+
+
+async def distill_a_little_of_everything(seed: int, loss: float = 0.025) -> Ablation:
     chance = random.Random(seed)
 
     async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
-        trials = [(case, each, chance.random() < 0.95 - 0.025 * len(removed)) for case in cases for each in seeds]
+        trials = [(case, each, chance.random() < 0.95 - loss * len(removed)) for case in cases for each in seeds]
         return [
             Outcome("simulated", case, "skill", each, passed, 0, 0, 0.0, answer=chance.getrandbits(48))
             for case, each, passed in trials

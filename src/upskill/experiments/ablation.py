@@ -269,7 +269,7 @@ class Ablation:
                 return
             level = ACCEPTING / (number * (number + 1))
             self.accepted, is_worse = await self._compare(self.dropped, self.reference, level)
-            if not is_worse:
+            if self.accepted or not (is_worse or self._seems_worse):
                 return
             # Put back the half that was least sure to carry nothing.
             left = len(self.groups) // 2 if number + 1 < MAX_CONFIRMATIONS else 0
@@ -281,6 +281,12 @@ class Ablation:
     def reference(self) -> Blocks:
         """What the shorter skill is compared with: the whole one, without what is shown to hurt."""
         return frozenset(block for block, shown in self.harmful.items() if shown)
+
+    @property
+    def _seems_worse(self) -> bool:
+        """The shorter skill loses something, though perhaps no more than the tolerance."""
+        changes = (self.change(self.dropped, self.reference, model) for model in self.models)
+        return any(change is not None and change.high < 0.0 for change in changes)
 
     async def try_rewrite(self, number: int) -> bool:
         """Whether no case notices a rewrite of what is left. It goes by a number beyond those of the blocks."""
