@@ -362,6 +362,18 @@ def test_a_budget_drops_what_is_worth_least_and_says_what_it_costs(upskill: Upsk
     assert Skill.load("short").tokens <= 50
 
 
+def test_a_short_line_that_fits_the_budget_comes_back_when_a_long_one_went(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    skill = home / "codes" / "SKILL.md"
+    head, _, rest = skill.read_text().partition("- The code for alfa")
+    long = " ".join(f"{code} is {number}-{code[::-1]}," for number, code in enumerate(CODES[:6], start=11))
+    skill.write_text(f"{head}{long}\n\n- The code for golf{rest.partition('- The code for golf')[2]}")
+    flags = ("-m", "scripted:student.yaml", "--budget", 20, "--json")
+    body = upskill("distill", "codes", *flags).json["body"]
+    assert "hotel" in body or "golf" in body
+    assert "alfa" not in body
+
+
 def test_a_block_stays_if_any_student_needs_it(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     rules = yaml.safe_load((home / "student.yaml").read_text())

@@ -187,10 +187,12 @@ class Distilled:
             return None
         removed = removed.difference(self.rewritten)
         left = sorted({*range(len(self.parts))} - removed, key=self._worth_per_token)
-        while (least := size_of(self.version(removed))) > budget:
-            if not left:
-                raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
-            removed |= {left.pop(0)}
+        for number in left:
+            removed |= {number} if size_of(self.version(removed)) > budget else NOTHING
+        if (least := size_of(self.version(removed))) > budget:
+            raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
+        for number in reversed(left):  # a long one may have gone after short ones that fit without it
+            removed -= {number} if size_of(self.version(removed - {number})) <= budget else NOTHING
         rounds = min(BUDGET_ROUNDS, ablation.rounds)
         for each in (removed, ablation.reference):
             await ablation.extend(each, ablation.cases, rounds, fresh=True)
