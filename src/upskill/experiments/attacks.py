@@ -99,9 +99,8 @@ class _Attacking:
             if not attacks:
                 result.is_clean = True
                 break
-            done = [each for each in result.attacks if each.fate != "open"]
-            still_open = [each for each in result.attacks if each.fate == "open"]  # another fix may do
-            result.attacks = [*done, *await self._fix([*still_open, *attacks])]
+            attacks += [each for each in result.attacks if each.fate == "open"]  # another fix may do
+            result.attacks = [each for each in result.attacks if each not in attacks] + await self._fix(attacks)
         cases = tuple(self.cases.get(case.id, case) for case in self.suite.cases)
         result.suite = replace(self.suite, cases=cases, source="generated")
         return result
