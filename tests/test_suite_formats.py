@@ -1029,7 +1029,7 @@ def test_checklists_of_tessl_may_have_plain_texts(tmp_path: Path) -> None:
 def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path) -> None:
     checklist = [
         {"name": "Greets", "description": "The file greets Ada", "max_score": 70},
-        {"name": "Short", "description": "It is one line", "max_score": 30},
+        {"name": "Short", "description": "It is one line", "max_score": 30, "category": "style"},
     ]
     criteria = {"context": "Tests greetings.", "type": "weighted_checklist", "checklist": checklist}
     for name, files in (("one", "`hello.md`"), ("two", "`hello.md` and `src/a.py`"), ("none", "an answer")):
@@ -1058,7 +1058,10 @@ def test_scenarios_of_tessl_are_rubrics_with_their_weights_noted(tmp_path: Path)
         "description": "d",
     }
     assert "weights: kept as metadata; every check must pass" in "\n".join(notes_of(suite).changed())
-    assert list(notes_of(suite).left_out()) == ["more/names.txt: scenario.json does not include it (case 'two')"]
+    assert [line.partition(" (")[0] for line in notes_of(suite).left_out()] == [
+        "category in the checklist: the judge sees the description",
+        "more/names.txt: scenario.json does not include it",
+    ]
 
 
 def test_fixtures_of_tessl_are_files_and_scenarios_that_need_more_are_left_out(tmp_path: Path) -> None:
@@ -1289,6 +1292,8 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ("g", "FROM ubuntu\n", REWARD, ""),
         ("h", PLAIN, REWARD, "[[steps]]\nname = 'one'\n"),
         ("i", PLAIN, REWARD, "[verifier]\nenvironment_mode = 'separate'\n"),
+        ("m", PLAIN, REWARD, "[verifier.environment]\ndocker_image = 'acme/tests'\n"),
+        ("n", PLAIN, REWARD, "[[environment.nodes]]\nname = 'db'\n"),
         ("l", 'FROM ubuntu\nWORKDIR /app"; touch /tmp/x; "\n', REWARD, ""),
         ("j", "FROM ubuntu\nWORKDIR /app\nCOPY ../solution/solve.sh /etc/passwd ./\n", REWARD, ""),
         (
@@ -1299,7 +1304,7 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ),
         (
             *("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD),
-            "[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 90.0\n[environment]\nallow_internet = true\n",
+            "artifacts = ['out.txt']\n[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 90.0\n[environment]\nallow_internet = true\n",
         ),
     ):
         harbor_task(tmp_path / name, docker=docker, test=test, toml=toml, data="x")
@@ -1307,7 +1312,7 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
     assert [(case.id, dict(case.files)) for case in suite.cases] == [("z", {"data": "x"})]
     ((_, command),) = checks_of(suite)[0]
     assert (command["needs"], command["timeout"]) == (["python3"], 90.0)
-    others = {"agent.timeout_sec": 60.0, "environment.allow_internet": True}
+    others = {"agent.timeout_sec": 60.0, "environment.allow_internet": True, "artifacts": ["out.txt"]}
     assert suite.cases[0].metadata == {"difficulty": "easy", **others}
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
@@ -1322,7 +1327,8 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
             "2 cases (case 'g', case 'l'): it names no WORKDIR that can be used",
             "'h': it has several steps",
         ),
-        "'i': its tests need an image of their own",
+        "2 cases (case 'i', case 'm'): its tests need an image of their own",
+        "'n': it needs nodes",
         "'j': it copies ../solution/solve.sh to /app/./, but there is no such file; it copies /etc/passwd to",
         "'k': it has no tests/test.sh that writes a reward; its tests run `curl https://x.example/a`; it needs",
         "it needs `FROM acme/image:1`; it needs `RUN make all`",

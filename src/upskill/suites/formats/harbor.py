@@ -57,20 +57,21 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     draft.checks = [{"command": {name: value for name, value in command.items() if value}}]
     draft.metadata = mapping_or_empty(task.get("metadata"))
     draft.more["tags"] = texts_of(draft.metadata.pop("tags", None))
-    for name in ("agent", "environment", "verifier", "solution"):
+    for name in (tables := ("agent", "environment", "verifier", "solution")):
         draft.keep(mapping_or_empty(task.get(name)), ("timeout_sec",) if name == "verifier" else (), f"{name}.")
+    draft.keep(task, ("version", "schema_version", "metadata", "task", *tables))
 
 
 def _obstacles(task: dict[str, Any], tests: dict[str, str], folder: str, paths: Folder) -> Iterator[str]:
     environment, verifier = (mapping_or_empty(task.get(name)) for name in ("environment", "verifier"))
     if "steps" in task:
         yield "it has several steps, but a case has one prompt"
-    yield from (f"it needs {name}" for name in ("mcp_servers", "gpus") if environment.get(name))
+    yield from (f"it needs {name}" for name in ("mcp_servers", "gpus", "nodes") if environment.get(name))
     variables = [*mapping_or_empty(environment.get("env")), *mapping_or_empty(verifier.get("env"))]
     yield from (f"it needs the variable {name}" for name in variables)
     if f"{folder}environment/Dockerfile" not in paths or f"{folder}environment/docker-compose.yaml" in paths:
         yield f"it needs the image {environment.get('docker_image') or 'that its environment describes'}"
-    if "Dockerfile" in tests or verifier.get("environment_mode") == "separate":
+    if "Dockerfile" in tests or verifier.get("environment_mode") == "separate" or verifier.get("environment"):
         yield "its tests need an image of their own"
     if "test.sh" not in tests or not any("reward." in text for text in tests.values()):
         yield "it has no tests/test.sh that writes a reward"
