@@ -1304,7 +1304,8 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ),
         (
             *("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD),
-            "artifacts = ['out.txt']\n[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 90.0\n[environment]\nallow_internet = true\n",
+            "artifacts = ['out.txt']\n[agent]\ntimeout_sec = 60.0\n"
+            "[verifier]\ntimeout_sec = 90.0\n[environment]\nallow_internet = true\n",
         ),
     ):
         harbor_task(tmp_path / name, docker=docker, test=test, toml=toml, data="x")

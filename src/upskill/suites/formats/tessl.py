@@ -50,6 +50,12 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     if judge["rubric"]:
         draft.checks = [{"judge": judge}]
     draft.note_weights({text_of(item.get("name")) or item["description"]: item.get("max_score", 1) for item in items})
+    _add_files(folder, paths, scenario, draft, source)
+    for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include", "fixtures"))):
+        draft.keep(fields, used)
+
+
+def _add_files(folder: str, paths: Folder, scenario: dict[str, Any], draft: Draft, source: Source) -> None:
     draft.more["files"] = source.files(paths, folder, *texts_of(scenario.get("include")))
     used = set(draft.more["files"])
     for fixture in map(mapping_or_empty, mapping_or_empty(scenario.get("fixtures")).values()):
@@ -70,8 +76,6 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
             draft.metadata["capability"] = source.read(path).strip()
         elif name not in (*OWN, *used):
             draft.notes.leave_out(name, "scenario.json does not include it", draft.place)
-    for fields, used in ((criteria, ("checklist", "type")), (scenario, ("include", "fixtures"))):
-        draft.keep(fields, used)
 
 
 FORMAT = folder_format("Tessl scenarios", _folders, _read)
