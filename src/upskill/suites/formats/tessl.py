@@ -36,8 +36,8 @@ def _read(folder: str, paths: Folder, draft: Draft, source: Source) -> None:
     judge: dict[str, Any] = {"rubric": [item["description"] for item in items if item["description"]]}
     if len(judge["rubric"]) < len(items):
         draft.leave_out("an item in the checklist", "it has no text")
-    fields = {field for item in items for field, value in item.items() if value != item["description"]}
-    for field in sorted(fields - {"name", "max_score"}):
+    unused = {field for item in items for field, value in item.items() if value != item["description"]}
+    for field in sorted(unused - {"name", "max_score"}):
         draft.leave_out(f"{field} in the checklist", "the judge sees the description")
     outputs = [name for section in OUTPUT.findall(draft.prompt) for name in FILE.findall(section)]
     outputs = list(dict.fromkeys(outputs))
