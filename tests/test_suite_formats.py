@@ -1304,15 +1304,15 @@ def test_other_harbor_tasks_say_what_they_need(tmp_path: Path) -> None:
         ),
         (
             *("z", "FROM python:3.12-slim\nENV A=1\nWORKDIR /app\nCOPY . .\n", REWARD),
-            "artifacts = ['o']\n[agent]\ntimeout_sec = 60.0\n[verifier]\ntimeout_sec = 90.0\n[environment]\nuser = 'x'\n",
+            "artifacts = ['o']\n[agent]\ntimeout_sec = 6.0\n[verifier]\ntimeout_sec = 9.0\n[environment]\nuser = 'x'\n",
         ),
     ):
         harbor_task(tmp_path / name, docker=docker, test=test, toml=toml, data="x")
     suite = Suite.load(tmp_path)
     assert [(case.id, dict(case.files)) for case in suite.cases] == [("z", {"data": "x"})]
     ((_, command),) = checks_of(suite)[0]
-    assert (command["needs"], command["timeout"]) == (["python3"], 90.0)
-    others = {"agent.timeout_sec": 60.0, "environment.user": "x", "artifacts": ["o"]}
+    assert (command["needs"], command["timeout"]) == (["python3"], 9.0)
+    others = {"agent.timeout_sec": 6.0, "environment.user": "x", "artifacts": ["o"]}
     assert suite.cases[0].metadata == {"difficulty": "easy", **others}
     left_out = "\n".join(notes_of(suite).left_out())
     for words in (
