@@ -275,6 +275,34 @@ def test_a_kind_of_record_that_came_later_is_read_or_named(
     assert skipped or [step.text for step in trace.steps] == [step.text for step in before.steps]
 
 
+def test_what_a_person_did_not_write_in_a_thread_of_amp_is_not_theirs(tmp_path: Path) -> None:
+    call = {"type": "tool_use", "id": "a", "name": "Bash", "input": {"cmd": "rm log"}}
+    run = {"status": "rejected-by-user", "reason": "Keep the log."}
+    hidden = {"type": "text", "text": "From another thread", "hidden": True}
+    messages: list[dict[str, Any]] = [
+        {
+            "role": "user",
+            "createdAt": "2026-09-16T10:00:00Z",
+            "content": [hidden, {"type": "text", "text": "Tidy up."}],
+        },
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "toolUseID": "a", "run": run}]},
+        {"role": "user", "meta": {"fromAutomation": True}, "content": [{"type": "text", "text": "The child is done."}]},
+    ]
+    tree = {"uri": "file:///home/ada/log%20book"}
+    path = tmp_path / "T-1.json"
+    thread = {"v": 1, "id": "T-1", "env": {"initial": {"trees": [tree]}}, "messages": messages}
+    path.write_text(json.dumps(thread), encoding="utf-8")
+    trace = read_trace(path)
+    assert [(step.kind, step.text or step.output) for step in trace.steps] == [
+        ("system", "From another thread"),
+        ("user", "Tidy up."),
+        ("tool", "Keep the log."),
+        ("system", "The child is done."),
+    ]
+    assert (trace.cwd, trace.steps[1].at) == ("/home/ada/log book", "2026-09-16T10:00:00Z")
+
+
 def test_results_in_a_thread_of_amp_may_be_without_a_run(tmp_path: Path) -> None:
     calls = [
         {"type": "tool_use", "id": "a", "name": "Bash", "input": {"cmd": "ls"}},

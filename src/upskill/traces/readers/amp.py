@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 from upskill.traces import Status
 from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
 from upskill.traces.values import Row, as_row, content_text, iso_time, kind_of, read_usage, status_of
@@ -21,8 +23,8 @@ def detects(sample: Sample) -> bool:
 def read(builder: TraceBuilder) -> None:
     thread = as_row(load_document(builder.path))
     initial = thread.child("env").child("initial")
-    trees = [tree.text("uri").removeprefix("file://") for tree in initial.children("trees")]
-    builder.session, builder.cwd = thread.text("id"), initial.text("cwd") or next(iter(trees), "")
+    trees = [unquote(tree.text("uri").removeprefix("file://")) for tree in initial.children("trees")]
+    builder.session, builder.cwd = thread.text("id"), initial.text("cwd", "workingDirectory") or next(iter(trees), "")
     builder.started = iso_time(thread.get("created"))
     for message in builder.watch(thread.children("messages")):
         _read_message(builder, message)
@@ -31,7 +33,11 @@ def read(builder: TraceBuilder) -> None:
 def _read_message(builder: TraceBuilder, message: Row) -> None:
     role, usage, blocks = message.text("role"), message.child("usage"), message.children("content")
     begun = next((block["startTime"] for block in blocks if "startTime" in block), None)
-    builder.at = usage.text("timestamp") or iso_time(message.child("meta").get("sentAt") or begun)
+    meta = message.child("meta")
+    if meta.get("fromAutomation") or meta.get("fromExecutorThreadID"):  # another thread wrote it
+        role = "system"
+    sent_at = iso_time(meta.get("sentAt") or begun)
+    builder.at = usage.text("timestamp") or message.text("createdAt") or sent_at
     builder.model = usage.text("model") or builder.model
     sent = "inputTokens cacheCreationInputTokens cacheReadInputTokens"
     builder.usage += read_usage(usage, sent, "outputTokens", "cacheReadInputTokens")
@@ -51,7 +57,7 @@ def _read_message(builder: TraceBuilder, message: Row) -> None:
         elif kind == "summary":  # of what was compacted
             builder.add_text("system", block.child("summary").text("summary", "thread"))
         elif kind in BLOCKS:
-            builder.add_content(role, [block])
+            builder.add_content("system" if block.get("hidden") is True else role, [block])
         else:
             builder.leave_out(kind_of(block))
 
@@ -62,7 +68,7 @@ def _outcome(run: Row) -> tuple[str, Status]:
     result = as_row(told)
     known = status_of(result.get("exitCode", result.get("success")))
     status = STATUSES.get(run.text("status"), "unknown") if known == "unknown" else known
-    error = run.child("error").text("message") or run.text("error")
+    error = run.child("error").text("message") or run.text("error", "reason")
     return error or result.text("output", "summary") or content_text(result.get("content") or told), status
 
 
