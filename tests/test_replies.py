@@ -167,7 +167,7 @@ def test_a_replayed_run_says_so_wherever_its_verdict_is_shown(upskill: Upskill, 
         run = store.run(played["run"])
         models = tuple(replace(run.plan.models[0], name=name) for name in "abc")
         assert replay_note(replace(run, plan=replace(run.plan, models=models))).endswith("answers from a, b and c.")
-        assert (evaluation_of(store, run).replayed, evaluation_of(store, run).verdicts[0].replayed) == (mark, mark)
+        assert (run.plan.replayed, evaluation_of(store, run).verdicts[0].replayed) == (mark, mark)
         (row,) = (row for row in overview(store)["runs"] if row["id"] == run.id)
         assert [verdict["replayed"] for verdict in row["verdicts"]] == [mark]
         assert [verdict["of"] for verdict in skill_verdicts(store, run.skill)] == [""]  # the one of the model itself
@@ -220,7 +220,7 @@ async def test_a_plan_that_does_not_say_that_it_is_played_is_not(skill: Path, ca
             with pytest.raises(UsageError, match="use different replies files"):
                 await evaluate(asked, store=store, models=models)
         played = await evaluate(plan_from(plan, file), store=store, models=Models(replies=store, cassette=file))
-    assert played.replayed.startswith("replayed from replies.gz (sha256 ")
+    assert played.run.plan.replayed.startswith("replayed from replies.gz (sha256 ")
     file.close()
 
 

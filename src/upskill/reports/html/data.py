@@ -108,7 +108,7 @@ def _headline(evaluation: Evaluation, view: RunView, triggered: Sequence[Trigger
         return f"How {skill} triggers with {len(triggered)} models."
     if len(evaluation.unfinished) == len(verdicts) and not evaluation.leaked:  # how many trials have run is said below
         return f"No verdict yet. {view.verdicts[0].conclusion.partition('. ')[2]}"
-    replayed = "Replayed: " if evaluation.replayed else ""
+    replayed = "Replayed: " if evaluation.run.plan.replayed else ""
     if len(verdicts) == 1 or evaluation.leaked:
         return view.verdicts[0].conclusion
     counts = Counter[str](verdict.decision for verdict in verdicts)

@@ -78,11 +78,6 @@ class Evaluation:
     # How the run was last analyzed: see StoredPlan and Analysis.
 
     @property
-    def replayed(self) -> str:
-        """From which file of replies its answers come, in words; empty: models were asked."""
-        return self.run.plan.replayed
-
-    @property
     def halted(self) -> str:
         return self.run.plan.analysis.halted
 
@@ -182,7 +177,7 @@ class Evaluation:
         return [
             (verdict.model, suggestion)
             for verdict in self.verdicts
-            if verdict.model in embedded and is_too_weak(verdict) and not self.replayed
+            if verdict.model in embedded and is_too_weak(verdict) and not verdict.replayed
             if (suggestion := next_student(embedded[verdict.model]))
         ]
 
