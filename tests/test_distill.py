@@ -92,6 +92,20 @@ def test_each_of_several_harmful_lines_is_named(noise: float) -> None:
     assert ablation.dropped == frozenset(range(12, 18))
 
 
+def test_a_line_that_breaks_one_of_many_cases_is_named() -> None:
+    needs = {f"case-{number}": [{number}] for number in range(30)}
+    for seed in range(3):
+        student = Simulated(needs, 0.07, harmful={30: {"case-0"}}, seed=seed)
+        assert student.distill(lines=36).harmful == {30: True}
+
+
+def test_a_harmful_line_is_named_wherever_the_line_is_that_its_case_needs() -> None:
+    for harmful in range(1, 40):
+        needs = {f"case-{number}": [{number}] for number in range(40) if number != harmful}
+        ablation = Simulated(needs, noise=0.0, harmful={harmful: {"case-0"}}).distill(lines=40)
+        assert ablation.harmful == {harmful: True}
+
+
 def test_a_student_that_seldom_varies_is_not_taken_for_one_that_repeats_itself() -> None:
     needs = {f"case-{number}": [{number}] for number in range(6)}
     found = [Simulated(needs, 0.02, seed=seed).distill(lines=9) for seed in range(20)]

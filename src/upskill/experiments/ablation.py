@@ -93,6 +93,7 @@ class Ablation:
     )  # by removed blocks, model and case, then by seed
     groups: list[Tested] = field(default_factory=list[Tested])  # what was set aside
     models: list[str] = field(default_factory=list[str])
+    changes: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])  # cases, by suspect
     fixed: frozenset[str] = frozenset()  # cases that failed, run again without the suspects
     _next_seed: dict[tuple[Blocks, str, bool], int] = field(default_factory=dict[tuple[Blocks, str, bool], int])
 
@@ -123,15 +124,17 @@ class Ablation:
 
     async def _find_harmful(self) -> None:
         """Try parts of the skill on the cases that fail with it. What one of them needs may be in the same part as what
-        breaks it, so the parts are cut in two ways."""
+        breaks it, so the parts are cut in three ways."""
         failing = tuple(case for case in self.cases if any(self._rate(model, case) < 0.5 for model in self.models))
         if not failing or not self.sections:
             return
         count = len(self.sections)
         quarter = max(1, math.ceil(count / 4))
         groups = [tuple(range(start, min(start + quarter, count))) for start in range(0, count, quarter)]
-        groups += [tuple(range(start, count, 4)) for start in range(4)] if count > 4 else []
-        queue = [(group, failing) for group in groups]
+        groups += [
+            tuple(each for each in range(count) if each // step % 4 == part) for step in (1, 4) for part in range(4)
+        ]
+        queue = [(group, failing) for group in groups if group]
         suspects: dict[int, frozenset[str]] = {}
         while queue:
             group, cases = queue.pop(0)
@@ -143,8 +146,10 @@ class Ablation:
                 suspects[group[0]] = gained
             elif gained:
                 queue[:0] = [(half, tuple(sorted(gained))) for half in halves(group, self.sections)]
-        tests = [await self._test(frozenset({block}), self.cases) for block in suspects]
-        self.harmful = {min(each.group): False for each in tests if not each.lost}
+        tests = {block: await self._test(frozenset({block}), self.cases) for block in suspects}
+        suspects = {block: gained | tests[block].gained for block, gained in suspects.items()}
+        self.changes = {block: tuple(gained | tests[block].lost) for block, gained in suspects.items()}
+        self.harmful = {block: False for block, gained in suspects.items() if len(gained) > len(tests[block].lost)}
         self.dropped = frozenset(self.harmful)
         if self.harmful:  # with them out, other blocks may matter to these cases
             await self.extend(self.dropped, failing, 1 if self.repeats_itself else REFERENCE_ROUNDS)
@@ -262,14 +267,16 @@ class Ablation:
     async def confirm(self) -> None:
         for number, block in enumerate(self.harmful, start=1):
             level = ACCUSING / (number * (number + 1))
-            self.harmful[block], _ = await self._compare(frozenset({block}), NOTHING, level, better=True)
+            self.harmful[block], _ = await self._compare(frozenset({block}), NOTHING, level, self.changes[block])
         for number in range(1, MAX_CONFIRMATIONS + 1):
             if self.dropped == self.reference:
                 self.accepted = bool(self.dropped)
                 return
             level = ACCEPTING / (number * (number + 1))
             self.accepted, is_worse = await self._compare(self.dropped, self.reference, level)
-            if self.accepted or not (is_worse or self._seems_worse):
+            changes = (self.change(self.dropped, self.reference, model) for model in self.models)
+            seems_worse = any(change is not None and change.high < 0.0 for change in changes)
+            if self.accepted or not (is_worse or seems_worse):
                 return
             # Put back the half that was least sure to carry nothing.
             left = len(self.groups) // 2 if number + 1 < MAX_CONFIRMATIONS else 0
@@ -282,12 +289,6 @@ class Ablation:
         """What the shorter skill is compared with: the whole one, without what is shown to hurt."""
         return frozenset(block for block, shown in self.harmful.items() if shown)
 
-    @property
-    def _seems_worse(self) -> bool:
-        """The shorter skill loses something, though perhaps no more than the tolerance."""
-        changes = (self.change(self.dropped, self.reference, model) for model in self.models)
-        return any(change is not None and change.high < 0.0 for change in changes)
-
     async def try_rewrite(self, number: int) -> bool:
         """Whether no case notices a rewrite of what is left. It goes by a number beyond those of the blocks."""
         tested = await self._test(frozenset({number}), self.cases)
@@ -297,25 +298,25 @@ class Ablation:
         return not tested.lost
 
     async def _compare(
-        self, removed: Blocks, reference: Blocks, level: float, *, better: bool = False
+        self, removed: Blocks, reference: Blocks, level: float, better: Sequence[str] = ()
     ) -> tuple[bool, bool]:
         """On fresh seeds and all cases: whether it is shown to lose no more than the tolerance, for every student,
-        or to be better, for any; and whether the opposite is."""
+        or to be better on some, for any; and whether the opposite is."""
         rounds, shown, refuted = 0, False, False
         while not (shown or refuted) and rounds < (limit := 1 if self.repeats_itself else self.rounds):
             rounds = min(limit, rounds + max(2, rounds // 3))
             for each in (reference, removed):
                 await self.extend(each, self.cases, rounds, fresh=True)
-            verdicts = [self._weigh(removed, reference, model, level, better=better) for model in self.models]
+            verdicts = [self._weigh(removed, reference, model, level, better) for model in self.models]
             shown = (any if better else all)(is_shown for is_shown, _ in verdicts)
             refuted = (all if better else any)(is_refuted for _, is_refuted in verdicts)
         self.compared_rounds = rounds
         return shown, refuted
 
     def _weigh(
-        self, removed: Blocks, reference: Blocks, model: str, level: float, *, better: bool
+        self, removed: Blocks, reference: Blocks, model: str, level: float, better: Sequence[str]
     ) -> tuple[bool, bool]:
-        pairs = self.pairs(removed, reference, model, fresh=True)
+        pairs = self.pairs(removed, reference, model, fresh=True, cases=better or None)
         mean, needed = 0.0 if better else -self.tolerance, -math.log(level)
         differences = [after - before for _, before, after in pairs]
         if self.repeats_itself:

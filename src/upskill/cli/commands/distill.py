@@ -118,12 +118,11 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
 
 
 def _save(options: DistillOptions, distilled: Distilled) -> None:
-    if distilled.decision != "distilled" and not (options.budget and distilled.decision == "over the tolerance"):
-        note("Nothing was written: no shorter version was shown to be as good.")
-        return
     whole, shorter = distilled.whole, distilled.skill
-    if not shorter.body.strip():
-        note("Nothing was written: no line would be left.")
+    is_wanted = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the tolerance")
+    if not is_wanted or not shorter.body.strip():
+        why = "no line would be left" if is_wanted else "no shorter version was shown to be as good"
+        note(f"Nothing was written: {why}.")
         return
     target = Path(options.output) if options.output else whole.folder
     assert target is not None
