@@ -303,6 +303,84 @@ def test_what_a_person_did_not_write_in_a_thread_of_amp_is_not_theirs(tmp_path: 
     assert (trace.cwd, trace.steps[1].at) == ("/home/ada/log book", "2026-09-16T10:00:00Z")
 
 
+AMP_MARKDOWN = """---
+title: Tides
+threadId: T-019b
+created: 2026-01-30T22:11:03.402Z
+---
+
+# Tides
+
+## User
+
+When is the tide high?
+
+## Assistant
+
+I look.
+
+**Tool Use:** `Bash`
+
+```json
+{"cmd": "tide --high"}
+```
+
+**Tool Use:** `Read`
+
+```json
+{"path": "tide.md"}
+```
+
+## User
+
+*(interrupted)*
+
+**Tool Result:** `toolu_1`
+
+```
+{
+  "output": "tide: no moon",
+  "exitCode": 1
+}
+```
+
+**Tool Result:** `toolu_2`
+
+```
+## Noon
+
+```text
+high
+```
+```
+
+## Assistant
+
+## At noon
+
+It is high then.
+"""
+
+
+def test_a_thread_that_amp_wrote_as_markdown_has_its_calls(tmp_path: Path) -> None:
+    path = tmp_path / "thread.md"
+    path.write_text(AMP_MARKDOWN, encoding="utf-8")
+    trace = read_trace(path)
+    assert [(step.kind, step.tool, step.text or step.output, step.status) for step in trace.steps] == [
+        ("user", "", "When is the tide high?", "unknown"),
+        ("assistant", "", "I look.", "unknown"),
+        ("tool", "Bash", "tide: no moon", "error"),
+        ("tool", "Read", "## Noon\n\n```text\nhigh\n```", "unknown"),
+        ("system", "", "*(interrupted)*", "unknown"),
+        ("assistant", "", "## At noon\n\nIt is high then.", "unknown"),
+    ]
+    assert (trace.agent, trace.session, trace.started) == ("amp", "T-019b", "2026-01-30T22:11:03.402Z")
+    assert trace.calls[0].arguments == {"cmd": "tide --high"}
+    path.write_text(f"---\ntitle: About Amp\n---\n\nAn example:\n\n{AMP_MARKDOWN}", encoding="utf-8")
+    with pytest.raises(UsageError, match="not in any known trace format"):
+        detect_format(path)
+
+
 def test_results_in_a_thread_of_amp_may_be_without_a_run(tmp_path: Path) -> None:
     calls = [
         {"type": "tool_use", "id": "a", "name": "Bash", "input": {"cmd": "ls"}},

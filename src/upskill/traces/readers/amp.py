@@ -1,26 +1,36 @@
-"""Amp: a thread, from `amp threads export` or below `~/.local/share/amp/threads`."""
+"""Amp: a thread, from `amp threads export`, `amp threads markdown` or below `~/.local/share/amp/threads`."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 from upskill.traces import Status
-from upskill.traces.formats import Format, Sample, TraceBuilder, load_document
-from upskill.traces.values import Row, as_row, content_text, iso_time, kind_of, read_usage, status_of
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, read_text
+from upskill.traces.values import Row, as_row, content_text, iso_time, kind_of, parse_object, read_usage, status_of
 
 BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "file")
 STATUSES: dict[str, Status] = {
     "done": "ok",
     **dict.fromkeys(("error", "cancelled", "rejected-by-user", "timeout"), "error"),
 }
+_FRONT = re.compile(r"\A---\n(?:(?!---\n).*\n)*?threadId: (T-\S+)\n(?:created: (\S+)\n)?(?:(?!---\n).*\n)*?---\n")
+_MARK = re.compile(r"^(?:## (User|Assistant|Info|System)|\*\*Tool (Use|Result):\*\* `([^`\n]*)`) *$", re.M)
+_FENCE = re.compile(r"\s*```\w*\n")
 
 
 def detects(sample: Sample) -> bool:
+    if sample.is_text and _FRONT.match(sample.text):
+        return True
     thread = as_row(sample.document)
     return thread.text("id").startswith("T-") and any("role" in message for message in thread.children("messages")[:5])
 
 
 def read(builder: TraceBuilder) -> None:
+    if front := _FRONT.match(text := read_text(builder.path)):
+        builder.session, builder.started = front[1], front[2] or ""
+        _read_markdown(builder, _MARK.split(text[front.end() :])[1:])
+        return
     thread = as_row(load_document(builder.path))
     initial = thread.child("env").child("initial")
     trees = [unquote(tree.text("uri").removeprefix("file://")) for tree in initial.children("trees")]
@@ -28,6 +38,24 @@ def read(builder: TraceBuilder) -> None:
     builder.started = iso_time(thread.get("created"))
     for message in builder.watch(thread.children("messages")):
         _read_message(builder, message)
+
+
+def _read_markdown(builder: TraceBuilder, pieces: list[str]) -> None:
+    """Each part has a speaker, or `Use` or `Result` with a name, and its text. Results are in the order of calls."""
+    role, turn = "", 0
+    for speaker, what, name, text in zip(*[iter(pieces)] * 4, strict=True):
+        if speaker:
+            role, turn = speaker.lower(), turn + (speaker == "Assistant")
+        begin = _FENCE.match(text) if what else None
+        # A result may have fences of its own.
+        end = (text.find if what == "Use" else text.rfind)("\n```", begin.end() - 1) if begin else -1
+        block, rest = (text[begin.end() : end], text[end + 4 :]) if begin and end >= 0 else ("", text)
+        if what == "Use":
+            builder.add_call(f"turn {turn}", name, block)
+        elif what == "Result":
+            output, status = _outcome(Row(result=parse_object(block) or block))
+            builder.add_result(f"turn {turn}", output, status)
+        builder.add_content("system" if rest.strip() == "*(interrupted)*" else role, rest.strip())
 
 
 def _read_message(builder: TraceBuilder, message: Row) -> None:
