@@ -303,6 +303,86 @@ def test_what_a_person_did_not_write_in_a_thread_of_amp_is_not_theirs(tmp_path: 
     assert (trace.cwd, trace.steps[1].at) == ("/home/ada/log book", "2026-09-16T10:00:00Z")
 
 
+OPENCODE_MARKDOWN = """# Tides
+
+**Session ID:** ses_3f1a
+**Created:** 1/20/2026, 10:11:12 AM
+**Updated:** 1/20/2026, 10:21:12 AM
+
+---
+
+## User
+
+When is the tide high?
+
+---
+
+## Assistant (Build · Big Pickle · 4.2s)
+
+_Thinking:_
+
+There is a table.
+
+**Tool: read**
+
+**Input:**
+```json
+{
+  "filePath": "tide.md"
+}
+```
+
+**Output:**
+```
+## User
+
+```text
+high
+```
+```
+
+**Tool: bash**
+
+**Input:**
+```json
+{"command": "tide"}
+```
+
+**Error:**
+```
+no moon
+```
+
+---
+
+## Assistant (Build · Big Pickle · 2.0s)
+
+_Thinking:_
+
+It is noon.
+
+At noon.
+
+---
+"""
+
+
+def test_a_session_that_opencode_exported_as_markdown_has_its_calls(tmp_path: Path) -> None:
+    path = tmp_path / "session-ses_3f1a.md"
+    path.write_text(OPENCODE_MARKDOWN, encoding="utf-8")
+    trace = read_trace(path)
+    assert [(step.kind, step.tool, step.text or step.output, step.status) for step in trace.steps] == [
+        ("user", "", "When is the tide high?", "unknown"),
+        ("thinking", "", "There is a table.", "unknown"),
+        ("tool", "read", "## User\n\n```text\nhigh\n```", "unknown"),
+        ("tool", "bash", "no moon", "error"),
+        ("assistant", "", "It is noon.\n\nAt noon.", "unknown"),
+    ]
+    assert (trace.agent, trace.session, trace.model) == ("opencode", "ses_3f1a", "Big Pickle")
+    assert trace.calls[0].arguments == {"filePath": "tide.md"}
+    assert not trace.skipped
+
+
 AMP_MARKDOWN = """---
 title: Tides
 threadId: T-019b

@@ -1,4 +1,4 @@
-"""opencode: `opencode export`, `opencode run --format json`, its database, and its older storage folder.
+"""opencode: `opencode export`, `opencode run --format json`, `/export`, its database, and its older storage folder.
 
 A session in the database has the path `opencode.db/SESSION`; the database alone means its latest session.
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from upskill.errors import UsageError
 from upskill.traces import Status, Usage
-from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, open_database, split_path
+from upskill.traces.formats import Format, Sample, TraceBuilder, load_document, open_database, read_text, split_path
+from upskill.traces.readers.opencode_markdown import HEAD, read_markdown
 from upskill.traces.values import Row, as_row, content_text, iso_time, read_usage, seconds_between
 
 STATUSES: dict[str, Status] = {"completed": "ok", "error": "error"}
@@ -22,7 +23,7 @@ STREAM = ("step_start", "step_finish", "tool_use", "text", "reasoning", "error")
 
 
 def detects(sample: Sample) -> bool:
-    if {"session", "message", "part"} <= sample.tables:
+    if {"session", "message", "part"} <= sample.tables or (sample.is_text and HEAD.match(sample.text)):
         return True
     if any(row.get("type") in STREAM and "sessionID" in row for row in sample.rows):
         return True
@@ -48,6 +49,8 @@ class _Reader(TraceBuilder):
                 if not session and not latest:
                     raise UsageError(f"{self.path}: contains no sessions")
                 self.read_database(connection, session or latest[0])
+        elif HEAD.match(sample.text):
+            read_markdown(self, read_text(self.path))
         elif any("sessionID" in row and "part" in row for row in sample.rows):
             self.read_stream()
         elif _is_stored(self.path, document := as_row(load_document(self.path))):
