@@ -374,7 +374,7 @@ def test_a_session_that_opencode_exported_as_markdown_has_its_calls(tmp_path: Pa
     assert [(step.kind, step.tool, step.text or step.output, step.status) for step in trace.steps] == [
         ("user", "", "When is the tide high?", "unknown"),
         ("thinking", "", "There is a table.", "unknown"),
-        ("tool", "read", "## User\n\n```text\nhigh\n```", "unknown"),
+        ("tool", "read", "## User\n\n```text\nhigh\n```", "ok"),
         ("tool", "bash", "no moon", "error"),
         ("assistant", "", "It is noon.\n\nAt noon.", "unknown"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from upskill.traces import StepKind
+from upskill.traces import Status, StepKind
 from upskill.traces.formats import TraceBuilder
 
 HEAD = re.compile(r"\A# [^\n]*\n+\*\*Session ID:\*\* (ses_\w+)\n")
@@ -39,5 +39,6 @@ def _read_call(builder: TraceBuilder, name: str, tool: str, text: str) -> str:
         blocks[block[1]], end = text[block.end() : end], end + 4
     builder.add_call(name, tool, blocks.get("Input", ""))
     if output := blocks.get("Error") or blocks.get("Output"):
-        builder.add_result(name, output, "error" if "Error" in blocks else "unknown")
+        done: Status = "unknown" if tool == "bash" else "ok"  # a command's exit code is not told
+        builder.add_result(name, output, "error" if "Error" in blocks else done)
     return text[end:]
