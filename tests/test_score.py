@@ -6,6 +6,7 @@ import asyncio
 import json
 import runpy
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import yaml
 
 from conftest import REPOSITORY, Upskill
 from upskill import Skill, Suite, score
-from upskill.experiments.mutation import rules_of
+from upskill.experiments.mutation import Score, rules_of
 
 CODES = {"alfa": "11-afla", "bravo": "12-ovarb", "carol": "13-lorac", "delta": "14-atled", "echo": "15-ohce"}
 UNTESTED = "delta"
@@ -84,6 +85,18 @@ def test_the_runs_of_a_score_are_neither_listed_nor_versions(upskill: Upskill, h
     assert "No stored run" in upskill("runs").err
     assert "codes-" in upskill("runs", "--all").out
     assert upskill("versions", "codes", "--json").json == []
+
+
+def test_the_share_is_no_range_if_every_rule_is_decided() -> None:
+    skill, suite = (
+        Skill.new("three", "Three.", "- It is 1.\n- It is 2.\n- It is 3.\n"),
+        Suite.parse({"cases": [case_of("alfa")]}),
+    )
+    rules = rules_of(skill, suite)
+    decided = [replace(rules[0], status="unnoticed"), *(replace(rule, status="noticed") for rule in rules[1:])]
+    share = Score(skill, suite, decided, models=["student"]).share
+    assert share
+    assert share.low == share.high
 
 
 def test_a_skill_that_changes_nothing_is_said_to_be_unnoticed(upskill: Upskill, home: Path) -> None:

@@ -270,7 +270,7 @@ class Score:
         if not self.models or not rules:
             return None
         noticed, missed = (sum(each.status == status for each in rules) for status in ("noticed", "unnoticed"))
-        return Estimate(noticed / len(rules), noticed / len(rules), 1.0 - missed / len(rules), 1.0 - LEVEL)
+        return Estimate(noticed / len(rules), noticed / len(rules), (len(rules) - missed) / len(rules), 1.0 - LEVEL)
 
     @property
     def uncovered(self) -> list[Rule]:
