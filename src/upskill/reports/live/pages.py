@@ -14,7 +14,7 @@ from upskill.reports.pictures import PictureOptions, lift_forest
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.comparison import Side, compare, latest_pair
-from upskill.runs.results.shown import current_verdicts, limits_of, rank_of, unfinished_models
+from upskill.runs.results.shown import current_verdicts, is_part, limits_of, rank_of, unfinished_models, whole_runs
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
@@ -35,7 +35,10 @@ State = Literal["running", "done", "ended", "interrupted"]
 
 
 def overview(store: Store, before: int | None = None) -> dict[str, Any]:
-    runs = store.latest_runs(RUNS_AT_ONCE + 1, before)
+    runs: list[Run] = []
+    while len(runs) <= RUNS_AT_ONCE and (batch := store.latest_runs(RUNS_AT_ONCE + 1, before)):
+        runs += [run for run in batch if not is_part(store, run) or store.is_claimed(run)]
+        before = batch[-1].number
     return {
         "runs": [run_row(store, run) for run in runs[:RUNS_AT_ONCE]],
         "more": runs[RUNS_AT_ONCE - 1].number if len(runs) > RUNS_AT_ONCE else None,
@@ -146,7 +149,11 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     """The versions of the latest runs, oldest first, with the last verdict per model; None: no such skill."""
     versions: dict[str, dict[str, Any]] = {}
     known: dict[str, tuple[dict[str, Any], Run]] = {}
-    latest = list(islice(store.runs(name, newest_first=True), MAX_RUNS))
+    names = {version.fingerprint: f"v{number}" for number, version in enumerate(list_versions(store, name), start=1)}
+    every = store.runs(name, newest_first=True)
+    runs = (run for run in every if run.plan.skill.visible_hash in names or not is_part(store, run))
+    latest = list(islice(runs, MAX_RUNS))
+    older = sum(1 for _ in runs)
     for run in reversed(latest):
         skill = run.plan.skill
         version = versions.setdefault(
@@ -155,9 +162,8 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         )
         version |= {"latest": run.id, "created": run.created, "runs": version["runs"] + 1}
         known[run.id] = (version, run)
-    if not versions:
+    if name not in store.skills():
         return None
-    names = {version.fingerprint: f"v{number}" for number, version in enumerate(list_versions(store, name), start=1)}
     for visible_hash, version in versions.items():
         version["name"] = names.get(visible_hash, version["hash"])  # no version: part of a search
     for look in reversed(store.latest_looks(name, MAX_LOOKS)):
@@ -184,7 +190,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     return {
         "name": name,
         "versions": list(versions.values()),
-        "runs": store.skills()[name][0],
+        "runs": len(latest) + older,
         "shown": len(latest),
         "searches": store.skills_with_candidates().get(name, 0),
         "picture": lift_forest(document, options) if rows else "",
@@ -205,7 +211,7 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
 
 def pair_to_compare(store: Store, skill: str, before: str, after: str) -> list[str]:
     """The latest two runs that can be compared, else the latest two; `before`, `after`: a run, or a version's hash."""
-    runs = list(islice(store.runs(skill or None, newest_first=True), MAX_RUNS))
+    runs = list(islice(whole_runs(store, skill or None), MAX_RUNS))
     befores, afters = (
         [run for run in runs if name in ("", run.id, run.plan.skill.visible_hash[:8])] for name in (before, after)
     )
