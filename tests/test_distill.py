@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ import yaml
 
 from conftest import REPOSITORY, Upskill
 from distill import LARGE_BLOCKS, LARGE_CASES, begin_large
-from upskill import Skill, distill
+from upskill import Skill, distill, open_store
 from upskill.experiments.ablation import NOTHING, Ablation, Blocks
+from upskill.reports.live.pages import overview, skill_page
 from upskill.skills import find_skills
 from upskill.skills.blocks import blocks_of, without_blocks
 from upskill.verdicts.outcome import Outcome
@@ -284,6 +287,31 @@ def test_a_distilled_skill_replaces_the_whole_one_and_is_a_version(upskill: Upsk
     assert versions[1]["parent"] == "v1"
     assert "No stored run" in upskill("runs").err  # parts of the search are not listed
     assert "codes-" in upskill("runs", "--all").out
+
+
+def test_a_distilled_skill_keeps_its_verdict_and_its_place(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    student = ("-m", "scripted:student.yaml")
+    written = (home / "codes" / "SKILL.md").read_text()
+    for text in (written + "\nBe brief.\n", written):
+        (home / "codes" / "SKILL.md").write_text(text)
+        assert upskill("eval", "codes", *student).code == 0
+    with closing(sqlite3.connect(home / "runs" / "upskill.db", isolation_level=None)) as database:
+        database.execute("UPDATE runs SET created = '2026-01-0' || number || 'T00:00:00+00:00'")
+    first, second = upskill("versions", "codes", "--json").json
+    assert upskill("distill", "codes", *student).code == 0
+    versions = upskill("versions", "codes", "--json").json
+    assert versions[:2] == [first, {**second, "accepted": True}]
+    assert [each["parent"] for each in versions] == [None, "v1", "v2"]
+    assert upskill("compare", "--json").err == ""  # the last part of the search is no run to compare
+    listed = upskill("runs").out
+    with open_store(home / "runs") as store:
+        page = skill_page(store, "codes")
+        rows = overview(store)["runs"]
+    assert page is not None
+    assert [version["name"] for version in page["versions"]] == ["v1", "v2", "v3"]
+    assert len(rows) < page["runs"] < len(upskill("runs", "--json").json)
+    assert all(row["id"] in listed for row in rows)
 
 
 def test_the_worth_of_each_block_is_shown_from_stored_trials(upskill: Upskill, home: Path) -> None:

@@ -15,7 +15,9 @@ from upskill.verdicts.advice import decision_in_words
 def list_versions(store: Store, name: str) -> list[Candidate]:
     """Versions that a search tried, and other evaluated texts, oldest first."""
     versions = list(store.candidates(name))
+    whole = {version.fingerprint for version in versions if version.verdict.get("search_decision") == "whole"}
     tried = {version.fingerprint for version in versions if version.verdict.get("search_decision") != "unproven"}
+    tried -= whole  # `distill` only took parts out of these
     tried |= {variant for version in versions for variant in version.verdict.get("variants", ())}  # parts of a search
     written: dict[str, Candidate] = {}
     ranks: dict[str, tuple[bool, bool]] = {}
@@ -50,7 +52,12 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
         )
     known = {version.fingerprint for version in versions}
     versions = [
-        replace(version, verdict={**version.verdict, **run.verdict}, note=run.note)
+        replace(
+            version,
+            verdict={**version.verdict, **run.verdict},
+            note=run.note,
+            created=min(run.created, version.created),
+        )
         if (run := written.get(version.fingerprint)) and run.verdict
         else version
         for version in versions
@@ -58,6 +65,6 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
     versions += [version for version in written.values() if version.fingerprint not in known]
     versions.sort(key=lambda version: version.created)
     return [
-        replace(version, parent=before.number) if before and version.fingerprint not in known else version
+        replace(version, parent=before.number) if before and version.fingerprint not in known - whole else version
         for before, version in zip([None, *versions], versions, strict=False)
     ]
