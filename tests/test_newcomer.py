@@ -75,4 +75,5 @@ tests:
             "generate", "--from", EVIDENCE / session, "-m", "extract", "--no-eval", "-o", f"skills/taken-{number}"
         )
         assert made.code == 0, made
+        assert f"upskill tests skills/taken-{number} -m MODEL" in made.out  # `extract` writes none, and eval needs some
         assert upskill("validate", f"skills/taken-{number}").code == 0

@@ -90,7 +90,9 @@ def _next_commands(generated: Generated) -> str:
         rows.append(("upskill show last", "prompts and answers"))
     elif generated.fit:
         rows.append(("upskill show last:train", "prompts and answers for train cases"))
-    if not rows:
+    if generated.suite is None:
+        rows.append((f"upskill tests {folder} -m MODEL", "write test cases"))
+    if not (generated.held_out or generated.fit):
         rows.append((f"upskill eval {folder} -m MODEL", "whether it helps"))
     if Provenance.of(generated.skill).sources:
         rows.append((f"upskill show {folder} --sources", "the evidence behind each line"))
