@@ -83,7 +83,9 @@ def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
             note(f"{last.id}, the last run, has no finished run before it with the same suite and model.")
         return pair
     if len(runs) < 2:
-        raise UsageError(f"nothing to compare: {'only one' if runs else 'no'} run is stored", "Run another `upskill eval`.")
+        raise UsageError(
+            f"nothing to compare: {'only one' if runs else 'no'} run is stored", "Run another `upskill eval`."
+        )
     latest = "; ".join(f"{run.id} ({', '.join(_describe(run))})" for run in runs[:2])
     hint = f"The latest: {latest}. upskill compare BEFORE AFTER compares any two that share cases."
     raise UsageError("nothing to compare: no two finished runs share a model, cases and a baseline", hint)
