@@ -182,7 +182,7 @@ def test_the_report_has_every_part_and_the_numbers_of_the_json_document(
     for name, words in {
         "pictures": ("+100 points",),
         "groups": ("used by the search", "formal", "sea", "short", "Ada", "Grace"),
-        "failures": ("refused", "cut off at the limit", "529"),
+        "failures": ("on unused cases", "refused", "cut off at the limit", "529"),
         "controls": ("skill − placebo", "A/A control"),
         "skill": ("Say ahoy, a comma, and the name.", "c1", "own"),
         "looks": ("This is look",),

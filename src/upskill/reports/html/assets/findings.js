@@ -69,11 +69,13 @@ function failures(report) {
     const causes = OBSTACLES.filter((cause) => found.causes[cause]).map((cause) => `${grouped(found.causes[cause])} ${CAUSES[cause]}`);
     rows.push([found.model, report.arms[found.arm] ?? found.arm, grouped(found.passed), grouped(found.failed), grouped(found.errored), reasons(found, causes)]);
   }
+  const { cases, held_out: unused } = report.document.suite;
+  const onUnused = unused && unused < cases && report.document.models.every((verdict) => verdict.cases <= unused);
   const errors = report.document.errors.map((one) => h("li", {}, `${one.model}: ${one.message} (${counted(one.trials, "trial")})`));
   return section(
     "failures",
     "Errors, refusals and cut-off answers",
-    !rows.length ? h("p", {}, report.document.models.every((verdict) => verdict.unfinished) ? "The counts for each arm are shown with the verdict." : "Nothing was scored.") : table("How the trials in each arm ended", ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
+    !rows.length ? h("p", {}, report.document.models.every((verdict) => verdict.unfinished) ? "The counts for each arm are shown with the verdict." : "Nothing was scored.") : table(`How the trials in each arm ended${onUnused ? ", on unused cases" : ""}`, ["Model", "Arm", "Passed", "Failed", "Errored", "Why answers failed"], rows),
     errors.length ? h("ul", {}, errors) : null,
     report.document.invalid.length ? h("p", { class: "warning" }, `The arms were not isolated, so no number from this run is valid: ${counted(report.document.invalid.length, "trial")} saw or tried to open a skill that should have been hidden.`) : null,
   );
