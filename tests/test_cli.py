@@ -391,6 +391,8 @@ def test_plan_and_eval_need_equally_many_cases_and_count_near_duplicates_once(up
         needed = needed or 12 + verdict["further_pairs"]  # one pair per case, as in the first option
         assert planned["options"][0]["cases"] == needed
         suite["cases"].append({"id": "twin", "prompt": "Hello, please greet now guest 1."})
+    text = " ".join(upskill("plan", home / "greeter", "-m", student, "--store", "runs-13").out.split())
+    assert "Your suite has 13 cases; 12 of them count (near-duplicates count once;" in text
 
 
 def test_plan_ignores_stored_runs_of_another_suite(upskill: Upskill, skill: Path, home: Path) -> None:

@@ -129,10 +129,10 @@ def student(tmp_path: Path) -> str:
 def test_the_command_names_who_takes_requests_and_what_to_do(upskill: Upskill, library: Path, student: str) -> None:
     done = upskill("matrix", library, "-m", student, "--report", "map.svg")
     assert done.code == 0, done.err
-    assert "1 of 3 skills lose requests when all are installed." in done.out
+    assert "1 of 3 skills loses requests when all are installed." in done.out
     assert re.search(r"ship +2 +0% +100% +deploy 100%", done.out)
     assert "drop it, or say what deploy does not do" in " ".join(done.out.split())
-    assert "the prompts of its suite are asked: poems" in done.out
+    assert "prompts from the suite are used: poems" in done.out
     assert "can only take requests: notes" in done.out
     picture = Path("map.svg").read_text()
     assert "deploy takes requests of ship: 100%." in picture
@@ -151,7 +151,7 @@ def test_the_same_command_continues_after_a_ceiling(upskill: Upskill, library: P
     assert "Not finished" in short.out
     assert "0%" not in short.out.replace("100%", "")  # what was not run is a dash
     rest = upskill("matrix", library, "-m", student, "--set", "max_calls=150")  # the whole takes more
-    assert "1 of 3 skills lose requests" in rest.out
+    assert "1 of 3 skills loses requests" in rest.out
 
 
 def test_a_greedy_student_is_asked_once(upskill: Upskill, library: Path, student: str) -> None:

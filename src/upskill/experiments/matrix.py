@@ -117,7 +117,7 @@ class Matrix:
         from_suite = [name for name in self.requests if not Queries.of(self.by_name[name])]
         without = [skill.name for skill in self.skills if skill.name not in self.requests]
         notes = {
-            "No queries, so the prompts of its suite are asked": from_suite,
+            "No queries, so prompts from the suite are used": from_suite,
             "Neither queries nor a suite, so it can only take requests": without,
         }
         return tuple(f"{why}: {', '.join(names)}." for why, names in notes.items() if names)

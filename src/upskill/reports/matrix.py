@@ -28,7 +28,8 @@ def conclusion(matrix: Matrix) -> str:
     losing = {each.skill for each in matrix.conflicts}
     if not losing:
         return "No skill is shown to take another's requests."
-    return f"{len(losing)} of {counted(len(matrix.requests), 'skill')} lose requests when all are installed."
+    verb = "loses" if len(losing) == 1 else "lose"
+    return f"{len(losing)} of {counted(len(matrix.requests), 'skill')} {verb} requests when all are installed."
 
 
 def describe(matrix: Matrix, conflict: Conflict) -> str:

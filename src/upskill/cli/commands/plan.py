@@ -132,7 +132,7 @@ def _render(estimate: SampleSizes, target: str) -> list[RenderableType]:
     if estimate.cases is not None:
         at_hand = f"Your suite has {counted(estimate.cases, 'case')}"
         if estimate.unused != estimate.cases:
-            at_hand += f"; {estimate.unused} of them count: near-duplicates count once, and used cases show no gain"
+            at_hand += f"; {estimate.unused} of them count (near-duplicates count once; used cases cannot show a gain)"
     shortest, longest = (round(bound, 2) for bound in estimate.seconds_per_trial)
     at_once = f"{estimate.concurrency} trials at a time" if estimate.concurrency > 1 else "one trial at a time"
     pace = f"{at_once}, assuming {shortest:g} to {longest:g} s each (no stored run yet)."
