@@ -65,6 +65,7 @@ from upskill.models.addresses import resolve
 from upskill.models.embedded.weight_files import cache_folder
 from upskill.models.keys import KEY_VARIABLES
 from upskill.models.ledger import Ledger
+from upskill.reports.live.pages import overview
 from upskill.runs.planning.estimate import CostEstimate
 from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.outcome import Outcome
@@ -193,6 +194,9 @@ def test_a_run_says_what_upstream_says_and_names_fit_and_held_out(upskill: Upski
     assert {row["verdict"]["decision"] for row in rows} == {"helps", "undecided"}
     listed = upskill("runs").out
     assert listed.count("part of a search") == len(rows) - len(decided)
+    with open_store("runs") as store:
+        parts = [row["part_of"] for row in overview(store)["runs"] if not row["verdicts"]]
+    assert parts == ["part of a search"] * (len(rows) - len(decided))
 
 
 def test_show_last_reaches_the_train_and_the_held_out_run_of_the_skill_that_was_kept(

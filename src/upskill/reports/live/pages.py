@@ -14,7 +14,15 @@ from upskill.reports.pictures import PictureOptions, lift_forest
 from upskill.runs.planning.plan import Arm, Trial
 from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.comparison import Side, compare, latest_pair
-from upskill.runs.results.shown import current_verdicts, is_part, limits_of, rank_of, unfinished_models, whole_runs
+from upskill.runs.results.shown import (
+    current_verdicts,
+    is_part,
+    limits_of,
+    part_of,
+    rank_of,
+    unfinished_models,
+    whole_runs,
+)
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Look, Run, Store
 from upskill.verdicts.outcome import Outcome
@@ -66,6 +74,7 @@ def run_row(store: Store, run: Run) -> dict[str, Any]:
         "part": bool(suite.part),
         "other_suite": run.plan.other_suite,
         "against": bool(run.plan.reference_skill),
+        "part_of": part_of(run).replace("`", "") if run.plan.analysis.reported is False else "",
         "state": _state(store, run, decided=current),
         "tokens": sum(row.tokens for row in progress),
         "cost_usd": None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None),

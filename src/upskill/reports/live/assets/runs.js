@@ -93,7 +93,7 @@ async function runsPage(page) {
 
   /* Of a run that nobody was told a verdict of: nothing of how its arms differ. */
   function undecided(row) {
-    return h("span", { class: "note" }, [row.models.length > 1 ? "" : row.models[0], row.state === "running" ? "no verdict yet" : "no verdict"].filter(Boolean).join(" · "));
+    return h("span", { class: "note" }, [row.models.length > 1 ? "" : row.models[0], row.part_of || (row.state === "running" ? "no verdict yet" : "no verdict")].filter(Boolean).join(" · "));
   }
 
   function chooser() {
