@@ -108,6 +108,23 @@ def test_the_comparison_opens_on_the_latest_two_runs_of_one_skill(browser: Brows
         assert browser.run(use, f"{live.address}compare") == [ids["first"], ids["second"]]
 
 
+def test_the_page_of_a_skill_counts_versions_that_searches_tried(browser: Browser, tmp_path: Path) -> None:
+    add_runs(tmp_path)
+    with open_store(tmp_path / "runs") as store:
+        store.add_candidate("search", Skill.new("greeter", "Greets.", "Say hi."), None, None, "", {})
+    with served(tmp_path / "runs") as live:
+
+        def facts(page: Any) -> list[str]:
+            page.locator("#lift").wait_for()
+            return page.locator(".facts span").all_inner_texts()
+
+        assert browser.run(facts, f"{live.address}skill/greeter") == [
+            "2 versions",
+            "2 runs",
+            "1 version tried in searches",
+        ]
+
+
 def test_two_versions_are_compared_with_a_model_that_ran_both(browser: Browser, tmp_path: Path) -> None:
     one, two = (write_script(tmp_path / f"{name}.json") for name in ("one", "two"))
     suite = Suite.parse(greetings(2))

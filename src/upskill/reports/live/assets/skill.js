@@ -9,7 +9,7 @@ async function skillVersionsPage(page, name) {
   async function read() {
     const skill = await askJson("skill", { skill: name, width: page.clientWidth - 66 });
     const versions = skill.versions;
-    fill(facts, [counted(versions.length, "version"), skill.runs > skill.shown ? `the latest ${grouped(skill.shown)} of ${counted(skill.runs, "run")}` : counted(skill.runs, "run"), skill.searches ? `${counted(skill.searches, "candidate")} in searches` : ""].filter(Boolean).map((fact) => h("span", {}, fact)));
+    fill(facts, [counted(versions.length, "version"), skill.runs > skill.shown ? `the latest ${grouped(skill.shown)} of ${counted(skill.runs, "run")}` : counted(skill.runs, "run"), skill.searches ? `${counted(skill.searches, "version")} tried in searches` : ""].filter(Boolean).map((fact) => h("span", {}, fact)));
     fill(main, picture(skill), list(versions), between(versions));
   }
 
