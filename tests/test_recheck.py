@@ -100,6 +100,16 @@ def test_a_student_that_never_varies_decides_after_two_rounds(upskill: Upskill, 
     assert "undecided; helps on these cases" in upskill("list", "skills").out
     assert "undecided; helps on these cases" in upskill("runs", "-s", "helpful").out
     assert "undecided; no effect on these cases" in upskill("runs").out
+    # At most 12 rounds were planned.
+    ran = upskill("runs", "--json", "-s", "helpful").json[0]["run"]
+    for repeats, differences, no_test in (
+        (1, ["the number of repeats (2 → 1)"], "the runs use different seeds"),
+        (2, [], "the runs had different limits on repeats"),
+    ):
+        upskill("eval", "skills/helpful", "-m", "scripted:student.yaml", "--repeats", repeats)
+        (compared,) = upskill("compare", ran, "last", "--json").json["comparisons"]
+        assert [each for each in compared["differences"] if "repeats" in each] == differences
+        assert compared["no_test"] == no_test
 
 
 def test_all_cases_show_that_a_searched_skill_hurts_and_only_unused_ones_that_it_helps(

@@ -84,6 +84,15 @@ class Comparison:
         return self.before.run.plan.skill.visible_hash == self.after.run.plan.skill.visible_hash
 
     @property
+    def repeats(self) -> tuple[int, int]:
+        """How many each side ran: with rounds, its plan has only the maximum."""
+        before, after = self.before.run.plan, self.after.run.plan
+        return (
+            max((case.before[1] for case in self.cases if before.scope), default=before.runs),
+            max((case.after[1] for case in self.cases if after.scope), default=after.runs),
+        )
+
+    @property
     def differences(self) -> list[str]:
         return list(_differences(self))
 
@@ -164,7 +173,9 @@ def _no_test(comparison: Comparison) -> str:
     if any(side.run.plan.suite.part for side in (comparison.before, comparison.after)):
         return "the cases are a hand-picked part of the suite"
     before, after = comparison.before.run.plan, comparison.after.run.plan
-    return "the runs use different seeds" if (before.runs, before.seed) != (after.runs, after.seed) else ""
+    if (comparison.repeats[0], before.seed) != (comparison.repeats[1], after.seed):
+        return "the runs use different seeds"
+    return "the runs had different limits on repeats" if before.runs != after.runs else ""
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:
@@ -184,7 +195,8 @@ def _differences(comparison: Comparison) -> Iterator[str]:
         if number:
             yield f"the suite ({counted(number, 'case')} {what})"
     for key, label in _SETTINGS.items():
-        old, new = (_describe_setting(attrgetter(key)(side.run.plan)) for side in (before, after))
+        settings = comparison.repeats if key == "runs" else (attrgetter(key)(side.run.plan) for side in (before, after))
+        old, new = map(_describe_setting, settings)
         if old != new:
             yield f"{label} ({old} → {new})"
     if before.arm == "baseline" and before.run.plan.reference_skill != after.run.plan.reference_skill:
