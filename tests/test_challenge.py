@@ -95,6 +95,7 @@ def test_counterexamples_are_kept_as_train_cases_with_a_note(upskill: Upskill, h
     note = "upskill challenge: scripted:student.yaml passes 100% without the skill and 0% with it"
     assert kept[0].metadata["from"] == note
     assert kept[0].metadata["challenges"] == "- The code of carol is `99-wrong`."
+    assert "no runs yet" in upskill("show", "last").err
     assert upskill("eval", "codes", "-m", "scripted:student.yaml").code == 0
     trials = upskill("show", "last", "--json").json["trials"]
     assert {row["case"] for row in trials if row["arm"] == "skill" and not row["passed"]} == set(PLANTED)

@@ -144,6 +144,7 @@ def test_the_command_names_who_takes_requests_and_what_to_do(upskill: Upskill, l
     assert (conflict["skill"], conflict["others"], conflict["advice"]) == ("ship", ["deploy"], "drop")
     assert conflict["requests"] == ["Ship it now", "Ship release 7"]
     assert "Who gets whose requests" in Path("map.html").read_text()
+    assert "no runs yet" in upskill("show", "last").err
 
 
 def test_the_same_command_continues_after_a_ceiling(upskill: Upskill, library: Path, student: str) -> None:

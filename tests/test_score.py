@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from conftest import REPOSITORY, Upskill
-from upskill import Skill, Suite, score
+from upskill import Skill, Suite, open_store, score
 from upskill.experiments.mutation import Score, rules_of
+from upskill.reports.live.pages import overview
 
 CODES = {"alfa": "11-afla", "bravo": "12-ovarb", "carol": "13-lorac", "delta": "14-atled", "echo": "15-ohce"}
 UNTESTED = "delta"
@@ -85,6 +86,21 @@ def test_the_runs_of_a_score_are_neither_listed_nor_versions(upskill: Upskill, h
     assert "No stored run" in upskill("runs").err
     assert "codes-" in upskill("runs", "--all").out
     assert upskill("versions", "codes", "--json").json == []
+    assert "no runs yet" in upskill("show", "last").err
+
+
+def test_last_and_the_live_page_leave_out_the_runs_of_a_score(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    evaluated = upskill("eval", "codes", "-m", "scripted:student.yaml", "--json").json["run"]
+    assert upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").code == 0
+    for name in ("last", "last~0"):
+        assert upskill("show", name, "--json").json["run"] == evaluated
+    assert "there is no run last~1: the store has 1 run\n" in upskill("show", "last~1").err
+    with open_store(home / "runs") as store:
+        assert store.count_runs() > 1
+        page = overview(store)
+    assert [run["id"] for run in page["runs"]] == [evaluated]
+    assert [(skill["runs"], skill["latest"]) for skill in page["skills"]] == [(1, evaluated)]
 
 
 def test_the_share_is_no_range_if_every_rule_is_decided() -> None:

@@ -419,6 +419,7 @@ def test_the_command_says_how_often_each_query_fires_and_what_that_comes_to(upsk
     assert "5 of 6 queries are on the right side of 50%" in shown
     listed = upskill("runs").out
     assert "  trigger test: recall 56%, accuracy 72%\n" in listed
+    assert upskill("show", "last", "--json").code == 0
     assert "█" not in listed  # a rate of 72% would look like answers that passed
     upskill("eval", write_skill(six / "other"), *STUDENT)
     assert re.search(rf"{GREETER} +trigger test: recall 56%, accuracy 72%\n", upskill("runs").out)

@@ -207,15 +207,16 @@ def find_run(store: Store, name: str) -> Run:
     """By an id, the start of one, `last` or `last~1` (the run before the last). `last:held-out` is the latest run on
     held-out cases alone, `last:train` that of the same skill on train cases; neither is against another skill."""
     if back := COUNTED_BACK.fullmatch(name):
-        if run := next(islice(store.runs(newest_first=True), int(back[1]), None), None):
-            return run
+        runs = list(islice(store.runs(newest_first=True, whole=True), int(back[1]) + 1))
+        if len(runs) > int(back[1]):
+            return runs[-1]
         raise UsageError(
-            f"there is no run {name}: the store has {counted(store.count_runs(), 'run')}", "`upskill runs` lists them."
+            f"there is no run {name}: the store has {counted(len(runs), 'run')}", "`upskill runs` lists them."
         )
     if name not in ("last:held-out", "last:train"):
         return store.run(name)
     skill = None
-    for run in store.runs(newest_first=True):
+    for run in store.runs(newest_first=True, whole=True):
         side = side_of(run) if not run.plan.reference_skill else ""
         if name == "last:held-out" and side == "held-out":
             return run

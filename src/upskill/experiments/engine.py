@@ -35,7 +35,7 @@ class Engine:
         wanted = set(cases)
         suite = replace(plan.suite, cases=tuple(case for case in plan.suite.cases if case.id in wanted), warnings=())
         part = replace(plan, suite=suite, seed=seeds.start, runs=len(seeds))
-        evaluation = await self.run_plan(part, RunOptions(keep_look=False, partial=True))
+        evaluation = await self.run_plan(part, RunOptions(keep_look=False, in_experiment=True, partial=True))
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
         if why := evaluation.why_failed:

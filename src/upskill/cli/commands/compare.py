@@ -15,7 +15,7 @@ from upskill.plain import counted
 from upskill.reports.comparison import render, render_case, to_json
 from upskill.runs.planning.plan import Arm
 from upskill.runs.results.comparison import Side, compare, latest_pair
-from upskill.runs.results.shown import part_of, whole_runs
+from upskill.runs.results.shown import part_of
 from upskill.runs.stores import Run, Store
 
 MAX_CASES = 20  # whose answers are shown
@@ -77,15 +77,13 @@ def command(
 
 def _latest_pair(store: Store, models: tuple[str, ...]) -> tuple[Run, Run]:
     last = find_run(store, "last")
-    runs = list(islice(whole_runs(store), MAX_RUNS))
+    runs = list(islice(store.runs(newest_first=True, whole=True), MAX_RUNS))
     if pair := latest_pair(store, runs, runs, models):
-        if last not in pair and last in runs[:1]:
+        if last not in pair:
             note(f"{last.id}, the last run, has no finished run before it with the same suite and model.")
         return pair
     if len(runs) < 2:
-        raise UsageError(
-            f"nothing to compare: {'only one' if runs else 'no'} run is stored", "Run another `upskill eval`."
-        )
+        raise UsageError("nothing to compare: only one run is stored", "Run another `upskill eval`.")
     latest = "; ".join(f"{run.id} ({', '.join(_describe(run))})" for run in runs[:2])
     hint = f"The latest: {latest}. upskill compare BEFORE AFTER compares any two that share cases."
     raise UsageError("nothing to compare: no two finished runs share a model, cases and a baseline", hint)

@@ -20,7 +20,7 @@ from upskill.reports.numbers import before_after, percent, points
 from upskill.reports.terminal import bar
 from upskill.reports.view import arm_names, trigger_metrics
 from upskill.runs.results.evaluation import evaluation_of
-from upskill.runs.results.shown import is_cut_short, is_part, limits_of, part_of, rank_of, reported_verdicts
+from upskill.runs.results.shown import is_cut_short, limits_of, part_of, rank_of, reported_verdicts
 from upskill.runs.stores import Run, Store
 from upskill.verdicts.advice import INVALID, decision_in_words
 from upskill.verdicts.verdict import SEARCH, UNFINISHED
@@ -68,13 +68,13 @@ def command(
             say_nothing_yet("no run is stored here", "`upskill eval SKILL` creates one; `upskill init` starts a skill.")
         return
     with opened:
-        runs = (run for run in opened.runs(newest_first=True) if not skills or run.skill in skills)
-        whole = (run for run in runs if as_json or csv_file or every or not is_part(opened, run))
+        whole = not (as_json or csv_file or every)
+        runs = (run for run in opened.runs(newest_first=True, whole=whole) if not skills or run.skill in skills)
         if csv_file:
             _write_csv(opened, runs, models, csv_file, force=force)
             return
-        listed = list(whole if as_json or every else islice(whole, MAX_RUNS))[::-1]
-        older = 0 if as_json or every else sum(1 for _ in whole)
+        listed = list(islice(runs, MAX_RUNS) if whole else runs)[::-1]
+        older = sum(1 for _ in runs)
         rows = [
             (run, verdict)
             for run in listed

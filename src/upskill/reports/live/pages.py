@@ -16,12 +16,10 @@ from upskill.runs.planning.stored_plan import StoredCase
 from upskill.runs.results.comparison import Side, compare, latest_pair
 from upskill.runs.results.shown import (
     current_verdicts,
-    is_part,
     limits_of,
     part_of,
     rank_of,
     unfinished_models,
-    whole_runs,
 )
 from upskill.runs.results.versions import list_versions
 from upskill.runs.stores import Look, Run, Store
@@ -45,7 +43,7 @@ State = Literal["running", "done", "ended", "interrupted"]
 def overview(store: Store, before: int | None = None) -> dict[str, Any]:
     runs: list[Run] = []
     while len(runs) <= RUNS_AT_ONCE and (batch := store.latest_runs(RUNS_AT_ONCE + 1, before)):
-        runs += [run for run in batch if not is_part(store, run) or store.is_claimed(run)]
+        runs += [run for run in batch if not store.is_part(run) or store.is_claimed(run)]
         before = batch[-1].number
     return {
         "runs": [run_row(store, run) for run in runs[:RUNS_AT_ONCE]],
@@ -160,7 +158,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     known: dict[str, tuple[dict[str, Any], Run]] = {}
     names = {version.fingerprint: f"v{number}" for number, version in enumerate(list_versions(store, name), start=1)}
     every = store.runs(name, newest_first=True)
-    runs = (run for run in every if run.plan.skill.visible_hash in names or not is_part(store, run))
+    runs = (run for run in every if run.plan.skill.visible_hash in names or not store.is_part(run))
     latest = list(islice(runs, MAX_RUNS))
     older = sum(1 for _ in runs)
     for run in reversed(latest):
@@ -171,7 +169,7 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
         )
         version |= {"latest": run.id, "created": run.created, "runs": version["runs"] + 1}
         known[run.id] = (version, run)
-    if name not in store.skills():
+    if next(store.runs(name), None) is None:
         return None
     for visible_hash, version in versions.items():
         version["name"] = names.get(visible_hash, version["hash"])  # no version: part of a search
@@ -220,7 +218,7 @@ def line_diff(before: str, after: str) -> list[list[Any]]:
 
 def pair_to_compare(store: Store, skill: str, before: str, after: str) -> list[str]:
     """The latest two runs that can be compared, else the latest two; `before`, `after`: a run, or a version's hash."""
-    runs = list(islice(whole_runs(store, skill or None), MAX_RUNS))
+    runs = list(islice(store.runs(skill or None, newest_first=True, whole=True), MAX_RUNS))
     befores, afters = (
         [run for run in runs if name in ("", run.id, run.plan.skill.visible_hash[:8])] for name in (before, after)
     )

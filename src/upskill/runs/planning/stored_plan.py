@@ -161,6 +161,7 @@ class Analysis:
     registration: Mapping[str, Any] | None = None  # of a run that follows one: path, registered, results_before
     # Whether its verdict is for somebody to look at, and not for a search; None: by a version that did not say.
     reported: bool | None = None
+    in_experiment: bool = False  # which runs dozens of parts like this one and reports the result itself
 
 
 @dataclass(frozen=True, kw_only=True)

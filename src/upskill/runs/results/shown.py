@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,16 +84,6 @@ def part_of(run: Run) -> str:
     if run.plan.scope is None:
         return SEARCH
     return "part of `upskill ci`" if run.plan.reference_skill else "part of `upskill recheck`"
-
-
-def is_part(store: Store, run: Run) -> bool:
-    """Whether it is one of the dozens of runs in an experiment: without a baseline, and never reported."""
-    return run.plan.arms == ("skill",) and not store.looks_at(run.id)
-
-
-def whole_runs(store: Store, skill: str | None = None) -> Iterator[Run]:
-    """Newest first, without the parts of experiments."""
-    return (run for run in store.runs(skill, newest_first=True) if not is_part(store, run))
 
 
 def rank_of(run: Run, decision: str) -> tuple[bool, bool]:

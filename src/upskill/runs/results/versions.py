@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upskill.plain import dict_or_empty
-from upskill.runs.results.shown import is_part, rank_of
+from upskill.runs.results.shown import rank_of
 from upskill.runs.stores import Candidate, Store
 from upskill.runs.stores.rows import files_to_json
 from upskill.skills import Skill
@@ -21,9 +21,9 @@ def list_versions(store: Store, name: str) -> list[Candidate]:
     tried |= {variant for version in versions for variant in version.verdict.get("variants", ())}  # parts of a search
     written: dict[str, Candidate] = {}
     ranks: dict[str, tuple[bool, bool]] = {}
-    for run in store.runs(name):
+    for run in store.runs(name, whole=True):
         skill = run.plan.skill
-        if skill.visible_hash in tried or is_part(store, run):
+        if skill.visible_hash in tried:
             continue
         look = next((look for look in store.looks_at(run.id) if look.verdict), None)
         rank = rank_of(run, look.decision) if look else (False, False)

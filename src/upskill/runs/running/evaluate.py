@@ -66,6 +66,7 @@ class RunOptions:
     stop_when: Sequence[Requirement] = ()  # rounds end once these hold or cannot; nothing is reported of them
     preregister: Path | None = None  # the plan is written here first, or has to be the one that was
     keep_look: bool = True  # the verdict is reported: store that somebody looked
+    in_experiment: bool = False  # a part of one: lists of runs leave it out
     partial: bool = False  # return an Evaluation even of a run that has failed, in place of raising RunFailed
     strict_suite: bool = False  # a case that knowing nothing passes is an error, not a warning
 
@@ -219,7 +220,8 @@ class _Run:
             stopped=dict(self.stopped),
             warnings=(*warnings, *islice(self.noticed, MAX_NOTICED)),
             registration=registration.to_dict() if registration else None,
-            reported=self.options.keep_look,
+            reported=options.keep_look,
+            in_experiment=options.in_experiment,
         )
 
     async def _warnings(self, sandbox: SandboxChoice | None) -> list[str]:

@@ -78,6 +78,8 @@ INSERT INTO results ({", ".join(RESULTS.names)})
 SELECT {", ".join("?" if name == "run" else name for name in RESULTS.names)} FROM results WHERE run = ? AND key = ?
 ON CONFLICT DO NOTHING
 """  # noqa: S608 - only the names of our own columns
+# A part of an experiment counts as a run of its own once somebody has looked at it. Quotes in texts are escaped.
+_WHOLE = """(plan NOT LIKE '%"in_experiment":true%' OR EXISTS (SELECT 1 FROM looks WHERE looks.run = runs.id))"""
 _ONE_TRIAL = "run = ? AND case_id = ? AND model = ? AND seed = ? AND arm = ?"
 
 
@@ -139,10 +141,10 @@ class Store:
         return self.run(run.id)
 
     def run(self, name: str) -> Run:
-        """A run by its id, the beginning of its id, or `last`; UsageError unless there is exactly one."""
+        """A run by its id, the start of its id, or `last` (no part of an experiment); UsageError unless one matches."""
         rows = self.database.rows
         if name == "last":
-            numbers = rows("SELECT number FROM runs ORDER BY number DESC LIMIT 1")
+            numbers = rows(f"SELECT number FROM runs WHERE {_WHOLE} ORDER BY number DESC LIMIT 1")  # noqa: S608
         else:
             numbers = rows("SELECT number FROM runs WHERE id = ?", name) or rows(
                 "SELECT number FROM runs WHERE substr(id, 1, ?) = ? ORDER BY number", len(name), name
@@ -150,16 +152,21 @@ class Store:
         if len(numbers) != 1:
             known = [row[0] for row in rows("SELECT id FROM runs ORDER BY number DESC LIMIT 200")]
             where = self.location or "the store in memory"
-            if not known:
+            if not known or name == "last":
                 raise UsageError(f"{where}: no runs yet", "Run `upskill eval SKILL` first.")
             problem = f"{len(numbers)} runs start with {name!r}" if numbers else f"no run named {name!r}"
             raise UsageError(f"{where}: {problem}", did_you_mean(name, known, otherwise="`upskill runs` lists them."))
         return _read_run(rows(_runs_query("number = ?"), numbers[0][0])[0])
 
-    def runs(self, skill: str | None = None, *, newest_first: bool = False) -> Iterator[Run]:
+    def runs(self, skill: str | None = None, *, newest_first: bool = False, whole: bool = False) -> Iterator[Run]:
+        """`whole`: without the parts of experiments."""
         where, values = ("TRUE", ()) if skill is None else ("skill = ?", (skill,))
-        query = _runs_query(where, "DESC" if newest_first else "ASC")
+        query = _runs_query(f"{where} AND {_WHOLE}" if whole else where, "DESC" if newest_first else "ASC")
         return map(_read_run, self.database.stream(query, *values))
+
+    def is_part(self, run: Run) -> bool:
+        """Whether it is one of the dozens of runs in an experiment, and was never reported."""
+        return not self.database.rows(f"SELECT 1 FROM runs WHERE number = ? AND {_WHOLE}", run.number)  # noqa: S608
 
     def latest_runs(self, count: int, before: int | None = None) -> list[Run]:
         """Newest first; `before`: only those before the run with this number."""
@@ -173,13 +180,13 @@ class Store:
         return map(_read_run, self.database.stream(query, but.number, until))
 
     def skills(self) -> dict[str, tuple[int, str]]:
-        """By name: how many runs each skill has, and the id of the latest."""
-        rows = self.database.rows(
-            "SELECT runs.skill, by_skill.count, runs.id FROM runs JOIN"
-            " (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs GROUP BY skill) AS by_skill"
-            " ON number = latest"
-        )
-        return {skill: (count, latest) for skill, count, latest in sorted(rows)}
+        """By name: how many runs each skill has, and the id of the latest, without the parts of experiments."""
+        query = f"""
+            SELECT runs.skill, by_skill.count, runs.id FROM runs JOIN
+            (SELECT COUNT(*) AS count, MAX(number) AS latest FROM runs WHERE {_WHOLE} GROUP BY skill) AS by_skill
+            ON number = latest
+        """  # noqa: S608 - only fixed words
+        return {skill: (count, latest) for skill, count, latest in sorted(self.database.rows(query))}
 
     def count_runs(self) -> int:
         return self.database.rows("SELECT COUNT(*) FROM runs")[0][0]
