@@ -382,12 +382,25 @@ def test_a_skill_that_no_case_needs_is_not_replaced_by_an_empty_one(upskill: Ups
     assert HARM in Skill.load("codes").body
 
 
+def test_a_shorter_skill_that_is_only_shown_is_said_not_to_be_written(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    shown = upskill("distill", "codes", "-m", "scripted:student.yaml")
+    assert "-" + HARM in shown.out
+    assert "Nothing was written: --write saves it in the skill, -o DIR in a copy." in shown.err
+    assert HARM in Skill.load("codes").body
+    saved = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write")
+    assert "Nothing was written" not in saved.err
+    assert HARM not in Skill.load("codes").body
+
+
 def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes", held_out=("foxy", "hotel"))
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write")
     assert "worse on held-out cases" in done.out
-    assert "Nothing was written" in done.err
+    assert "Nothing was written: no shorter version was shown to be as good." in done.err
     assert HARM in Skill.load("codes").body
+    shown = upskill("distill", "codes", "-m", "scripted:student.yaml")
+    assert "Nothing was written: no shorter version was shown to be as good." in shown.err
     found = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--all-cases", "--json").out)
     assert found["decision"] == "distilled"
     assert found["held_out"] is None

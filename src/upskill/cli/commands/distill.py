@@ -95,8 +95,7 @@ def command(**values: Any) -> None:
         content = front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
         write_file(options.report, content)
         note(f"Wrote {options.report}.")
-    if options.write or options.output:
-        _save(options, distilled)
+    _save(options, distilled)
 
 
 async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Distilled:
@@ -119,10 +118,12 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
 
 def _save(options: DistillOptions, distilled: Distilled) -> None:
     whole, shorter = distilled.whole, distilled.skill
+    is_asked = options.write or options.output
     is_wanted = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the tolerance")
-    if not is_wanted or not shorter.body.strip():
-        why = "no line would be left" if is_wanted else "no shorter version was shown to be as good"
-        note(f"Nothing was written: {why}.")
+    if not (is_asked and is_wanted and shorter.body.strip()):
+        why = "--write saves it in the skill, -o DIR in a copy" if shorter.body.strip() else "no line would be left"
+        why = why if is_wanted else "no shorter version was shown to be as good"
+        (note if is_asked else options.tell)(f"Nothing was written: {why}.")
         return
     target = Path(options.output) if options.output else whole.folder
     assert target is not None
