@@ -134,6 +134,8 @@ def test_the_command_names_who_takes_requests_and_what_to_do(upskill: Upskill, l
     assert "drop it, or say what deploy does not do" in " ".join(done.out.split())
     assert "prompts from the suite are used: poems" in done.out
     assert "can only take requests: notes" in done.out
+    assert "prompts from the suite" not in done.err
+    assert "can only take requests" not in done.err, "the result says it"
     picture = Path("map.svg").read_text()
     assert "deploy takes requests of ship: 100%." in picture
     assert "notes: has no requests of its own" in picture

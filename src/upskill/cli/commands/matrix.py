@@ -76,10 +76,7 @@ def command(**values: Any) -> None:
     """
     options = MatrixOptions(**values)
     check_report(options.report)
-    searches = options.searches()
-    for line in searches[0].notes:
-        options.tell(line)
-    matrices = asyncio.run(_run(options, searches))
+    matrices = asyncio.run(_run(options, options.searches()))
     options.show({"students": [each.to_dict() for each in matrices]}, render(matrices))
     if options.report:
         is_picture = options.report.endswith(".svg")
