@@ -528,7 +528,7 @@ def test_aliases_of_aliases_do_not_fill_the_memory(tmp_path: Path) -> None:
 def test_files_that_are_no_suite_are_usage_errors(tmp_path: Path) -> None:
     for path, words in (
         (tmp_path / "none.yaml", "No such file or directory"),
-        (tmp_path, ": a folder, not a file"),
+        (tmp_path, ": not a folder that test cases can be read from"),
         (tmp_path / ("x" * 5000), "File name too long"),
         ("a\0b", "the path contains a null byte"),
     ):

@@ -843,7 +843,9 @@ def test_import_calls_a_program_and_a_session_what_they_are(home: Path, upskill:
             in upskill("import", name).err
         )
     Path("empty").mkdir()
-    assert "empty: a folder, not a file" in upskill("import", "empty").err
+    refused = upskill("import", "empty").err
+    assert "empty: not a folder that test cases can be read from" in refused
+    assert "a folder with cases for `claude plugin eval`, Tessl or Harbor" in refused
 
 
 def test_import_prints_control_characters_of_a_file_escaped(home: Path, upskill: Upskill) -> None:
@@ -878,7 +880,7 @@ def test_every_format_is_imported_without_a_loss_on_the_way(home: Path, upskill:
         assert [case.to_dict() for case in Suite.load(f"{name}.yaml").cases] == [
             case.to_dict() for case in Suite.load(name).cases
         ]
-    for name, words in (("none.yaml", "No such file"), (".", "a folder, not a file")):
+    for name, words in (("none.yaml", "No such file"), (".", "not a folder that test cases can be read from")):
         done = upskill("import", name)
         assert (done.code, bool(re.search(words, done.err))) == (2, True)
 

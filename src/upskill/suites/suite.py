@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -299,7 +300,9 @@ class Suite:
         """From a file, or from a folder in which another tool keeps its cases."""
         if (paths := Folder.of(Path(path))) and recognize(paths):
             return cls.parse(paths, str(path), FilesOfFolders((Path(path).absolute(),)))
-        hint = "Pass a YAML or JSON file, or a folder with cases for `claude plugin eval`, Tessl or Harbor."
+        hint = "Pass a YAML, JSON or CSV file, or a folder with cases for `claude plugin eval`, Tessl or Harbor."
+        if os.path.isdir(path):  # noqa: PTH112 - any name will do
+            raise UsageError(f"{path}: not a folder that test cases can be read from", hint)
         data = read_input(path, most=MAX_SUITE_BYTES, hint=hint)
         folder = Path(path).absolute().parent
         inside = folder.name in ("evals", ".upskill", "tasks")
