@@ -97,6 +97,9 @@ def test_a_student_that_never_varies_decides_after_two_rounds(upskill: Upskill, 
         "noisy": ("retire", 2),
     }
     assert rows["helpful"]["reason"].startswith("it helps. The student gives the same answers every time")
+    for name, lift in (("helpful", 3 / CASES), ("noisy", 0.0)):
+        (planned,) = upskill("plan", f"skills/{name}", "-m", "scripted:student.yaml", "--json").json["models"]
+        assert planned["last_verdict"]["these_cases"]["interval"] == [lift, lift], "exact, as the reason says"
     assert "undecided; helps on these cases" in upskill("list", "skills").out
     assert "undecided; helps on these cases" in upskill("runs", "-s", "helpful").out
     assert "undecided; no effect on these cases" in upskill("runs").out

@@ -206,9 +206,11 @@ class Verdict:
     def made_exact(self) -> Verdict:
         """What the lift says decides about exactly these cases."""
         decision = self.decision_if_exact
-        if self.these_cases is None or decision in (self.decision, self.these_cases.decision):
+        these = self.these_cases
+        if these is None or decision == self.decision:
             return self
-        return replace(self, these_cases=replace(self.these_cases, decision=decision, reason=SAME_ANSWERS))
+        exact = replace(these.lift, low=these.lift.value, high=these.lift.value)
+        return replace(self, these_cases=replace(these, lift=exact, decision=decision, reason=SAME_ANSWERS))
 
     @property
     def repeats_itself(self) -> bool:
