@@ -16,7 +16,7 @@ import yaml
 from conftest import REPOSITORY, Upskill
 from upskill import Skill, Suite, open_store, score
 from upskill.experiments.mutation import Score, rules_of
-from upskill.reports.live.pages import overview
+from upskill.reports.live.pages import overview, skill_page
 
 CODES = {"alfa": "11-afla", "bravo": "12-ovarb", "carol": "13-lorac", "delta": "14-atled", "echo": "15-ohce"}
 UNTESTED = "delta"
@@ -98,7 +98,9 @@ def test_last_and_the_live_page_leave_out_the_runs_of_a_score(upskill: Upskill, 
     assert "there is no run last~1: the store has 1 run\n" in upskill("show", "last~1").err
     with open_store(home / "runs") as store:
         assert store.count_runs() > 1
-        page = overview(store)
+        page, of_skill = overview(store), skill_page(store, "codes")
+    assert of_skill
+    assert [(version["runs"], version["latest"]) for version in of_skill["versions"]] == [(1, evaluated)]
     assert [run["id"] for run in page["runs"]] == [evaluated]
     assert [(skill["runs"], skill["latest"]) for skill in page["skills"]] == [(1, evaluated)]
 

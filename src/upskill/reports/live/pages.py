@@ -158,7 +158,8 @@ def skill_page(store: Store, name: str, width: int = WIDTHS[1]) -> dict[str, Any
     known: dict[str, tuple[dict[str, Any], Run]] = {}
     names = {version.fingerprint: f"v{number}" for number, version in enumerate(list_versions(store, name), start=1)}
     every = store.runs(name, newest_first=True)
-    runs = (run for run in every if run.plan.skill.visible_hash in names or not store.is_part(run))
+    only_parts = names.keys() - {run.plan.skill.visible_hash for run in store.runs(name, whole=True)}
+    runs = (run for run in every if run.plan.skill.visible_hash in only_parts or not store.is_part(run))
     latest = list(islice(runs, MAX_RUNS))
     older = sum(1 for _ in runs)
     for run in reversed(latest):
