@@ -145,7 +145,7 @@ def _show_difference(versions: list[Candidate], skill: str, before: str | None, 
 def _find(versions: list[Candidate], name: str) -> Candidate:
     if len(name) >= 6 and (known := next((each for each in versions if each.fingerprint.startswith(name)), None)):
         return known
-    number = name.removeprefix("v")
+    number = name.removeprefix("v").removeprefix("c")  # c1 is what v1 was called
     if not number.isdigit() or not 1 <= int(number) <= len(versions):
         raise UsageError(f"no version named {name!r}", f"Versions are v1 to v{len(versions)}.")
     return versions[int(number) - 1]
