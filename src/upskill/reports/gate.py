@@ -89,8 +89,8 @@ def _good_result(gate: Gate, checked: Checked) -> str:
     if checked.against_base is None:
         return "it helps"
     # On cases that a search has used, a version looks better than it is.
-    is_used = any(each.used_cases for each in gate.evaluations if each.plan.skill.name == checked.change.name)
-    is_better = checked.against_base.decision == "helps" and not is_used
+    own = (each for each in gate.evaluations if each.plan.skill.name == checked.change.name)
+    is_better = checked.against_base.decision == "helps" and not any(each.used_cases for each in own)
     return "better than before" if is_better else f"loses less than {in_points(gate.tolerance)}, if any"
 
 

@@ -120,10 +120,13 @@ def _save(options: DistillOptions, distilled: Distilled) -> None:
     whole, shorter = distilled.whole, distilled.skill
     is_asked = options.write or options.output
     is_wanted = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the tolerance")
-    if not (is_asked and is_wanted and shorter.body.strip()):
-        why = "--write saves it in the skill, -o DIR in a copy" if shorter.body.strip() else "no line would be left"
-        why = why if is_wanted else "no shorter version was shown to be as good"
-        (note if is_asked else options.tell)(f"Nothing was written: {why}.")
+    why_not = "" if is_asked else "--write saves it in the skill, -o DIR in a copy"
+    if not shorter.body.strip():
+        why_not = "no line would be left"
+    if not is_wanted:
+        why_not = "no shorter version was shown to be as good"
+    if why_not:
+        (note if is_asked else options.tell)(f"Nothing was written: {why_not}.")
         return
     target = Path(options.output) if options.output else whole.folder
     assert target is not None

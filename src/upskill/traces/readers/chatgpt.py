@@ -62,8 +62,7 @@ def _branch(builder: TraceBuilder, conversation: Row) -> list[Row]:
     while at in nodes and at not in branch:
         branch[at] = nodes[at]
         at = nodes[at].text("parent")
-    others = sum(bool(node.child("message")) for name, node in nodes.items() if name not in branch)
-    if others:
+    if others := sum(bool(node.child("message")) for name, node in nodes.items() if name not in branch):
         builder.warn(f"skipped {counted(others, 'message')} from turns that were undone")
     return [message for node in reversed(branch.values()) if (message := node.child("message"))]
 
@@ -114,7 +113,8 @@ def _text(content: Row) -> str:
 
 
 def _part(part: Row) -> str:
-    return part.text("text") or f"[{part.text('content_type').partition('_')[0]}]".replace("[]", "")
+    kind = part.text("content_type").partition("_")[0]
+    return part.text("text") or (f"[{kind}]" if kind else "")
 
 
 FORMAT = Format("chatgpt", "ChatGPT export", read, detects)
