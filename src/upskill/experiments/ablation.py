@@ -86,6 +86,7 @@ class Ablation:
     tests: list[Tested] = field(default_factory=list[Tested])
     compared_rounds: int = 0  # of fresh seeds, in the last test
     accepted: bool = False  # the shorter skill is shown not to be worse
+    confirmations: int = 0
     trials: int = 0
     repeats_itself: bool = True  # so far each repeat is a copy: then what is seen is the truth on these cases
     outcomes: dict[tuple[Blocks, str, str], dict[int, Outcome]] = field(
@@ -272,8 +273,7 @@ class Ablation:
             if self.dropped == self.reference:
                 self.accepted = bool(self.dropped)
                 return
-            level = ACCEPTING / (number * (number + 1))
-            self.accepted, is_worse = await self._compare(self.dropped, self.reference, level)
+            self.accepted, is_worse = await self.is_good_enough(self.dropped)
             changes = (self.change(self.dropped, self.reference, model) for model in self.models)
             seems_worse = any(change is not None and change.high < 0.0 for change in changes)
             if self.accepted or not (is_worse or seems_worse):
@@ -283,6 +283,12 @@ class Ablation:
             self.groups = sorted(self.groups, key=lambda each: each.odds)[:left]
             self.dropped = self.reference.union(*(each.group for each in self.groups))
             self.tell(f"It is worse without them. {len(self.dropped)} blocks are still left out")
+
+    async def is_good_enough(self, removed: Blocks) -> tuple[bool, bool]:
+        """Whether it is shown to lose no more than the tolerance, and whether it is shown to lose more."""
+        self.confirmations += 1
+        level = ACCEPTING / (self.confirmations * (self.confirmations + 1))
+        return await self._compare(removed, self.reference, level)
 
     @property
     def reference(self) -> Blocks:

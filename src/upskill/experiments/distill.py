@@ -25,7 +25,6 @@ from upskill.verdicts.statistics import Estimate
 from upskill.verdicts.verdict import Verdict
 
 HELD_OUT_PAIRS = 96  # about
-BUDGET_ROUNDS = 8  # fresh seeds for a skill within a budget
 MAX_REWRITES = 3
 PROOFS = (RECEIPT, REPLIES, BADGE, CARD)  # of the whole skill; the shorter one has none yet
 
@@ -193,9 +192,7 @@ class Distilled:
             raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
         for number in reversed(left):  # a long one may have gone after short ones that fit without it
             removed -= {number} if size_of(self.version(removed - {number})) <= budget else NOTHING
-        rounds = min(BUDGET_ROUNDS, ablation.rounds)
-        for each in (removed, ablation.reference):
-            await ablation.extend(each, ablation.cases, rounds, fresh=True)
+        ablation.accepted, _ = await ablation.is_good_enough(removed)
         return removed
 
     def _worth_per_token(self, number: int) -> float:
@@ -230,9 +227,7 @@ class Distilled:
         if self.halted:
             self.decision, removed = "not decided", NOTHING
         elif within is not None:
-            change = [ablation.change(within, ablation.reference, model) for model in ablation.models]
-            is_over = any(each is None or each.low < -self.settings.tolerance for each in change)
-            self.decision = "over the tolerance" if is_over else "distilled"
+            self.decision = "distilled" if ablation.accepted else "over the tolerance"
         elif not removed:
             self.decision = "unchanged"
         if self.held_out and any(map(self._is_worse, self.held_out.verdicts)):
