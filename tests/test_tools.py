@@ -276,6 +276,20 @@ async def test_a_bound_on_seconds_ends_a_command_and_what_comes_after_it(
     assert late.output == "Not carried out: time is up."
 
 
+async def test_a_command_is_ended_early_if_only_the_skill_that_is_opened_matters(
+    kind: SandboxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [call("bash", command="touch begun; sleep 600", timeout=600), call("bash", command="echo on time")]
+    task = Task("Wait.", bounds=Bounds(turns=1, seconds=3600.0, until_activated=True))
+    async with await kind.open(Tools().setup(task)) as sandbox:
+        trace = await after(
+            20, Tools().run(task, Student(SCRIPT, Recorded([], calls=calls), sandbox)), sandbox, monkeypatch
+        )
+    slow, quick = trace.calls
+    assert slow.output == "[ended: it ran longer than 20 s]"
+    assert quick.output == "on time"
+
+
 async def test_a_bound_on_seconds_does_not_wait_for_a_model(kind: SandboxBackend) -> None:
     trace = await work(kind, Task("Wait.", bounds=Bounds(seconds=0.5)), Recorded(["late"], seconds=600.0))
     assert (trace.stop, trace.turns, trace.steps, trace.answer) == ("seconds", 1, (), "")

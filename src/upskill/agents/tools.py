@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ CHARACTERS_PER_TOKEN = 2.5  # a safe lower estimate
 # Characters of the texts in a call, and tokens of the JSON around them. A model of 135M rambles on until it is stopped,
 # and a call that is cut off cannot be run.
 MAX_TEXT, MIN_TEXT, CALL_TOKENS = 600, 48, 40
+CALL_SECONDS = 20.0  # if only the skill that is opened matters, and not what a command does
 OLD_RESULT = 160  # characters that are kept of an older result when the context is short
 INSTRUCTIONS = "Every turn is one call of one of these tools, as JSON:"
 SAY = "What you say before the call goes into `say`."
@@ -179,7 +181,8 @@ class _Loop:
             elif self._seconds_left <= 0:
                 step = Step("tool", tool=call.name, arguments=call.arguments, output="Not carried out: time is up.")
             elif not self.student.replay or (step := self.student.replay(call)) is None:
-                step = await self.toolbox.run(call, self._seconds_left)
+                longest = CALL_SECONDS if self.task.bounds.until_activated else math.inf
+                step = await self.toolbox.run(call, min(self._seconds_left, longest))
             if self.secrets:
                 step = replace(step, output=redact(step.output, self.secrets))
             steps.append(step)
