@@ -174,13 +174,13 @@ class Shadowing:
                 conflict.rounds = rounds
             self._judge()
             waiting = [each for each in self.conflicts if not each.shown and not each.cleared]
-        for conflict in self.conflicts:
-            conflict.change = lift(self.pairs(conflict), is_exact=self.is_greedy)
 
     def _judge(self) -> None:
         evidence: dict[int, float] = {}
         for number, conflict in enumerate(self.conflicts):
-            losses = [before - after for _, before, after in self.pairs(conflict)]
+            pairs = self.pairs(conflict)
+            conflict.change = lift(pairs, is_exact=self.is_greedy)
+            losses = [before - after for _, before, after in pairs]
             if self.is_greedy:
                 conflict.cleared = sum(losses) <= 0.0
                 evidence[number] = -math.inf if conflict.cleared else math.inf
