@@ -126,8 +126,8 @@ async def test_each_block(seed: int) -> int:
     ablation.models = [MODEL]
     await ablation.extend(NOTHING, ablation.cases, REFERENCE_ROUNDS)
     for number in range(len(lines)):
-        ablation.dropped = frozenset({number})
-        await ablation.confirm()
+        ablation.confirmations = 0
+        await ablation.is_good_enough(frozenset({number}))
     return ablation.trials
 
 

@@ -165,12 +165,12 @@ def test_small_losses_that_add_up_are_put_back() -> None:
         assert len(ablation.dropped) <= 4 or not ablation.accepted
 
 
-def test_a_guess_that_is_seen_to_lose_something_is_put_back() -> None:
-    """Without all lines it loses 4.8 points: too close to the tolerance of 5 to be shown either way."""
+def test_if_the_loss_is_too_close_to_the_tolerance_a_part_is_put_back_until_the_rest_can_be_shown() -> None:
+    """Without all lines it loses 4.8 points of the 5 that it may."""
     for seed in range(6):
         ablation = asyncio.run(distill_a_little_of_everything(seed, loss=0.004))
-        change = ablation.change(ablation.dropped, NOTHING, "simulated")
-        assert ablation.accepted or change is None or change.high >= 0.0
+        assert ablation.accepted
+        assert 1 <= len(ablation.dropped) <= 6
 
 
 async def distill_a_little_of_everything(seed: int, loss: float = 0.025) -> Ablation:

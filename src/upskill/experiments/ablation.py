@@ -102,6 +102,13 @@ class Ablation:
         self.rounds = self.rounds or math.ceil(MAX_PAIRS / max(1, len(self.cases)))
         self.first_fresh_seed = self.seed + FRESH_SEEDS
 
+    @property
+    def most_rounds(self) -> int:
+        """Roughly, of all cases."""
+        blocks = len(self.sections)
+        searching = COPIES * blocks if self.rounds == 1 else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
+        return searching + (1 + MAX_CONFIRMATIONS) * self.rounds
+
     # ------------------------------------------------------------------------------------------ search
 
     async def search(self) -> None:
@@ -269,20 +276,20 @@ class Ablation:
         for number, block in enumerate(self.harmful, start=1):
             level = ACCUSING / (number * (number + 1))
             self.harmful[block], _ = await self._compare(frozenset({block}), NOTHING, level, self.changes[block])
-        for number in range(1, MAX_CONFIRMATIONS + 1):
-            if self.dropped == self.reference:
-                self.accepted = bool(self.dropped)
-                return
+        surest = sorted(self.groups, key=lambda each: each.odds)
+        blocks, best_guess = [block for each in surest for block in sorted(each.group)], self.reference
+        while self.dropped != self.reference and self.confirmations < MAX_CONFIRMATIONS:
             self.accepted, is_worse = await self.is_good_enough(self.dropped)
-            changes = (self.change(self.dropped, self.reference, model) for model in self.models)
-            seems_worse = any(change is not None and change.high < 0.0 for change in changes)
-            if self.accepted or not (is_worse or seems_worse):
-                return
-            # Put back the half that was least sure to carry nothing.
-            left = len(self.groups) // 2 if number + 1 < MAX_CONFIRMATIONS else 0
-            self.groups = sorted(self.groups, key=lambda each: each.odds)[:left]
-            self.dropped = self.reference.union(*(each.group for each in self.groups))
-            self.tell(f"It is worse without them. {len(self.dropped)} blocks are still left out")
+            changes = [self.change(self.dropped, self.reference, model) for model in self.models]
+            if self.accepted or not (is_worse or min(each.value for each in changes) < -self.tolerance / 2):
+                return  # a smaller loss takes more rounds
+            if best_guess == self.reference and not is_worse and min(each.high for each in changes) >= 0.0:
+                best_guess = self.dropped
+            blocks = blocks[: len(blocks) // 2]  # put back the half that was least sure to carry nothing
+            self.dropped = self.reference.union(blocks)
+            self.tell(f"It seems to be worse without them. {len(self.dropped)} blocks are still left out")
+        self.dropped = best_guess
+        self.accepted = self.dropped == self.reference != NOTHING
 
     async def is_good_enough(self, removed: Blocks) -> tuple[bool, bool]:
         """Whether it is shown to lose no more than the tolerance, and whether it is shown to lose more."""
@@ -378,9 +385,8 @@ class Ablation:
         low, high = (rate, rate) if self.repeats_itself else wilson_interval(sum(trials), len(trials))
         return Estimate(rate, low, high, 0.95)
 
-    def change(self, removed: Blocks, reference: Blocks, model: str) -> Estimate | None:
-        pairs = self.pairs(removed, reference, model, fresh=True)
-        return lift(pairs, is_exact=self.repeats_itself) if pairs else None
+    def change(self, removed: Blocks, reference: Blocks, model: str) -> Estimate:
+        return lift(self.pairs(removed, reference, model, fresh=True), is_exact=self.repeats_itself)
 
 
 def lift(pairs: Sequence[Pair], *, is_exact: bool) -> Estimate:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from upskill.authoring.search.refiners import Refiner
 from upskill.errors import CeilingReached, UsageError
-from upskill.experiments.ablation import FIRST_ROUNDS, NOTHING, REFERENCE_ROUNDS, TOLERANCE, Ablation, Blocks, Worth
+from upskill.experiments.ablation import NOTHING, TOLERANCE, Ablation, Blocks, Worth
 from upskill.experiments.engine import Engine, open_engine, until_ceiling
 from upskill.models.pool import Models
 from upskill.plain import counted, digest
@@ -129,13 +129,6 @@ class Distilled:
         # What is tried depends on it; the same search goes on where it ended.
         key = [skill.visible_hash, suite.fingerprint, [address.name for address in self.plan.models], self.plan.seed]
         self.search = f"distill-{digest(key)[:16]}"
-
-    @property
-    def expected_rounds(self) -> int:
-        """Roughly the most rounds of all train cases."""
-        blocks, repeats = len(self.parts), self.settings.repeats
-        searching = 2 * blocks if repeats == 1 else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
-        return searching + 2 * self.ablation.rounds
 
     async def run(self) -> Distilled:
         self.halted = await until_ceiling(self._search())

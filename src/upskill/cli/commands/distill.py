@@ -111,7 +111,7 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
         )
         distilled = Distilled(plan, engine, settings)
         train = replace(plan.suite, cases=plan.suite.train)
-        rounds = replace(plan, suite=train, runs=distilled.expected_rounds)
+        rounds = replace(plan, suite=train, runs=distilled.ablation.most_rounds)
         options.confirm_trials(engine, rounds, "up to about {}; less if fewer rounds are enough")
         return await distilled.run()
 
