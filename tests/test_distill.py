@@ -18,7 +18,7 @@ import yaml
 from conftest import REPOSITORY, Upskill
 from distill import LARGE_BLOCKS, LARGE_CASES, begin_large
 from upskill import Skill, distill, open_store
-from upskill.experiments.ablation import NOTHING, Ablation, Blocks
+from upskill.experiments.ablation import Ablation, Blocks
 from upskill.reports.live.pages import overview, skill_page
 from upskill.skills import find_skills
 from upskill.skills.blocks import blocks_of, without_blocks
