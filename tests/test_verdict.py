@@ -20,7 +20,7 @@ from upskill.verdicts.advice import advise
 from upskill.verdicts.choices import cheapest, list_choices, pareto
 from upskill.verdicts.compute import compute_verdict
 from upskill.verdicts.diagnosis import diagnose
-from upskill.verdicts.outcome import Outcome
+from upskill.verdicts.outcome import Outcome, never_varies
 from upskill.verdicts.planning import EvidenceNeeded
 from upskill.verdicts.requirements import check_requirement, parse_requirement
 from upskill.verdicts.verdict import Verdict, VerdictOptions
@@ -766,3 +766,14 @@ def test_a_requirement_that_makes_no_sense_is_a_usage_error(text: str, message: 
         parse_requirement(text)
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("cases", "rounds", "is_exact"), [(1, 3, False), (1, 4, True), (2, 2, False), (3, 2, True), (9, 1, False)]
+)
+def test_a_few_copies_do_not_show_that_a_student_never_varies(cases: int, rounds: int, is_exact: bool) -> None:
+    """Of a single case, one that passes half the time repeats itself in two rounds of both arms in every fourth run."""
+    every = product(range(cases), ("baseline", "skill"), range(rounds))
+    rows = [Outcome("m", f"case-{case}", arm, seed, arm == "skill", 0, 0, 0.0, answer=7) for case, arm, seed in every]
+    assert never_varies(rows) == is_exact
+    assert not never_varies([*rows, replace(rows[0], seed=rounds, answer=8)])

@@ -14,6 +14,7 @@ from typing import Literal
 Cause = Literal["length", "repetition", "context", "refusal", "empty", "unreadable", "disputed", "verbose", "judge"]
 Scope = Literal["cases", "suite"]  # what a claim is about: tasks like these cases, or exactly these
 CAUSES: tuple[Cause, ...] = ("length", "repetition", "context", "refusal", "empty", "unreadable", "disputed", "verbose")
+MIN_COPIES = 6  # that show that a student repeats itself: two rounds of three cases, or four of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +55,5 @@ def gave_same_answers(outcomes: Iterable[Outcome]) -> bool:
 def never_varies(outcomes: Sequence[Outcome]) -> bool:
     """Whether every case was repeated and every repeat was a copy: then what was seen is the truth on these cases."""
     repeats = Counter((row.case, row.arm) for row in outcomes if row.passed is not None)
-    return bool(repeats) and min(repeats.values()) > 1 and gave_same_answers(outcomes)
+    copies = repeats.total() - len(repeats)
+    return copies >= MIN_COPIES and min(repeats.values()) > 1 and gave_same_answers(outcomes)
