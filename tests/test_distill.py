@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +138,82 @@ def test_nothing_is_dropped_if_no_case_passes_with_the_skill() -> None:
 def test_a_skill_that_is_worse_than_tolerated_is_hardly_ever_accepted() -> None:
     accepted = sum(asyncio.run(confirm_a_worse_skill(seed)) for seed in range(40))
     assert accepted <= 3
+
+
+def search(
+    rate: Callable[[str, str, Blocks], float],
+    *,
+    cases: int,
+    lines: int,
+    models: Sequence[str] = ("simulated",),
+    seed: int = 0,
+    **settings: Any,
+) -> Ablation:
+    """Students that pass at this rate. All right answers to a case are the same text, and so are all wrong ones."""
+    chance = random.Random(seed)
+
+    async def measure(removed: Blocks, asked: Sequence[str], seeds: range) -> list[Outcome]:
+        trials = [(model, case, each) for model in models for case in asked for each in seeds]
+        passed = [chance.random() < rate(model, case, removed) for model, case, _ in trials]
+        return [
+            Outcome(*trial[:2], "skill", trial[2], each, 0, 0, 0.0, answer=1 + each)
+            for trial, each in zip(trials, passed, strict=True)
+        ]
+
+    ablation = Ablation([""] * lines, tuple(f"case-{number}" for number in range(cases)), measure, **settings)
+
+    async def run() -> None:
+        await ablation.search()
+        await ablation.confirm()
+
+    asyncio.run(run())
+    return ablation
+
+
+def test_a_student_that_varies_only_without_a_line_is_not_taken_for_one_that_repeats_itself() -> None:
+    def rate(_: str, case: str, removed: Blocks) -> float:
+        return 0.75 if removed and case == "case-0" else 1.0
+
+    assert sum(search(rate, cases=4, lines=1, seed=seed).accepted for seed in range(20)) <= 1
+
+
+def test_few_repeats_show_nothing_even_if_all_of_them_are_the_same() -> None:
+    found = [search(lambda _, __, ___: 0.99, cases=5, lines=2, rounds=2, seed=seed) for seed in range(5)]
+    assert not any(ablation.accepted or ablation.repeats_itself for ablation in found)
+
+
+def test_a_line_that_hurts_one_student_stays_if_another_needs_it() -> None:
+    def rate(model: str, case: str, removed: Blocks) -> float:
+        if model == "hurt":
+            return 0.05 if 0 not in removed and case in ("case-0", "case-1") else 0.95
+        return 0.05 if 0 in removed and case == "case-5" else 0.95
+
+    for seed in range(3):
+        ablation = search(rate, cases=8, lines=5, models=("hurt", "helped"), seed=seed)
+        assert ablation.accepted
+        assert ablation.dropped
+        assert 0 not in ablation.dropped
+
+
+def test_of_two_lines_that_hurt_each_other_one_stays_if_cases_need_either() -> None:
+    def rate(_: str, case: str, removed: Blocks) -> float:
+        broken_by = {"case-0": 0, "case-1": 0, "case-2": 1, "case-3": 1}
+        is_right = broken_by[case] in removed if case in broken_by else not removed >= {0, 1}
+        return 0.95 if is_right else 0.05
+
+    for seed in range(3):
+        ablation = search(rate, cases=10, lines=6, seed=seed)
+        assert ablation.accepted
+        assert len(ablation.dropped & {0, 1}) == 1
+
+
+def test_a_best_guess_is_not_seen_to_lose_anything() -> None:
+    for seed in range(20):
+        ablation = search(
+            lambda _, __, removed: 0.95 - 0.02 * len(removed), cases=12, lines=4, rounds=12, tolerance=0.2, seed=seed
+        )
+        if ablation.dropped and not ablation.accepted:
+            assert ablation.change(ablation.dropped, ablation.reference, "simulated").high >= 0
 
 
 async def confirm_a_worse_skill(seed: int) -> bool:
@@ -415,6 +491,25 @@ def test_a_budget_drops_what_is_worth_least_and_says_what_it_costs(upskill: Upsk
     (within,) = (each for each in found["front"] if each["version"] == "within the budget")
     assert within["change"]["value"] < -0.05
     assert Skill.load("short").tokens <= 50
+
+
+def test_a_skill_within_a_budget_is_not_called_as_good_on_train_cases_because_held_out_cases_fail(
+    upskill: Upskill, home: Path
+) -> None:
+    write_skill(home / "codes", held_out=("foxy", "hotel"))
+    found = upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "30", "--json").json
+    assert found["held_out"]["models"][0]["lift"] < 0
+    assert found["decision"] == "over the tolerance"
+
+
+def test_a_budget_that_files_exceed_is_refused_before_anything_runs(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    (home / "codes" / "references").mkdir()
+    (home / "codes" / "references" / "long.md").write_text("A long story. " * 50)
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "50")
+    assert done.code == 2
+    assert "even without any block" in done.err
+    assert "No stored run" in upskill("runs", "--all").err
 
 
 def test_a_short_line_that_fits_the_budget_comes_back_when_a_long_one_went(upskill: Upskill, home: Path) -> None:

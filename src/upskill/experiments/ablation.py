@@ -38,7 +38,7 @@ MIN_ROOM = 0.4  # a case that passes less often has little to lose
 # k-th test of a kind gets 1/k(k+1) of it.
 ACCEPTING, ACCUSING = 0.04, 0.01
 MAX_CONFIRMATIONS = 4
-SHOWN_WORSE = math.log(20)
+SHOWN_WORSE, ABOVE_ZERO = math.log(20), 1e-9
 BETS = (0.15, 0.3, 0.55, 0.95)  # fractions of what may be risked
 FRESH_SEEDS = 500_000  # added to the seeds of the search
 
@@ -84,7 +84,6 @@ class Ablation:
     dropped: Blocks = NOTHING
     harmful: dict[int, bool] = field(default_factory=dict[int, bool])  # suspects, and whether they are shown to hurt
     tests: list[Tested] = field(default_factory=list[Tested])
-    compared_rounds: int = 0  # of fresh seeds, in the last test
     accepted: bool = False  # the shorter skill is shown not to be worse
     confirmations: int = 0
     trials: int = 0
@@ -95,7 +94,7 @@ class Ablation:
     groups: list[Tested] = field(default_factory=list[Tested])  # what was set aside
     models: list[str] = field(default_factory=list[str])
     changes: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])  # cases, by suspect
-    fixed: frozenset[str] = frozenset()  # cases that failed, run again without the suspects
+    fixed: frozenset[str] = frozenset()  # cases that failed or changed, run again without the suspects
     _next_seed: dict[tuple[Blocks, str, bool], int] = field(default_factory=dict[tuple[Blocks, str, bool], int])
 
     def __post_init__(self) -> None:
@@ -107,12 +106,13 @@ class Ablation:
         """Roughly, of all cases."""
         blocks = len(self.sections)
         searching = COPIES * blocks if self.rounds == 1 else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
-        return searching + (1 + MAX_CONFIRMATIONS) * self.rounds
+        return searching + (2 + MAX_CONFIRMATIONS) * self.rounds  # the reference, and a budget or a suspect
 
     # ------------------------------------------------------------------------------------------ search
 
     async def search(self) -> None:
         await self._run_whole()
+        self.repeats_itself &= self.rounds == 1 or self.rounds * len(self.cases) >= MIN_COPIES
         await self._find_harmful()
         if self.has_nothing_to_lose:
             return  # then no block would be missed
@@ -160,8 +160,8 @@ class Ablation:
         self.harmful = {block: False for block, gained in suspects.items() if len(gained) > len(tests[block].lost)}
         self.dropped = frozenset(self.harmful)
         if self.harmful:  # with them out, other blocks may matter to these cases
-            await self.extend(self.dropped, failing, 1 if self.repeats_itself else REFERENCE_ROUNDS)
-            self.fixed = frozenset(failing)
+            self.fixed = frozenset(failing).union(*(self.changes[block] for block in self.harmful))
+            await self.extend(self.dropped, sorted(self.fixed), 1 if self.repeats_itself else REFERENCE_ROUNDS)
 
     async def _find_idle(self, group: tuple[int, ...], cases: tuple[str, ...], pending: list[Tested]) -> frozenset[str]:
         """The cases that notice its absence. What they don't is pending."""
@@ -274,17 +274,19 @@ class Ablation:
 
     async def confirm(self) -> None:
         for number, block in enumerate(self.harmful, start=1):
-            level = ACCUSING / (number * (number + 1))
+            level = ACCUSING / (number * (number + 1) * len(self.models))
             self.harmful[block], _ = await self._compare(frozenset({block}), NOTHING, level, self.changes[block])
+            if self.harmful[block] and len(self.reference) > 1:  # a case may need one of them
+                self.harmful[block], _ = await self._compare(self.reference, NOTHING, level)
         surest = sorted(self.groups, key=lambda each: each.odds)
         blocks, best_guess = [block for each in surest for block in sorted(each.group)], self.reference
         while self.dropped != self.reference and self.confirmations < MAX_CONFIRMATIONS:
             self.accepted, is_worse = await self.is_good_enough(self.dropped)
             changes = [self.change(self.dropped, self.reference, model) for model in self.models]
+            is_worse |= min(each.high for each in changes) < 0.0
             if self.accepted or not (is_worse or min(each.value for each in changes) < -self.tolerance / 2):
                 return  # a smaller loss takes more rounds
-            if best_guess == self.reference and not is_worse and min(each.high for each in changes) >= 0.0:
-                best_guess = self.dropped
+            best_guess = self.dropped if best_guess == self.reference and not is_worse else best_guess
             blocks = blocks[: len(blocks) // 2]  # put back the half that was least sure to carry nothing
             self.dropped = self.reference.union(blocks)
             self.tell(f"It seems to be worse without them. {len(self.dropped)} blocks are still left out")
@@ -294,8 +296,7 @@ class Ablation:
     async def is_good_enough(self, removed: Blocks) -> tuple[bool, bool]:
         """Whether it is shown to lose no more than the tolerance, and whether it is shown to lose more."""
         self.confirmations += 1
-        level = ACCEPTING / (self.confirmations * (self.confirmations + 1))
-        return await self._compare(removed, self.reference, level)
+        return await self._compare(removed, self.reference, ACCEPTING / (self.confirmations * (self.confirmations + 1)))
 
     @property
     def reference(self) -> Blocks:
@@ -314,31 +315,27 @@ class Ablation:
         self, removed: Blocks, reference: Blocks, level: float, better: Sequence[str] = ()
     ) -> tuple[bool, bool]:
         """On fresh seeds and all cases: whether it is shown to lose no more than the tolerance, for every student,
-        or to be better on some, for any; and whether the opposite is."""
+        and to be better on some, for any; and whether the opposite is."""
         rounds, shown, refuted = 0, False, False
-        while not (shown or refuted) and rounds < (limit := 1 if self.repeats_itself else self.rounds):
-            rounds = min(limit, rounds + max(2, rounds // 3))
+        while not (shown or refuted) and rounds < self.rounds:
+            rounds = min(self.rounds, rounds + max(2, rounds // 3))
             for each in (reference, removed):
                 await self.extend(each, self.cases, rounds, fresh=True)
-            verdicts = [self._weigh(removed, reference, model, level, better) for model in self.models]
-            shown = (any if better else all)(is_shown for is_shown, _ in verdicts)
-            refuted = (all if better else any)(is_refuted for _, is_refuted in verdicts)
-        self.compared_rounds = rounds
+            pairs = [self.pairs(removed, reference, model, fresh=True) for model in self.models]
+            overall = some = [self._weigh(each, -self.tolerance, level) for each in pairs]
+            if better:
+                some = [self._weigh([pair for pair in each if pair[0] in better], ABOVE_ZERO, level) for each in pairs]
+            shown = all(is_shown for is_shown, _ in overall) and any(is_shown for is_shown, _ in some)
+            refuted = any(is_refuted for _, is_refuted in overall) or all(is_refuted for _, is_refuted in some)
         return shown, refuted
 
-    def _weigh(
-        self, removed: Blocks, reference: Blocks, model: str, level: float, better: Sequence[str]
-    ) -> tuple[bool, bool]:
-        pairs = self.pairs(removed, reference, model, fresh=True, cases=better or None)
-        mean, needed = 0.0 if better else -self.tolerance, -math.log(level)
+    def _weigh(self, pairs: Sequence[Pair], mean: float, level: float) -> tuple[bool, bool]:
         differences = [after - before for _, before, after in pairs]
-        if self.repeats_itself:
-            value = sum(differences) / max(1, len(differences))
-            shown = value > 0.0 if better else value >= mean
+        if self.rounds == 1 and self.repeats_itself:  # greedy: what is seen is the truth
+            shown = sum(differences) / max(1, len(differences)) >= mean
             return shown, not shown
-        if log_wealth(differences, mean) >= needed:
-            return True, False
-        return False, log_wealth([-each for each in differences], -mean) >= SHOWN_WORSE
+        opposite = log_wealth([-each for each in differences], -mean)
+        return log_wealth(differences, mean) >= -math.log(level), opposite >= SHOWN_WORSE
 
     def pairs(
         self, removed: Blocks, reference: Blocks, model: str, *, fresh: bool, cases: Sequence[str] | None = None
@@ -375,6 +372,9 @@ class Ablation:
         last = frozenset[int]() if block in self.harmful else frozenset(self.harmful)
         order = {each: (each.reference != last, len(each.group), not each.lost, -len(each.cases)) for each in tests}
         return min(order, key=lambda each: order[each], default=None)
+
+    def fresh_rounds(self, removed: Blocks) -> int:
+        return self._next_seed.get((removed, self.cases[0], True), self.first_fresh_seed) - self.first_fresh_seed
 
     def pass_rate(self, removed: Blocks, model: str) -> Estimate | None:
         """On exactly these cases, from fresh seeds."""

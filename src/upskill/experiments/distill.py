@@ -117,6 +117,8 @@ class Distilled:
         if not suite.train:
             raise UsageError(f"{suite.source}: has no train cases", "Add cases: `upskill tests SKILL --add 10`.")
         self.rewritten: dict[int, Skill] = {}
+        if (least := size_of(self.version(frozenset(range(len(self.parts)))))) > (self.settings.budget or least):
+            raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
         self.ablation = Ablation(
             sections=[block.section for block in self.parts],
             cases=tuple(case.id for case in suite.train),
@@ -143,7 +145,7 @@ class Distilled:
     async def _search(self) -> None:
         ablation = self.ablation
         await ablation.search()
-        if self.settings.rewriter:
+        if self.settings.rewriter and not ablation.has_nothing_to_lose:
             await self._rewrite(self.settings.rewriter)
         await ablation.confirm()
         self.within = await self._fit()
@@ -181,8 +183,6 @@ class Distilled:
         left = sorted({*range(len(self.parts))} - removed, key=self._worth_per_token)
         for number in left:
             removed |= {number} if size_of(self.version(removed)) > budget else NOTHING
-        if (least := size_of(self.version(removed))) > budget:
-            raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
         for number in reversed(left):  # a long one may have gone after short ones that fit without it
             removed -= {number} if size_of(self.version(removed - {number})) <= budget else NOTHING
         ablation.accepted, _ = await ablation.is_good_enough(removed)
@@ -223,7 +223,7 @@ class Distilled:
             self.decision = "distilled" if ablation.accepted else "over the tolerance"
         elif not removed:
             self.decision = "unchanged"
-        if self.held_out and any(map(self._is_worse, self.held_out.verdicts)):
+        if self.decision == "distilled" and self.held_out and any(map(self._is_worse, self.held_out.verdicts)):
             self.decision = "worse on held-out cases"
         if removed:
             self.skill = self.version(removed)

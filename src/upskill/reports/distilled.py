@@ -30,7 +30,7 @@ def conclusion(distilled: Distilled) -> str:
     before, after = distilled.tokens
     shorter = f"{before:,} → {after:,} tokens ({after / max(1, before):.0%})"
     tolerance = f"{100 * distilled.ablation.tolerance:g} points"
-    rounds = counted(distilled.ablation.compared_rounds, "fresh repeat")
+    rounds = counted(distilled.ablation.fresh_rounds(distilled.within or distilled.ablation.dropped), "fresh repeat")
     conclusions: dict[Decision, str] = {
         "distilled": f"{shorter}. It is not worse by more than {tolerance} on the train cases ({rounds}).",
         "best guess": f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {tolerance}."
@@ -71,7 +71,7 @@ def _lines(distilled: Distilled) -> Iterator[str]:
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
                 change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
                 yield f"{verdict.model} on {cases}, once: {change}."
-    if distilled.decision != "over the tolerance" and any(each.fate == "dropped" for each in distilled.blocks):
+    if distilled.within is None and any(each.fate == "dropped" for each in distilled.blocks):
         yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
     trials = counted(distilled.ablation.trials, "trial")
     yield f"It took {trials}. Line by line: upskill show {distilled.whole.folder or distilled.whole.name} --worth"
