@@ -177,6 +177,16 @@ def test_a_student_that_varies_only_without_a_line_is_not_taken_for_one_that_rep
     assert sum(search(rate, cases=4, lines=1, seed=seed).accepted for seed in range(20)) <= 1
 
 
+def test_a_loss_within_the_tolerance_is_shown_by_copies() -> None:
+    """One of 8 cases always fails without a line, as may happen within a budget."""
+    ablation = search(lambda _, case, removed: float(case != "case-0" or 0 not in removed), cases=8, lines=2)
+    ablation.tolerance = 0.15
+    ablation.confirmations = 0
+    trials = ablation.trials
+    assert asyncio.run(ablation.is_good_enough(frozenset({0, 1}))) == (True, False)
+    assert ablation.trials - trials < 1_000
+
+
 def test_few_repeats_show_nothing_even_if_all_of_them_are_the_same() -> None:
     found = [search(lambda _, __, ___: 0.99, cases=5, lines=2, rounds=2, seed=seed) for seed in range(5)]
     assert not any(ablation.accepted or ablation.repeats_itself for ablation in found)

@@ -38,7 +38,7 @@ MIN_ROOM = 0.4  # a case that passes less often has little to lose
 # k-th test of a kind gets 1/k(k+1) of it.
 ACCEPTING, ACCUSING = 0.04, 0.01
 MAX_CONFIRMATIONS = 4
-SHOWN_WORSE, ABOVE_ZERO = math.log(20), 1e-9
+SHOWN_WORSE, ABOVE_ZERO, SHARE = math.log(20), 1e-9, math.log(6)  # the last: of the level, for copies
 BETS = (0.15, 0.3, 0.55, 0.95)  # fractions of what may be risked
 FRESH_SEEDS = 500_000  # added to the seeds of the search
 
@@ -331,11 +331,13 @@ class Ablation:
 
     def _weigh(self, pairs: Sequence[Pair], mean: float, level: float) -> tuple[bool, bool]:
         differences = [after - before for _, before, after in pairs]
+        room = sum(differences) / max(1, len(differences)) - mean
         if self.rounds == 1 and self.repeats_itself:  # greedy: what is seen is the truth
-            shown = sum(differences) / max(1, len(differences)) >= mean
-            return shown, not shown
-        opposite = log_wealth([-each for each in differences], -mean)
-        return log_wealth(differences, mean) >= -math.log(level), opposite >= SHOWN_WORSE
+            return room >= 0.0, room < 0.0
+        # So many copies have at most the chance exp(-unseen) if they hide a difference that large.
+        unseen = room * (len(pairs) - len({case for case, _, _ in pairs})) if self.repeats_itself else 0.0
+        opposite = max(-unseen, log_wealth([-each for each in differences], -mean))
+        return max(unseen - SHARE, log_wealth(differences, mean)) >= -math.log(level), opposite >= SHOWN_WORSE
 
     def pairs(
         self, removed: Blocks, reference: Blocks, model: str, *, fresh: bool, cases: Sequence[str] | None = None

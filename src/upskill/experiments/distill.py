@@ -208,10 +208,9 @@ class Distilled:
 
     def _is_worse(self, held_out: Verdict) -> bool:
         """On exactly these cases."""
-        if held_out.these_cases is None:
+        if (these := held_out.these_cases) is None or these.lift.value >= -self.settings.tolerance:
             return False
-        change = held_out.these_cases.lift
-        return change.value < -self.settings.tolerance and (change.high < 0 or self.ablation.repeats_itself)
+        return these.lift.high < 0 or self.ablation.repeats_itself
 
     def _conclude(self) -> None:
         ablation, within = self.ablation, self.within
@@ -236,9 +235,8 @@ class Distilled:
         ablation = self.ablation
         worth, tested = list(ablation.worth(number)), ablation.smallest_test(number)
         beside = len(tested.group) - 1 if tested else 0
-        fate = "dropped" if number in removed else "kept" if worth else "not tried"
-        if ablation.harmful.get(number):
-            fate = "harmful"
+        left = "kept" if worth else "not tried"
+        fate = "harmful" if ablation.harmful.get(number) else "dropped" if number in removed else left
         return BlockWorth(self.parts[number], fate, worth, beside)
 
     def _front(self) -> Iterable[Point]:

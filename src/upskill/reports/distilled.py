@@ -71,7 +71,7 @@ def _lines(distilled: Distilled) -> Iterator[str]:
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
                 change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
                 yield f"{verdict.model} on {cases}, once: {change}."
-    if distilled.within is None and any(each.fate == "dropped" for each in distilled.blocks):
+    if distilled.ablation.accepted and not distilled.within and "dropped" in {each.fate for each in distilled.blocks}:
         yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
     trials = counted(distilled.ablation.trials, "trial")
     yield f"It took {trials}. Line by line: upskill show {distilled.whole.folder or distilled.whole.name} --worth"
