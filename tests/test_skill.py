@@ -524,7 +524,7 @@ def test_with_body_leaves_the_frontmatter_as_it_was_written(tmp_path: Path) -> N
     skill = Skill.load(write(tmp_path / "my-skill", doc(head)))
     changed = skill.with_body("\n\nNew words.\n")
     assert changed.body == "New words."
-    assert changed.read("SKILL.md") == f"---\n{head}---\n\nNew words.\n".encode()
+    assert changed.read("SKILL.md") == f"---\n{head}---\nNew words.\n".encode()
     assert changed.frontmatter == skill.frontmatter
     assert changed.fingerprint != skill.fingerprint
     assert skill.body == "# Title\n\nDo this."

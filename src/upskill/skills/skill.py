@@ -170,12 +170,14 @@ class Skill:
 
     def _with_manifest(self, new_body: str | None = None, **fields: str) -> Skill:
         manifest = find_manifest(self.files, self.name)
-        head, body = frontmatter.split(decode_text(manifest, manifest.path), manifest.path)
+        before = decode_text(manifest, manifest.path)
+        head, body = frontmatter.split(before, manifest.path)
         for name, value in fields.items():
             head = frontmatter.replace_value(head.strip("\n"), name, value)
-        stripped = head.strip("\n")
-        text = f"---\n{stripped}\n---\n\n{body if new_body is None else new_body}\n"
-        return self.with_file(manifest.path, _encode(text))
+        stripped, gap = head.strip("\n"), "" if body and f"\n---\n{body}" in before else "\n"
+        text = f"---\n{stripped}\n---\n{gap}{body if new_body is None else new_body}\n"
+        is_crlf = manifest.data.partition(b"\n")[0].endswith(b"\r")
+        return self.with_file(manifest.path, _encode(text.replace("\n", "\r\n") if is_crlf else text))
 
     def with_file(self, path: str, data: bytes, *, executable: bool = False) -> Skill:
         inner = PurePosixPath(path)
