@@ -139,6 +139,16 @@ def test_ctrl_c_does_not_wait_for_answers_that_never_come(home: Path, skill: Pat
     assert (process.returncode, "Every finished trial is stored" in err) == (130, True)
 
 
+@pytest.mark.parametrize("words", [("distill",), ("tests", "--score"), ("challenge",)], ids=" ".join)
+def test_ctrl_c_in_an_experiment_says_how_to_continue(home: Path, skill: Path, words: tuple[str, ...]) -> None:
+    with serving(Trouble("silence", seconds=600)) as server:
+        process = start(*words, skill, "-m", "small", "--base-url", server.url)
+        wait_for(process, server, 1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=600)
+    assert (process.returncode, "interrupted. Run the same command again to continue." in err) == (130, True)
+
+
 def test_ctrl_c_ends_with_130_says_so_and_can_be_resumed(home: Path, skill: Path) -> None:
     gate = Gate(answer, 30)
     with serving(gate, latency=0.02) as server:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from upskill.cli.console import check_writable, write_file
 from upskill.cli.options import CommandOptions, confirm_cost
@@ -30,6 +31,8 @@ from upskill.runs.running.gate import Measure
 from upskill.runs.stores import Run, Store
 from upskill.skills import Skill, load_skills
 from upskill.suites import Suite
+
+Found = TypeVar("Found")
 
 
 @dataclass(kw_only=True)
@@ -65,6 +68,11 @@ class PlansOptions(MeasureOptions, CommandOptions):
             mcp_hosts=settings.mcp_hosts,
         )
         return make_plan(skill, suite, students, options)
+
+    def run(self, plans: Coroutine[Any, Any, Found]) -> Found:
+        again = f"Run the same command again{' without --fresh' if self.fresh else ''} to continue."
+        with RunProgress(quiet=True, interrupted=f"interrupted. {again}" if self.keeps_runs else ""):
+            return asyncio.run(plans)
 
     @asynccontextmanager
     async def open_engine(self) -> AsyncGenerator[Engine]:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,13 +89,15 @@ def command(**values: Any) -> None:
     if options.attack_checks and not options.challenger:
         raise UsageError("--attack-checks needs a --challenger", "Choose a model, or handoff:DIR.")
     if options.output:
-        check_writable(options.output, force=False)
+        check_writable(options.output, force=True)
+        if Path(options.output).exists():
+            raise UsageError(f"{options.output}: already exists", "Choose another file.")
     if options.attack_checks:
-        attacked = asyncio.run(_attack(options, skill, suite))
+        attacked = options.run(_attack(options, skill, suite))
         options.show(attacks_to_json(attacked), render_attacks(attacked))
         suite, found = attacked.suite, [case for case in attacked.suite.cases if case.id in attacked.changed]
     else:
-        challenged = asyncio.run(_challenge(options, skill, suite))
+        challenged = options.run(_challenge(options, skill, suite))
         options.show(to_json(challenged), render(challenged))
         found = challenged.counterexamples
         suite = Suite((*cases_with_limits(suite), *found), "generated")

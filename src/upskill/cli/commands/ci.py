@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections.abc import Collection, Sequence
@@ -90,7 +89,7 @@ def command(**values: Any) -> None:
             raise UsageError(f"{store_folder}: this store is in git, so a branch can add its own answers", hint)
         options.tell(f"Comparing {counted(len(changes), 'skill')} with {commit[:10]}.")
         with options.open_store() as store:
-            checked, gate = asyncio.run(_check(options, store, changes))
+            checked, gate = options.run(_check(options, store, changes))
             _write_reports(options, store, gate, checked, commit, notes)
     if any(map(gate.blocks, checked)):
         raise click.exceptions.Exit(1)

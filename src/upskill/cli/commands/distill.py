@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -89,7 +88,7 @@ def command(**values: Any) -> None:
     suite = Suite.load(options.tests) if options.tests else Suite.required(skill)
     if options.all_cases:
         suite = replace(suite, cases=tuple(replace(case, held_out=False) for case in suite.cases))
-    distilled = asyncio.run(_distill(options, skill, suite))
+    distilled = options.run(_distill(options, skill, suite))
     options.show(to_json(distilled), render(distilled, changes(skill, distilled.skill)))
     if options.report:
         content = front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
@@ -124,7 +123,7 @@ def _save(options: DistillOptions, distilled: Distilled) -> None:
     if not shorter.body.strip():
         why_not = "no line would be left"
     if not is_wanted:
-        why_not = "no shorter version was shown to be as good"
+        why_not = "upskill saves a shorter version only if it is shown to be as good"
     if why_not:
         (note if is_asked else options.tell)(f"Nothing was written: {why_not}.")
         return

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -76,7 +75,7 @@ def command(**values: Any) -> None:
     """
     options = MatrixOptions(**values)
     check_report(options.report)
-    matrices = asyncio.run(_run(options, options.searches()))
+    matrices = options.run(_run(options, options.searches()))
     options.show({"students": [each.to_dict() for each in matrices]}, render(matrices))
     if options.report:
         is_picture = options.report.endswith(".svg")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +60,7 @@ def command(**values: Any) -> None:
         library = list(_plan(options, store))
         if not library:
             raise UsageError("there is no skill here", "Pass the folder that holds your skills.")
-        recheck = asyncio.run(_recheck(options, store, library))
+        recheck = options.run(_recheck(options, store, library))
         _write_reports(options, store, recheck, library)
     if options.strict and any(each.status == "repair" for each in library):
         raise click.exceptions.Exit(1)

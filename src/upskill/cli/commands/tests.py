@@ -92,11 +92,11 @@ def command(**values: Any) -> None:
         hint = "Edit that file directly." if options.edit else "Add to it by hand."
         raise UsageError(f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint)
     if options.score:
-        score = asyncio.run(_score(skill, options))
+        score = options.run(_score(skill, options))
         if not options.fix or not score.uncovered:
             options.show(to_json(score), render(score))
             return
-        suite = asyncio.run(_fix(score, options))
+        suite = options.run(_fix(score, options))
     else:
         suite = _edit(skill) if options.edit else asyncio.run(_generate(skill, options))
     add_suite(skill, suite).save(skill.folder, overwrite=True)
