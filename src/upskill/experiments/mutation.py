@@ -45,6 +45,7 @@ LEVEL = 0.05  # the chance that any rule is called noticed that is not
 MAX_ROUNDS = 40  # for one rule
 MAX_COVERED = 40  # rules that a test writer is asked about at once
 COVER = "Write a case for each rule in the body: one that a student fails if the rule is missing or says otherwise."
+MAX_NEARBY = 200  # blocks that a wrong value is taken from
 LIKELY = 3  # cases that share most with a rule
 HALF = 0.5  # a case that loses less of its pass rate is taken not to notice
 COMMON = 2  # rules: what more of them name is specific to none, if they name anything rarer
@@ -101,7 +102,7 @@ def rules_of(skill: Skill, suite: Suite, *, files: bool = True) -> list[Rule]:
         most = max(COMMON, min((count[term] for term in terms[block]), default=0))
         own = frozenset(term for term in terms[block] if count[term] <= most)
         # What comes next is of the same kind, so it is a mistake that somebody could make.
-        opposite = _opposite(block, [*blocks[at:], *blocks[: at - 1]])
+        opposite = _opposite(block, [*blocks[at:], *blocks[: at - 1]][:MAX_NEARBY])
         rules.append(Rule(block, own, _sharing(texts, own), opposite))
     return rules
 
@@ -354,10 +355,9 @@ class Scoring:
 
     def _judge(self, number: int) -> Rule:
         rule, mutation, opposite = self.rules[number], self.mutation, number + len(self.rules)
-        if number in mutation.noticed:
-            return replace(rule, status="noticed", noticed_by="loss", cases=mutation.noticed[number])
-        if opposite in mutation.noticed:
-            return replace(rule, status="noticed", noticed_by="opposite", cases=mutation.noticed[opposite])
+        for change, how in ((number, "loss"), (opposite, "opposite")):
+            if change in mutation.noticed:
+                return replace(rule, status="noticed", noticed_by=how, cases=mutation.noticed[change])
         is_tried = number in mutation.tried and (opposite in mutation.tried or not rule.opposite)
         is_open = not is_tried or not mutation.open.isdisjoint((number, opposite))
         return replace(rule, status="undecided" if is_open else "unnoticed")

@@ -6,6 +6,7 @@ nested list are blocks by themselves. Headings and table heads are no blocks: th
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 from markdown_it import MarkdownIt
 
-from upskill.skills.files import MANIFEST, decode_text
+from upskill.skills.files import MANIFEST, decode_text, find_manifest
 from upskill.skills.skill import Skill, estimate_tokens
 
 Kind = Literal["paragraph", "item", "row", "code", "file"]
@@ -27,7 +28,7 @@ class Block:
     kind: Kind
     text: str
     path: str = MANIFEST
-    lines: tuple[int, int] = (0, 0)  # of the body; the second is the first that is not in it
+    lines: tuple[int, int] = (0, 0)  # of its file: the first, from 1, and the last
     section: str = ""  # the heading above it
 
     @property
@@ -46,15 +47,22 @@ class Block:
 
 def blocks_of(skill: Skill) -> list[Block]:
     files = [file for file in skill.files if file.path.startswith("references/") and not file.link]
-    return [*_body_blocks(skill.body), *(Block("file", decode_text(file, file.path), file.path) for file in files)]
+    others = (Block("file", decode_text(file, file.path), file.path) for file in files)
+    return [*_body_blocks(skill.body, _lines_above(skill)), *others]
+
+
+def _lines_above(skill: Skill) -> int:
+    """How many lines of its file are above the body."""
+    text = decode_text(find_manifest(skill.files, skill.name), MANIFEST)
+    return text.rstrip().count("\n") - skill.body.count("\n")
 
 
 def edit_blocks(skill: Skill, texts: Mapping[Block, str]) -> Skill:
     """The skill with other texts in place of these blocks; a block with an empty text is gone."""
-    lines = skill.body.split("\n")
+    lines, above = skill.body.split("\n"), _lines_above(skill)
     body = sorted((block.lines, text) for block, text in texts.items() if block.kind != "file")
     for (start, end), text in reversed(body):
-        lines[start:end] = text.split("\n") if text else []
+        lines[start - above - 1 : end - above] = text.split("\n") if text else []
     edited = skill.with_body(_tidy("\n".join(lines))) if body else skill
     for block, text in texts.items():
         if block.kind == "file":
@@ -66,13 +74,13 @@ def without_blocks(skill: Skill, blocks: Collection[Block]) -> Skill:
     return edit_blocks(skill, dict.fromkeys(blocks, ""))
 
 
-def _body_blocks(body: str) -> Iterator[Block]:
+def _body_blocks(body: str, above: int) -> Iterator[Block]:
     lines, section = body.split("\n"), ""
     for kind, start, end, _ in _parts(body):
         if kind == "heading":
             section = lines[start].strip("# ")
         elif kind != "head":
-            yield Block(kind, "\n".join(lines[start:end]), MANIFEST, (start, end), section)
+            yield Block(kind, "\n".join(lines[start:end]), MANIFEST, (above + start + 1, above + end), section)
 
 
 def _parts(body: str) -> Iterator[tuple[Any, int, int, int]]:
@@ -80,11 +88,12 @@ def _parts(body: str) -> Iterator[tuple[Any, int, int, int]]:
     lines, done = body.split("\n"), 0
     tokens = MarkdownIt().enable("table").disable("reference").parse(body)
     items = [token.map for token in tokens if token.type == "list_item_open" and token.map]
-    holders = [(start, end) for start, end in items if any(start < each[0] < end for each in items)]
+    starts = sorted(start for start, _ in items)
+    holders = {(start, end) for start, end in items if bisect_right(starts, start) < bisect_left(starts, end)}
     for token in tokens:
         is_holder = token.type in _HOLDERS or (token.type == "list_item_open" and tuple(token.map or ()) in holders)
         if token.map and not is_holder and token.map[0] >= done:
-            is_lead = token.type == "paragraph_open" and any(token.map[0] == start for start, _ in items)
+            is_lead = token.type == "paragraph_open" and token.map[0] in starts
             kind, (start, done) = _PARTS.get(token.type, "item" if is_lead else "paragraph"), token.map
             done += kind == "head"  # the line below it
             end = next(line for line in range(done, start, -1) if lines[line - 1].strip())
