@@ -139,6 +139,18 @@ def test_without_a_challenger_or_a_train_case_there_is_nothing_to_propose(upskil
     assert "No train case can be put another way" in upskill("challenge", "codes", "-m", "scripted:student.yaml").err
 
 
+def test_a_counterexample_without_a_reference_answer_shows_none(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    file = home / "codes" / "evals" / "evals.json"
+    file.write_text(file.read_text().replace('"reference": "11-afla", ', ""))
+    rules = yaml.safe_load((home / "student.yaml").read_text())
+    misled = {"when": "Hello!", "system": SAID["alfa"], "answer": "Hello to you."}
+    (home / "student.yaml").write_text(yaml.dump([misled, *rules]))
+    shown = upskill("challenge", "codes", "-m", "scripted:student.yaml").out
+    assert "alfa-polite" in shown
+    assert "right:" not in shown
+
+
 def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes", "evals/suite.json")
     before = (home / "codes" / "evals" / "suite.json").read_text()
@@ -148,6 +160,8 @@ def test_a_suite_of_your_own_is_not_changed_and_counterexamples_go_to_a_file(ups
     assert (home / "codes" / "evals" / "suite.json").read_text() == before
     (case,) = Suite.load("found.yaml").cases
     assert case.id == "carol-code"
+    again = upskill("challenge", "codes", *flags, "-o", "found.yaml").err
+    assert "found.yaml: already exists\n" in again
 
 
 def test_a_challenger_can_be_anybody_who_answers_by_hand(upskill: Upskill, home: Path) -> None:

@@ -157,6 +157,13 @@ def test_the_same_command_continues_after_a_ceiling(upskill: Upskill, library: P
     assert "1 of 3 skills loses requests" in rest.out
 
 
+def test_a_note_about_the_skills_is_shown_once_for_all_students(upskill: Upskill, library: Path, student: str) -> None:
+    other = write_script(library.parent / "other.yaml", [{"answer": "Done."}])
+    done = upskill("matrix", library, "-m", student, "-m", other, "--repeats", "1", "--report", "map.html")
+    for shown in (done.out, Path("map.html").read_text()):
+        assert shown.count("prompts from the suite are used: poems") == 1
+
+
 def test_a_greedy_student_is_asked_once(upskill: Upskill, library: Path, student: str) -> None:
     (found,) = upskill("matrix", library, "-m", student, "--repeats", 1, "--json").json["students"]
     assert [each["skill"] for each in found["conflicts"]] == ["ship"]

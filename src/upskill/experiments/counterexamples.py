@@ -113,10 +113,8 @@ class Challenge:
         (without, with_it), rounds = self.rates(key), self.rounds[key[1]]
         # What it hardly ever passes without the skill never counts, whatever the skill does.
         passes = without >= 0.5 - 0.5 / math.sqrt(rounds)
-        repeats_itself = never_varies(
-            [row for each in self.outcomes if each[0] == key[0] for row in self.outcomes[each]]
-        )
-        patience = FIRST_ROUNDS if repeats_itself else PATIENCE
+        rows = [row for (model, _), rows in self.outcomes.items() if model == key[0] for row in rows]
+        patience = FIRST_ROUNDS if never_varies(rows) else PATIENCE
         return self.most > 1 and (rounds < patience or (passes and without - with_it >= MIN_EFFECT))
 
 
@@ -217,10 +215,8 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
     elif not cases:
         cases = await vary(plan.suite, plan.skill, settings.count)
     if not cases:
-        hint = (
-            "Choose a stronger model" if settings.challenger else "No train case can be put another way. Choose a model"
-        )
-        raise UsageError("no proposal passed the gate", f"{hint} with --challenger.")
+        hint = "Choose another" if settings.challenger else "No train case can be put another way. Choose a"
+        raise UsageError("no proposal passed the gate", f"{hint} model with --challenger.")
     suite = Suite(tuple(cases), "proposals", plan.suite.max_output_tokens)
     return replace(plan, suite=suite, arms=BOTH_ARMS, runs=(PATIENCE + MAX_ROUNDS) // 4)
 
@@ -235,13 +231,8 @@ async def try_proposals(plan: Plan, engine: Engine, most: int | None = None) -> 
     trying = Challenge(tuple(case.id for case in proposals), measure, plan.seed, most or MAX_ROUNDS, tell=engine.tell)
     halted = await until_ceiling(trying.run())
     models = list(dict.fromkeys(model for model, _ in trying.outcomes))
-    tried = [
-        Proposal(
-            case,
-            trying.status(case.id),
-            {model: trying.rates((model, case.id)) for model in models},
-            trying.rounds.get(case.id, 0),
-        )
-        for case in proposals
-    ]
+    tried: list[Proposal] = []
+    for case in proposals:
+        rates = {model: trying.rates((model, case.id)) for model in models}
+        tried.append(Proposal(case, trying.status(case.id), rates, trying.rounds.get(case.id, 0)))
     return Challenged(plan.skill, tried, trying.trials, halted)

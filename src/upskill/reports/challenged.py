@@ -43,7 +43,8 @@ def _lines(found: Challenged) -> Iterator[str]:
     for each in found.proposals:
         if each.status == "counterexample":
             yield f"{each.case.id}: {short(each.case.prompt, 200)}"
-            yield f"  right: {short(each.case.reference, 200)}"
+            if each.case.reference:
+                yield f"  right: {short(each.case.reference, 200)}"
             if line := each.case.metadata.get(CHALLENGES):
                 yield f"  the skill says: {short(str(line), 200)}"
     if found.halted:

@@ -44,7 +44,7 @@ def describe(matrix: Matrix, conflict: Conflict) -> str:
     return f"{conflict.skill} loses {requests} beside {others}{change}. {matrix.advice(conflict).words}"
 
 
-def lines(matrix: Matrix) -> Iterator[str]:
+def lines(matrix: Matrix, matrices: Sequence[Matrix]) -> Iterator[str]:
     yield from (describe(matrix, each) for each in matrix.conflicts)
     for each in matrix.shadowing.conflicts:
         if not each.shown and not matrix.halted:
@@ -57,7 +57,7 @@ def lines(matrix: Matrix) -> Iterator[str]:
         yield f"Seldom activated even alone on the requests in doubt: {names}. `upskill trigger --improve` helps."
     if matrix.catalog and (cut := matrix.cut):
         yield f"The catalog of {matrix.catalog} cuts or leaves out: {', '.join(cut)}."
-    yield from matrix.notes
+    yield from matrix.notes if matrix is matrices[0] else ()
     pairs = len(matrix.requests) * (len(matrix.skills) - 1)
     tried = counted(len(matrix.shadowing.catalogs), "set")
     trials = counted(matrix.shadowing.trials, "trial")
@@ -67,7 +67,7 @@ def lines(matrix: Matrix) -> Iterator[str]:
 def render(matrices: Sequence[Matrix]) -> Iterator[RenderableType]:
     for matrix in matrices:
         student = f"{matrix.student}: " if len(matrices) > 1 else ""
-        yield from render_result(student + conclusion(matrix), lines(matrix), _table(matrix))
+        yield from render_result(student + conclusion(matrix), lines(matrix, matrices), _table(matrix))
 
 
 def _table(matrix: Matrix) -> Table:
@@ -95,6 +95,6 @@ def render_page(matrices: Sequence[Matrix]) -> str:
     for matrix in matrices:
         parts.append(f"<h2>{html.escape(matrix.student)}</h2><p>{html.escape(conclusion(matrix))}</p>")
         parts.append(shadow_map(matrix.to_dict(), PictureOptions(heading=False, style=False)))
-        items = "".join(f"<li>{html.escape(printable(line))}</li>" for line in lines(matrix))
+        items = "".join(f"<li>{html.escape(printable(line))}</li>" for line in lines(matrix, matrices))
         parts.append(f"<ul>{items}</ul>")
     return document("Who gets whose requests", f"<main class=alone>{''.join(parts)}</main>", "")

@@ -39,8 +39,7 @@ def _lines(score: Score) -> Iterator[str]:
         unnoticed = [each for each in score.counted_rules if each.status == "unnoticed"]
         yield from _named(unnoticed, "No case notices", score.failing_cases)
         yield from _named([each for each in score.counted_rules if each.status == "undecided"], "Undecided")
-        by_opposite = sum(each.noticed_by == "opposite" for each in score.rules)
-        if by_opposite:
+        if by_opposite := sum(each.noticed_by == "opposite" for each in score.rules):
             why = "the student knows them or the skill says them twice"
             yield f"Noticed only when reversed, because {why}: {counted(by_opposite, 'rule')}"
         yield from _cases(score.idle_cases, "Pass without the skill, so they test nothing of it")
