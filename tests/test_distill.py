@@ -483,10 +483,10 @@ def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(upskill: Upskill
     write_skill(home / "codes", held_out=("foxy", "hotel"))
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write")
     assert "worse on held-out cases" in done.out
-    assert "Nothing was written: no shorter version was shown to be as good." in done.err
+    assert "Nothing was written: upskill saves a shorter version only if it is shown to be as good." in done.err
     assert HARM in Skill.load("codes").body
     shown = upskill("distill", "codes", "-m", "scripted:student.yaml")
-    assert "Nothing was written: no shorter version was shown to be as good." in shown.err
+    assert "Nothing was written: upskill saves a shorter version only if it is shown to be as good." in shown.err
     found = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--all-cases", "--json").out)
     assert found["decision"] == "distilled"
     assert found["held_out"] is None
@@ -576,3 +576,48 @@ def test_a_teacher_says_what_is_left_in_fewer_words(upskill: Upskill, home: Path
     careless = upskill("distill", "codes", *student, "--rewrite", "scripted:careless.yaml")
     assert "12-ovarb" in json.loads(careless.out)["body"]
     assert json.loads(careless.out)["decision"] == "distilled"
+
+
+def test_the_worth_of_each_block_is_shown_after_the_skill_is_replaced(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    assert upskill("distill", "codes", "-m", "scripted:student.yaml", "--write").code == 0
+    shown = upskill("show", "codes", "--worth")
+    assert shown.code == 0, shown.err
+    assert HARM in shown.out
+
+
+def test_a_search_that_measured_nothing_hides_no_worth(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    line = ("distill", "codes", "-m", "scripted:student.yaml")
+    none = upskill(*line, "--set", "max_calls=1")
+    assert "--worth" not in none.out
+    assert upskill("show", "codes", "--worth").code == 2
+    assert "--worth" in upskill(*line).out
+    assert "not decided" in upskill(*line, "--set", "max_calls=1", "--fresh", "--json").out
+    assert "hurts" in upskill("show", "codes", "--worth").out
+
+
+def test_the_worth_to_a_student_that_was_not_measured_is_an_error(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    assert upskill("distill", "codes", "-m", "scripted:student.yaml").code == 0
+    assert "hurts" in upskill("show", "codes", "--worth", "-m", "scripted:student.yaml").out
+    other = upskill("show", "codes", "--worth", "-m", "haiku")
+    assert (other.code, "upskill distill codes -m haiku" in other.err) == (2, True)
+
+
+def test_what_distill_leaves_of_a_file_is_written_as_it_was(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    file = home / "codes" / "SKILL.md"
+    file.write_bytes(file.read_text().replace("---\n\n#", "---\n#").replace("\n", "\r\n").encode())
+    before = file.read_bytes().splitlines(keepends=True)
+    assert upskill("distill", "codes", "-m", "scripted:student.yaml", "--write").code == 0
+    after = file.read_bytes().splitlines(keepends=True)
+    assert after == before[: len(after)]
+
+
+def test_lines_of_a_block_are_counted_in_its_file(home: Path) -> None:
+    write_skill(home / "codes")
+    lines = (home / "codes" / "SKILL.md").read_text().split("\n")
+    for block in blocks_of(Skill.load("codes")):
+        first, last = block.lines
+        assert "\n".join(lines[first - 1 : last]) == block.text

@@ -135,7 +135,8 @@ class Distilled:
     async def run(self) -> Distilled:
         self.halted = await until_ceiling(self._search())
         self._conclude()
-        self._store()
+        if any(each.worth for each in self.blocks):  # otherwise what an earlier search has found stays
+            self._store()
         return self
 
     @property

@@ -74,7 +74,8 @@ def _lines(distilled: Distilled) -> Iterator[str]:
     if distilled.ablation.accepted and not distilled.within and "dropped" in {each.fate for each in distilled.blocks}:
         yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
     trials = counted(distilled.ablation.trials, "trial")
-    yield f"It took {trials}. Line by line: upskill show {distilled.whole.folder or distilled.whole.name} --worth"
+    where = f" Line by line: upskill show {distilled.whole.folder or distilled.whole.name} --worth"
+    yield f"It took {trials}.{where if any(each.worth for each in distilled.blocks) else ''}"
 
 
 def _front_table(front: Sequence[Point]) -> Table | None:

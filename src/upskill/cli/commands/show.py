@@ -144,19 +144,19 @@ def render_page(store: Store, run: Run, options: ShowOptions) -> tuple[list[Rend
 def _show_worth(skill: Skill, options: ShowOptions) -> None:
     with find_project_store(options.store) or nullcontext() as store:
         versions = list(store.candidates(skill.name)) if store else []
-    same = [each for each in versions if each.fingerprint == skill.visible_hash and each.verdict.get("worth")]
-    if not same:
-        raise UsageError(
-            f"the blocks in the current version of {skill.name} have not been measured",
-            f"Run `upskill distill {options.run} -m MODEL` to find out what each one is worth.",
-        )
-    rows = same[-1].verdict["worth"]
-    if options.model:
-        rows = [row | {"worth": [each for each in row["worth"] if each["model"] == options.model]} for row in rows]
-    if options.as_json:
-        show_json({"skill": skill.name, "created": same[-1].created, "blocks": rows})
-    else:
-        show(worth_table(rows))
+    same = [each for each in versions if each.fingerprint == skill.visible_hash]
+    longer = [each for each in versions if each.number in {made.parent for made in same}]  # before `distill --write`
+    for version in reversed(longer + same):
+        rows: list[dict[str, Any]] = [dict(row) for row in version.verdict.get("worth", ())]
+        for row in rows:
+            row["worth"] = [each for each in row["worth"] if options.model in (None, each["model"])]
+        if any(row["worth"] for row in rows):
+            found = {"skill": skill.name, "created": version.created, "blocks": rows}
+            return show_json(found) if options.as_json else show(worth_table(rows))
+    raise UsageError(
+        f"{skill.name}: the blocks in this version have not been measured",
+        f"Run `upskill distill {options.run} -m {options.model or 'MODEL'}` to find out what each one is worth.",
+    )
 
 
 def _show_json(store: Store, run: Run, options: ShowOptions) -> None:
