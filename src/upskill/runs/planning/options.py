@@ -161,8 +161,7 @@ class MeasureOptions(StudentOptions):
     with_skills: tuple[str, ...] = option(
         "--with-skills",
         default=(),
-        help="Other skills to install in every trial, with and without the skill: a skill, or a folder of skills; "
-        "repeatable.",
+        help="Other skills to install in every trial: a skill, or a folder of skills; repeatable.",
         metavar="DIR",
     )
     seed: int = option(
