@@ -63,7 +63,8 @@ def test_without_a_model_it_names_the_rules_that_no_case_names(upskill: Upskill,
 
 
 def test_a_student_shows_which_rules_are_missed_and_which_cases_test_nothing(upskill: Upskill, home: Path) -> None:
-    write_skill(home / "codes")
+    idle = case_of("alfa", id="idle", prompt="Is the drawer open?", checks=[{"contains": "no idea"}])
+    write_skill(home / "codes", [*(case_of(code) for code in CODES if code != UNTESTED), idle])
     done = upskill("tests", "codes", "--score", "-m", "scripted:student.yaml", "--json")
     assert done.code == 0, done.err
     found = done.json
@@ -71,12 +72,12 @@ def test_a_student_shows_which_rules_are_missed_and_which_cases_test_nothing(ups
     assert by_rule[CODES["alfa"]] == ("noticed", "loss", ["alfa"])
     assert by_rule[CODES[UNTESTED]][0] == "unnoticed"
     assert by_rule[CODES[KNOWN]] == ("noticed", "opposite", [KNOWN])
-    assert found["idle_cases"] == [KNOWN]
+    assert found["idle_cases"] == ["idle"]  # the case of what the student knows notices the opposite
     assert found["gutted_noticed"] is True
     assert found["share"] == {"value": 0.8, "interval": [0.8, 0.8]}
     text = upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").out
-    assert "The suite notices if 4 of 5 rules are lost or wrong (80%)." in text
-    assert f"test nothing of it: {KNOWN}" in text
+    assert "The suite would notice a change to 4 of 5 rules (80%)." in text
+    assert "test nothing of it: idle" in text
     assert "Not counted, and no case notices: A clerk made them." in text
 
 
@@ -131,7 +132,40 @@ def test_a_rule_that_only_failing_cases_name_says_so(upskill: Upskill, home: Pat
     )
     text = " ".join(upskill("tests", "codes", "--score", "-m", "scripted:student.yaml").out.split())
     assert "is `12-ovarb`. (mentioned only by cases that fail anyway: bravo)" in text
-    assert "Fail with the skill, so they can notice nothing: bravo" in text
+    assert "Fail too often with the skill to notice anything: bravo" in text
+
+
+def test_an_opposite_shows_nothing_if_it_only_spoils_another_rule(upskill: Upskill, home: Path) -> None:
+    """Renamed, the untested rule about alpha contradicts the one about brook, and the case of brook fails."""
+    prompt = {"id": "brook", "prompt": "Where is `brook` kept?", "checks": [{"contains": "cellar"}]}
+    write_skill(home / "hours", [prompt])
+    body = "---\nname: hours\ndescription: Hours.\n---\n\n- Keep it like `alpha`.\n- The cellar is where `brook` is.\n"
+    (home / "hours" / "SKILL.md").write_text(body)
+    knows = {"system": "Keep it like `brook`", "answer": "no idea"}
+    (home / "student.yaml").write_text(yaml.dump([knows, {"system": "cellar", "answer": "cellar"}, {"answer": "no"}]))
+    rows = upskill("tests", "hours", "--score", "-m", "scripted:student.yaml", "--json").json["rules"]
+    assert [row["status"] for row in rows] == ["unnoticed", "noticed"]
+
+
+def test_a_suite_that_tests_nothing_is_not_said_to_notice_by_chance() -> None:
+    """A student that passes seven of ten, whatever the skill says."""
+    world_of = runpy.run_path(str(REPOSITORY / "bench" / "score.py"), run_name="bench_score")["World"].make
+    for seed in range(5):
+        world = world_of(seed)
+        world.known, world.noise = set(world.codes), 0.3
+        world.skill = Skill.new("drawers", "Codes.", "- Drawers have codes.\n- Codes are short.\n")
+        assert asyncio.run(world.score()).gutted_noticed is False
+
+
+def test_rules_in_prose_count_whether_or_not_a_case_notices(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "polite", [{"id": "hello", "prompt": "Hello!", "checks": [{"contains": "sir"}]}])
+    body = "---\nname: polite\ndescription: Manners.\n---\n\n- Say sir.\n- Never shout.\n"
+    (home / "polite" / "SKILL.md").write_text(body)
+    (home / "student.yaml").write_text(yaml.dump([{"system": "Say sir", "answer": "sir"}, {"answer": "hey"}]))
+    text = upskill("tests", "polite", "--score", "-m", "scripted:student.yaml").out
+    assert "The suite would notice a change to 1 of 2 rules (50%)." in text
+    assert "No case notices: - Never shout." in text
+    assert "Nothing in the skill counts as a rule" in upskill("tests", "polite", "--score").out
 
 
 def test_a_ceiling_leaves_rules_undecided(upskill: Upskill, home: Path) -> None:
@@ -189,7 +223,7 @@ def test_a_test_writer_covers_the_rules_that_no_case_notices(upskill: Upskill, h
     again = upskill("tests", "codes", "--score", *student, "--json").json
     assert again["share"]["value"] == 1.0
     unchanged = upskill("tests", "codes", "--score", *student, "--fix", "scripted:missing.json")
-    assert "The suite notices if 5 of 5 rules" in unchanged.out
+    assert "The suite would notice a change to 5 of 5 rules" in unchanged.out
 
 
 def test_whoever_fixes_by_hand_is_asked_about_these_rules_alone(upskill: Upskill, home: Path) -> None:
@@ -222,9 +256,14 @@ def test_it_is_a_library_verb(home: Path) -> None:
     ("rule", "others", "opposite"),
     [
         ("- Retry 4 times.", "", "- Retry 6 times."),
-        ("- The capability of an H100 is `9.0`.", "", "- The capability of an H100 is `13.1`."),
+        ("- The capability of an H100 is `9.0`.", "", "- The capability of an H100 is `13.0`."),
         ("- Use `--frozen` in CI.", "- Use `--locked` at home.", "- Use `--locked` in CI."),
         ("- The file of `relu` is `relu.cu`.", "- `other` is one.", "- The file of `relu` is `other`."),
+        ("- `alpha` closes after 70 hours.", "- `brook` is closed.", "- `alpha` closes after 105 hours."),
+        ("- For H100, use 128 threads.", "", "- For H100, use 192 threads."),
+        ("- Never push to `main`.", "- Push to `side`.", "- push to `main`."),
+        ("| fern | FE286 |", "", "| fern | FE429 |"),
+        ("***", "", ""),
         ("- Never answer in verse.", "", "- answer in verse."),
         ("- Answer in verse.", "", "- Never do this: Answer in verse."),
     ],

@@ -32,6 +32,7 @@ from upskill.experiments.ablation import (
 )
 from upskill.experiments.engine import Engine, open_engine, until_ceiling
 from upskill.models.pool import Models
+from upskill.plain import as_mapping, counted
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Store
@@ -53,10 +54,13 @@ COMMON = 2  # rules: what more of them name is specific to none, if they name an
 _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+")
 _CODE = re.compile(r"`+([^`\n]+)`+")
 _WORD = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*|\w(?:[\w./:@+-]*\w)?")
+_ASCII_WORD = re.compile(_WORD.pattern, re.ASCII)  # in prose: some languages write no spaces around a number
 _FLAG = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*")
+_NUMBER = re.compile(r"(?<![\w.-])\d+")  # by itself, not in H100 or UTF-8
 _NEGATION = re.compile(r"\b(?:do not|don't|never|not)\s+", re.I)
 _ESCAPES = re.compile(r"\\[A-Za-z]|\{\d*,?\d*\}")  # in a pattern: no text
 PATTERNS = ("regex", "not_regex")
+LIMITS = ("max_length", "min_length", "max_turns")  # say nothing about what is asked
 Status = Literal["noticed", "unnoticed", "undecided", "not tried"]
 
 
@@ -77,8 +81,8 @@ class Rule:
 
     @property
     def counts(self) -> bool:
-        """It says something that can be checked."""
-        return bool(self.terms) or self.status == "noticed"
+        """It looks like a rule: it has something specific or, once a student has tried it, is in a list or a table."""
+        return bool(self.terms) or (self.status != "not tried" and self.block.kind in ("item", "row"))
 
     def to_dict(self) -> dict[str, Any]:
         return self.block.to_dict() | {
@@ -112,7 +116,7 @@ def _terms(block: Block) -> frozenset[str]:
     text = _MARKER.sub("", block.text, count=1)
     code = text.split("\n")[1:] if block.kind == "code" else _CODE.findall(text)
     in_code = {word for part in code for word in _WORD.findall(part)}
-    named = {word for word in _WORD.findall(text) if word in in_code or _is_specific(word)}
+    named = in_code.union(filter(_is_specific, _ASCII_WORD.findall(text)))
     return frozenset(word.casefold() for word in named if len(word) > 1 or word.isdigit())
 
 
@@ -122,11 +126,13 @@ def _is_specific(word: str) -> bool:
 
 
 def _text_of(case: Case) -> str:
-    """What it asks, looks for and takes for right. A limit on the length says nothing."""
-    checks = [_pattern(named.config) if named.name in PATTERNS else named.config for named in case.checks]
-    said = [check for named, check in zip(case.checks, checks, strict=True) if named.name != "max_length"]
+    """What it asks, looks for and takes for right, without the names of fields."""
+    checks = [named for named in case.checks if named.name not in LIMITS]
+    configs = [_pattern(named.config) if named.name in PATTERNS else named.config for named in checks]
+    values = [value for config in configs for value in (as_mapping(config) or {"": config}).values()]
+    looked_for = [json.dumps(value, ensure_ascii=False) for value in values if not isinstance(value, bool)]
     answers = [case.reference, case.expected_output, *map(str, case.right)]
-    return "\n".join([case.prompt, *answers, json.dumps(said, ensure_ascii=False), *case.files.values()]).casefold()
+    return "\n".join([case.prompt, *answers, *looked_for, *case.files.values()]).casefold()
 
 
 def _pattern(config: Any) -> Any:
@@ -137,36 +143,50 @@ def _pattern(config: Any) -> Any:
 
 def _sharing(texts: Mapping[str, str], terms: Collection[str]) -> tuple[str, ...]:
     """The names of the texts that have any of these terms; those with most come first."""
-    patterns = [re.compile(rf"(?<![\w-]){re.escape(term)}(?![\w-])") for term in terms]
+    patterns = [re.compile(rf"(?<![\w-]){re.escape(term)}(?![\w-])", re.ASCII) for term in terms]
     shared = {name: sum(pattern.search(text) is not None for pattern in patterns) for name, text in texts.items()}
     return tuple(sorted((name for name in shared if shared[name]), key=lambda name: -shared[name]))
 
 
 def _opposite(block: Block, others: Sequence[Block]) -> str:
-    """With other values. The first of several names in code is what the rule is about: without it, the rule would only
-    be gone."""
+    """With other values. The first of several names in code, or one that the rule begins with, is what the rule is
+    about: without it, the rule would only be gone."""
     marker = _MARKER.match(block.text) if block.kind == "item" else None
     start = marker.end() if marker else 0
     text = block.text[start:]
+    if not _WORD.search(text) or text.startswith("<"):
+        return ""
     flags = [flag for other in others for flag in _FLAG.findall(other.text)]
     names = [match[0] for other in others if other.kind != "code" for match in _CODE.finditer(other.text)]
     spans = list(dict.fromkeys(match[0] for match in _CODE.finditer(text))) if block.kind != "code" else []
-    changed = text
-    for span in spans[1:] or spans:
-        changed = changed.replace(span, _change_values(span, flags) or _other(names, text) or span)
+    if len(spans) > 1 or text.lstrip("|* ").startswith(tuple(spans)):
+        del spans[0]
+    is_prose = block.kind in ("paragraph", "item")
+    changed = _NEGATION.sub("", text) if is_prose and _NEGATION.match(text) else _change_numbers(text)
     if changed == text:
-        changed = _change_values(text, flags) or text
-    if changed == text and block.kind in ("paragraph", "item"):
-        changed = _NEGATION.sub("", text) if _NEGATION.search(text) else f"Never do this: {text}"
+        for span in spans:
+            changed = changed.replace(span, _change_flag(span, flags) or _other(names, text) or span)
+    if changed == text:
+        changed = _change_flag(text, flags) or (_NEGATION.sub("", text) if is_prose else text)
+    if changed == text:  # of a name such as FE286, the last one
+        changed = re.sub(r"\d+(?=\D*$)", _larger, text)
+    if changed == text and is_prose:
+        changed = f"Never do this: {text}"
     return f"{block.text[:start]}{changed}" if changed != text else ""
 
 
-def _change_values(text: str, flags: Iterable[str]) -> str:
-    """Other numbers, and one flag of the skill for another; empty if there are none."""
-    changed = re.sub(r"\d+", lambda number: str(int(number[0][:15]) + max(1, int(number[0][:15]) // 2)), text)
-    if flag := _other(flags, text):
-        changed = _FLAG.sub(flag, changed)
-    return changed if changed != text else ""
+def _larger(number: re.Match[str]) -> str:
+    return str(int(number[0][:15]) + max(1, int(number[0][:15]) // 2))
+
+
+def _change_numbers(text: str) -> str:
+    return _NUMBER.sub(_larger, text)
+
+
+def _change_flag(text: str, flags: Iterable[str]) -> str:
+    """One flag of the skill for another; empty if there are none."""
+    flag = _other(flags, text)
+    return _FLAG.sub(flag, text) if flag and _FLAG.search(text) else ""
 
 
 def _other(pool: Iterable[str], text: str) -> str:
@@ -182,19 +202,27 @@ class Mutation(Ablation):
     open: set[int] = field(default_factory=set[int])  # may be noticed, but neither that nor the opposite is shown
     tried: set[int] = field(default_factory=set[int])
     gutted: Tested | None = None  # what happened without any block
+    gutted_noticed: bool = False
 
     async def search(self) -> None:
         blocks = range(len(self.rules))
         await self._run_whole()
         self.gutted = await self._test(frozenset(blocks), self.cases)
-        await self._find_noticed(blocks, self.gutted.lost)
-        self.tell(f"{len(self.noticed)} of {len(blocks)} blocks are missed when they are gone")
+        lost = self.gutted.lost or await self._notice_gutting(self.cases)
+        await self._find_noticed(blocks, lost)
+        self.gutted_noticed = bool(self.noticed or await self._notice_gutting(sorted(lost)))
+        self.tell(f"A case notices if {len(self.noticed)} of {counted(len(blocks), 'block')} are removed")
         left = [block for block in blocks if block not in self.noticed and self.rules[block].opposite]
-        await self._find_noticed([len(blocks) + block for block in left], frozenset(self.cases))
+        opposites = [len(blocks) + block for block in left if self.cases_for(len(blocks) + block)]
+        await self._find_noticed(opposites, frozenset(self.cases))
+
+    async def _notice_gutting(self, cases: Sequence[str]) -> frozenset[str]:
+        noticing, _ = await self._test_again(frozenset(range(len(self.rules))), cases, LEVEL / 10)
+        return frozenset(noticing)
 
     async def _find_noticed(self, numbers: Sequence[int], cases: frozenset[str]) -> None:
         """First on the cases that share most with a rule. What they don't notice is tried in groups, on all."""
-        level = LEVEL / 4
+        level = LEVEL / 5
         for number in numbers:
             if likely := [case for case in self.rules[number % len(self.rules)].shared_by if case in cases]:
                 await self._show(number, likely[:LIKELY], level / len(numbers))
@@ -204,7 +232,7 @@ class Mutation(Ablation):
             await self._find_idle(group, tuple(case for case in self.cases if case in cases), [])
         alone = {next(iter(each.group)): each for each in self.tests[before:] if len(each.group) == 1 and each.lost}
         for number, tested in alone.items():
-            await self._show(number, sorted(tested.lost), level / len(alone))
+            await self._show(number, sorted(tested.lost & self.cases_for(number)), level / len(alone))
         self.tried.update(numbers)
 
     async def _divide(
@@ -215,13 +243,25 @@ class Mutation(Ablation):
             for half in halves(group, self.sections):
                 await self._find_idle(half, cases, pending)
 
+    def cases_for(self, number: int) -> frozenset[str]:
+        """The cases that can notice this change. An opposite may also spoil what another rule says."""
+        rule = self.rules[number % len(self.rules)]
+        return frozenset(rule.shared_by if rule.terms and number >= len(self.rules) else self.cases)
+
     async def _show(self, number: int, cases: Sequence[str], level: float) -> None:
-        """Whether any of these cases fails more often with this one change, on seeds that chose no case."""
+        noticing, is_decided = await self._test_again(frozenset({number}), cases, level)
+        if noticing:
+            self.noticed[number] = noticing
+        if is_decided:
+            self.open.discard(number)
+        else:
+            self.open.add(number)
+
+    async def _test_again(self, changed: Blocks, cases: Sequence[str], level: float) -> tuple[tuple[str, ...], bool]:
+        """Which of these cases fail more often with this change, on seeds that chose no case; whether that is clear."""
         is_exact = self.repeats_itself  # then no seed is better than another
-        changed, rounds, limit = frozenset({number}), 0, 1 if is_exact else self.rounds
-        needed = math.log(len(self.models) * len(cases) / level)
-        self.open.add(number)
-        while rounds < limit and number in self.open:
+        noticing, are_idle, rounds, limit = (), not cases, 0, 1 if is_exact else self.rounds
+        while rounds < limit and not (noticing or are_idle):
             rounds = min(limit, rounds + 4)
             for each in (NOTHING, changed):
                 await self.extend(each, cases, rounds, fresh=not is_exact)
@@ -231,15 +271,14 @@ class Mutation(Ablation):
                 for model in self.models
             }
             if is_exact:
-                noticing, are_idle = [case for (case, _), each in losses.items() if sum(each) > 0], True
+                noticed, are_idle = [case for (case, _), each in losses.items() if sum(each) > 0], True
             else:
-                noticing = [case for (case, _), each in losses.items() if log_wealth(each, 0.0) >= needed]
+                needed = math.log(len(losses) / level)
+                noticed = [case for (case, _), each in losses.items() if log_wealth(each, 0.0) >= needed]
                 unlike = [log_wealth([-loss for loss in each], -HALF) for each in losses.values()]
                 are_idle = all(each >= SHOWN_WORSE for each in unlike)
-            if noticing:
-                self.noticed[number] = tuple(dict.fromkeys(noticing))
-            if noticing or are_idle:
-                self.open.discard(number)
+            noticing = tuple(dict.fromkeys(noticed))
+        return noticing, bool(noticing) or are_idle
 
     def _losses(self, changed: Blocks, model: str, case: str, *, fresh: bool) -> list[float]:
         before, after = (self.outcomes.get((each, model, case), {}) for each in (NOTHING, changed))
@@ -341,13 +380,14 @@ class Scoring:
         halted = await until_ceiling(mutation.search())
         gutted = mutation.gutted
         failing = [case for case in mutation.cases if gutted and mutation.fails(case)]
+        noticing = {case for cases in mutation.noticed.values() for case in cases}
         return Score(
             skill=self.plan.skill,
             suite=self.plan.suite,
             rules=[self._judge(number) for number in range(len(self.rules))],
             models=mutation.models or [address.name for address in self.plan.models],
-            gutted_noticed=bool(gutted.lost) if gutted else None,
-            idle_cases=[case for case in mutation.cases if gutted and case not in {*gutted.lost, *failing}],
+            gutted_noticed=mutation.gutted_noticed if gutted else None,
+            idle_cases=[case for case in mutation.cases if gutted and case not in noticing.union(gutted.lost, failing)],
             failing_cases=failing,
             trials=mutation.trials,
             halted=halted,
@@ -358,7 +398,8 @@ class Scoring:
         for change, how in ((number, "loss"), (opposite, "opposite")):
             if change in mutation.noticed:
                 return replace(rule, status="noticed", noticed_by=how, cases=mutation.noticed[change])
-        is_tried = number in mutation.tried and (opposite in mutation.tried or not rule.opposite)
+        can_be_reversed = rule.opposite and mutation.cases_for(opposite)
+        is_tried = number in mutation.tried and (opposite in mutation.tried or not can_be_reversed)
         is_open = not is_tried or not mutation.open.isdisjoint((number, opposite))
         return replace(rule, status="undecided" if is_open else "unnoticed")
 

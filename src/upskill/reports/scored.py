@@ -14,20 +14,21 @@ from upskill.reports.layout import render_result
 from upskill.reports.numbers import percent
 
 MAX_NAMED = 12  # rules or cases of a kind
+NO_RULES = "Nothing in the skill counts as a rule: it has no number, flag or name in code."
 
 
 def conclusion(score: Score) -> str:
     rules, share = score.counted_rules, score.share
     if share is None:
         named = sum(not each.is_untestable for each in rules)
-        return f"The cases mention {named} of {counted(len(rules), 'rule')}."
+        return f"The cases mention {named} of {counted(len(rules), 'rule')}." if rules else NO_RULES
     who = listed(score.models)
     if score.gutted_noticed is False and not share.value:
         return f"The suite would not notice if the whole skill were gone: {who} passes as often without it."
     noticed = sum(each.status == "noticed" for each in rules)
     up_to = f" to {percent(share.high)}" if share.high > share.low else ""
     of = f"{noticed} of {counted(len(rules), 'rule')}"
-    return f"The suite notices if {of} are lost or wrong ({percent(share.low)}{up_to})."
+    return f"The suite would notice a change to {of} ({percent(share.low)}{up_to})."
 
 
 def render(score: Score) -> Iterator[RenderableType]:
@@ -43,7 +44,7 @@ def _lines(score: Score) -> Iterator[str]:
             why = "the student knows them or the skill says them twice"
             yield f"Noticed only when reversed, because {why}: {counted(by_opposite, 'rule')}"
         yield from _cases(score.idle_cases, "Pass without the skill, so they test nothing of it")
-        yield from _cases(score.failing_cases, "Fail with the skill, so they can notice nothing")
+        yield from _cases(score.failing_cases, "Fail too often with the skill to notice anything")
     else:
         yield from _named([each for each in score.rules if each.is_untestable], "No case mentions")
     if score.halted:
@@ -51,10 +52,10 @@ def _lines(score: Score) -> Iterator[str]:
     name = score.skill.folder or score.skill.name
     if score.uncovered and not own_suite(score.skill):
         student = "".join(f" -m {model}" for model in score.models)
-        yield f"A test writer covers them: upskill tests {name} --score{student} --fix MODEL"
+        yield f"To have a test writer cover them: upskill tests {name} --score{student} --fix MODEL"
     vague = [each for each in score.rules if not each.counts]
     if vague:
-        yield f"Not counted as rules, because they have no number, flag or name in code: {counted(len(vague), 'block')}"
+        yield f"Not counted, because they have no number, flag or name in code: {counted(len(vague), 'block')}"
     if score.models:
         yield from _named([each for each in vague if each.status == "unnoticed"], "Not counted, and no case notices")
         yield f"It took {counted(score.trials, 'trial')}."

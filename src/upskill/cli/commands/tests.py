@@ -27,7 +27,6 @@ from upskill.options import count_option, option
 from upskill.plain import counted
 from upskill.reports.scored import render, to_json
 from upskill.runs.planning.options import model_option
-from upskill.sandboxes import printable
 from upskill.skills import Skill
 from upskill.suites import Case, Suite, count_authors, describe_authors
 from upskill.suites.quality import probe_suite, summarize_weak
@@ -91,11 +90,17 @@ def command(**values: Any) -> None:
     if (own := own_suite(skill)) and not (options.score and not options.fix):
         hint = "Edit that file directly." if options.edit else "Add to it by hand."
         raise UsageError(f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint)
+    found: dict[str, Any] = {}
     if options.score:
+        if options.fix:
+            resolve(options.fix, keys=find_keys())  # a usage error, before anything is paid for
         score = options.run(_score(skill, options))
         if not options.fix or not score.uncovered:
             options.show(to_json(score), render(score))
             return
+        if not options.as_json:
+            options.show({}, render(score))
+        found = {"score": to_json(score)}
         suite = options.run(_fix(score, options))
     else:
         suite = _edit(skill) if options.edit else asyncio.run(_generate(skill, options))
@@ -103,7 +108,7 @@ def command(**values: Any) -> None:
     written_by = [case.metadata for case in suite.cases]
     if options.as_json:
         sizes = {"cases": len(suite.cases), "held_out": len(suite.held_out)}
-        show_json({"skill": skill.name, **sizes, "authors": count_authors(written_by)})
+        show_json({"skill": skill.name, **sizes, "authors": count_authors(written_by), **found})
     else:
         click.echo(f"{skill.name}: {counted(len(suite.cases), 'case')}, {len(suite.held_out)} held out")
         if authors := describe_authors(written_by):
@@ -179,8 +184,6 @@ async def _score(skill: Skill, options: _Options) -> Score:
 
 async def _fix(found: Score, options: _Options) -> Suite:
     """The suite with new cases for what it does not notice."""
-    for rule in found.uncovered:
-        options.tell(f"No case {'notices' if found.models else 'mentions'}: {printable(rule.block.title)}")
     cases, count = cases_with_limits(found.suite), min(len(found.uncovered), MAX_COVERED)
     material, acts = found.uncovered_material, options.agent != "chat"
     suite = await _write(options, options.fix or "", material, cases, count, acts=acts)
