@@ -130,14 +130,16 @@ class Attacker:
         for case in cases:
             hole = self.holes[case["id"]]
             if hole.answer not in case["tried"] and len(attacks) < 2:
-                attacks.append({"case": case["id"], "wrong": [hole.right[0]], "right": [], hole.kind: [hole.answer]})
+                attacks.append(
+                    {"case": case["id"], "wrong": [f"{hole.right[0]} "], "right": [], hole.kind: [hole.answer]}
+                )
         return attacks
 
     def judge(self, case: dict[str, Any]) -> dict[str, Any]:
         hole = self.holes[case["id"]]
         good = {*hole.right, hole.reference, *([hole.answer] if hole.kind == "right" else [])}
         names = {
-            is_right: [n for n, text in case["answers"].items() if (text in good) == is_right]
+            is_right: [n for n, text in case["answers"].items() if (text.strip() in good) == is_right]
             for is_right in (True, False)
         }
         return {"case": case["id"], "right": names[True], "wrong": names[False]}

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from conftest import REPOSITORY, Upskill
+from conftest import REPOSITORY, Upskill, serving
+from loopback import Call
 from upskill import ChallengeSettings, Skill, Suite, challenge
 from upskill.authoring.writing.suite_writer import MAX_FIXES, as_written
 from upskill.experiments.attacks import attack_checks
@@ -101,6 +102,33 @@ def test_counterexamples_are_kept_as_train_cases_with_a_note(upskill: Upskill, h
     assert {row["case"] for row in trials if row["arm"] == "skill" and not row["passed"]} == set(PLANTED)
 
 
+def test_the_same_variants_are_not_added_twice(upskill: Upskill, home: Path) -> None:
+    """A skill that misleads only who is polite."""
+    write_skill(home / "codes")
+    misled = {"when": "Hello", "system": "99-wrong", "answer": "no idea"}
+    (home / "student.yaml").write_text(yaml.dump([misled, {"answer": TRUE["alfa"]}]))
+    command = ("challenge", "codes", "-m", "scripted:student.yaml", "--json")
+    assert upskill(*command).json["counterexamples"] == ["alfa-polite"]
+    assert [proposed["id"] for proposed in upskill(*command).json["proposals"]] == ["alfa-forwarded", "alfa-after"]
+    assert [case.id for case in Suite.required(Skill.load("codes")).cases] == ["alfa", "alfa-polite"]
+
+
+def test_what_is_edited_while_it_runs_stays(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    file = home / "codes" / "evals" / "evals.json"
+
+    def answer(call: Call) -> str:
+        written = json.loads(file.read_text())
+        written["evals"] = [written["evals"][0], {"id": "new", "prompt": "New?", "checks": [{"contains": "new"}]}]
+        file.write_text(json.dumps(written))
+        return "no idea" if "Hello" in call.prompt and SAID["carol"] in call.system else TRUE["alfa"]
+
+    with serving(answer) as server:
+        done = upskill("challenge", "codes", "-m", "student", "--base-url", server.url, "--repeats", 1)
+    assert done.code == 0, done.err
+    assert [case.id for case in Suite.required(Skill.load("codes")).cases] == ["alfa", "new", "alfa-polite"]
+
+
 def test_a_proposal_that_tells_nothing_is_sent_back_and_never_run(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes")
     empty = [{"kind": "not_contains", "texts": ["zzz"], "number": 0, "exact": False}]
@@ -136,7 +164,7 @@ def test_without_a_challenger_or_a_train_case_there_is_nothing_to_propose(upskil
     write_skill(home / "codes")
     file = home / "codes" / "evals" / "evals.json"
     file.write_text(file.read_text().replace('"held_out": false', '"held_out": true'))
-    assert "No train case can be put another way" in upskill("challenge", "codes", "-m", "scripted:student.yaml").err
+    assert "no train case can be put another way" in upskill("challenge", "codes", "-m", "scripted:student.yaml").err
 
 
 def test_a_counterexample_without_a_reference_answer_shows_none(upskill: Upskill, home: Path) -> None:
@@ -241,6 +269,39 @@ def test_what_an_attacker_finds_goes_into_the_checks(upskill: Upskill, home: Pat
     assert suite.cases[0].wrong == (PASSES,)
     again = upskill("challenge", "codes", "--attack-checks", "--challenger", write_attacker(home))
     assert "found no answer that the checks judge wrongly (1 round)." in " ".join(again.out.split())
+
+
+def test_a_fix_cannot_dispute_what_the_suite_calls_right(upskill: Upskill, home: Path) -> None:
+    right = "The number on alfa is 11-afla, clerk."
+    write_skill(home / "codes")
+    written = json.loads((home / "codes" / "evals" / "evals.json").read_text())
+    written["evals"][0]["right"] = [right]
+    (home / "codes" / "evals" / "evals.json").write_text(json.dumps(written))
+    attacker = write_attacker(home, fixed="^11-afla$")
+    rules = json.loads((home / "attacker.json").read_text())
+    (fix,) = json.loads(rules[-1]["answer"])["cases"]
+    rules[-1]["answer"] = json.dumps({"cases": [fix | {"disputed": ["r1"]}]})
+    rules[0]["match"] = rf'"tried": \["{right}"\]'
+    (home / "attacker.json").write_text(json.dumps(rules))
+    done = upskill("challenge", "codes", "--attack-checks", "--challenger", attacker)
+    assert done.code == 0, done.err
+    assert "0 fixed in 0 cases (2 rounds). 1 answer could not be fixed." in " ".join(done.out.split())
+    assert not upskill("challenge", "codes", "--attack-checks", "--challenger", attacker, "--json").json["clean"]
+    suite = Suite.of(Skill.load("codes"))
+    assert suite
+    assert suite.cases[0].right == (right,)
+
+
+def test_an_attacker_who_fails_later_keeps_what_was_fixed(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    write_attacker(home)
+    rules = json.loads((home / "attacker.json").read_text())
+    (home / "attacker.json").write_text(json.dumps([rules[0], {"system": "You attack", "answer": "hm"}, *rules[2:]]))
+    done = upskill("challenge", "codes", "--attack-checks", "--challenger", "scripted:attacker.json")
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    assert "1 fixed in 1 case (2 rounds). Stopped early: attacking checks: no usable answer" in text
+    assert Suite.required(Skill.load("codes")).cases[0].wrong == (PASSES,)
 
 
 def test_an_answer_that_another_reader_calls_otherwise_changes_nothing(upskill: Upskill, home: Path) -> None:

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from upskill.authoring.writing.fresh_answers import AnsweredCase, CasesRequest, ask_about_cases, fix, name_answers
 from upskill.authoring.writing.prompts import read_prompt
-from upskill.authoring.writing.structured import list_schema, read_ids, text_schema
+from upskill.authoring.writing.structured import (
+    NoUsableAnswer,
+    forget_unusable_answers,
+    list_schema,
+    read_ids,
+    text_schema,
+)
 from upskill.authoring.writing.suite_writer import (
     CHECK_KINDS,
     MAX_FIXES,
@@ -24,8 +31,9 @@ from upskill.authoring.writing.suite_writer import (
     describe_skill,
     explain_problems,
 )
-from upskill.errors import UsageError
+from upskill.errors import CeilingReached, UsageError
 from upskill.models import Model
+from upskill.models.pool import Models
 from upskill.plain import counted, list_or_empty
 from upskill.skills import Skill
 from upskill.suites import Case, Suite
@@ -52,7 +60,8 @@ class Attacked:
     suite: Suite  # with the fixed checks, and what was found among the right and wrong answers
     attacks: list[Attack] = field(default_factory=list[Attack])
     rounds: int = 0
-    is_clean: bool = False  # the last round found nothing
+    is_clean: bool = False  # the last round found nothing, and all that was found is fixed
+    halted: str = ""  # why it ended before that
     skipped: list[str] = field(default_factory=list[str])  # cases whose checks no test writer could write
     refused: int = 0  # answers that were not what the attacker called them
 
@@ -69,9 +78,11 @@ async def attack_checks(
     judge: Model | None = None,
     rounds: int = ROUNDS,
     tell: Callable[[str], None] = lambda _: None,
+    models: Models | None = None,
 ) -> Attacked:
-    """`judge` says which answers are right, without seeing the checks; by default the attacker, in another call."""
-    return await _Attacking(suite, attacker, judge or attacker, skill, tell).run(rounds)
+    """`judge` says which answers are right, without seeing the checks; by default the attacker, in another call.
+    `models` forget replies that cannot be used, so that they are asked for again."""
+    return await _Attacking(suite, attacker, judge or attacker, skill, tell, models).run(rounds)
 
 
 @dataclass
@@ -81,6 +92,7 @@ class _Attacking:
     judge: Model
     skill: Skill | None
     tell: Callable[[str], None]
+    models: Models | None
     opener: SandboxOpener = field(default_factory=SandboxOpener)
 
     def __post_init__(self) -> None:
@@ -90,20 +102,31 @@ class _Attacking:
 
     async def run(self, rounds: int) -> Attacked:
         result = self.result
-        for number in range(1, rounds + 1):
-            if not self.cases:
-                break
-            result.rounds = number
-            attacks = await self._confirm(await self._attack())
-            self.tell(f"Round {number}: {counted(len(attacks), 'answer')} that the checks judge wrongly")
-            if not attacks:
-                result.is_clean = True
-                break
-            attacks += [each for each in result.attacks if each.fate == "open"]  # another fix may do
-            result.attacks = [each for each in result.attacks if each not in attacks] + await self._fix(attacks)
+        try:
+            for number in range(1, rounds + 1 if self.cases else 1):
+                result.rounds = number
+                async with forget_unusable_answers(self.models) if self.models else nullcontext():
+                    if not await self._run_round():
+                        break
+        except (CeilingReached, NoUsableAnswer) as error:
+            if not result.attacks:
+                raise
+            result.halted = error.message
+        result.is_clean &= all(each.fate == "fixed" for each in result.attacks)
         cases = tuple(self.cases.get(case.id, case) for case in self.suite.cases)
         result.suite = replace(self.suite, cases=cases, source="generated")
         return result
+
+    async def _run_round(self) -> bool:
+        """Whether another may find or fix more."""
+        result = self.result
+        attacks = await self._confirm(await self._attack())
+        self.tell(f"Round {result.rounds}: {counted(len(attacks), 'answer')} that the checks judge wrongly")
+        result.is_clean = not attacks
+        still_open = [each for each in result.attacks if each.fate == "open"]  # another fix may do
+        fixed = await self._fix([*attacks, *still_open])
+        result.attacks = [each for each in result.attacks if each not in still_open] + fixed
+        return bool(attacks) or sum(each.fate == "open" for each in fixed) < len(still_open)
 
     async def _attack(self) -> list[Attack]:
         """Answers that the checks judge otherwise than the attacker."""
@@ -113,7 +136,7 @@ class _Attacking:
                 "prompt": case.prompt,
                 "reference": case.reference,
                 "checks": _written(case),
-                "tried": [*_texts(case.right), *_texts(case.wrong), *self._tried(case.id)],
+                "tried": self._known(case),
             }
             for case in self.cases.values()
         ]
@@ -127,12 +150,14 @@ class _Attacking:
                 found += [
                     Attack(name, kind, answer)
                     for answer in dict.fromkeys(answers)
-                    if answer not in self._tried(name) and await self._is_misjudged(self.cases[name], kind, answer)
+                    if answer not in (self.cases[name].reference, *self._known(self.cases[name]))
+                    and await self._is_misjudged(self.cases[name], kind, answer)
                 ]
         return found
 
-    def _tried(self, case: str) -> list[str]:
-        return [each.answer for each in self.result.attacks if each.case == case]
+    def _known(self, case: Case) -> list[str]:
+        tried = [each.answer for each in self.result.attacks if each.case == case.id]
+        return [*_texts(case.right), *_texts(case.wrong), *tried]
 
     async def _is_misjudged(self, case: Case, kind: Kind, answer: str) -> bool:
         # An answer may be too long and right otherwise: that is what the limit is for.
@@ -175,7 +200,8 @@ class _Attacking:
                 break
             kinds = read_prompt("check_kinds").strip()
             changed = await fix(self.attacker, sent_back, self._about, kinds, check_schema(CHECK_KINDS))
-            tried = {name: await self._try(each, self.cases[name]) for name, each in changed.items()}
+            kept = {name: self._keep_known(each, sent_back[name]) for name, each in changed.items()}
+            tried = {name: await self._try(each, self.cases[name]) for name, each in kept.items()}
             fixed |= {name: each for name, each in tried.items() if each.case and not each.problems}
             sent_back = {name: each for name, each in (sent_back | tried).items() if name not in fixed}
         self.cases |= {name: each.case for name, each in fixed.items() if each.case}
@@ -185,6 +211,13 @@ class _Attacking:
             fate = "open" if kept is None else "fixed" if each.answer in kept.answers.values() else "disputed"
             done.append(replace(each, fate=fate))
         return done
+
+    def _keep_known(self, fixed: AnsweredCase, before: AnsweredCase) -> AnsweredCase:
+        """Only what the attacker found can be disputed, not what the case called right or wrong before."""
+        case = self.cases[str(before.fields["id"])]
+        known = {*_texts(case.right), *_texts(case.wrong)}
+        answers = {key: text for key, text in before.answers.items() if key in fixed.answers or text in known}
+        return replace(fixed, answers=answers)
 
     async def _answered(self, name: str, attacks: Iterable[Attack]) -> AnsweredCase:
         case = self.cases[name]

@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 from upskill.authoring.material.material import Material
 from upskill.authoring.saving.provenance import shared_name
+from upskill.authoring.writing.structured import forget_unusable_answers
 from upskill.authoring.writing.suite_writer import write_suite
-from upskill.errors import UsageError
+from upskill.errors import UpskillError, UsageError
 from upskill.experiments.ablation import FRESH_SEEDS, holm, log_wealth
 from upskill.experiments.engine import Engine, Tell, open_engine, until_ceiling
 from upskill.models.pool import Models
@@ -32,7 +33,8 @@ LEVEL = 0.05  # the chance that anything is called a counterexample that is none
 PROPOSALS = 20
 FIRST_ROUNDS, MORE_ROUNDS, MAX_ROUNDS = 2, 3, 40
 PATIENCE, MIN_EFFECT = 8, 0.25  # after so many rounds, a proposal with less of an effect is given up
-FROM = "from"  # in the metadata of a case: how it came to be
+DOUBT = 1.0  # over the square root of the rounds: two standard errors of a pass rate
+FROM, VARIANT_OF = "from", "variant_of"  # in the metadata of a case: how it came to be
 UNSOUND = ("empty", "reference", "right", "wrong")  # a case with one of these weaknesses shows nothing
 # Ways to put a case that leave its right answer as it is.
 VARIANTS = {
@@ -112,7 +114,7 @@ class Challenge:
     def _may_mislead(self, key: Key) -> bool:
         (without, with_it), rounds = self.rates(key), self.rounds[key[1]]
         # What it hardly ever passes without the skill never counts, whatever the skill does.
-        passes = without >= 0.5 - 0.5 / math.sqrt(rounds)
+        passes = without >= 0.5 - DOUBT / math.sqrt(rounds)
         rows = [row for (model, _), rows in self.outcomes.items() if model == key[0] for row in rows]
         patience = FIRST_ROUNDS if never_varies(rows) else PATIENCE
         return self.most > 1 and (rounds < patience or (passes and without - with_it >= MIN_EFFECT))
@@ -155,13 +157,16 @@ class Challenged:
 async def vary(suite: Suite, skill: Skill, limit: int) -> list[Case]:
     """Without a challenger: the train cases put in other ways, as far as that makes their checks no weaker."""
     found: list[Case] = []
-    train, opener = suite.train, SandboxOpener()
+    ids, opener = {case.id for case in suite.cases}, SandboxOpener()
+    train = [case for case in suite.train if VARIANT_OF not in case.metadata]
     probes = {case.id: {weak.probe for weak in await probe_case(case, skill, opener)} for case in train}
     sound = [case for case in train if probes[case.id].isdisjoint(UNSOUND)]
     for name, text in VARIANTS.items():
         for case, other in zip(sound, [*sound[1:], *sound[:1]], strict=True):
+            if f"{case.id}-{name}" in ids:  # found before
+                continue
             prompt = text.format(prompt=case.prompt, other=other.id)
-            metadata = {**case.metadata, "variant_of": case.id}
+            metadata = {**case.metadata, VARIANT_OF: case.id}
             varied = replace(case, id=f"{case.id}-{name}", prompt=prompt, metadata=metadata)
             weak = {each.probe for each in await probe_case(varied, skill, opener)}
             if len(found) < limit and weak <= probes[case.id]:
@@ -201,22 +206,24 @@ async def propose(plan: Plan, settings: ChallengeSettings, engine: Engine) -> Pl
     """The plan with proposals as its cases, and about as many repeats as they take."""
     cases: Sequence[Case] = settings.proposals
     if not cases and settings.challenger:
-        written = await write_suite(
-            replace(settings.material or Material(""), skill=plan.skill),
-            await engine.open_model(settings.challenger, "test writer"),
-            count=settings.count,
-            author=shared_name(settings.challenger),
-            existing=plan.suite.cases,
-            acts=plan.acts,
-            challenges=True,
-            tell=engine.tell,
-        )
+        async with forget_unusable_answers(engine.models):
+            written = await write_suite(
+                replace(settings.material or Material(""), skill=plan.skill),
+                await engine.open_model(settings.challenger, "test writer"),
+                count=settings.count,
+                author=shared_name(settings.challenger),
+                existing=plan.suite.cases,
+                acts=plan.acts,
+                challenges=True,
+                tell=engine.tell,
+            )
+            if not written.cases:
+                raise UpskillError("no proposal passed the gate", "Choose another model with --challenger.")
         cases = [replace(case, held_out=False) for case in written.cases]
     elif not cases:
         cases = await vary(plan.suite, plan.skill, settings.count)
     if not cases:
-        hint = "Choose another" if settings.challenger else "No train case can be put another way. Choose a"
-        raise UsageError("no proposal passed the gate", f"{hint} model with --challenger.")
+        raise UsageError("no train case can be put another way", "Choose a model with --challenger.")
     suite = Suite(tuple(cases), "proposals", plan.suite.max_output_tokens)
     return replace(plan, suite=suite, arms=BOTH_ARMS, runs=(PATIENCE + MAX_ROUNDS) // 4)
 

@@ -18,7 +18,7 @@ from upskill.reports.layout import plain_table, render_result
 from upskill.reports.numbers import percent
 from upskill.sandboxes import printable
 
-FATES = {"fixed": "", "open": " (not fixed)", "disputed": " (disputed by who fixes the checks)"}
+FATES = {"fixed": "", "open": " (not fixed)", "disputed": " (the model that fixes the checks disagrees)"}
 
 
 def conclusion(found: Challenged) -> str:
@@ -27,7 +27,8 @@ def conclusion(found: Challenged) -> str:
     more = f" {undecided} stayed undecided." if undecided else ""
     if not count:
         return f"None of {tried} is shown to mislead the student.{more}"
-    return f"{count} of {tried} pass without the skill and fail with it.{more}"
+    verbs = ("passes", "fails") if count == 1 else ("pass", "fail")
+    return f"{count} of {tried} {verbs[0]} without the skill and {verbs[1]} with it.{more}"
 
 
 def render(found: Challenged) -> Iterator[RenderableType]:
@@ -69,8 +70,12 @@ def attack_conclusion(attacked: Attacked) -> str:
         return f"The attacker found no answer that the checks judge wrongly ({rounds})."
     found = f"The checks judged {counted(len(attacked.attacks), 'answer')} wrongly"
     fixed = f"{fates['fixed']} fixed in {counted(len(attacked.changed), 'case')}"
-    clean, more = "The last round found nothing.", "The last round still found some: allow more --rounds."
-    return f"{found}, {fixed} ({rounds}). {clean if attacked.is_clean else more}"
+    end = "The last round found nothing." if attacked.is_clean else "Some may be left: allow more --rounds."
+    if left := len(attacked.attacks) - fates["fixed"]:
+        end = f"{counted(left, 'answer')} could not be fixed."
+    if attacked.halted:
+        end = f"Stopped early: {attacked.halted}. Run the same command again to continue."
+    return f"{found}, {fixed} ({rounds}). {end}"
 
 
 def render_attacks(attacked: Attacked) -> Iterator[RenderableType]:
@@ -92,6 +97,7 @@ def attacks_to_json(attacked: Attacked) -> dict[str, Any]:
         "conclusion": attack_conclusion(attacked),
         "rounds": attacked.rounds,
         "clean": attacked.is_clean,
+        "halted": attacked.halted or None,
         "changed": attacked.changed,
         "attacks": [asdict(each) for each in attacked.attacks],
         "refused": attacked.refused,

@@ -88,6 +88,8 @@ def command(**values: Any) -> None:
     suite = Suite.required(skill)
     if options.attack_checks and not options.challenger:
         raise UsageError("--attack-checks needs a --challenger", "Choose a model, or handoff:DIR.")
+    if options.attack_checks and options.students:
+        raise UsageError("no student runs with --attack-checks", "Drop -m.")
     if options.output:
         check_writable(options.output, force=True)
         if Path(options.output).exists():
@@ -95,12 +97,11 @@ def command(**values: Any) -> None:
     if options.attack_checks:
         attacked = options.run(_attack(options, skill, suite))
         options.show(attacks_to_json(attacked), render_attacks(attacked))
-        suite, found = attacked.suite, [case for case in attacked.suite.cases if case.id in attacked.changed]
+        found = [case for case in cases_with_limits(attacked.suite) if case.id in attacked.changed]
     else:
         challenged = options.run(_challenge(options, skill, suite))
         options.show(to_json(challenged), render(challenged))
         found = challenged.counterexamples
-        suite = Suite((*cases_with_limits(suite), *found), "generated")
     _save(options, skill, suite, found)
 
 
@@ -127,12 +128,18 @@ async def _attack(options: ChallengeOptions, skill: Skill, suite: Suite) -> Atta
         judge = await engine.open_model(options.judge, "judge") if options.judge else None
         with RunProgress(quiet=options.silent):
             return await attack_checks(
-                suite, attacker, skill=skill, judge=judge, rounds=options.rounds, tell=options.tell
+                suite,
+                attacker,
+                skill=skill,
+                judge=judge,
+                rounds=options.rounds,
+                tell=options.tell,
+                models=engine.models,
             )
 
 
-def _save(options: ChallengeOptions, skill: Skill, suite: Suite, changed: Sequence[Case]) -> None:
-    """All cases into the skill's generated suite, or only what is new into a file."""
+def _save(options: ChallengeOptions, skill: Skill, before: Suite, changed: Sequence[Case]) -> None:
+    """Into the skill's generated suite as it is now, or only what is new into a file."""
     if not changed:
         return
     names = counted(len(changed), "case")
@@ -143,8 +150,13 @@ def _save(options: ChallengeOptions, skill: Skill, suite: Suite, changed: Sequen
     if own := own_suite(skill):
         note(f"{own} is your own suite, which upskill never changes. Use -o FILE to write {names} to another file.")
         return
-    assert skill.folder is not None
-    add_suite(skill, suite).save(skill.folder, overwrite=True)
-    note(f"{'Changed' if options.attack_checks else 'Added'} {names} in {Path(skill.folder).name}.")
+    assert (folder := skill.folder) is not None
+    skill = Skill.load(folder)  # somebody may have edited it meanwhile
+    old, cases = ({case.id: case for case in cases_with_limits(each)} for each in (before, Suite.required(skill)))
+    if edited := [case.id for case in changed if cases.get(case.id) != old.get(case.id)]:
+        note(f"Edited in the meantime, so left as they are: {', '.join(edited)}.")
+    cases |= {case.id: case for case in changed if case.id not in edited}
+    add_suite(skill, Suite(tuple(cases.values()), "generated")).save(folder, overwrite=True)
+    note(f"{'Changed' if options.attack_checks else 'Added'} {names} in {folder.name}.")
     if not options.attack_checks:
         note(f"To improve the skill on them: upskill generate --from {options.skill} --teacher MODEL")
