@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -93,7 +93,8 @@ class Ablation:
     )  # by removed blocks, model and case, then by seed
     groups: list[Tested] = field(default_factory=list[Tested])  # what was set aside
     models: list[str] = field(default_factory=list[str])
-    changes: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])  # cases, by suspect
+    # What seems to hurt: a block, or several of which each is enough; and the cases that change without it.
+    suspects: dict[Blocks, tuple[str, ...]] = field(default_factory=dict[Blocks, tuple[str, ...]])
     fixed: frozenset[str] = frozenset()  # cases that failed or changed, run again without the suspects
     _next_seed: dict[tuple[Blocks, str, bool], int] = field(default_factory=dict[tuple[Blocks, str, bool], int])
 
@@ -102,11 +103,11 @@ class Ablation:
         self.first_fresh_seed = self.seed + FRESH_SEEDS
 
     @property
-    def most_rounds(self) -> int:
+    def expected_rounds(self) -> int:
         """Roughly, of all cases."""
         blocks = len(self.sections)
-        searching = COPIES * blocks if self.rounds == 1 else FIRST_ROUNDS * blocks + REFERENCE_ROUNDS
-        return searching + (2 + MAX_CONFIRMATIONS) * self.rounds  # the reference, and a budget or a suspect
+        searching = blocks if self.rounds == 1 else FIRST_ROUNDS * blocks // 2 + REFERENCE_ROUNDS
+        return searching + math.ceil(2 * self.rounds / 3)  # of the whole and the shorter one: mostly, a third does
 
     # ------------------------------------------------------------------------------------------ search
 
@@ -142,26 +143,44 @@ class Ablation:
         groups += [
             tuple(each for each in range(count) if each // step % 4 == part) for step in (1, 4) for part in range(4)
         ]
-        queue = [(group, failing) for group in groups if group]
-        suspects: dict[int, frozenset[str]] = {}
-        while queue:
-            group, cases = queue.pop(0)
-            explained = frozenset[str]().union(*suspects.values())
-            if not (cases := tuple(case for case in cases if case not in explained)):
-                continue
-            gained = (await self._test(frozenset(group), cases)).gained
-            if gained and len(group) == 1:
-                suspects[group[0]] = gained
-            elif gained:
-                queue[:0] = [(half, tuple(sorted(gained))) for half in halves(group, self.sections)]
-        tests = {block: await self._test(frozenset({block}), self.cases) for block in suspects}
-        suspects = {block: gained | tests[block].gained for block, gained in suspects.items()}
-        self.changes = {block: tuple(gained | tests[block].lost) for block, gained in suspects.items()}
-        self.harmful = {block: False for block, gained in suspects.items() if len(gained) > len(tests[block].lost)}
-        self.dropped = frozenset(self.harmful)
+        if self.repeats_itself:
+            tests = [await self._test(frozenset(group), failing) for group in groups if group]
+            passing = Counter(case for tested in tests for case in tested.gained)
+            failing = tuple(case for case in failing if passing[case] <= len(tests) / 2)  # else any change would do
+        found: dict[Blocks, frozenset[str]] = {}
+        # Two lines may say the same. If many cases fail, they are too hard.
+        for group in filter(None, [*groups, *(one + other for one, other in combinations(groups[:4], 2))]):
+            cases = tuple(case for case in failing if not any(case in fixed for fixed in found.values()))
+            if cases and (group in groups or 4 * len(cases) <= len(self.cases)):
+                found |= await self._find_culprits(group, NOTHING, cases)
+        without = {group: await self._test(group, self.cases) for group in found}
+        found = {group: fixed | without[group].gained for group, fixed in found.items()}
+        hurting = [group for group, gained in found.items() if len(gained) > len(without[group].lost)]
+        self.suspects = {group: tuple(found[group] | without[group].lost) for group in hurting}
+        self.dropped = NOTHING.union(*hurting)
+        self.harmful = dict.fromkeys(self.dropped, False)
         if self.harmful:  # with them out, other blocks may matter to these cases
-            self.fixed = frozenset(failing).union(*(self.changes[block] for block in self.harmful))
+            self.fixed = frozenset(failing).union(*self.suspects.values())
             await self.extend(self.dropped, sorted(self.fixed), 1 if self.repeats_itself else REFERENCE_ROUNDS)
+
+    async def _find_culprits(
+        self, group: tuple[int, ...], beside: Blocks, cases: tuple[str, ...]
+    ) -> dict[Blocks, frozenset[str]]:
+        """The smallest parts of the group that, taken out with what is beside, fix some of these cases."""
+        gained = (await self._test(beside.union(group), cases)).gained
+        if not gained or len(group) == 1:
+            return {frozenset(group): gained} if gained else {}
+        found: dict[Blocks, frozenset[str]] = {}
+        left, right = halves(group, self.sections)
+        for half in (left, right):
+            if rest := tuple(sorted(gained.difference(*found.values()))):
+                found |= await self._find_culprits(half, beside, rest)
+        rest = tuple(sorted(gained.difference(*found.values())))
+        if rest and not beside:  # each half has a line that breaks them
+            for first, fixed in (await self._find_culprits(left, frozenset(right), rest)).items():
+                others = await self._find_culprits(right, first, tuple(sorted(fixed)))
+                found |= {first | other: both for other, both in others.items()}
+        return found
 
     async def _find_idle(self, group: tuple[int, ...], cases: tuple[str, ...], pending: list[Tested]) -> frozenset[str]:
         """The cases that notice its absence. What they don't is pending."""
@@ -273,13 +292,16 @@ class Ablation:
     # ------------------------------------------------------------------------------------------ confirmation
 
     async def confirm(self) -> None:
-        for number, block in enumerate(self.harmful, start=1):
-            level = ACCUSING / (number * (number + 1) * len(self.models))
-            self.harmful[block], _ = await self._compare(frozenset({block}), NOTHING, level, self.changes[block])
-            if self.harmful[block] and len(self.reference) > 1:  # a case may need one of them
-                self.harmful[block], _ = await self._compare(self.reference, NOTHING, level)
+        for number, (group, cases) in enumerate(self.suspects.items(), start=1):
+            level = ACCUSING / (number * (number + 1) * len(self.models) * len(group))
+            # Of several, each must hurt if the others are gone.
+            tests = [await self._compare(group, group - {block}, level, cases) for block in group]
+            if all(shown for shown, _ in tests):
+                together = self.reference | group  # a case may need one of them
+                shown, _ = (True, False) if together == group else await self._compare(together, NOTHING, level)
+                self.harmful |= dict.fromkeys(group, True) if shown else {}
         surest = sorted(self.groups, key=lambda each: each.odds)
-        blocks, best_guess = [block for each in surest for block in sorted(each.group)], self.reference
+        blocks, best_guess = [block for each in surest for block in sorted(each.group, reverse=True)], self.reference
         while self.dropped != self.reference and self.confirmations < MAX_CONFIRMATIONS:
             self.accepted, is_worse = await self.is_good_enough(self.dropped)
             changes = [self.change(self.dropped, self.reference, model) for model in self.models]
@@ -370,7 +392,8 @@ class Ablation:
 
     def smallest_test(self, block: int) -> Tested | None:
         """Those first that were made when nothing else was known to hurt, and in which it was missed."""
-        tests = [each for each in self.tests if block in each.group]
+        suspect = next((group for group in self.suspects if block in group), frozenset({block}))
+        tests = [each for each in self.tests if suspect <= each.group]
         last = frozenset[int]() if block in self.harmful else frozenset(self.harmful)
         order = {each: (each.reference != last, len(each.group), not each.lost, -len(each.cases)) for each in tests}
         return min(order, key=lambda each: order[each], default=None)
