@@ -163,7 +163,7 @@ def check_report(path: str | None) -> None:
     if path and Path(path).suffix not in (".html", ".svg"):
         raise UsageError(f"{path}: must end in .html or .svg", "HTML is a page, SVG a picture.")
     if path:
-        check_writable(path, force=True)
+        check_writable(path)
 
 
 def write_pages(folder: Path, store: Store, evaluations: Iterable[Evaluation]) -> None:

@@ -118,7 +118,7 @@ class Matrix:
         without = [skill.name for skill in self.skills if skill.name not in self.requests]
         notes = {
             "No queries, so prompts from the suite are used": from_suite,
-            "Neither queries nor a suite, so it can only take requests": without,
+            "No query should trigger it and no suite, so it can only take requests": without,
         }
         return tuple(f"{why}: {', '.join(names)}." for why, names in notes.items() if names)
 

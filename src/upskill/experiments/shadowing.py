@@ -72,6 +72,7 @@ class Shadowing:
     conflicts: list[Conflict] = field(default_factory=list[Conflict])
     trials: int = 0
     catalogs: set[Names] = field(default_factory=set[Names])
+    explained: dict[str, set[str]] = field(default_factory=dict[str, set[str]])  # queries that mostly go to one taker
     asked: dict[tuple[str, Names, str], dict[int, Opened]] = field(
         default_factory=dict[tuple[str, Names, str], dict[int, Opened]]
     )  # by skill, those beside it, and query, then by seed
@@ -84,6 +85,11 @@ class Shadowing:
             await self._extend(skill, self.beside(skill), queries, FIRST_ROUNDS)
         for skill in self.queries:
             await self._examine(skill)
+        await self._confirm()
+        for skill, queries in self.explained.items():  # by a taker that may need others beside it
+            shown = {query for each in self.shown if each.skill == skill for query in each.queries}
+            for group, lost in (await self._split(skill, self.beside(skill), queries - shown)).items():
+                self._accuse(skill, group, lost)
         await self._confirm()
 
     # ------------------------------------------------------------------------------------------ search
@@ -107,9 +113,9 @@ class Shadowing:
                 self._accuse(skill, frozenset({other}), taken)
                 explained |= of_one
                 takers |= {other} if of_one else set()
-        unexplained = tuple(query for query in doubtful if query not in explained)
-        if unexplained and (rest := tuple(sorted(others - takers))):
-            for group, lost in (await self._split(skill, rest, unexplained)).items():
+        self.explained[skill] = explained
+        if rest := others - takers:
+            for group, lost in (await self._split(skill, rest, {*doubtful} - explained)).items():
                 self._accuse(skill, group, lost)
 
     def _accuse(self, skill: str, others: Names, queries: Iterable[str]) -> None:
@@ -125,17 +131,18 @@ class Shadowing:
         opened = self._opened(skill, self.beside(skill), query)
         return Counter(skill if skill in each else each[0] if each else "" for each in opened)
 
-    async def _split(self, skill: str, group: tuple[str, ...], queries: tuple[str, ...]) -> dict[Names, Names]:
+    async def _split(self, skill: str, group: Names, queries: Iterable[str]) -> dict[Names, Names]:
         """The smallest groups beside which it loses some of these queries, each with those."""
-        lost = await self._lost(skill, frozenset(group), queries)
+        lost = await self._lost(skill, group, tuple(sorted(queries)))
         if not lost:
             return {}
         found: dict[Names, Names] = {}
-        for half in (group[: len(group) // 2], group[len(group) // 2 :]) if len(group) > 1 else ():
-            found |= await self._split(skill, half, lost)
+        names = sorted(group)
+        for half in (names[: len(names) // 2], names[len(names) // 2 :]) if len(names) > 1 else ():
+            found |= await self._split(skill, frozenset(half), lost)
         rest = frozenset(lost).difference(*found.values())
         if rest and not any(len(each) == 1 for each in found):  # beside a single one, the rest may have been luck
-            found[frozenset(group)] = rest
+            found[group] = rest
         return found
 
     async def _lost(self, skill: str, others: Names, queries: tuple[str, ...]) -> tuple[str, ...]:
@@ -164,7 +171,7 @@ class Shadowing:
     # ------------------------------------------------------------------------------------------ confirmation
 
     async def _confirm(self) -> None:
-        waiting, rounds = self.conflicts, 0
+        waiting, rounds = self._open(), 0
         limit = 1 if self.is_greedy else self.rounds
         while waiting and rounds < limit:
             rounds = min(limit, rounds + max(2, rounds // 3))
@@ -173,7 +180,10 @@ class Shadowing:
                     await self._extend(conflict.skill, others, conflict.queries, rounds, fresh=True)
                 conflict.rounds = rounds
             self._judge()
-            waiting = [each for each in self.conflicts if not each.shown and not each.cleared]
+            waiting = self._open()
+
+    def _open(self) -> list[Conflict]:
+        return [each for each in self.conflicts if not each.shown and not each.cleared]
 
     def _judge(self) -> None:
         evidence: dict[int, float] = {}

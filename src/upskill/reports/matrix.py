@@ -45,23 +45,23 @@ def describe(matrix: Matrix, conflict: Conflict) -> str:
 
 
 def lines(matrix: Matrix, matrices: Sequence[Matrix]) -> Iterator[str]:
-    yield from (describe(matrix, each) for each in matrix.conflicts)
+    yield from dict.fromkeys(describe(matrix, each) for each in matrix.conflicts)
     for each in matrix.shadowing.conflicts:
         if not each.shown and not matrix.halted:
-            why = "it turned out to lose none" if each.cleared else "that is not shown"
-            yield f"{each.skill} seemed to lose requests beside {', '.join(sorted(each.others))}, but {why}."
+            why = "but loses none beside it alone" if each.cleared else "but the test did not confirm it"
+            yield f"{each.skill} seemed to lose requests beside {', '.join(sorted(each.others))}, {why}."
     alone = {name: matrix.shadowing.alone(name) for name in matrix.requests}
     seldom = [name for name, rate in alone.items() if rate is not None and rate < SELDOM]
     if seldom:
         names = ", ".join(seldom)
-        yield f"Seldom activated even alone on the requests in doubt: {names}. `upskill trigger --improve` helps."
+        yield f"Seldom activated even alone on the requests in doubt: {names}. `upskill trigger --improve` may help."
     if matrix.catalog and (cut := matrix.cut):
         yield f"The catalog of {matrix.catalog} cuts or leaves out: {', '.join(cut)}."
     yield from matrix.notes if matrix is matrices[0] else ()
     pairs = len(matrix.requests) * (len(matrix.skills) - 1)
     tried = counted(len(matrix.shadowing.catalogs), "set")
     trials = counted(matrix.shadowing.trials, "trial")
-    yield f"It took {trials} with {tried} of installed skills. There are {counted(pairs, 'pair')}."
+    yield f"It took {trials} with {tried} of installed skills. {counted(pairs, 'pair')} in all."
 
 
 def render(matrices: Sequence[Matrix]) -> Iterator[RenderableType]:
@@ -95,6 +95,5 @@ def render_page(matrices: Sequence[Matrix]) -> str:
     for matrix in matrices:
         parts.append(f"<h2>{html.escape(matrix.student)}</h2><p>{html.escape(conclusion(matrix))}</p>")
         parts.append(shadow_map(matrix.to_dict(), PictureOptions(heading=False, style=False)))
-        items = "".join(f"<li>{html.escape(printable(line))}</li>" for line in lines(matrix, matrices))
-        parts.append(f"<ul>{items}</ul>")
+        parts += [f"<p>{html.escape(printable(line).replace('`', ''))}</p>" for line in lines(matrix, matrices)]
     return document("Who gets whose requests", f"<main class=alone>{''.join(parts)}</main>", "")
