@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from conftest import REPOSITORY, Upskill
+from conftest import REPOSITORY, Upskill, serving
 from distill import LARGE_BLOCKS, LARGE_CASES, begin_large
+from loopback import Call
 from upskill import Skill, distill, open_store
 from upskill.experiments.ablation import Ablation, Blocks
 from upskill.reports.live.pages import overview, skill_page
@@ -93,6 +94,23 @@ def test_each_of_several_harmful_lines_is_named(noise: float) -> None:
     ablation = student.distill(lines=18)
     assert ablation.harmful == {12: True, 13: True}
     assert ablation.dropped == frozenset(range(12, 18))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.07])
+def test_two_lines_that_break_the_same_cases_are_both_named(noise: float) -> None:
+    needs = {f"case-{number}": [{number}] for number in range(12)}
+    broken = {"case-0", "case-1", "case-7"}
+    ablation = Simulated(needs, noise, harmful={12: broken, 14: broken}).distill(lines=18)
+    assert ablation.harmful == {12: True, 14: True}
+    assert ablation.dropped == frozenset(range(12, 18))
+    (worth,) = ablation.worth(12)
+    assert worth.points.high < 0
+
+
+def test_no_line_is_to_blame_if_any_change_of_the_text_lets_a_case_pass() -> None:
+    ablation = search(lambda _, case, removed: float(case != "case-0" or bool(removed)), cases=8, lines=16)
+    assert not ablation.harmful
+    assert ablation.accepted
 
 
 def test_a_line_that_breaks_one_of_many_cases_is_named() -> None:
@@ -482,9 +500,11 @@ def test_a_shorter_skill_that_is_only_shown_is_said_not_to_be_written(upskill: U
 def test_what_only_held_out_cases_need_is_not_dropped_unnoticed(upskill: Upskill, home: Path) -> None:
     write_skill(home / "codes", held_out=("foxy", "hotel"))
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--write")
-    assert "worse on held-out cases" in done.out
+    assert "worse on the held-out cases" in " ".join(done.out.split())
     assert "Nothing was written: upskill saves a shorter version only if it is shown to be as good." in done.err
     assert HARM in Skill.load("codes").body
+    assert "no runs yet" in upskill("show", "last").err
+    assert "codes" not in upskill("runs").out
     shown = upskill("distill", "codes", "-m", "scripted:student.yaml")
     assert "Nothing was written: upskill saves a shorter version only if it is shown to be as good." in shown.err
     found = json.loads(upskill("distill", "codes", "-m", "scripted:student.yaml", "--all-cases", "--json").out)
@@ -518,7 +538,9 @@ def test_a_budget_that_files_exceed_is_refused_before_anything_runs(upskill: Ups
     (home / "codes" / "references" / "long.md").write_text("A long story. " * 50)
     done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "50")
     assert done.code == 2
-    assert "even without any block" in done.err
+    assert "with a single block, the skill has at least" in done.err
+    (home / "codes" / "references" / "long.md").unlink()
+    assert "with a single block" in upskill("distill", "codes", "-m", "scripted:student.yaml", "--budget", "1").err
     assert "No stored run" in upskill("runs", "--all").err
 
 
@@ -576,6 +598,57 @@ def test_a_teacher_says_what_is_left_in_fewer_words(upskill: Upskill, home: Path
     careless = upskill("distill", "codes", *student, "--rewrite", "scripted:careless.yaml")
     assert "12-ovarb" in json.loads(careless.out)["body"]
     assert json.loads(careless.out)["decision"] == "distilled"
+
+
+def test_a_rewrite_changes_the_body_alone(upskill: Upskill, home: Path) -> None:
+    """A student that chats sees nothing else, so nothing else could be tested."""
+    write_skill(home / "codes")
+    (home / "codes" / "references").mkdir()
+    (home / "codes" / "references" / "more.md").write_text("More.")
+    (home / "codes" / "references" / "picture.png").write_bytes(b"\x89PNG\0\xff")
+    fields: dict[str, Any] = {"line": 0, "path": "", "evidence": [], "why": "shorter"}
+    edits = [
+        {**fields, "kind": "replace", "line": 5, "text": "- alfa 11-afla"},
+        {**fields, "kind": "describe", "text": "Anything at all."},
+        {**fields, "kind": "delete_file", "path": "references/more.md", "text": ""},
+    ]
+    (home / "teacher.yaml").write_text(yaml.dump([{"answer": json.dumps({"note": "shorter", "edits": edits})}]))
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--rewrite", "scripted:teacher.yaml", "--write")
+    assert done.code == 0, done.err
+    skill = Skill.load("codes")
+    assert "- alfa 11-afla" in skill.body
+    assert skill.description == "Codes of drawers."
+    assert skill.read("references/more.md") == b"More."
+
+
+def test_a_skill_that_is_edited_while_it_is_distilled_stays(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    file = home / "codes" / "SKILL.md"
+
+    def answer(call: Call) -> str:
+        file.write_text(file.read_text().partition("# Edited")[0] + "# Edited\n\nMeanwhile.\n")
+        facts = {code: f"{number}-{code[::-1]}" for number, code in enumerate(CODES, start=11)}
+        known = (fact for code, fact in facts.items() if code in call.prompt and fact in call.system)
+        return next(known, "no idea")
+
+    with serving(answer) as server:
+        done = upskill("distill", "codes", "-m", "student", "--base-url", server.url, "--repeats", "1", "--write")
+    assert "Nothing was written: the skill was edited in the meantime." in done.err
+    assert Skill.load("codes").body.endswith("Meanwhile.")
+
+
+def test_some_trials_that_error_do_not_end_a_search(upskill: Upskill, home: Path) -> None:
+    write_skill(home / "codes")
+    rules = yaml.safe_load((home / "student.yaml").read_text())
+    broken = {"when": "alfa", "not_system": "Then a clerk", "error": "the server is broken"}
+    (home / "student.yaml").write_text(yaml.dump([broken, *rules]))
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--repeats", "1", "--json")
+    assert done.code == 0, done.err
+    assert HARM not in done.json["body"]
+    (home / "student.yaml").write_text(yaml.dump([{"error": "the server is broken"}]))
+    done = upskill("distill", "codes", "-m", "scripted:student.yaml", "--repeats", "1")
+    assert done.code == 3
+    assert "codes cannot be run: 8 of 8 trials errored" in done.err
 
 
 def test_the_worth_of_each_block_is_shown_after_the_skill_is_replaced(upskill: Upskill, home: Path) -> None:

@@ -117,8 +117,10 @@ class Distilled:
         if not suite.train:
             raise UsageError(f"{suite.source}: has no train cases", "Add cases: `upskill tests SKILL --add 10`.")
         self.rewritten: dict[int, Skill] = {}
-        if (least := size_of(self.version(frozenset(range(len(self.parts)))))) > (self.settings.budget or least):
-            raise UsageError(f"even without any block, the skill has {least:,} tokens", "Use a larger --budget.")
+        every = frozenset(range(len(self.parts)))
+        least = min(size_of(self.version(every - {number})) for number in every)
+        if (self.settings.budget or least) < least:
+            raise UsageError(f"with a single block, the skill has at least {least:,} tokens", "Use a larger --budget.")
         self.ablation = Ablation(
             sections=[block.section for block in self.parts],
             cases=tuple(case.id for case in suite.train),
@@ -166,13 +168,16 @@ class Distilled:
         for attempt in range(1, MAX_REWRITES + 1):
             before = self.version(self.ablation.dropped)
             proposal = await rewriter.propose(before, (), (), attempt)
-            if proposal is None or proposal.skill.tokens >= before.tokens:
+            # Of a new description or file, a student that chats would notice nothing.
+            shorter = before.with_body(proposal.skill.body) if proposal else before
+            if shorter.tokens >= before.tokens:
+                self.engine.tell("The teacher proposed nothing shorter.")
                 return
             number = len(self.parts) + len(self.rewritten)
-            self.rewritten[number] = proposal.skill
+            self.rewritten[number] = shorter
             if not await self.ablation.try_rewrite(number):
                 return
-            self.engine.tell(f"Rewritten from {before.tokens:,} to {proposal.skill.tokens:,} tokens")
+            self.engine.tell(f"Rewritten from {before.tokens:,} to {shorter.tokens:,} tokens")
 
     async def _fit(self) -> Blocks | None:
         """What else to take out to stay within the budget: first what is worth least per token."""
@@ -202,7 +207,7 @@ class Distilled:
             self.plan, skill=shorter, suite=cases, arms=BOTH_ARMS, reference_skill=self.plan.skill, runs=rounds
         )
         self.engine.tell(f"Comparing both on {counted(len(cases.cases), 'held-out case')}, once")
-        evaluation = await self.engine.run_plan(plan, RunOptions(partial=True))
+        evaluation = await self.engine.run_plan(plan, RunOptions(keep_look=False, in_experiment=True, partial=True))
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
         return evaluation

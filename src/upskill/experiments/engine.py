@@ -16,16 +16,20 @@ from upskill.runs.running.evaluate import RunOptions, evaluate
 from upskill.runs.running.events import Events
 from upskill.runs.running.gate import Measure
 from upskill.runs.stores import Store, open_store
+from upskill.verdicts.arms import MAX_ERROR_RATE
 
 Tell = Callable[[str], None]
+MIN_ERRORS = 4  # of a whole experiment: its parts are so small that one error may be half of their trials
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Engine:
     store: Store
     models: Models
     run_plan: Measure
     tell: Tell = lambda _: None
+    trials: int = 0  # that were run
+    errored: int = 0
 
     async def open_model(self, name: str, role: Role) -> Model:
         return await self.models.get(resolve(name, keys=self.models.context.keys), role)
@@ -36,9 +40,13 @@ class Engine:
         suite = replace(plan.suite, cases=tuple(case for case in plan.suite.cases if case.id in wanted), warnings=())
         part = replace(plan, suite=suite, seed=seeds.start, runs=len(seeds))
         evaluation = await self.run_plan(part, RunOptions(keep_look=False, in_experiment=True, partial=True))
+        self.trials += len(evaluation.outcomes)
+        self.errored += sum(outcome.passed is None for outcome in evaluation.outcomes)
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
-        if why := evaluation.why_failed:
+        few_errors = self.errored < max(MIN_ERRORS, MAX_ERROR_RATE * self.trials)
+        is_only_errors = not (evaluation.leaked or evaluation.bugs or evaluation.stopped)
+        if (why := evaluation.why_failed) and not (few_errors and is_only_errors):
             hint = "Fix this, then run the same command again. Finished trials are kept."
             raise UpskillError(f"{plan.skill.name} cannot be run: {why}", hint)
         return evaluation

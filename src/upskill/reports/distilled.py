@@ -35,9 +35,9 @@ def conclusion(distilled: Distilled) -> str:
         "distilled": f"{shorter}. It is not worse by more than {tolerance} on the train cases ({rounds}).",
         "best guess": f"{shorter} seems to be as good, but {rounds} do not show that it loses at most {tolerance}."
         " Allow more --repeats or a larger --tolerance.",
-        "worse on held-out cases": f"{shorter} is as good on the train cases, but worse on held-out cases:"
-        " they need what no train case needs. --all-cases keeps that.",
-        "over the tolerance": f"{shorter}. Within that budget it may lose more than {tolerance}.",
+        "worse on held-out cases": f"{shorter}. The shorter version is as good on the train cases, but worse on the"
+        " held-out cases, which need other lines. Use --all-cases to keep those lines.",
+        "over the tolerance": f"{shorter}. Within that budget, it may lose more than {tolerance} (see Change).",
         "not decided": f"Not decided: {distilled.halted}. Run the same command with a higher ceiling to continue.",
         "unchanged": "Nothing can go: the train cases need every block, or it is not clear which they don't"
         f" ({before:,} tokens).",
@@ -70,10 +70,16 @@ def _lines(distilled: Distilled) -> Iterator[str]:
                 interval = f" (95% interval {_interval(verdict.interval)})" if verdict.interval else ""
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
                 change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
-                yield f"{verdict.model} on {cases}, once: {change}."
+                yield f"{verdict.model} on {cases}, compared once: {change}."
+    if failing := [
+        case for case in distilled.ablation.cases if distilled.halted == "" and distilled.ablation.fails(case)
+    ]:
+        yield f"Fail with the whole skill, so lines that only they need can go: {', '.join(failing[:MAX_NAMED])}"
     if distilled.ablation.accepted and not distilled.within and "dropped" in {each.fate for each in distilled.blocks}:
-        yield "No train case needs what was dropped. If something of it matters to you, add a case that needs it."
-    trials = counted(distilled.ablation.trials, "trial")
+        yield "No train case was seen to need what was dropped. If some of it matters to you, add a case that needs it."
+    if distilled.ablation.reference and any(point.change for point in distilled.front):
+        yield "Change is against the skill without the lines that hurt."
+    trials = counted(distilled.engine.trials, "trial")
     where = f" Line by line: upskill show {distilled.whole.folder or distilled.whole.name} --worth"
     yield f"It took {trials}.{where if any(each.worth for each in distilled.blocks) else ''}"
 
@@ -113,7 +119,7 @@ def to_json(distilled: Distilled) -> dict[str, Any]:
         ],
         "blocks": [each.to_dict() for each in distilled.blocks],
         "held_out": held_out and {"run": held_out.run.id, "models": [each.to_dict() for each in held_out.verdicts]},
-        "trials": distilled.ablation.trials,
+        "trials": distilled.engine.trials,
         "halted": distilled.halted or None,
         "body": distilled.skill.body,
     }

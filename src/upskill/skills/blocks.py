@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
 from markdown_it import MarkdownIt
 
+from upskill.errors import UsageError
 from upskill.skills.files import MANIFEST, decode_text, find_manifest
 from upskill.skills.skill import Skill, estimate_tokens
 
@@ -46,9 +48,12 @@ class Block:
 
 
 def blocks_of(skill: Skill) -> list[Block]:
-    files = [file for file in skill.files if file.path.startswith("references/") and not file.link]
-    others = (Block("file", decode_text(file, file.path), file.path) for file in files)
-    return [*_body_blocks(skill.body, _lines_above(skill)), *others]
+    blocks = [*_body_blocks(skill.body, _lines_above(skill))]
+    for file in skill.files:
+        if file.path.startswith("references/") and not file.link:
+            with suppress(UsageError):  # a picture, say
+                blocks.append(Block("file", decode_text(file, file.path), file.path))
+    return blocks
 
 
 def _lines_above(skill: Skill) -> int:

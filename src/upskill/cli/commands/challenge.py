@@ -150,7 +150,8 @@ def _save(options: ChallengeOptions, skill: Skill, before: Suite, changed: Seque
     if own := own_suite(skill):
         note(f"{own} is your own suite, which upskill never changes. Use -o FILE to write {names} to another file.")
         return
-    assert (folder := skill.folder) is not None
+    folder = skill.folder
+    assert folder is not None
     skill = Skill.load(folder)  # somebody may have edited it meanwhile
     old, cases = ({case.id: case for case in cases_with_limits(each)} for each in (before, Suite.required(skill)))
     if edited := [case.id for case in changed if cases.get(case.id) != old.get(case.id)]:

@@ -90,11 +90,11 @@ def command(**values: Any) -> None:
         suite = replace(suite, cases=tuple(replace(case, held_out=False) for case in suite.cases))
     distilled = options.run(_distill(options, skill, suite))
     options.show(to_json(distilled), render(distilled, changes(skill, distilled.skill)))
+    _save(options, distilled)
     if options.report:
         content = front(to_json(distilled)) if options.report.endswith(".svg") else render_page(distilled)
         write_file(options.report, content)
         note(f"Wrote {options.report}.")
-    _save(options, distilled)
 
 
 async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Distilled:
@@ -110,20 +110,24 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
         )
         distilled = Distilled(plan, engine, settings)
         train = replace(plan.suite, cases=plan.suite.train)
-        rounds = replace(plan, suite=train, runs=distilled.ablation.most_rounds)
-        options.confirm_trials(engine, rounds, "up to about {}; less if fewer rounds are enough")
+        rounds = replace(plan, suite=train, runs=distilled.ablation.expected_rounds)
+        options.confirm_trials(engine, rounds, "about {}; up to five times that if the data don't decide sooner")
         return await distilled.run()
 
 
 def _save(options: DistillOptions, distilled: Distilled) -> None:
     whole, shorter = distilled.whole, distilled.skill
     is_asked = options.write or options.output
-    is_wanted = distilled.decision == "distilled" or (options.budget and distilled.decision == "over the tolerance")
+    is_within = bool(options.budget) and distilled.decision in ("over the tolerance", "worse on held-out cases")
     why_not = "" if is_asked else "--write saves it in the skill, -o DIR in a copy"
     if not shorter.body.strip():
         why_not = "no line would be left"
-    if not is_wanted:
+    elif shorter is whole:
+        why_not = "there is no shorter version"
+    elif distilled.decision != "distilled" and not is_within:
         why_not = "upskill saves a shorter version only if it is shown to be as good"
+    elif options.write and Skill.load(whole.folder or "").visible_hash != whole.visible_hash:
+        why_not = "the skill was edited in the meantime. Run the same command again"
     if why_not:
         (note if is_asked else options.tell)(f"Nothing was written: {why_not}.")
         return
