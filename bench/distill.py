@@ -3,6 +3,8 @@
 python bench/distill.py                 # 100 searches, under a minute
 python bench/distill.py --searches 20   # fewer
 python bench/distill.py --large         # a skill of 199 blocks: what the search takes
+python bench/distill.py --broken 9      # the harmful line breaks nine of the cases
+python bench/distill.py --wording       # the same text always gets the same answer, and 5 % of these come out wrong
 
 Each of 12 cases needs one line of the skill. A section of 5 blocks is useless, and one line breaks 3 cases. Each search
 has a chance of 5 to 10 % that a trial comes out the other way. All right answers to a case are the same text, and so
@@ -18,7 +20,7 @@ import argparse
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from upskill.experiments.ablation import NOTHING, REFERENCE_ROUNDS, Ablation, Blocks
@@ -49,29 +51,30 @@ class Student:
     lines: Sequence[Line]
     noise: float
     chance: random.Random
+    harmed: Collection[str] = ()
+    by_wording: bool = False
 
     async def measure(self, removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
         left = [line for number, line in enumerate(self.lines) if number not in removed]
         known = {line.needed_by for line in left}
         is_harmed = any(line.harmful for line in left)
         return [
-            self._try(case, seed, case in known and not (is_harmed and case in HARMED))
+            self._try(case, seed, case in known and not (is_harmed and case in self.harmed), removed)
             for case in cases
             for seed in seeds
         ]
 
-    def _try(self, case: str, seed: int, knows: bool) -> Outcome:
-        passed = knows != (self.chance.random() < self.noise)
+    def _try(self, case: str, seed: int, knows: bool, removed: Blocks) -> Outcome:
+        chance = random.Random(f"{self.noise} {case} {sorted(removed)}") if self.by_wording else self.chance
+        passed = knows != (chance.random() < (0.05 if self.by_wording else self.noise))
         return Outcome(MODEL, case, "skill", seed, passed, 0, 0, 0.0, answer=1 + passed)
 
 
-HARMED = {f"case-{number}" for number in range(BROKEN)}
-
-
-def begin(seed: int) -> tuple[list[Line], Ablation]:
+def begin(seed: int, broken: int = BROKEN, *, by_wording: bool = False) -> tuple[list[Line], Ablation]:
     chance = random.Random(seed)
     lines = skill(chance)
-    student = Student(lines, chance.uniform(0.05, 0.10), chance)
+    harmed = {f"case-{number}" for number in range(broken)}
+    student = Student(lines, chance.uniform(0.05, 0.10), chance, harmed, by_wording)
     cases = tuple(f"case-{number}" for number in range(CASES))
     return lines, Ablation([line.section for line in lines], cases, student.measure)
 
@@ -112,8 +115,8 @@ def measure_large(searches: int) -> None:
     print(f"shown not to be worse: {sum(ablation.accepted for ablation, _ in found)} of {searches}")
 
 
-async def search(seed: int) -> tuple[list[Line], Ablation, int]:
-    lines, ablation = begin(seed)
+async def search(seed: int, broken: int, *, by_wording: bool) -> tuple[list[Line], Ablation, int]:
+    lines, ablation = begin(seed, broken, by_wording=by_wording)
     await ablation.search()
     searching = ablation.trials
     await ablation.confirm()
@@ -134,15 +137,18 @@ async def test_each_block(seed: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0, help="of the first search")
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--broken", type=int, default=BROKEN)
+    parser.add_argument("--wording", action="store_true")
     arguments = parser.parse_args()
     searches = arguments.searches
     if arguments.large:
         measure_large(searches)
         return
     counts, trials, searching = Counter[str](), 0, 0
-    for seed in range(searches):
-        lines, ablation, before = asyncio.run(search(seed))
+    for seed in range(arguments.seed, arguments.seed + searches):
+        lines, ablation, before = asyncio.run(search(seed, arguments.broken, by_wording=arguments.wording))
         left_out = ablation.dropped if ablation.accepted else frozenset[int]()
         useless = {number for number, line in enumerate(lines) if line.section == "history"}
         harmful = next(number for number, line in enumerate(lines) if line.harmful)

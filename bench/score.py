@@ -92,9 +92,11 @@ async def _run_nothing(plan: Plan, options: RunOptions) -> Evaluation:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suites", type=int, default=100)
-    suites = parser.parse_args().suites
+    parser.add_argument("--seed", type=int, default=0, help="of the first suite")
+    arguments = parser.parse_args()
+    suites = arguments.suites
     counts, trials = Counter[str](), 0
-    for seed in range(suites):
+    for seed in range(arguments.seed, arguments.seed + suites):
         world = World.make(seed)
         score = asyncio.run(world.score())
         drawer = {each.block: FACT.findall(each.block.text)[0][0] for each in score.rules}

@@ -23,9 +23,16 @@ Effect = Mapping[tuple[str, str], float]  # of a skill's requests, the share tha
 
 
 async def find(
-    effects: Effect, seed: int, *, opens: bool, crowd: int = 99, noise: float = 0.05, often: float = 1.0
+    effects: Effect,
+    seed: int,
+    *,
+    opens: bool,
+    crowd: int = 99,
+    instead: tuple[str, ...] = (),
+    noise: float = 0.05,
+    often: float = 1.0,
 ) -> Shadowing:
-    """`opens`: the other is opened instead; otherwise nothing is. With `crowd` others, `a` is not opened at all."""
+    """`opens`: the other is opened instead; otherwise nothing is. With `crowd` others, `instead` is opened for `a`."""
     chance = random.Random(seed)
 
     async def measure(skill: str, others: Names, queries: Sequence[str], seeds: range) -> list[Asked]:
@@ -33,7 +40,7 @@ async def find(
             if chance.random() < noise:
                 return tuple(chance.sample(sorted(others), 1)) if others else ()
             if skill == "a" and len(others) >= crowd:
-                return ()
+                return instead
             for other in sorted(others):
                 if int(query[1:]) < 6 * effects.get((skill, other), 0.0) and chance.random() < often:
                     return (other,) if opens else ()
@@ -73,9 +80,10 @@ def test_a_skill_that_takes_each_request_now_and_then_is_the_only_one_accused() 
         assert [(each.skill, *each.others) for each in shadowing.shown] == [("a", "b")]
 
 
-def test_a_skill_that_only_many_others_crowd_out_accuses_no_single_one() -> None:
+@pytest.mark.parametrize("instead", [(), ("b",)])
+def test_a_skill_that_only_many_others_crowd_out_accuses_no_single_one(instead: tuple[str, ...]) -> None:
     for seed in range(5):
-        (conflict,) = asyncio.run(find({}, seed, opens=False, crowd=7)).shown
+        (conflict,) = asyncio.run(find({}, seed, opens=False, crowd=7, instead=instead)).shown
         assert conflict.skill == "a"
         assert conflict.others == frozenset(SKILLS) - {"a"}
 
