@@ -2,6 +2,7 @@
 
 python bench/matrix.py                  # 100 searches, a few seconds
 python bench/matrix.py --seed 1000      # others
+python bench/matrix.py --weak           # every skill activates in only 60 to 70 % of its trials
 
 12 skills with 8 requests each. One takes half of the requests of another, two take from each other, and one activates
 in only 60 % of its trials even when it is alone. In 5 % of trials the student opens any other skill, or none.
@@ -53,11 +54,12 @@ def conflicts(chance: random.Random) -> tuple[dict[tuple[str, str], float], str]
     return {(owner, taker): 0.5, (one, two): 0.5, (two, one): 0.5}, weak
 
 
-async def search(seed: int, kind: str) -> tuple[set[tuple[str, str]], Shadowing]:
+async def search(seed: int, kind: str, *, all_weak: bool = False) -> tuple[set[tuple[str, str]], Shadowing]:
     chance = random.Random(seed)
     planted, weak = conflicts(chance)
     takes, silences = (planted if kind == each else {} for each in ("takes", "silences"))
-    student = Student(chance, takes, silences, {weak: 0.6})
+    rates = {skill: chance.uniform(0.6, 0.7) for skill in SKILLS} if all_weak else {weak: 0.6}
+    student = Student(chance, takes, silences, rates)
     queries = {skill: tuple(f"{skill}-{number}" for number in range(QUERIES)) for skill in SKILLS}
     shadowing = Shadowing(SKILLS, queries, student.measure)
     await shadowing.run()
@@ -68,12 +70,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--weak", action="store_true")
     arguments = parser.parse_args()
     pairs = len(SKILLS) * (len(SKILLS) - 1)
     for kind, words in (("takes", "another is opened"), ("silences", "nothing is opened")):
         counts, trials, most, tried = Counter[str](), 0, 0, 0
         for seed in range(arguments.seed, arguments.seed + arguments.searches):
-            planted, shadowing = asyncio.run(search(seed, kind))
+            planted, shadowing = asyncio.run(search(seed, kind, all_weak=arguments.weak))
             accused = {(each.skill, *sorted(each.others)) for each in shadowing.shown}
             counts["both conflicts are found"] += planted <= accused
             counts["nobody else is accused"] += accused <= planted

@@ -52,7 +52,7 @@ class Attack:
     case: str
     kind: Kind  # what the answer is; the checks said the opposite
     answer: str
-    fate: Literal["fixed", "open", "disputed"] = "open"
+    fate: Literal["fixed", "open"] = "open"
 
 
 @dataclass
@@ -200,24 +200,13 @@ class _Attacking:
                 break
             kinds = read_prompt("check_kinds").strip()
             changed = await fix(self.attacker, sent_back, self._about, kinds, check_schema(CHECK_KINDS))
-            kept = {name: self._keep_known(each, sent_back[name]) for name, each in changed.items()}
+            # Nothing can be disputed: the case calls these answers right or wrong, or another reader did.
+            kept = {name: replace(each, answers=sent_back[name].answers) for name, each in changed.items()}
             tried = {name: await self._try(each, self.cases[name]) for name, each in kept.items()}
             fixed |= {name: each for name, each in tried.items() if each.case and not each.problems}
             sent_back = {name: each for name, each in (sent_back | tried).items() if name not in fixed}
         self.cases |= {name: each.case for name, each in fixed.items() if each.case}
-        done: list[Attack] = []
-        for each in attacks:
-            kept = fixed.get(each.case)
-            fate = "open" if kept is None else "fixed" if each.answer in kept.answers.values() else "disputed"
-            done.append(replace(each, fate=fate))
-        return done
-
-    def _keep_known(self, fixed: AnsweredCase, before: AnsweredCase) -> AnsweredCase:
-        """Only what the attacker found can be disputed, not what the case called right or wrong before."""
-        case = self.cases[str(before.fields["id"])]
-        known = {*_texts(case.right), *_texts(case.wrong)}
-        answers = {key: text for key, text in before.answers.items() if key in fixed.answers or text in known}
-        return replace(fixed, answers=answers)
+        return [replace(each, fate="fixed" if each.case in fixed else "open") for each in attacks]
 
     async def _answered(self, name: str, attacks: Iterable[Attack]) -> AnsweredCase:
         case = self.cases[name]

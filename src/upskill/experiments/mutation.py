@@ -32,7 +32,7 @@ from upskill.experiments.ablation import (
 )
 from upskill.experiments.engine import Engine, open_engine, until_ceiling
 from upskill.models.pool import Models
-from upskill.plain import as_mapping, counted
+from upskill.plain import as_mapping
 from upskill.runs.planning.plan import Plan, PlanOptions, make_plan
 from upskill.runs.running.events import Events
 from upskill.runs.stores import Store
@@ -211,7 +211,7 @@ class Mutation(Ablation):
         lost = self.gutted.lost or await self._notice_gutting(self.cases)
         await self._find_noticed(blocks, lost)
         self.gutted_noticed = bool(self.noticed or await self._notice_gutting(sorted(lost)))
-        self.tell(f"A case notices if {len(self.noticed)} of {counted(len(blocks), 'block')} are removed")
+        self.tell(f"Blocks that a case misses: {len(self.noticed)} of {len(blocks)}")
         left = [block for block in blocks if block not in self.noticed and self.rules[block].opposite]
         opposites = [len(blocks) + block for block in left if self.cases_for(len(blocks) + block)]
         await self._find_noticed(opposites, frozenset(self.cases))

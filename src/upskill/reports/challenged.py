@@ -18,7 +18,7 @@ from upskill.reports.layout import plain_table, render_result
 from upskill.reports.numbers import percent
 from upskill.sandboxes import printable
 
-FATES = {"fixed": "", "open": " (not fixed)", "disputed": " (the model that fixes the checks disagrees)"}
+FATES = {"fixed": "", "open": " (not fixed)"}
 
 
 def conclusion(found: Challenged) -> str:
