@@ -22,14 +22,15 @@ def front(document: Mapping[str, Any], options: PictureOptions | None = None) ->
     drawing.axes(x, y, "tokens")
     drawing.height = bottom + 40
     models = list(dict.fromkeys(point["model"] for point in points))
-    for point in points:
+    for number, point in enumerate(points, start=1):
         low, high = point["pass_rate"]["interval"]
         at, rate = x(point["tokens"]) + 7 * models.index(point["model"]), point["pass_rate"]["value"]
         drawing.line(at, y(low), at, y(high), "axis", stroke_width=1.5)
         is_whole = point["version"] == "whole"
         drawing.parts.append(circle(at, y(rate), 4.5, "mark-baseline" if is_whole else "mark-skill"))
+        drawing.text(at + 7, y(rate) - 5, str(number), "muted", size=SMALL)
         drawing.height += 17
-        name = f"{point['version']}, {point['model']}"
+        name = f"{number}  {point['version']}, {point['model']}"
         value = f"{percent(rate)} ({percent(low)} to {percent(high)}) at {point['tokens']:,} tokens"
         drawing.text(0, drawing.height, name, size=SMALL, room=drawing.width / 2)
         drawing.text(drawing.width, drawing.height, value, "muted", size=SMALL, anchor="end")
