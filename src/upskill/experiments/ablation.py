@@ -296,10 +296,10 @@ class Ablation:
             level = ACCUSING / (number * (number + 1) * len(self.models) * len(group))
             # Of several, each must hurt if the others are gone.
             tests = [await self._compare(group, group - {block}, level, cases) for block in group]
-            if all(shown for shown, _ in tests):
-                together = self.reference | group  # a case may need one of them
-                shown, _ = (True, False) if together == group else await self._compare(together, NOTHING, level)
-                self.harmful |= dict.fromkeys(group, True) if shown else {}
+            together = self.reference | group  # a case may need one of them
+            if all(shown for shown, _ in tests) and len(together) > 1:
+                tests = [await self._compare(together, NOTHING, level)]
+            self.harmful |= dict.fromkeys(group, True) if all(shown for shown, _ in tests) else {}
         surest = sorted(self.groups, key=lambda each: each.odds)
         blocks, best_guess = [block for each in surest for block in sorted(each.group, reverse=True)], self.reference
         while self.dropped != self.reference and self.confirmations < MAX_CONFIRMATIONS:
