@@ -113,6 +113,35 @@ def test_no_line_is_to_blame_if_any_change_of_the_text_lets_a_case_pass() -> Non
     assert ablation.accepted
 
 
+@pytest.mark.parametrize("lines", [1, 2, 3, 5])
+def test_a_harmful_line_is_named_in_a_short_skill(lines: int) -> None:
+    for rounds in (0, 1):
+        ablation = search(
+            lambda _, case, removed: float(case != "case-0" or 0 in removed), cases=8, lines=lines, rounds=rounds
+        )
+        assert ablation.harmful == {0: True}
+
+
+def test_an_error_in_both_versions_counts_for_neither() -> None:
+    async def measure(removed: Blocks, cases: Sequence[str], seeds: range) -> list[Outcome]:
+        passed = {case: None if case == "case-3" else case != "case-0" or 1 not in removed for case in cases}
+        return [
+            Outcome("simulated", case, "skill", seed, passed[case], 0, 0, 0.0, answer=1)
+            for case in cases
+            for seed in seeds
+        ]
+
+    ablation = Ablation([""] * 6, tuple(f"case-{number}" for number in range(6)), measure)
+
+    async def run() -> None:
+        await ablation.search()
+        await ablation.confirm()
+
+    asyncio.run(run())
+    assert ablation.accepted
+    assert ablation.dropped == frozenset({0, 2, 3, 4, 5})
+
+
 def test_a_line_that_breaks_one_of_many_cases_is_named() -> None:
     needs = {f"case-{number}": [{number}] for number in range(30)}
     for seed in range(3):

@@ -34,6 +34,7 @@ NOTICED, UNNOTICED = math.log(240), -math.log(240)  # odds at which a case is ta
 COPIES, MIN_COPIES = 2, 96  # of a student that repeats itself: rounds of a group, and trials of the whole skill
 REMAINS = 0.25  # of its pass rate, if a case lost what it needs
 MIN_ROOM = 0.4  # a case that passes less often has little to lose
+HOPELESS = 0.25  # one that two lines break passes less often
 # The chance that a search accepts what is worse than the tolerance, and that it names a harmless block as harmful. The
 # k-th test of a kind gets 1/k(k+1) of it.
 ACCEPTING, ACCUSING = 0.04, 0.01
@@ -140,19 +141,21 @@ class Ablation:
         count = len(self.sections)
         quarter = max(1, math.ceil(count / 4))
         groups = [tuple(range(start, min(start + quarter, count))) for start in range(0, count, quarter)]
+        pairs = [one + other for one, other in combinations(groups, 2)]  # two lines may say the same
         groups += [
             tuple(each for each in range(count) if each // step % 4 == part) for step in (1, 4) for part in range(4)
         ]
-        if self.repeats_itself:
-            tests = [await self._test(frozenset(group), failing) for group in groups if group]
+        groups = list(dict.fromkeys(filter(None, groups)))
+        if self.repeats_itself and len(groups) > 3:
+            tests = [await self._test(frozenset(group), failing) for group in groups]
             passing = Counter(case for tested in tests for case in tested.gained)
             failing = tuple(case for case in failing if passing[case] <= len(tests) / 2)  # else any change would do
         found: dict[Blocks, frozenset[str]] = {}
-        # Two lines may say the same. If many cases fail, they are too hard.
-        for group in filter(None, [*groups, *(one + other for one, other in combinations(groups[:4], 2))]):
+        for group in (*groups, *pairs):
             cases = tuple(case for case in failing if not any(case in fixed for fixed in found.values()))
-            if cases and (group in groups or 4 * len(cases) <= len(self.cases)):
-                found |= await self._find_culprits(group, NOTHING, cases)
+            if cases and (group in groups or 4 * len(cases) <= len(self.cases)):  # if many fail, they are too hard
+                for culprit, fixed in (await self._find_culprits(group, NOTHING, cases)).items():
+                    found[culprit] = found.get(culprit, frozenset()) | fixed
         without = {group: await self._test(group, self.cases) for group in found}
         found = {group: fixed | without[group].gained for group, fixed in found.items()}
         hurting = [group for group, gained in found.items() if len(gained) > len(without[group].lost)]
@@ -175,7 +178,8 @@ class Ablation:
         for half in (left, right):
             if rest := tuple(sorted(gained.difference(*found.values()))):
                 found |= await self._find_culprits(half, beside, rest)
-        rest = tuple(sorted(gained.difference(*found.values())))
+        unexplained = sorted(gained.difference(*found.values()))
+        rest = tuple(case for case in unexplained if any(self._rate(model, case) < HOPELESS for model in self.models))
         if rest and not beside:  # each half has a line that breaks them
             for first, fixed in (await self._find_culprits(left, frozenset(right), rest)).items():
                 others = await self._find_culprits(right, first, tuple(sorted(fixed)))
@@ -364,15 +368,15 @@ class Ablation:
     def pairs(
         self, removed: Blocks, reference: Blocks, model: str, *, fresh: bool, cases: Sequence[str] | None = None
     ) -> list[Pair]:
-        """By case and seed: whether it passed in the reference, and without what was removed. Errors count against the
-        shorter one."""
+        """By case and seed: whether it passed in the reference, and without what was removed. An error of one of them
+        counts against the shorter one."""
         found: list[Pair] = []
         for case in self.cases if cases is None else cases:
             before, after = (self.outcomes.get((each, model, case), {}) for each in (reference, removed))
             found += [
                 (case, float(before[seed].passed is not False), float(bool(after[seed].passed)))
                 for seed in sorted(before.keys() & after.keys())
-                if (seed >= self.first_fresh_seed) == fresh
+                if (seed >= self.first_fresh_seed) == fresh and not before[seed].passed is after[seed].passed is None
             ]
         return found
 

@@ -109,7 +109,7 @@ class _Attacking:
                     if not await self._run_round():
                         break
         except (CeilingReached, NoUsableAnswer) as error:
-            if not result.attacks:
+            if not result.attacks and isinstance(error, NoUsableAnswer):
                 raise
             result.halted = error.message
         result.is_clean &= all(each.fate == "fixed" for each in result.attacks)

@@ -19,7 +19,7 @@ from upskill.runs.stores import Store, open_store
 from upskill.verdicts.arms import MAX_ERROR_RATE
 
 Tell = Callable[[str], None]
-MIN_ERRORS = 4  # of a whole experiment: its parts are so small that one error may be half of their trials
+FEW_ERRORS = 3  # of a whole experiment: its parts are so small that one error may be half of their trials
 
 
 @dataclass(slots=True)
@@ -39,12 +39,15 @@ class Engine:
         wanted = set(cases)
         suite = replace(plan.suite, cases=tuple(case for case in plan.suite.cases if case.id in wanted), warnings=())
         part = replace(plan, suite=suite, seed=seeds.start, runs=len(seeds))
-        evaluation = await self.run_plan(part, RunOptions(keep_look=False, in_experiment=True, partial=True))
+        options = RunOptions(keep_look=False, in_experiment=True, partial=True)
+        evaluation = await self.run_plan(part, options)
+        if any(outcome.passed is None for outcome in evaluation.outcomes) and not evaluation.stopped:
+            evaluation = await self.run_plan(part, options)  # tries again what errored
         self.trials += len(evaluation.outcomes)
         self.errored += sum(outcome.passed is None for outcome in evaluation.outcomes)
         if evaluation.halted:
             raise CeilingReached(evaluation.halted)
-        few_errors = self.errored < max(MIN_ERRORS, MAX_ERROR_RATE * self.trials)
+        few_errors = self.errored <= max(FEW_ERRORS, MAX_ERROR_RATE * self.trials)
         is_only_errors = not (evaluation.leaked or evaluation.bugs or evaluation.stopped)
         if (why := evaluation.why_failed) and not (few_errors and is_only_errors):
             hint = "Fix this, then run the same command again. Finished trials are kept."

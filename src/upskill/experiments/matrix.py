@@ -118,7 +118,7 @@ class Matrix:
         without = [skill.name for skill in self.skills if skill.name not in self.requests]
         notes = {
             "No queries, so prompts from the suite are used": from_suite,
-            "No query should trigger it and no suite, so it can only take requests": without,
+            "No queries that should trigger it and no suite, so it can only take requests": without,
         }
         return tuple(f"{why}: {', '.join(names)}." for why, names in notes.items() if names)
 
@@ -172,7 +172,7 @@ class Matrix:
             if skill in self.cut:
                 seen = "leaves it out" if self.shown[skill] is None else "cuts its description"
                 return Advice("shorten", f"The catalog of {self.catalog} {seen}: shorten descriptions, or drop skills.")
-            return Advice("look", "No single skill is responsible: it is opened less as more skills are installed.")
+            return Advice("look", "No single one of them is responsible: it loses requests only beside several.")
         (other,) = conflict.others
         if any((each.skill, each.others) == (other, {skill}) for each in self.shadowing.shown):
             return Advice(

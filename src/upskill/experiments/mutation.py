@@ -56,8 +56,10 @@ _CODE = re.compile(r"`+([^`\n]+)`+")
 _WORD = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*|\w(?:[\w./:@+-]*\w)?")
 _ASCII_WORD = re.compile(_WORD.pattern, re.ASCII)  # in prose: some languages write no spaces around a number
 _FLAG = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*")
-_NUMBER = re.compile(r"(?<![\w.-])\d+")  # by itself, not in H100 or UTF-8
-_NEGATION = re.compile(r"\b(?:do not|don't|never|not)\s+", re.I)
+_NUMBER = re.compile(r"(?<![\w.,-])\d+")  # by itself, not in H100 or UTF-8
+_PROHIBITION = re.compile(r"[*_]*\b(?:do not|don't|never)\b[*_]*\s+", re.I)
+_SWITCH = re.compile(r"\b(?:on|off|true|false|yes|no)\b")
+_SWITCHED = {"on": "off", "off": "on", "true": "false", "false": "true", "yes": "no", "no": "yes"}
 _ESCAPES = re.compile(r"\\[A-Za-z]|\{\d*,?\d*\}")  # in a pattern: no text
 PATTERNS = ("regex", "not_regex")
 LIMITS = ("max_length", "min_length", "max_turns")  # say nothing about what is asked
@@ -149,27 +151,36 @@ def _sharing(texts: Mapping[str, str], terms: Collection[str]) -> tuple[str, ...
 
 
 def _opposite(block: Block, others: Sequence[Block]) -> str:
-    """With other values. The first of several names in code, or one that the rule begins with, is what the rule is
-    about: without it, the rule would only be gone."""
+    """With other values. What a rule is about stays, since without it the rule would only be gone: the first cell of a
+    row, a name in code that the rule begins with, or the first of several."""
     marker = _MARKER.match(block.text) if block.kind == "item" else None
-    start = marker.end() if marker else 0
+    start = marker.end() if marker else max(0, block.text.find("|", 1)) if block.kind == "row" else 0
     text = block.text[start:]
     if not _WORD.search(text) or text.startswith("<"):
         return ""
     flags = [flag for other in others for flag in _FLAG.findall(other.text)]
     names = [match[0] for other in others if other.kind != "code" for match in _CODE.finditer(other.text)]
     spans = list(dict.fromkeys(match[0] for match in _CODE.finditer(text))) if block.kind != "code" else []
-    if len(spans) > 1 or text.lstrip("|* ").startswith(tuple(spans)):
+    is_subject_named = block.kind != "row" and text.lstrip("*_").startswith((*spans, "--"))
+    if spans and block.kind != "row" and (len(spans) > 1 or is_subject_named):
         del spans[0]
     is_prose = block.kind in ("paragraph", "item")
-    changed = _NEGATION.sub("", text) if is_prose and _NEGATION.match(text) else _change_numbers(text)
-    if changed == text:
+    if is_prose and _PROHIBITION.search(text):
+        changed = _PROHIBITION.sub("", text)
+    else:
+        changed = _NUMBER.sub(_larger, text)
         for span in spans:
-            changed = changed.replace(span, _change_flag(span, flags) or _other(names, text) or span)
+            switched = _SWITCH.sub(lambda word: _SWITCHED[word[0]], span)
+            other = switched if switched != span else _change_flag(span, flags) or _other(names, text) or span
+            changed = changed.replace(span, other)
     if changed == text:
-        changed = _change_flag(text, flags) or (_NEGATION.sub("", text) if is_prose else text)
-    if changed == text:  # of a name such as FE286, the last one
+        changed = "" if is_subject_named else _change_flag(text, flags)
+        changed = changed or _SWITCH.sub(lambda word: _SWITCHED[word[0]], text)
+    if changed == text:  # of a name such as FE286, the last number
         changed = re.sub(r"\d+(?=\D*$)", _larger, text)
+    if changed == text and block.kind == "row":
+        rows = (other.text[max(0, other.text.find("|", 1)) :] for other in others if other.kind == "row")
+        changed = next((row for row in rows if row != text), text)
     if changed == text and is_prose:
         changed = f"Never do this: {text}"
     return f"{block.text[:start]}{changed}" if changed != text else ""
@@ -177,10 +188,6 @@ def _opposite(block: Block, others: Sequence[Block]) -> str:
 
 def _larger(number: re.Match[str]) -> str:
     return str(int(number[0][:15]) + max(1, int(number[0][:15]) // 2))
-
-
-def _change_numbers(text: str) -> str:
-    return _NUMBER.sub(_larger, text)
 
 
 def _change_flag(text: str, flags: Iterable[str]) -> str:

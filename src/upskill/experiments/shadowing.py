@@ -120,10 +120,12 @@ class Shadowing:
 
     def _accuse(self, skill: str, others: Names, queries: Iterable[str]) -> None:
         known = next((each for each in self.conflicts if (each.skill, each.others) == (skill, others)), None)
+        if known and known.shown:
+            return  # on other requests
         if known is None:
             self.conflicts.append(known := Conflict(skill, others, ()))
         wanted = {*known.queries, *queries}
-        known.queries = tuple(query for query in self.queries[skill] if query in wanted)
+        known.queries, known.cleared = tuple(query for query in self.queries[skill] if query in wanted), False
         self.tell(f"{skill} seems to lose requests beside {', '.join(sorted(others))}")
 
     def _got(self, skill: str, query: str) -> Counter[str]:
@@ -197,7 +199,7 @@ class Shadowing:
             else:
                 conflict.cleared = log_wealth([-each for each in losses], -self.tolerance) >= CLEARED
                 evidence[number] = log_wealth(losses, self.tolerance)
-        for number in holm(evidence, ACCUSING):
+        for number in holm(evidence, ACCUSING / 2):  # it is done twice
             self.conflicts[number].shown = True
 
     def pairs(self, conflict: Conflict) -> list[Pair]:

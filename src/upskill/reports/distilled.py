@@ -74,7 +74,8 @@ def _lines(distilled: Distilled) -> Iterator[str]:
     if failing := [
         case for case in distilled.ablation.cases if distilled.halted == "" and distilled.ablation.fails(case)
     ]:
-        yield f"Fail with the whole skill, so lines that only they need can go: {', '.join(failing[:MAX_NAMED])}"
+        more = ", …" if len(failing) > MAX_NAMED else ""
+        yield f"Fail with the whole skill, so lines that only they need can go: {', '.join(failing[:MAX_NAMED])}{more}"
     if distilled.ablation.accepted and not distilled.within and "dropped" in {each.fate for each in distilled.blocks}:
         yield "No train case was seen to need what was dropped. If some of it matters to you, add a case that needs it."
     if distilled.ablation.reference and any(point.change for point in distilled.front):

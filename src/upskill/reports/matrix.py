@@ -48,7 +48,7 @@ def lines(matrix: Matrix, matrices: Sequence[Matrix]) -> Iterator[str]:
     yield from dict.fromkeys(describe(matrix, each) for each in matrix.conflicts)
     for each in matrix.shadowing.conflicts:
         if not each.shown and not matrix.halted:
-            why = "but loses none beside it alone" if each.cleared else "but the test did not confirm it"
+            why = "but the test found no loss" if each.cleared else "but the test did not confirm it"
             yield f"{each.skill} seemed to lose requests beside {', '.join(sorted(each.others))}, {why}."
     alone = {name: matrix.shadowing.alone(name) for name in matrix.requests}
     seldom = [name for name, rate in alone.items() if rate is not None and rate < SELDOM]

@@ -31,11 +31,11 @@ def conclusion(score: Score) -> str:
     return f"The suite would notice a change to {of} ({percent(share.low)}{up_to})."
 
 
-def render(score: Score) -> Iterator[RenderableType]:
-    return render_result(conclusion(score), _lines(score))
+def render(score: Score, *, hint: bool = True) -> Iterator[RenderableType]:
+    return render_result(conclusion(score), _lines(score, hint=hint))
 
 
-def _lines(score: Score) -> Iterator[str]:
+def _lines(score: Score, *, hint: bool) -> Iterator[str]:
     if score.models:
         unnoticed = [each for each in score.counted_rules if each.status == "unnoticed"]
         yield from _named(unnoticed, "No case notices", score.failing_cases)
@@ -50,7 +50,7 @@ def _lines(score: Score) -> Iterator[str]:
     if score.halted:
         yield f"Stopped early: {score.halted}. Run the same command with a higher ceiling to continue."
     name = score.skill.folder or score.skill.name
-    if score.uncovered and not own_suite(score.skill):
+    if hint and score.uncovered and not own_suite(score.skill):
         student = "".join(f" -m {model}" for model in score.models)
         yield f"To have a test writer cover them: upskill tests {name} --score{student} --fix MODEL"
     vague = [each for each in score.rules if not each.counts]

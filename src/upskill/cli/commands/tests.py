@@ -99,7 +99,7 @@ def command(**values: Any) -> None:
             options.show(to_json(score), render(score))
             return
         if not options.as_json:
-            options.show({}, render(score))
+            options.show({}, render(score, hint=False))
         found = {"score": to_json(score)}
         suite = options.run(_fix(score, options))
     else:
