@@ -111,7 +111,7 @@ async def _distill(options: DistillOptions, skill: Skill, suite: Suite) -> Disti
         distilled = Distilled(plan, engine, settings)
         train = replace(plan.suite, cases=plan.suite.train)
         rounds = replace(plan, suite=train, runs=distilled.ablation.expected_rounds)
-        options.confirm_trials(engine, rounds, "about {}; up to ten times that if the data don't decide sooner")
+        options.confirm_trials(engine, rounds, "about {}; up to about ten times that if the data don't decide sooner")
         return await distilled.run()
 
 
