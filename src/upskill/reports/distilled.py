@@ -71,9 +71,8 @@ def _lines(distilled: Distilled) -> Iterator[str]:
                 cases = counted(len(held_out.plan.suite.cases), "held-out case")
                 change = f"{whole_points(verdict.lift)} points against the whole skill{interval}"
                 yield f"{verdict.model} on {cases}, compared once: {change}."
-    if failing := [
-        case for case in distilled.ablation.cases if distilled.halted == "" and distilled.ablation.fails(case)
-    ]:
+    failing = [case for case in distilled.ablation.cases if distilled.ablation.fails(case)]
+    if failing and not distilled.halted:
         more = ", …" if len(failing) > MAX_NAMED else ""
         yield f"Fail with the whole skill, so lines that only they need can go: {', '.join(failing[:MAX_NAMED])}{more}"
     if distilled.ablation.accepted and not distilled.within and "dropped" in {each.fate for each in distilled.blocks}:

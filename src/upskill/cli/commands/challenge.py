@@ -156,7 +156,8 @@ def _save(options: ChallengeOptions, skill: Skill, before: Suite, changed: Seque
     old, cases = ({case.id: case for case in cases_with_limits(each)} for each in (before, Suite.required(skill)))
     if edited := [case.id for case in changed if cases.get(case.id) != old.get(case.id)]:
         note(f"Edited in the meantime, so left as they are: {', '.join(edited)}.")
-    saved = [case for case in changed if case.id not in edited]
+    if not (saved := [case for case in changed if case.id not in edited]):
+        return
     cases |= {case.id: case for case in saved}
     add_suite(skill, Suite(tuple(cases.values()), "generated")).save(folder, overwrite=True)
     note(f"{'Changed' if options.attack_checks else 'Added'} {counted(len(saved), 'case')} in {folder.name}.")

@@ -90,7 +90,7 @@ def command(**values: Any) -> None:
     if (own := own_suite(skill)) and not (options.score and not options.fix):
         hint = "Edit that file directly." if options.edit else "Add to it by hand."
         raise UsageError(f"{skill.folder / own}: this is your own suite, which upskill never replaces", hint)
-    found: dict[str, Any] = {}
+    scored: dict[str, Any] = {}
     if options.score:
         if options.fix:
             resolve(options.fix, keys=find_keys())  # a usage error, before anything is paid for
@@ -100,7 +100,7 @@ def command(**values: Any) -> None:
             return
         if not options.as_json:
             options.show({}, render(score, hint=False))
-        found = {"score": to_json(score)}
+        scored = {"score": to_json(score)}
         suite = options.run(_fix(score, options))
     else:
         suite = _edit(skill) if options.edit else asyncio.run(_generate(skill, options))
@@ -108,7 +108,7 @@ def command(**values: Any) -> None:
     written_by = [case.metadata for case in suite.cases]
     if options.as_json:
         sizes = {"cases": len(suite.cases), "held_out": len(suite.held_out)}
-        show_json({"skill": skill.name, **sizes, "authors": count_authors(written_by), **found})
+        show_json({"skill": skill.name, **sizes, "authors": count_authors(written_by), **scored})
     else:
         click.echo(f"{skill.name}: {counted(len(suite.cases), 'case')}, {len(suite.held_out)} held out")
         if authors := describe_authors(written_by):
