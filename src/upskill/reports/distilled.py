@@ -166,7 +166,8 @@ def _strip(row: Mapping[str, Any]) -> str:
     shade = 0 if fate == "hurts" else 2 if fate != "kept" else 4 if most >= DARK_FROM else 3
     tag = "pre" if row["kind"] == "code" else "span"
     text = f"<{tag}>{html.escape(text)}</{tag}>"
-    text = f"<del>{text}</del>" if fate in ("dropped", "hurts") else text
+    mark = {"dropped": "s", "hurts": "del"}.get(fate)
+    text = f"<{mark}>{text}</{mark}>" if mark else text
     swatch = f'<svg width="14" height="28" role="img"><rect width="14" height="28" class="up-heat-{shade}"/></svg>'
     lines = "<br>".join(map(html.escape, [fate, *worth]))
     return f"<tr><td>{swatch}</td><td>{text}</td><td>{row['tokens']:,}</td><td>{lines}</td></tr>"
