@@ -376,7 +376,8 @@ class Ablation:
             found += [
                 (case, float(before[seed].passed is not False), float(bool(after[seed].passed)))
                 for seed in sorted(before.keys() & after.keys())
-                if (seed >= self.first_fresh_seed) == fresh and not before[seed].passed is after[seed].passed is None
+                if (seed >= self.first_fresh_seed) == fresh
+                and (before[seed].passed, after[seed].passed) != (None, None)
             ]
         return found
 

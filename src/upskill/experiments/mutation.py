@@ -138,8 +138,8 @@ def _text_of(case: Case) -> str:
 
 
 def _pattern(config: Any) -> Any:
-    if isinstance(config, Mapping):
-        return {key: _pattern(value) for key, value in config.items()}  # type: ignore[reportUnknownVariableType]
+    if (fields := as_mapping(config)) is not None:
+        return {key: _pattern(value) for key, value in fields.items()}
     return re.sub(r"\\(.)", r"\1", _ESCAPES.sub(" ", config)) if isinstance(config, str) else config
 
 
