@@ -1,6 +1,7 @@
 # make demo   from a fresh clone to a measured lift: no key, no network beyond the package registries
 # make test   everything CI runs
 # make coverage   the tests again, with the lines that none of them reaches
+# make weight   what each room weighs, and may; LOWER=1 writes today's numbers into weight.toml where they fell
 # make site   the documentation as a site, in build/site
 # make pictures   the pictures of README and docs, from recorded answers
 # make constraints   the newest versions of everything that make test installs, into constraints.txt
@@ -14,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What the tests use of the system, as program:Debian package. Installed when we are root and may; else those tests skip.
 SYSTEM := bwrap:bubblewrap initdb:postgresql chromium:chromium chromium:fonts-dejavu-core
 
-.PHONY: demo test coverage golden format lint types docs site pictures kernel-students pytest system constraints clean
+.PHONY: demo test coverage weight golden format lint types docs site pictures kernel-students pytest system constraints clean
 
 demo: $(VENV)/.local
 	$(BIN)/upskill eval examples/kernel-builder-cuda-kernels -m local
@@ -41,6 +42,9 @@ types: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python docs/make_reference.py --check
 	$(BIN)/python docs/make_schemas.py --check
+
+weight: $(VENV)/.dev
+	$(BIN)/python bench/weigh.py $(if $(LOWER),--lower)
 
 site: $(VENV)/.docs
 	$(BIN)/python docs/make_site.py

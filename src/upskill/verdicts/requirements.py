@@ -34,7 +34,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "!=": operator.ne,
     "=": operator.eq,
 }
-_QUANTITIES = ("lift", "pass_rate", "tokens", "input_tokens", "output_tokens", "cost", "cost_per_pass")
+QUANTITIES = ("lift", "pass_rate", "tokens", "input_tokens", "output_tokens", "cost", "cost_per_pass")
 _SHARES = ("lift", "pass_rate")  # the others are multiples of the baseline
 _DECISIONS: tuple[Decision, ...] = ("helps", "hurts", "saves", "no effect", "undecided")
 _ON_THESE_CASES = ("lift", "decision")  # what can be required of exactly these cases
@@ -95,7 +95,7 @@ def parse_requirement(text: str, shares: Sequence[str] = ()) -> Requirement:
         if comparison not in ("=", "!="):
             raise UsageError(f"{text!r}: decisions can only be compared with = or !=", _HINT)
         return Requirement(text, quantity, comparison, math.nan, decision, point, these)
-    known = tuple(shares) or (*_QUANTITIES, "decision")
+    known = tuple(shares) or (*QUANTITIES, "decision")
     if quantity not in known:
         raise UsageError(f"{text!r}: unknown quantity {quantity!r}", did_you_mean(quantity, known))
     if comparison in ("=", "!="):
